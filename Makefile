@@ -82,7 +82,7 @@ LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
 # The messages of ONNX files as C, which protobuf-c makes of src/onnx/format.proto.
 FORMAT := $(BUILD)/gen/onnx/format.pb-c
 ifeq ($(MINIMAL),)
-LIBRARY_OBJECTS += $(FORMAT).o
+LIBRARY_OBJECTS += $(FORMAT).o $(BUILD)/gen/report_page.o
 endif
 # What `brigade gpt` trains on when nobody gives it a text.
 TEXT_SOURCES := README.md CHANGELOG.md $(wildcard docs/*.md) include/brigade.h $(wildcard include/brigade/*.h)
@@ -248,6 +248,12 @@ $(BUILD)/%_avx2.o: %_avx2.c
 
 # On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
+# The page of reports, with its styles and its script, as one array of the library.
+$(BUILD)/gen/report_page.c: src/profile/report.html src/profile/report.css src/profile/report.js tools/pack_page.sh tools/pack_text.sh
+	@mkdir -p $(@D)
+	@tools/pack_page.sh src/profile/report $(@D)/report_page.html
+	@tools/pack_text.sh bgi_report_page $(@D)/report_page.html > $@
+
 $(BUILD)/gen/gpt_own_text.c: $(TEXT_SOURCES) tools/pack_text.sh
 	@mkdir -p $(@D)
 	@tools/pack_text.sh gpt_own_text $(TEXT_SOURCES) > $@

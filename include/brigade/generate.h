@@ -35,6 +35,10 @@ BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
+/* The session that appends one token at a time; `of_prompt`: the one that takes a prompt in larger steps. For profiles
+ * and reports. */
+BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
+
 /* Tokens seen so far; at most the model's positions. */
 BG_API int64_t bg_generator_length(const bg_generator *generator);
 

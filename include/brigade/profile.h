@@ -1,5 +1,5 @@
 /*
- * profile.h: what a session that ran with options.reporting.trace did when, as a trace file and as text.
+ * profile.h: what a session that ran with options.reporting.trace did when, as a trace file, as text, and as a report.
  */
 #ifndef BRIGADE_PROFILE_H
 #define BRIGADE_PROFILE_H
@@ -49,6 +49,45 @@ BG_API bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error
 /* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (what is wrong and where), BG_ERROR_MEMORY. */
 BG_API bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error);
 BG_API void bg_costs_clear(bg_costs *costs);
+
+/* ---- reports (docs/profiling.md) ---- */
+
+/*
+ * What a session does, as a folder that answers where time and memory go and what to change: report.html (one file, no
+ * server), summary.json (all that it shows; docs/formats.md) and trace.json (Chrome trace events). Sessions whose plans
+ * have options.reporting.trace record from their creation on; start and stop choose the runs. All files and all memory
+ * are bounded however long the run: totals are of everything, events and what is derived of their order of the newest
+ * steps, and times of calls of the first 16 steps and one of 8 later; the files say so.
+ */
+
+/* Forgets what was recorded, and records from the next run on. Errors: BG_ERROR_INVALID (no options.reporting.trace).
+ */
+BG_API bg_status bg_profile_start(bg_session *session, bg_error *error);
+/* Runs from now on are not recorded; what was recorded stays. */
+BG_API bg_status bg_profile_stop(bg_session *session, bg_error *error);
+
+/* What a report says that the session does not know. All may be zero. Borrowed. */
+typedef struct bg_profile_notes {
+    size_t struct_bytes;         /* 0, or sizeof(bg_profile_notes): see base.h */
+    const char *program, *model; /* "brigade mnist", "digit network" */
+    const char *samples;         /* what a micro-batch has: "images" */
+    const char *const *settings; /* names and values in turns, and NULL */
+    uint64_t loader_wait_ns;     /* that the caller waited for data between runs (bg_loader_statistics) */
+    uint64_t loader_batches, loader_misses;
+} bg_profile_notes;
+
+/* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. Of all ranks
+ * (brigade/transport.h): rank 0 writes. Takes some 50 ms to measure what the machine does at best. Errors:
+ * BG_ERROR_INVALID (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_MEMORY. */
+BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
+                                  bg_error *error);
+
+/* A folder's report as an HTML file, made of its summary.json; with `other` (may be NULL) of both, side by side.
+ * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
+BG_API bg_status bg_profile_report(const char *folder, const char *other, const char *path, bg_error *error);
+/* The same as text, malloc'ed; `colored`: with the escapes of terminals. Errors: likewise. */
+BG_API bg_status bg_profile_print_report(const char *folder, const char *other, bool colored, char **out_text,
+                                         bg_error *error);
 
 #ifdef __cplusplus
 }

@@ -40,8 +40,9 @@ typedef struct bg_ipu_strategy {
      * metrics and predictions. With total_devices a task's calls are known when it is compiled. */
     const bg_options *training_options;
     const bg_options *inference_options;
-    /* After each task its trace and its summary go to FOLDER/training, /validation, /test or /predict as profile.json
-     * and profile.txt. A folder implies options.reporting.trace. NULL: none. */
+    /* After each task its report (bg_profile_write) goes to FOLDER/training, /validation, /test or /predict, with its
+     * trace and its summary as profile.json and profile.txt. A folder implies options.reporting.trace. NULL: what the
+     * environment's BRIGADE_PROFILE says, or none. */
     const char *report_folder;
     /* Of options that are made, as in bg_options; and a call has at least as many iterations as the model has devices.
      */

@@ -11,6 +11,7 @@
 #include <brigade/readers.h>
 
 #include "cli/command.h"
+#include "cli/profile.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -18,6 +19,7 @@
 typedef struct infer_settings {
     onnx_settings model;
     cli_texts outputs;
+    cli_profile profile;
 } infer_settings;
 
 #define AT(field) .offset = offsetof(infer_settings, field)
@@ -45,6 +47,7 @@ static const cli_option infer_flags[] = {
     {CLI_LIBRARY, .name = "replicas"},
     {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
+    CLI_PROFILE_OPTIONS(infer_settings, profile),
     {CLI_FLAG, "quiet", AT(model.recipe.quiet), .help = "say nothing"},
     CLI_OPTIONS_END,
 };
@@ -125,6 +128,17 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
+/* Of the calls, or of the one smaller call when there was no other. */
+static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
+{
+    const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};
+    bg_session *session = bg_trainer_session(trainer, BG_TRAINER_PREDICT);
+
+    if (settings->profile.is_on && bg_session_trace_count(session, 0, 0) == 0)
+        session = bg_trainer_rest_session(trainer, BG_TRAINER_PREDICT);
+    return cli_profile_finish(&settings->profile, NULL, session, &notes, settings->model.recipe.quiet, error);
+}
+
 static bg_status predict(infer_settings *settings, const char *const *files, bg_error *error)
 {
     onnx_settings *model = &settings->model;
@@ -142,6 +156,8 @@ static bg_status predict(infer_settings *settings, const char *const *files, bg_
     bg_status status;
 
     cli_recipe_infer(&model->recipe, &options, &model->rooms[0]);
+    cli_profile_set(&settings->profile, &options);
+    BGI_TRY(cli_profile_check_dir(&settings->profile, error));
     options.reporting.output_mode = BG_OUTPUT_ALL;
     trainer_options.strategy.inference_options = &options;
     trainer_options.model = onnx_model_add;
@@ -173,6 +189,7 @@ static bg_status predict(infer_settings *settings, const char *const *files, bg_
         if (files[i] != NULL && index != UINT32_MAX)
             BGI_TRY_CLEANUP(write_output(files[i], &arrays[index], samples, made, model->recipe.quiet, error));
     }
+    status = write_profile(settings, trainer, error);
 cleanup:
     for (uint32_t i = 0; arrays != NULL && i < count; i++)
         bg_array_clear(&arrays[i]);

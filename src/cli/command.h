@@ -25,6 +25,7 @@ int cli_doctor(int argc, char **argv);
 int cli_data_bench(int argc, char **argv);    /* argv[0] is "bench" */
 int cli_data_tokenize(int argc, char **argv); /* argv[0] is "tokenize" */
 int cli_plan(int argc, char **argv);
+int cli_report(int argc, char **argv);
 int cli_schedule(int argc, char **argv);
 int cli_config(int argc, char **argv);
 int cli_launch(int argc, char **argv);

@@ -12,6 +12,7 @@
 #include <brigade/gpt.h>
 
 #include "cli/model.h"
+#include "cli/profile.h"
 #include "config/gpt_config.h"
 
 /* ---- options (gpt_options.c) ---- */
@@ -41,6 +42,7 @@ typedef struct gpt_options {
     const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard, *trace;
     cli_library library; /* flags of the library's options */
     bool overwrite_hf, quiet;
+    cli_profile profile;
 } gpt_options;
 
 typedef struct gpt_settings {

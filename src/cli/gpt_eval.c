@@ -18,6 +18,7 @@
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/profile.h"
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -28,6 +29,7 @@ typedef struct eval_config {
     const char *directory, *tokenizer, *dtype;
     cli_texts files;
     uint64_t sequence_length, batch;
+    cli_profile profile;
 } eval_config;
 
 #define AT(field) .offset = offsetof(eval_config, field)
@@ -43,6 +45,7 @@ static const cli_option eval_options[] = {
      .default_text = "the model's positions", .help = "tokens of a window"},
     {CLI_COUNT, "micro-batch", AT(batch), .value = "N", .minimum = 1, .maximum = 65536, .help = "windows at a time"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
+    CLI_PROFILE_OPTIONS(eval_config, profile),
     CLI_OPTIONS_END,
 };
 
@@ -134,13 +137,15 @@ typedef struct evaluator {
     uint64_t predictions;
 } evaluator;
 
-static bg_status open_evaluator(evaluator *e, const gpt_model *model, bg_error *error)
+static bg_status open_evaluator(evaluator *e, const gpt_model *model, const cli_profile *profile, bg_error *error)
 {
-    const bg_options options = bg_options_defaults();
+    bg_options options = bg_options_defaults();
     const size_t count = (size_t)model->options.micro_batch * (size_t)model->options.sequence_length;
     bg_graph *graph = NULL;
     bg_status status;
 
+    cli_profile_set(profile, &options);
+    BGI_TRY(cli_profile_check_dir(profile, error));
     e->length = model->options.sequence_length;
     e->batch = model->options.micro_batch;
     e->tokens = calloc(count, sizeof *e->tokens);
@@ -228,6 +233,7 @@ static bg_status run_file(evaluator *e, const gpt_model *model, const char *path
 static bg_status evaluate(const eval_config *config, bg_error *error)
 {
     bg_token_list tokens = {.items = NULL};
+    const bg_profile_notes notes = {.program = "brigade gpt eval", .model = config->directory, .samples = "windows"};
     evaluator e = {.plan = NULL};
     gpt_model model;
     bg_status status;
@@ -238,7 +244,7 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
     model.options.outputs = BG_GPT_LOSS;
     if (config->sequence_length > 0)
         model.options.sequence_length = (int64_t)config->sequence_length;
-    BGI_TRY_CLEANUP(open_evaluator(&e, &model, error));
+    BGI_TRY_CLEANUP(open_evaluator(&e, &model, &config->profile, error));
     for (uint32_t i = 0; i < config->files.count; i++)
         BGI_TRY_CLEANUP(run_file(&e, &model, config->files.values[i], &tokens, error));
     e.loss /= (double)e.predictions;
@@ -247,7 +253,7 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
                                      "the loss is not a number: the weights of %s are damaged, or diverged",
                                      config->directory));
     printf("Tokens: %" PRIu64 " Loss: %.6f Perplexity: %.4f\n", e.predictions, e.loss, exp(e.loss));
-    status = BG_OK;
+    status = cli_profile_finish(&config->profile, NULL, e.session, &notes, false, error);
 cleanup:
     close_evaluator(&e);
     bg_token_list_clear(&tokens);

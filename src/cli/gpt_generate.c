@@ -14,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/profile.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -26,6 +27,7 @@ typedef struct generate_config {
         length_penalty;
     cli_texts stops;
     bool only_new, goes_on;
+    cli_profile profile;
 } generate_config;
 
 #define AT(field) .offset = offsetof(generate_config, field)
@@ -46,6 +48,7 @@ static const cli_option generate_options[] = {
     {CLI_FLAG, "go-on", AT(goes_on), .help = "do not stop at an end of text"},
     {CLI_FLAG, "only-new", AT(only_new), .help = "print what is added, without the prompt"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
+    CLI_PROFILE_OPTIONS(generate_config, profile),
     {.kind = CLI_HEADING, .help = "How a token is drawn"},
     {CLI_REAL, "temperature", AT(temperature), .value = "T", .help = "divides the logits; 0: the likeliest token"},
     {CLI_COUNT, "top-k", AT(top_k), .value = "N", .maximum = INT32_MAX, .default_text = "all",
@@ -249,20 +252,35 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
+/* The report is of the tokens that were added; of the prompts alone when none was. */
+static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
+{
+    const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};
+    bg_session *session = bg_generator_session(generator, false);
+
+    if (bg_session_trace_count(session, 0, 0) == 0)
+        session = bg_generator_session(generator, true);
+    return cli_profile_finish(&config->profile, NULL, session, &notes, true, error);
+}
+
 static bg_status generate(const generate_config *config, bg_error *error)
 {
+    bg_options options = bg_options_defaults();
     prompt_list prompts = {.count = 0};
     bg_generator *generator = NULL;
     gpt_model model;
     bg_status status;
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokenizer, true, config->dtype, error));
+    cli_profile_set(&config->profile, &options);
+    BGI_TRY_CLEANUP(cli_profile_check_dir(&config->profile, error));
     BGI_TRY_CLEANUP(read_prompts(config, model.tokenizer, &prompts, error));
     for (uint32_t i = 0; i < prompts.count; i++)
         BGI_TRY_CLEANUP(check_prompt(config, &model, &prompts.items[i], error));
-    BGI_TRY_CLEANUP(bg_generator_create_batch(&model.options, NULL, model.weights,
+    BGI_TRY_CLEANUP(bg_generator_create_batch(&model.options, &options, model.weights,
                                               count_sequences(config, prompts.count), &generator, error));
-    status = continue_prompts(config, &model, generator, &prompts, error);
+    BGI_TRY_CLEANUP(continue_prompts(config, &model, generator, &prompts, error));
+    status = write_profile(config, generator, error);
 cleanup:
     bg_generator_destroy(generator);
     clear_prompts(&prompts);

@@ -41,6 +41,7 @@ const cli_option gpt_pretrain_flags[] = {
     {CLI_TEXT, "trace", AT(trace), .value = "FILE", .default_text = "none",
      .help =
          "what each device did when, as Chrome trace events (https://ui.perfetto.dev): the last 65536 actions of each"},
+    CLI_PROFILE_OPTIONS(gpt_options, profile),
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
      .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
@@ -421,7 +422,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)
         plan.files.log_dir = plan.files.cache_dir = NULL;
-    plan.reporting.trace = plan.reporting.trace || options->trace != NULL;
+    plan.reporting.trace = plan.reporting.trace || options->trace != NULL || options->profile.is_on;
     plan.reporting.log = print_message;
     plan.reporting.log_user = (void *)(uintptr_t)options;
     plan.execution.stop = cli_is_asked_to_stop;

@@ -276,6 +276,7 @@ static bg_status check_places(const cli_training *training, bg_error *error)
         BGI_TRY(check_model_folder(options, error));
     if (options->trace != NULL)
         BGI_TRY(cli_save_check(options->trace, "trace", error));
+    BGI_TRY(cli_profile_check_dir(&options->profile, error));
     return options->log_path != NULL ? cli_log_check(options->log_path, error) : BG_OK;
 }
 
@@ -362,6 +363,23 @@ static bg_status write_trace(const cli_training *training, bg_error *error)
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--trace");
 }
 
+static bg_status write_profile(const cli_training *training, bg_error *error)
+{
+    const gpt_options *options = options_of(training);
+    const bg_loader_statistics *loader = &training->loader_statistics;
+    const bg_profile_notes notes = {.program = "brigade gpt pretrain",
+                                    .model = "GPT",
+                                    .samples = "samples",
+                                    .loader_wait_ns = loader->wait_ns,
+                                    .loader_batches = loader->batch_count,
+                                    .loader_misses = loader->miss_count};
+    const run *r = training->state;
+
+    return config_of(training)->test_mode || r->updates == 0
+               ? BG_OK
+               : cli_profile_finish(&options->profile, NULL, session_of(training), &notes, options->quiet, error);
+}
+
 static void load(const cli_training *training, bg_loader_options *out)
 {
     out->shuffle = !options_of(training)->no_shuffle;
@@ -395,10 +413,10 @@ static bg_status open_run(cli_training *training, bg_error *error)
     run *r = training->state;
 
     cli_ranks_agree("training.steps %" PRIu64 "\nno-shuffle %d\ncheckpoint.steps %" PRId64
-                    "\ncheckpoint.save %d\ncheckpoint.load %d\nsave-weights %d\nsave-hf %d\ntrace %d\n",
+                    "\ncheckpoint.save %d\ncheckpoint.load %d\nsave-weights %d\nsave-hf %d\ntrace %d\nprofile %d\n",
                     last_step(training), options->no_shuffle, config->checkpoint_steps, config->save != NULL,
                     config->load != NULL, options->weights_path != NULL, options->save_hf != NULL,
-                    options->trace != NULL);
+                    options->trace != NULL, options->profile.is_on);
     BGI_TRY(check_places(training, error));
     begin_section(training, "data preparation");
     BGI_TRY(gpt_data_open(config, &r->data, error));
@@ -484,6 +502,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     BGI_TRY(gpt_files_flush(session_of(training), config_of(training), &r->data, &r->position, error));
     BGI_TRY(save_model(training, error));
     BGI_TRY(write_trace(training, error));
+    BGI_TRY(write_profile(training, error));
     print_end(training);
     if (r->events_failure.status == BG_OK)
         bgi_event_file_close(&r->events, &r->events_failure);

@@ -22,6 +22,7 @@ static const cli_command commands[] = {
     {"inspect", "say what is in such a model, and what training it takes", cli_inspect, false},
     {"gpt", "train and use GPT language models", cli_gpt, true},
     {"plan", "show the plan of a training run without running it", cli_plan, false},
+    {"report", "show where the time and memory of a profiled run went, compare two", cli_report, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
     {"checkpoint", "look at, verify, compare and convert checkpoints", cli_checkpoint, false},

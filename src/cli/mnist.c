@@ -13,7 +13,7 @@
 #include "cli/ranks.h"
 #include "core/error.h"
 
-static const char default_save_path[] = "brigade-mnist.safetensors";
+static const char default_save_path[] = "brigade-mnist.safetensors", model_name[] = "digit network";
 
 /* ---- options ---- */
 
@@ -196,9 +196,11 @@ static bg_status finish(cli_training *training, bg_error *error)
     status = save(training, error);
     fflush(stdout);
     if (status == BG_OK && config->recipe.profile && run->common.has_trained)
-        status = cli_profile_write(&config->recipe, training->trainer, &run->common, error);
+        status = cli_profile_write(&config->recipe, training, &run->common, model_name, error);
     if (status == BG_OK && cli_received_signal == 0)
         status = mnist_test(training, error);
+    if (status == BG_OK && cli_received_signal == 0)
+        status = cli_profile_write_test(&config->recipe, training, model_name, error);
     if (status == BG_OK)
         cli_run_print_verdict(&config->recipe, training, &run->common);
     return status;

@@ -9,9 +9,6 @@
 
 #include "core/error.h"
 
-/* Some hundred updates of four devices: a trace of about 15 MB. */
-enum { PROFILE_EVENTS = 262144 };
-
 /* What a log wants of every micro-batch and update; their number is returned. */
 static uint32_t list_requests(const mnist_shape *shape, bg_output_request requests[CLI_MOST_REQUESTS])
 {
@@ -73,10 +70,10 @@ bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *sh
     options.reporting.output_mode = shape->output_mode;
     options.reporting.output_period = (uint32_t)shape->output_period;
     options.memory.offload_optimizer = shape->training && config->recipe.library.options.memory.offload_optimizer;
-    options.reporting.trace = shape->training && (config->recipe.profile || options.reporting.trace);
+    options.reporting.trace = config->recipe.profile || (shape->training && options.reporting.trace);
     if (config->recipe.library.run_options == NULL ||
         !bg_run_options_is_given(config->recipe.library.run_options, "trace_events"))
-        options.reporting.trace_events = PROFILE_EVENTS;
+        options.reporting.trace_events = CLI_PROFILE_EVENTS;
     if (shape->training && config->costs.stage_count > 0) {
         options.execution.stage_costs = config->costs.stages;
         options.execution.stage_cost_count = config->costs.stage_count;

@@ -26,9 +26,6 @@ typedef struct onnx_run {
 
 /* ---- build ---- */
 
-/* Some hundred updates of four devices. */
-enum { TRACE_EVENTS = 262144 };
-
 /* Loss and metric of every micro-batch, whatever the output mode. */
 static void add_requests(const onnx_settings *settings, cli_plan_room *room, bg_options *options)
 {
@@ -54,7 +51,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
     *options = cli_recipe_options(recipe, &own->rooms[0]);
     options->reporting.trace = recipe->profile || options->reporting.trace;
     if (!bg_run_options_is_given(recipe->library.run_options, "trace_events"))
-        options->reporting.trace_events = TRACE_EVENTS;
+        options->reporting.trace_events = CLI_PROFILE_EVENTS;
     add_requests(own, &own->rooms[0], options);
     if (training != NULL) {
         out->inference = cli_recipe_options(recipe, &own->rooms[1]);
@@ -422,7 +419,8 @@ static bg_status save(cli_training *training, bg_error *error)
 
 static bg_status finish(cli_training *training, bg_error *error)
 {
-    const cli_recipe *recipe = &((const onnx_settings *)training->settings)->recipe;
+    const onnx_settings *settings = training->settings;
+    const cli_recipe *recipe = &settings->recipe;
     onnx_run *run = training->state;
     bg_status status;
 
@@ -433,7 +431,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     status = save(training, error);
     fflush(stdout);
     if (status == BG_OK && recipe->profile && run->common.has_trained)
-        status = cli_profile_write(recipe, training->trainer, &run->common, error);
+        status = cli_profile_write(recipe, training, &run->common, settings->path, error);
     if (status == BG_OK)
         cli_run_print_verdict(recipe, training, &run->common);
     return status;

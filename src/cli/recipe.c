@@ -281,7 +281,9 @@ void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_ro
     options->memory.recompute = BG_RECOMPUTE_NONE;
     options->memory.offload_optimizer = false;
     options->numerics.auto_loss_scaling.enabled = false;
-    options->reporting.trace = false;
+    options->reporting.trace = recipe->profile;
+    if (recipe->profile)
+        options->reporting.trace_events = CLI_PROFILE_EVENTS;
     if (options->replicas.count == 1 && recipe->library.options.replicas.count > 1)
         keep_whole(options, room);
 }

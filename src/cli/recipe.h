@@ -10,10 +10,10 @@
 #include <brigade/trainer.h>
 
 #include "cli/model.h"
+#include "cli/profile.h"
 
 /* ---- options (recipe.c) ---- */
 
-#define CLI_PROFILE_DIR    "./profile"
 #define CLI_LIBRARY_MEMBER recipe.library /* of settings with a recipe (library.def) */
 
 typedef struct cli_recipe {
@@ -159,12 +159,16 @@ int cli_run_report_signal(const cli_recipe *recipe, const cli_run *run);
 /* Prints malloc'ed text, at most `line_limit` lines of it (0: all). */
 void cli_print_text(const char *title, char *text, uint32_t line_limit);
 
-enum { CLI_PROFILE_FILES = 3 };
+enum { CLI_PROFILE_FILES = 5 };
 /* Whether it can be written. */
 bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error);
 /* The paths of its files, NULL without --profile; each is yours to free. */
 void cli_profile_paths(const cli_recipe *recipe, char *paths[CLI_PROFILE_FILES]);
-bg_status cli_profile_write(const cli_recipe *recipe, const bg_trainer *trainer, const cli_run *run, bg_error *error);
+bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
+                            const char *model, bg_error *error);
+/* Of the test, into a folder `test` beside them; nothing without --profile. */
+bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *training, const char *model,
+                                 bg_error *error);
 
 /* ---- checkpoints (recipe_checkpoint.c) ---- */
 

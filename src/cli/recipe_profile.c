@@ -1,6 +1,7 @@
 /*
- * recipe_profile.c: --profile: the traces of a training and their summary.
+ * recipe_profile.c: --profile: the report of a training, and of the test after it; the shorter last call's trace.
  */
+#include "cli/profile.h"
 #include "cli/ranks.h"
 #include "cli/recipe.h"
 
@@ -16,7 +17,8 @@
 #include "core/text.h"
 
 enum { PROFILE_TRACE, PROFILE_TRACE_LAST, PROFILE_SUMMARY };
-static const char *const profile_files[CLI_PROFILE_FILES] = {"trace.json", "trace-last.json", "summary.txt"};
+static const char *const profile_files[CLI_PROFILE_FILES] = {"trace.json", "trace-last.json", "summary.txt",
+                                                             "summary.json", "report.html"};
 
 void cli_print_text(const char *title, char *text, uint32_t line_limit)
 {
@@ -60,20 +62,25 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* The trace of one compiled model, of all ranks; its summary is added to `text`. The first rank writes. */
+/* The trace of one compiled model, of all ranks; its summary is added to `text`. The first rank writes. The main one
+ * has a report. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
-                             bgi_string *text, bg_error *error)
+                             const bg_profile_notes *notes, bgi_string *text, bg_error *error)
 {
     char *path, *summary = NULL;
     bg_status status;
 
-    BGI_TRY(bg_session_share_trace(session, 0, error));
+    if (file == PROFILE_TRACE)
+        BGI_TRY(cli_profile_put(find_folder(recipe), NULL, session, notes, recipe->quiet, error));
+    else
+        BGI_TRY(bg_session_share_trace(session, 0, error));
     if (!cli_ranks_is_first())
         return BG_OK;
     path = bgi_path_join(find_folder(recipe), profile_files[file]);
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
-    BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
+    if (file == PROFILE_TRACE_LAST)
+        BGI_TRY_CLEANUP(bg_profile_write_trace(session, plan, path, error));
     BGI_TRY_CLEANUP(bg_profile_print_summary(session, plan, &summary, error));
     if (file == PROFILE_TRACE_LAST)
         bgi_string_add(text, "the last call, of %u weight updates only:\n", bg_plan_summarize(plan).steps_per_run);
@@ -81,10 +88,35 @@ static bg_status write_trace(const cli_recipe *recipe, bg_session *session, cons
     if (!recipe->quiet)
         printf("Trace%s: %s (open it with https://ui.perfetto.dev)\n",
                file == PROFILE_TRACE_LAST ? " of the shorter last call" : "", path);
+    status = BG_OK;
 cleanup:
     free(summary);
     free(path);
     return status;
+}
+
+static bg_profile_notes make_notes(const cli_recipe *recipe, const cli_training *training, const char *model)
+{
+    const bg_loader_statistics *loader = &training->loader_statistics;
+
+    return (bg_profile_notes){.program = training->model->program,
+                              .model = model,
+                              .samples = recipe->sample_words,
+                              .loader_wait_ns = loader->wait_ns,
+                              .loader_batches = loader->batch_count,
+                              .loader_misses = loader->miss_count};
+}
+
+bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *training, const char *model,
+                                 bg_error *error)
+{
+    const bg_profile_notes notes = {
+        .program = training->model->program, .model = model, .samples = recipe->sample_words};
+    bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_TEST);
+
+    return recipe->profile && session != NULL
+               ? cli_profile_put(find_folder(recipe), "test", session, &notes, recipe->quiet, error)
+               : BG_OK;
 }
 
 /* An earlier run's trace, which does not belong to this one's. */
@@ -99,8 +131,11 @@ static bg_status remove_trace(const char *path, bg_error *error)
 }
 
 /* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
-bg_status cli_profile_write(const cli_recipe *recipe, const bg_trainer *trainer, const cli_run *run, bg_error *error)
+bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
+                            const char *model, bg_error *error)
 {
+    const bg_trainer *trainer = training->trainer;
+    const bg_profile_notes notes = make_notes(recipe, training, model);
     const bg_plan *plan = bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT));
     bg_session *session = bg_trainer_session(trainer, BG_TRAINER_FIT);
     bg_session *rest_session = bg_trainer_rest_session(trainer, BG_TRAINER_FIT);
@@ -116,10 +151,10 @@ bg_status cli_profile_write(const cli_recipe *recipe, const bg_trainer *trainer,
         status = bgi_error_memory(error, "path", 0);
         goto cleanup;
     }
-    BGI_TRY_CLEANUP(
-        write_trace(recipe, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &text, error));
+    BGI_TRY_CLEANUP(write_trace(recipe, is_only ? rest_session : session, is_only ? rest : plan, PROFILE_TRACE, &notes,
+                                &text, error));
     if (rest != NULL && !is_only)
-        BGI_TRY_CLEANUP(write_trace(recipe, rest_session, rest, PROFILE_TRACE_LAST, &text, error));
+        BGI_TRY_CLEANUP(write_trace(recipe, rest_session, rest, PROFILE_TRACE_LAST, &notes, &text, error));
     else if (cli_ranks_is_first())
         BGI_TRY_CLEANUP(remove_trace(last_path, error));
     if (!cli_ranks_is_first())

@@ -3,6 +3,8 @@
  */
 #include "profile/events.h"
 
+#include <string.h>
+
 #include "core/error.h"
 
 static bool same_action(const bg_action *a, const bg_action *b)
@@ -100,6 +102,34 @@ bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_ev
     }
     *out = events;
     return BG_OK;
+}
+
+static void crop(bgi_device_events *own, uint32_t most)
+{
+    uint32_t program = 0, dropped;
+
+    while (program < own->count && !own->events[program].is_beside)
+        program++;
+    if (own->count - program > most) { /* the oldest of what ran beside it lie in the middle */
+        dropped = own->count - program - most;
+        memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
+        memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);
+        memmove(own->passes_after + program, own->passes_after + program + dropped, most * sizeof *own->passes_after);
+        own->count -= dropped;
+    }
+    if (program > most) {
+        dropped = program - most;
+        own->events += dropped;
+        own->instructions += dropped;
+        own->passes_after += dropped;
+        own->count -= dropped;
+    }
+}
+
+void bgi_events_crop(bgi_events *events, uint32_t most)
+{
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
+        crop(&events->devices[d], most);
 }
 
 void bgi_events_clear(bgi_events *events)

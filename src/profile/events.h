@@ -30,6 +30,12 @@ typedef struct bgi_events {
 
 /* BG_ERROR_INVALID when there is no event at all. */
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
+/* Keeps the newest events of each device: at most so many of its program, and as many of what ran beside it. */
+void bgi_events_crop(bgi_events *events, uint32_t most);
 void bgi_events_clear(bgi_events *events);
+
+/* trace.c: bg_profile_write_trace with at most about so many events of programs, and of what ran beside them. */
+bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
+                          bg_error *error);
 
 #endif

@@ -153,3 +153,83 @@ cleanup:
     free(touched);
     return status;
 }
+
+/* ---- spans ---- */
+
+typedef struct span_list {
+    bgi_memory_span *spans;
+    size_t count, capacity;
+} span_list;
+
+static bg_status add_memory_span(span_list *list, bgi_memory_span span, bg_error *error)
+{
+    if (!bgi_array_reserve((void **)&list->spans, &list->capacity, list->count + 1, sizeof *list->spans))
+        return bgi_error_memory(error, "memory trace", (list->count + 1) * sizeof *list->spans);
+    list->spans[list->count++] = span;
+    return BG_OK;
+}
+
+static bg_status add_transients(const bg_plan *plan, uint32_t device, uint64_t begin_ns, const bgi_device_events *own,
+                                span_list *list, bg_error *error)
+{
+    for (uint32_t i = 0; i < own->count; i++) {
+        bg_plan_instruction instruction;
+        if (own->instructions[i] == BGI_NO_INSTRUCTION || own->events[i].end_ns <= begin_ns)
+            continue;
+        instruction = bg_plan_instruction_at(plan, device, own->instructions[i]);
+        if (instruction.transient_bytes > 0)
+            BGI_TRY(add_memory_span(list,
+                                    (bgi_memory_span){.start_ns = own->events[i].start_ns,
+                                                      .end_ns = own->events[i].end_ns,
+                                                      .bytes = instruction.transient_bytes,
+                                                      .memory_class = BG_MEMORY_TRANSIENT,
+                                                      .edge = UINT32_MAX,
+                                                      .action = own->events[i].action},
+                                    error));
+    }
+    return BG_OK;
+}
+
+bg_status bgi_memory_spans(const bgi_events *events, const bg_plan *plan, uint32_t replica, uint32_t device,
+                           uint64_t begin_ns, bgi_memory_span **out, size_t *out_count, bg_error *error)
+{
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    const size_t per_edge = (size_t)events->pass_count * summary.micro_batches_per_step;
+    const size_t count = per_edge * summary.edge_count;
+    occupancy *occupancies = calloc(count > 0 ? count : 1, sizeof *occupancies);
+    bool *touched = calloc((size_t)summary.edge_count + 1, sizeof *touched);
+    span_list list = {.spans = NULL};
+    bg_status status;
+
+    if (occupancies == NULL || touched == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "memory trace", count * sizeof *occupancies));
+    collect_occupancies(events, plan, &summary, replica, touched, occupancies);
+    BGI_TRY_CLEANUP(add_transients(plan, device, begin_ns, &events->devices[replica * summary.device_count + device],
+                                   &list, error));
+    for (uint32_t edge = 0; edge < summary.edge_count; edge++) {
+        const bg_plan_edge of = bg_plan_edge_at(plan, edge);
+        for (size_t i = 0; i < per_edge && of.to_device == device && !of.is_ring; i++) {
+            const occupancy *slot = &occupancies[edge * per_edge + i];
+            if (slot->end_ns <= begin_ns)
+                continue;
+            BGI_TRY_CLEANUP(
+                add_memory_span(&list,
+                                (bgi_memory_span){.start_ns = slot->start_ns,
+                                                  .end_ns = slot->end_ns,
+                                                  .bytes = of.slot_bytes,
+                                                  .memory_class = of.is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM,
+                                                  .edge = edge,
+                                                  .action.micro_batch = (uint32_t)(i % summary.micro_batches_per_step)},
+                                error));
+        }
+    }
+    *out = list.spans;
+    *out_count = list.count;
+    list.spans = NULL;
+    status = BG_OK;
+cleanup:
+    free(list.spans);
+    free(occupancies);
+    free(touched);
+    return status;
+}

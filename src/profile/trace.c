@@ -263,19 +263,17 @@ static bg_status write_memory(trace_writer *writer, bg_error *error)
     return status;
 }
 
-bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path, bg_error *error)
+bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
+                          bg_error *error)
 {
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(plan, "plan", __func__, error));
-    BGI_TRY(bgi_require(path, "path", __func__, error));
-
     bgi_file_writer file = {0};
     trace_writer writer = {.plan = plan};
     bgi_events events;
     bg_status status;
 
     BGI_TRY(bgi_events_read(session, plan, &events, error));
+    if (most < UINT32_MAX)
+        bgi_events_crop(&events, most / (events.replica_count * events.device_count) + 1);
     BGI_TRY_CLEANUP(bgi_file_writer_begin(&file, path, error));
     writer.file = &file;
     writer.events = &events;
@@ -290,4 +288,13 @@ cleanup:
     bgi_file_writer_abandon(&file, error);
     bgi_events_clear(&events);
     return status;
+}
+
+bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(path, "path", __func__, error));
+    return bgi_trace_write(session, plan, UINT32_MAX, path, error);
 }

@@ -156,16 +156,17 @@ static void trace_sum(bgi_runner *runner)
 {
     const uint64_t created_ns = runner->engine->created_ns;
 
+    const bg_trace_event event = {.start_ns = runner->sum_ns[0] - created_ns,
+                                  .end_ns = runner->sum_ns[1] - created_ns,
+                                  .action = runner->sum->action,
+                                  .replica = runner->replica,
+                                  .device = runner->number,
+                                  .worker = runner->sum_worker,
+                                  .step = runner->sum_step,
+                                  .is_beside = true};
+
     if (bgi_trace_is_on(runner))
-        runner->io_trace.events[runner->io_trace.count++ % runner->io_trace.capacity] =
-            (bg_trace_event){.start_ns = runner->sum_ns[0] - created_ns,
-                             .end_ns = runner->sum_ns[1] - created_ns,
-                             .action = runner->sum->action,
-                             .replica = runner->replica,
-                             .device = runner->number,
-                             .worker = runner->sum_worker,
-                             .step = runner->sum_step,
-                             .is_beside = true};
+        bgi_trace_put(&runner->io_trace, &event);
 }
 
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker)

@@ -123,6 +123,8 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
     engine->members = calloc(count_groups(plan), sizeof *engine->members);
     if (plan->options.reporting.trace)
         engine->sent_ns = calloc(link_count + 1, sizeof *engine->sent_ns);
+    if (plan->options.reporting.trace)
+        engine->run_spans.spans = calloc(BGI_RUN_SPANS, sizeof *engine->run_spans.spans);
     engine->devices = calloc(engine->device_count, sizeof(bgi_device *));
     engine->sum_count = plan->output_count * plan->replicas;
     engine->sums = calloc((size_t)engine->sum_count + 1, sizeof *engine->sums);
@@ -138,8 +140,8 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
          (engine->rank_progress == NULL || engine->rank_heard_ns == NULL || engine->gate.ready == NULL ||
           engine->gate.ends == NULL)) ||
         engine->links == NULL || engine->groups == NULL || engine->members == NULL ||
-        (plan->options.reporting.trace && engine->sent_ns == NULL) || engine->devices == NULL || engine->sums == NULL ||
-        engine->output_devices == NULL)
+        (plan->options.reporting.trace && (engine->sent_ns == NULL || engine->run_spans.spans == NULL)) ||
+        engine->devices == NULL || engine->sums == NULL || engine->output_devices == NULL)
         return bgi_error_memory(error, "the engine", engine->device_count * sizeof *engine->runners);
     return BG_OK;
 }
@@ -252,8 +254,11 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         if (runner->peer_done == NULL)
             return bgi_error_memory(error, "replicas", plan->replicas * sizeof *runner->peer_done);
     }
-    if (plan->options.reporting.trace)
+    if (plan->options.reporting.trace) {
         BGI_TRY(bgi_trace_init(&runner->trace, plan->options.reporting.trace_events, error));
+        BGI_TRY(bgi_call_times_init(&runner->call_times, runner->program, error));
+        runner->is_traced = true;
+    }
     atomic_init(&runner->sum_counter, &engine->runs); /* for nothing, so far */
     if (bgi_has_sums_beside(runner->program)) {
         const size_t most = count_most_exchanges(runner->program);
@@ -299,8 +304,12 @@ static bool init_waiting(bgi_engine *engine)
         goto clear_io_events;
     if (!bgi_condition_init(&engine->changed))
         goto clear_mutex;
-    if (pthread_mutex_init(&engine->gate.mutex, NULL) == 0)
+    if (pthread_mutex_init(&engine->gate.mutex, NULL) != 0)
+        goto clear_changed;
+    if (pthread_mutex_init(&engine->help_mutex, NULL) == 0)
         return true;
+    pthread_mutex_destroy(&engine->gate.mutex);
+clear_changed:
     pthread_cond_destroy(&engine->changed);
 clear_mutex:
     pthread_mutex_destroy(&engine->mutex);
@@ -555,6 +564,7 @@ void bgi_engine_free(bgi_engine *engine)
         if (engine->runners != NULL) {
             bgi_trace_clear(&engine->runners[i].trace);
             bgi_trace_clear(&engine->runners[i].io_trace);
+            bgi_call_times_clear(&engine->runners[i].call_times);
             free(engine->runners[i].exchanges);
             free(engine->runners[i].sum_exchanges);
             free((void *)engine->runners[i].peer_done);
@@ -580,7 +590,11 @@ void bgi_engine_free(bgi_engine *engine)
     bgi_in_place_clear(engine);
     free(engine->local);
     free(engine->runners);
+    for (uint32_t i = 0; i < engine->worker_room; i++)
+        bgi_trace_clear(&engine->workers[i].helps);
     free(engine->workers);
+    free(engine->run_spans.spans);
+    pthread_mutex_destroy(&engine->help_mutex);
     pthread_mutex_destroy(&engine->gate.mutex);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->mutex);
@@ -757,6 +771,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status = BG_OK;
+    const uint64_t start_ns = engine->run_spans.spans != NULL ? bgi_clock_ns() : 0;
     bg_error own = {0};
     double waited_s = 0.0;
 
@@ -792,6 +807,8 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     end_spare(engine);
     bgi_gate_end(engine);
     *out_iterations = engine->gate.end;
+    if (status == BG_OK && engine->local_count > 0 && bgi_trace_is_on(engine->local[0]))
+        bgi_trace_add_run(engine, start_ns, *out_iterations);
     if (run->infeed != NULL && !run->is_synthetic)
         bgi_infeed_detach(run->infeed, status == BG_OK ? *out_iterations * bgi_infeed_elements(engine->plan) : 0);
     return status;

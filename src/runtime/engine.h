@@ -131,7 +131,35 @@ typedef struct bgi_trace_ring {
     bg_trace_event *events; /* NULL: not tracing */
     uint32_t capacity;
     uint64_t count; /* ever recorded; event i is at i % capacity */
+    /* Of all events ever recorded, also those that were overwritten. */
+    uint64_t kind_count[BG_ACTION_KIND_COUNT], kind_ns[BG_ACTION_KIND_COUNT];
 } bgi_trace_ring;
+
+/* What a kernel call took in the steps whose calls are timed. */
+typedef struct bgi_call_time {
+    uint64_t count, total_ns, least_ns, most_ns;
+} bgi_call_time;
+
+/* The calls of a device's program. Instructions that share their calls, as those of one pass over all micro-batches do,
+ * share their times. */
+typedef struct bgi_call_times {
+    bgi_call_time *times; /* NULL: not tracing */
+    uint32_t count;
+    uint32_t *first; /* by instruction: of its first call */
+} bgi_call_times;
+
+/* When a run began and ended, and how many steps it did. */
+typedef struct bgi_run_span {
+    uint64_t start_ns, end_ns, steps;
+} bgi_run_span;
+
+enum { BGI_RUN_SPANS = 4096 };
+
+typedef struct bgi_run_spans {
+    bgi_run_span *spans; /* NULL: not tracing. Of the latest BGI_RUN_SPANS; run i is at i % BGI_RUN_SPANS */
+    uint64_t count, total_ns, steps;
+    uint64_t start_ns, end_ns; /* of the first one, and of the last one */
+} bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
 
@@ -230,7 +258,10 @@ struct bgi_runner {
     bgi_wait meeting;        /* what it waits for in one */
     bgi_exchange *exchanges; /* room for what it brings to one */
     size_t touched_bytes;    /* of the arena; by operands only while tracing */
+    atomic_bool is_traced;   /* changed between runs only */
+    bool is_sampled;         /* the calls of this step are timed */
     bgi_trace_ring trace;
+    bgi_call_times call_times;
     bg_status failure_status;
     char failure[BGI_FAILURE_BYTES];
 
@@ -248,10 +279,11 @@ struct bgi_worker {
     bgi_engine *engine;
     pthread_t thread;
     uint32_t number;
-    uint32_t cpu;    /* the system's number; BGI_NO_CPU: not bound */
-    bool is_caller;  /* no thread: the one in bgi_engine_run */
-    bool does_io;    /* nothing but transfers */
-    bool has_exited; /* under the engine's mutex */
+    uint32_t cpu;         /* the system's number; BGI_NO_CPU: not bound */
+    bgi_trace_ring helps; /* while tracing: when it did parts of other devices' calls; under help_mutex */
+    bool is_caller;       /* no thread: the one in bgi_engine_run */
+    bool does_io;         /* nothing but transfers */
+    bool has_exited;      /* under the engine's mutex */
 };
 
 /* Memory for remote stores that somebody else has: files, say. The engine lets go of it when its last worker has left,
@@ -328,8 +360,11 @@ struct bgi_engine {
     bool has_helpers;                                                 /* there is more than one worker */
 
     bgi_worker *workers;
-    uint32_t worker_count; /* I/O threads included; they come last */
-    bool is_driven;        /* workers[0] is the caller of bgi_engine_run; there is no other but I/O threads */
+    uint32_t worker_count;      /* I/O threads included; they come last */
+    uint32_t worker_room;       /* that there is memory for: more when one could not be started */
+    pthread_mutex_t help_mutex; /* guards the workers' helps */
+    bool is_driven;             /* workers[0] is the caller of bgi_engine_run; there is no other but I/O threads */
+    bgi_run_spans run_spans;
     char cpus[BGI_PLACEMENT_TEXT_BYTES]; /* that unbound workers may use: "0-3"; "": unknown */
     uint64_t tolerance; /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
 };
@@ -540,6 +575,17 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
 
 bg_status bgi_trace_init(bgi_trace_ring *ring, uint32_t capacity, bg_error *error);
 void bgi_trace_clear(bgi_trace_ring *ring);
+bg_status bgi_call_times_init(bgi_call_times *times, const bgi_plan_device *program, bg_error *error);
+void bgi_call_times_clear(bgi_call_times *times);
+void bgi_call_times_add(bgi_call_times *times, uint32_t instruction, uint32_t call, uint64_t ns);
+/* Adds an event and its time. */
+void bgi_trace_put(bgi_trace_ring *ring, const bg_trace_event *event);
+/* A worker did parts of the device's calls. */
+void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns);
+/* Forgets what was recorded, and begins to record, or ends it; between runs. */
+void bgi_trace_switch(bgi_engine *engine, bool on);
+/* A run that was recorded is over. */
+void bgi_trace_add_run(bgi_engine *engine, uint64_t start_ns, uint64_t steps);
 /* Records an event of the device's current instruction that ends now; returns now. */
 uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
 /* The same of an event that has ended before. */
@@ -547,7 +593,12 @@ void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_
                         uint64_t end_ns);
 static inline bool bgi_trace_is_on(const bgi_runner *runner)
 {
-    return runner->trace.events != NULL;
+    return atomic_load_explicit(&runner->is_traced, memory_order_relaxed);
+}
+/* Calls are timed, and the bytes that they touch are looked at, in the first steps and in one of so many later. */
+static inline bool bgi_trace_samples(uint64_t step)
+{
+    return step < 16 || step % 8 == 0;
 }
 
 #endif

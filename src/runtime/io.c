@@ -123,7 +123,7 @@ static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfe
     if (bgi_plan_counts_steps(plan))
         event.step += iteration - runner->run_begin;
     event.end_ns = bgi_clock_ns() - runner->engine->created_ns;
-    runner->io_trace.events[runner->io_trace.count++ % runner->io_trace.capacity] = event;
+    bgi_trace_put(&runner->io_trace, &event);
     if (end > runner->io_touched_bytes)
         runner->io_touched_bytes = end;
 }

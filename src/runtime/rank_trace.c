@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "runtime/agree.h"
+#include "runtime/record.h"
 
 enum { QUESTIONS = 16, EVENTS_AT_ONCE = 4096 };
 
@@ -89,6 +90,35 @@ static void shift(bgi_shared_trace *trace, int64_t offset_ns)
     }
 }
 
+/* Totals by kind, and what calls took. All ranks have the same plan, and so as many calls. */
+static bg_status hand_times(const bg_session *session, uint32_t from, uint32_t to, uint32_t device, bg_error *error)
+{
+    const bgi_runner *runner = &session->engine->runners[device];
+    bgi_shared_trace *trace = &session->shared_traces[device];
+    const uint32_t own = session->plan->options.execution.transport->rank;
+    bgi_transport *transport = session->engine->transport;
+    bgi_trace_ring totals[2] = {{.events = NULL}, {.events = NULL}};
+    bgi_call_times *times = &trace->call_times;
+
+    if (own == from) {
+        totals[0] = runner->trace;
+        totals[1] = runner->io_trace;
+    }
+    if (own == to)
+        BGI_TRY(bgi_call_times_init(times, &session->plan->devices[device % session->plan->device_count], error));
+    BGI_TRY(bgi_ranks_hand(transport, from, to, totals, sizeof totals, error));
+    if (own == to) {
+        trace->program = totals[0];
+        trace->beside = totals[1];
+        trace->program.events = trace->beside.events = NULL;
+    } else {
+        times = (bgi_call_times *)&runner->call_times;
+    }
+    return times->count == 0
+               ? BG_OK
+               : bgi_ranks_hand(transport, from, to, times->times, (size_t)times->count * sizeof *times->times, error);
+}
+
 static bg_status share_device(bg_session *session, uint32_t device, uint32_t to, int64_t offset_ns,
                               bg_trace_event *room, bg_error *error)
 {
@@ -109,7 +139,38 @@ static bg_status share_device(bg_session *session, uint32_t device, uint32_t to,
     BGI_TRY(hand_events(session, from, to, runner, &of, room, trace, error));
     if (own == to)
         shift(trace, offset_ns);
-    return BG_OK;
+    return hand_times(session, from, to, device, error);
+}
+
+/* When the workers of a rank helped other devices than their own. */
+static bg_status share_helps(bg_session *session, uint32_t from, uint32_t to, int64_t offset_ns, bg_error *error)
+{
+    const uint32_t own = session->plan->options.execution.transport->rank;
+    bgi_transport *transport = session->engine->transport;
+    bgi_shared_trace *helps = &session->shared_helps[from];
+    bg_trace_event *events = NULL;
+    uint64_t count = 0;
+    bg_status status = BG_OK;
+
+    if (own == from)
+        BGI_TRY(bgi_session_helps(session, from, &events, &count, error));
+    BGI_TRY_CLEANUP(bgi_ranks_hand(transport, from, to, &count, sizeof count, error));
+    if (own == to) {
+        helps->events = calloc((size_t)count + 1, sizeof *helps->events);
+        if (helps->events == NULL)
+            BGI_TRY_CLEANUP(bgi_error_memory(error, "a trace", (size_t)count * sizeof *helps->events));
+        helps->count = count;
+    }
+    for (uint64_t at = 0, some; at < count; at += some) {
+        some = count - at < EVENTS_AT_ONCE ? count - at : EVENTS_AT_ONCE;
+        BGI_TRY_CLEANUP(bgi_ranks_hand(transport, from, to, (own == to ? helps->events : events) + at,
+                                       (size_t)some * sizeof *events, error));
+    }
+    if (own == to)
+        shift(helps, offset_ns);
+cleanup:
+    free(events);
+    return status;
 }
 
 static bg_status share_rank(bg_session *session, uint32_t from, uint32_t to, bg_trace_event *room, bg_error *error)
@@ -126,15 +187,20 @@ static bg_status share_rank(bg_session *session, uint32_t from, uint32_t to, bg_
     for (uint32_t i = 0; i < session->engine->device_count; i++)
         if (session->owners[i] == from)
             BGI_TRY(share_device(session, i, to, offset_ns, room, error));
-    return BG_OK;
+    return share_helps(session, from, to, offset_ns, error);
 }
 
 void bgi_session_drop_traces(bg_session *session)
 {
-    for (uint32_t i = 0; session->shared_traces != NULL && i < session->engine->device_count; i++)
+    for (uint32_t i = 0; session->shared_traces != NULL && i < session->engine->device_count; i++) {
         free(session->shared_traces[i].events);
+        bgi_call_times_clear(&session->shared_traces[i].call_times);
+    }
+    for (uint32_t i = 0; session->shared_helps != NULL && i < bgi_session_rank_count(session); i++)
+        free(session->shared_helps[i].events);
     free(session->shared_traces);
-    session->shared_traces = NULL;
+    free(session->shared_helps);
+    session->shared_traces = session->shared_helps = NULL;
 }
 
 static bg_status share_all(bg_session *session, uint32_t to, bg_error *error)
@@ -145,7 +211,8 @@ static bg_status share_all(bg_session *session, uint32_t to, bg_error *error)
 
     bgi_session_drop_traces(session);
     session->shared_traces = calloc(session->engine->device_count, sizeof *session->shared_traces);
-    if (room == NULL || session->shared_traces == NULL)
+    session->shared_helps = calloc(carrier->rank_count, sizeof *session->shared_helps);
+    if (room == NULL || session->shared_traces == NULL || session->shared_helps == NULL)
         status = bgi_error_memory(error, "a trace", EVENTS_AT_ONCE * sizeof *room);
     for (uint32_t from = 0; from < carrier->rank_count && status == BG_OK; from++)
         if (from != to)
@@ -175,4 +242,11 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
     status = share_all(session, rank, error);
     bgi_weights_leave(session->weights);
     return status;
+}
+
+/* What other ranks have told is over as well. */
+void bgi_session_record(bg_session *session, bool on)
+{
+    bgi_session_drop_traces(session);
+    bgi_trace_switch(session->engine, on);
 }

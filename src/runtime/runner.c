@@ -95,7 +95,7 @@ void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t 
         if (elsewhere != NULL)
             return elsewhere;
     }
-    if (bgi_trace_is_on(runner) && offset + size_bytes > runner->touched_bytes)
+    if (runner->is_sampled && offset + size_bytes > runner->touched_bytes)
         runner->touched_bytes = offset + size_bytes;
     return runner->device->arena + offset;
 }
@@ -142,10 +142,10 @@ static void run_call(bgi_runner *runner, const bgi_call *call)
     const uint32_t operand_count = call->input_count + call->output_count;
 
     for (uint32_t i = 0; i < operand_count; i++) {
-        const size_t size_bytes = bgi_trace_is_on(runner) ? bg_type_size_bytes(&call->types[i]) : 0;
+        const size_t size_bytes = runner->is_sampled ? bg_type_size_bytes(&call->types[i]) : 0;
         runner->operands[i] = bgi_runner_address(runner, &call->operands[i], size_bytes);
     }
-    if (bgi_trace_is_on(runner) && call->kernel.scratch_bytes > 0 &&
+    if (runner->is_sampled && call->kernel.scratch_bytes > 0 &&
         call->scratch_offset + call->kernel.scratch_bytes > runner->touched_bytes)
         runner->touched_bytes = call->scratch_offset + call->kernel.scratch_bytes;
     now->types = call->types;
@@ -218,11 +218,21 @@ static void trace_calls(bgi_runner *runner, const bgi_instruction *instruction, 
         bgi_trace_add(runner, worker, instruction->action.kind, start_ns);
 }
 
+/* A call ends now that has begun where the one before it ended; returns now. */
+static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
+{
+    const uint64_t now_ns = bgi_clock_ns();
+
+    bgi_call_times_add(&runner->call_times, atomic_load_explicit(&runner->instruction, memory_order_relaxed), call,
+                       now_ns - start_ns);
+    return now_ns;
+}
+
 /* False when a call has to wait for a transfer or other replicas: the next time it goes on there. Calls without a wait
  * between them make one event, a collective another. */
 static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
-    uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+    uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0, call_ns = start_ns;
     uint32_t first = runner->next_call;
 
     set_env(runner);
@@ -248,7 +258,7 @@ static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, co
                 return false;
             bgi_runner_add_progress(runner);
             send_early(runner, instruction, i + 1);
-            start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
+            start_ns = call_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
             first = i + 1;
             continue;
         }
@@ -257,6 +267,8 @@ static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, co
         bgi_runner_add_progress(runner);
         if (is_stopping(runner))
             return true;
+        if (runner->is_sampled)
+            call_ns = time_call(runner, i, call_ns);
         send_early(runner, instruction, i + 1);
     }
     runner->next_call = 0;
@@ -424,6 +436,7 @@ static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
             return true;
         switch (bgi_gate_pass(runner)) {
         case BGI_PASS_GO:
+            runner->is_sampled = bgi_trace_is_on(runner) && bgi_trace_samples(load_iteration(runner));
             set_scalar(runner);
             return true;
         case BGI_PASS_WAIT:

@@ -1256,7 +1256,7 @@ size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint
 
     if (found == NULL)
         return 0;
-    if (!bgi_trace_is_on(found))
+    if (found->trace.events == NULL)
         return found->program->arena_bytes;
     if (bgi_weights_enter(session->weights, session, "bg_session_device_bytes", NULL) != BG_OK)
         return 0;
@@ -1287,7 +1287,7 @@ static uint32_t count_all_events(const bg_session *session, uint32_t replica, ui
 
     if (found == NULL)
         return shared != NULL ? (uint32_t)shared->count : 0;
-    return bgi_trace_is_on(found) ? count_events(&found->trace) + count_events(&found->io_trace) : 0;
+    return found->trace.events != NULL ? count_events(&found->trace) + count_events(&found->io_trace) : 0;
 }
 
 uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device)

@@ -34,6 +34,8 @@ typedef struct bgi_session_variable {
 typedef struct bgi_shared_trace {
     bg_trace_event *events;
     uint64_t count;
+    bgi_trace_ring program, beside; /* totals; no events */
+    bgi_call_times call_times;
 } bgi_shared_trace;
 
 struct bg_session {
@@ -59,6 +61,7 @@ struct bg_session {
     uint32_t *owners;                /* of devices among ranks; NULL: one process */
     bool *readers;                   /* room: ranks that have something of a variable */
     bgi_shared_trace *shared_traces; /* by device; NULL: nobody has asked since the last run */
+    bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); NULL likewise */
     void *cut;                       /* room for what one replica has of a variable that is cut out of a weight */
 };
 

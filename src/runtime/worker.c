@@ -64,11 +64,18 @@ static bgi_runner *take_device(const bgi_engine *engine)
     return runner;
 }
 
-static bool help_somebody(const bgi_engine *engine)
+static bool help_somebody(const bgi_engine *engine, bgi_worker *worker)
 {
-    for (uint32_t visit = 0; visit < engine->local_count; visit++)
-        if (bgi_parts_help(engine->local[visit]) > 0)
-            return true;
+    for (uint32_t visit = 0; visit < engine->local_count; visit++) {
+        bgi_runner *runner = engine->local[visit];
+        const bool is_traced = bgi_trace_is_on(runner) && bgi_parts_wanted(runner);
+        const uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
+        if (bgi_parts_help(runner) == 0)
+            continue;
+        if (is_traced && !is_stopping(engine)) /* else the plan may be gone */
+            bgi_trace_add_help(worker, runner, start_ns);
+        return true;
+    }
     return false;
 }
 
@@ -188,15 +195,15 @@ static void leave(bgi_worker *worker)
 }
 
 /* False when there is nothing to do. */
-static bool do_something(bgi_engine *engine, const bgi_worker *worker)
+static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
     const bool has_moved = make_progress(engine); /* also while there is always a device that can go on */
     bgi_runner *runner = take_device(engine);
 
     if (runner != NULL)
         work_on(runner, worker);
-    return runner != NULL || help_somebody(engine) || move_something(engine, worker, BGI_IO_WHILE_IDLE) || has_moved ||
-           do_spare(engine);
+    return runner != NULL || help_somebody(engine, worker) || move_something(engine, worker, BGI_IO_WHILE_IDLE) ||
+           has_moved || do_spare(engine);
 }
 
 static void *work(void *argument)
@@ -366,6 +373,13 @@ static uint32_t find_share(const bgi_engine *engine, uint32_t cpu_count, bool *o
     return cpu_count > here ? cpu_count / here : 1;
 }
 
+static uint32_t count_helps(const bg_plan *plan)
+{
+    enum { MOST_HELPS = 1 << 16 };
+
+    return plan->options.reporting.trace_events < MOST_HELPS ? plan->options.reporting.trace_events : MOST_HELPS;
+}
+
 /* Signals are the caller's business: workers start with all of them blocked. They inherit the caller's affinity. */
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
 {
@@ -390,8 +404,11 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
         status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
         goto cleanup;
     }
+    engine->worker_room = total;
     if (may_drive(engine, wanted))
         add_caller(engine);
+    for (uint32_t i = 0; engine->has_helpers && engine->plan->options.reporting.trace && i < wanted; i++)
+        BGI_TRY_CLEANUP(bgi_trace_init(&engine->workers[i].helps, count_helps(engine->plan), error));
     bind_count = placement.pinning != BG_PINNING_NONE && wanted <= placement.cpu_count ? wanted : 0;
     if (bind_count > 0 && bind_count < placement.cpu_count) {
         lock = bgi_placement_lock();

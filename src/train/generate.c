@@ -228,6 +228,11 @@ void bg_generator_destroy(bg_generator *generator)
     free(generator);
 }
 
+bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt)
+{
+    return of_prompt ? generator->prompt.session : generator->single.session;
+}
+
 /* ---- one sequence, token by token: the first slot ---- */
 
 int64_t bg_generator_length(const bg_generator *generator)

@@ -462,7 +462,7 @@ static bg_status evaluate(pass *p, bg_error *error)
         BGI_TRY(take_batch(p, &has_ended, error));
     BGI_TRY(end_predictions(p, error));
     BGI_TRY(notify(p, kinds[p->task][1], 0, error));
-    return bgi_report_write(p->trainer, p->task, error);
+    return bgi_report_write(p->trainer, p->task, p->source->loader, error);
 }
 
 static bg_status evaluate_data(bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data, bg_array *arrays,
@@ -644,7 +644,7 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
                                         error));
     BGI_TRY_CLEANUP(find_limits(&p, error));
     BGI_TRY_CLEANUP(run_epochs(&p, validation != NULL ? &validation_source : NULL, error));
-    BGI_TRY_CLEANUP(bgi_report_write(trainer, BG_TRAINER_FIT, error));
+    BGI_TRY_CLEANUP(bgi_report_write(trainer, BG_TRAINER_FIT, training_source.loader, error));
 cleanup:
     bgi_source_close(&validation_source);
     bgi_source_close(&training_source);

@@ -1,6 +1,6 @@
 /*
- * report.c: the profile of a task into a folder of its own: training/profile.json, validation/profile.json, ...; of all
- * ranks, by the first.
+ * report.c: the profile of a task into a folder of its own: training/report.html, training/profile.json, and so on; of
+ * all ranks, by the first.
  */
 #include "train/trainer.h"
 
@@ -43,24 +43,32 @@ cleanup:
     return status;
 }
 
-bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, bg_error *error)
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, const bg_loader *loader, bg_error *error)
 {
+    const bg_loader_statistics waits = loader != NULL ? bg_loader_statistics_of(loader) : (bg_loader_statistics){0};
+    const bg_profile_notes notes = {.program = "trainer",
+                                    .model = bg_trainer_task_name(task),
+                                    .samples = "samples",
+                                    .loader_wait_ns = waits.wait_ns,
+                                    .loader_batches = waits.batch_count,
+                                    .loader_misses = waits.miss_count};
     static const char *const folders[BG_TRAINER_TASK_COUNT] = {"training", "validation", "test", "predict"};
     const bgi_task *of = &trainer->tasks[task];
     const bgi_compiled *compiled = of->has_run ? &of->whole : &of->rest;
     char *folder;
-    bool writes;
+    bool writes = false;
     bg_status status;
 
     if (trainer->options.strategy.report_folder == NULL || (!of->has_run && of->rest.session == NULL))
         return BG_OK;
-    BGI_TRY(share(compiled, &writes, error));
-    if (!writes)
-        return BG_OK;
     folder = bgi_path_join(trainer->options.strategy.report_folder, folders[task]);
     if (folder == NULL)
         return bgi_error_memory(error, "path", 0);
-    status = write_files(compiled, folder, error);
+    status = bg_profile_write(compiled->session, &notes, folder, error);
+    if (status == BG_OK)
+        status = share(compiled, &writes, error);
+    if (status == BG_OK && writes)
+        status = write_files(compiled, folder, error);
     free(folder);
     return status != BG_OK ? bg_error_context(error, status, "report") : BG_OK;
 }

@@ -174,6 +174,18 @@ static void copy_strategy(bg_trainer *trainer)
     }
 }
 
+/* Programs without an option for it are profiled by the environment. */
+static bg_status find_report_folder(bg_trainer *trainer, bg_error *error)
+{
+    const char *folder = getenv("BRIGADE_PROFILE");
+    bg_ipu_strategy *strategy = &trainer->options.strategy;
+
+    if (strategy->report_folder != NULL || folder == NULL || folder[0] == '\0')
+        return BG_OK;
+    strategy->report_folder = bgi_arena_string(&trainer->arena, folder);
+    return strategy->report_folder != NULL ? BG_OK : bgi_error_memory(error, "BRIGADE_PROFILE", 0);
+}
+
 /* The options and the shape of each task. */
 static bg_status set_tasks(bg_trainer *trainer, bg_error *error)
 {
@@ -235,6 +247,7 @@ bg_status bg_trainer_create(const bg_trainer_options *options, bg_weights *weigh
     trainer->optimizer = options->optimizer;
     trainer->weights = weights;
     copy_strategy(trainer);
+    BGI_TRY_CLEANUP(find_report_folder(trainer, error));
     BGI_TRY_CLEANUP(copy_arguments(trainer, error));
     BGI_TRY_CLEANUP(set_tasks(trainer, error));
     if (weights == NULL) {

@@ -150,7 +150,8 @@ void bgi_predictions_end(bgi_predictions *predictions, bool is_good);
 
 /* ---- reports (report.c) ---- */
 
-bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, bg_error *error);
+/* `loader`: where the pass had its data from; NULL: elsewhere. */
+bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, const bg_loader *loader, bg_error *error);
 
 /* ---- the trainer (trainer.c, loop.c) ---- */
 

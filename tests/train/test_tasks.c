@@ -615,7 +615,7 @@ static void reports_have_their_folders(void **state)
         snprintf(path, sizeof path, "%s/%s", root, folders[task]);
         assert_int_equal(test_folder_count(path), -1);
         require(run_task(&r, (bg_trainer_task)task, NULL));
-        assert_int_equal(test_folder_count(path), writes_reports() ? 2 : -1);
+        assert_int_equal(test_folder_count(path), writes_reports() ? 5 : -1);
         if (!writes_reports())
             continue;
         strcat(path, "/profile.json");

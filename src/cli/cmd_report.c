@@ -1,0 +1,95 @@
+/*
+ * cmd_report.c: `brigade report DIR`: the report of a folder that --profile has written: an HTML file made anew, also
+ * of two folders side by side, or text.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <brigade/profile.h>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/program.h"
+#include "core/error.h"
+#include "core/file.h"
+
+typedef struct report_config {
+    const char *other, *output;
+    bool text;
+} report_config;
+
+#define AT(field) .offset = offsetof(report_config, field)
+
+static const cli_option report_options[] = {
+    {CLI_FLAG, "text", AT(text), .help = "print the report as text, in color on a terminal"},
+    {CLI_TEXT, "compare", AT(other), .value = "DIR2", .default_text = "none",
+     .help = "put the profile of another run beside it"},
+    {CLI_TEXT, "output", AT(output), .value = "FILE",
+     .default_text = "DIR/report.html; with --compare DIR/compare.html", .help = "where the HTML goes"},
+    CLI_OPTIONS_END,
+};
+
+/* As other programs have it: NO_COLOR (no-color.org), and terminals that cannot. */
+static bool is_colored(void)
+{
+    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+    return isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
+           strcmp(terminal, "dumb") != 0;
+}
+
+static bg_status print_text(const report_config *config, const char *folder, bg_error *error)
+{
+    char *text = NULL;
+
+    BGI_TRY(bg_profile_print_report(folder, config->other, is_colored(), &text, error));
+    fputs(text, stdout);
+    free(text);
+    return BG_OK;
+}
+
+static bg_status write_page(const report_config *config, const char *folder, bg_error *error)
+{
+    char *path =
+        config->output != NULL ? NULL : bgi_path_join(folder, config->other != NULL ? "compare.html" : "report.html");
+    const char *target = config->output != NULL ? config->output : path;
+    bg_status status =
+        target != NULL ? bg_profile_report(folder, config->other, target, error) : bgi_error_memory(error, "path", 0);
+
+    if (status == BG_OK)
+        printf("Report: %s (open it in a browser; --text prints it)\n", target);
+    free(path);
+    return status;
+}
+
+int cli_report(int argc, char **argv)
+{
+    report_config config = {.other = NULL};
+    const report_config defaults = config;
+    const char *words[1] = {NULL};
+    uint32_t word_count = 0;
+    bool wants_help = false;
+    bg_error error = {0};
+    bg_status status =
+        cli_options_read(report_options, argc, argv, &config, words, 1, &word_count, &wants_help, NULL, &error);
+
+    if (status == BG_OK && wants_help) {
+        printf("Usage: brigade report DIR [OPTION]...\n"
+               "Shows what --profile has recorded in a folder (docs/profiling.md).\n\n");
+        cli_options_help(report_options, &defaults, stdout);
+        return CLI_DONE;
+    }
+    if (status == BG_OK && word_count == 0)
+        status = bg_error_set(&error, BG_ERROR_INVALID,
+                              "no folder; name the one that --profile has written: "
+                              "`brigade report ./profile`");
+    if (status == BG_OK && config.text && config.output != NULL)
+        status = bg_error_set(&error, BG_ERROR_INVALID, "--text prints; --output is for the HTML: give one");
+    if (status != BG_OK)
+        return cli_fail("report", CLI_USAGE, &error);
+    status = config.text ? print_text(&config, words[0], &error) : write_page(&config, words[0], &error);
+    return status == BG_OK ? CLI_DONE : cli_fail("report", CLI_FAILED, &error);
+}

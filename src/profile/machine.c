@@ -1,0 +1,160 @@
+/*
+ * machine.c: what this machine does at best, measured: products and sums of float32 in registers, and copying memory
+ * that is larger than most caches, on as many threads as the session has workers. Two figures of some 10 ms each: the
+ * roof over what calls do, not a benchmark.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/isa.h"
+#include "profile/analysis.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { SUMS = 10, LOOPS = 2000, MEASURE_NS = 8000000, COPY_BYTES = 1 << 25, MOST_THREADS = 256 };
+
+/* What a loop comes to, so that it cannot be left out. */
+typedef struct burnt {
+    double flops;
+    float result;
+} burnt;
+
+/* Sums that do not wait for each other, by name: an array of them would go through memory. */
+#define EACH_SUM(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
+
+static burnt burn_portable(void)
+{
+    float sums[SUMS * 8];
+
+    for (int i = 0; i < SUMS * 8; i++)
+        sums[i] = (float)i;
+    for (int loop = 0; loop < LOOPS; loop++)
+        for (int i = 0; i < SUMS * 8; i++)
+            sums[i] = sums[i] * 0.999f + 0.001f;
+    return (burnt){2.0 * SUMS * 8 * LOOPS, sums[0] + sums[SUMS * 8 - 1]};
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static burnt burn_avx2(void)
+{
+    const __m256 factor = _mm256_set1_ps(0.999f), term = _mm256_set1_ps(0.001f);
+    float lanes[8];
+
+#define BEGIN(i) __m256 sum_##i = _mm256_set1_ps((float)(i));
+#define STEP(i)  sum_##i = _mm256_fmadd_ps(sum_##i, factor, term);
+#define ADD(i)   all = _mm256_add_ps(all, sum_##i);
+    EACH_SUM(BEGIN)
+    __m256 all = term;
+    for (int loop = 0; loop < LOOPS; loop++) {
+        EACH_SUM(STEP)
+    }
+    EACH_SUM(ADD)
+#undef BEGIN
+#undef STEP
+#undef ADD
+    _mm256_storeu_ps(lanes, all);
+    return (burnt){2.0 * SUMS * 8 * LOOPS, lanes[0]};
+}
+
+__attribute__((target("avx512f"))) static burnt burn_avx512(void)
+{
+    const __m512 factor = _mm512_set1_ps(0.999f), term = _mm512_set1_ps(0.001f);
+    float lanes[16];
+
+#define BEGIN(i) __m512 sum_##i = _mm512_set1_ps((float)(i));
+#define STEP(i)  sum_##i = _mm512_fmadd_ps(sum_##i, factor, term);
+#define ADD(i)   all = _mm512_add_ps(all, sum_##i);
+    EACH_SUM(BEGIN)
+    __m512 all = term;
+    for (int loop = 0; loop < LOOPS; loop++) {
+        EACH_SUM(STEP)
+    }
+    EACH_SUM(ADD)
+#undef BEGIN
+#undef STEP
+#undef ADD
+    _mm512_storeu_ps(lanes, all);
+    return (burnt){2.0 * SUMS * 16 * LOOPS, lanes[0]};
+}
+#endif
+
+static burnt burn(void)
+{
+#if defined(__x86_64__)
+    if (bgi_cpu_isa() >= BGI_ISA_AVX512)
+        return burn_avx512();
+    if (bgi_cpu_isa() >= BGI_ISA_AVX2)
+        return burn_avx2();
+#endif
+    return burn_portable();
+}
+
+typedef struct measurement {
+    pthread_t thread;
+    char *from, *to;
+    size_t size_bytes;
+    double flops_per_s, bytes_per_s;
+    volatile float result;
+} measurement;
+
+static void *measure(void *argument)
+{
+    measurement *m = argument;
+    double flops = 0.0, bytes = 0.0;
+    uint64_t begin_ns = bgi_clock_ns(), now_ns = begin_ns;
+
+    while (now_ns - begin_ns < MEASURE_NS) {
+        const burnt some = burn();
+        flops += some.flops;
+        m->result = some.result;
+        now_ns = bgi_clock_ns();
+    }
+    m->flops_per_s = 1e9 * flops / (double)(now_ns - begin_ns);
+    memset(m->from, 1, m->size_bytes);
+    memset(m->to, 2, m->size_bytes);
+    begin_ns = now_ns = bgi_clock_ns();
+    while (now_ns - begin_ns < MEASURE_NS) {
+        memcpy(m->to, m->from, m->size_bytes);
+        bytes += 2.0 * (double)m->size_bytes;
+        now_ns = bgi_clock_ns();
+    }
+    m->bytes_per_s = 1e9 * bytes / (double)(now_ns - begin_ns);
+    return NULL;
+}
+
+bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *error)
+{
+    const uint32_t count = workers < 1 ? 1 : workers > MOST_THREADS ? MOST_THREADS : workers;
+    const size_t each = COPY_BYTES / count;
+    measurement *all = calloc(count, sizeof *all);
+    char *memory = malloc(2 * each * count);
+    uint32_t started = 0;
+
+    if (all == NULL || memory == NULL) {
+        free(all);
+        free(memory);
+        return bgi_error_memory(error, "measuring the machine", 2 * each * count);
+    }
+    *out = (bgi_machine){.processors = bg_processor_count(), .workers = workers};
+    for (uint32_t i = 0; i < count; i++) {
+        all[i].from = memory + 2 * i * each;
+        all[i].to = all[i].from + each;
+        all[i].size_bytes = each;
+        if (pthread_create(&all[i].thread, NULL, measure, &all[i]) != 0)
+            break;
+        started++;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(all[i].thread, NULL);
+        out->flops_per_s += all[i].flops_per_s;
+        out->bytes_per_s += all[i].bytes_per_s;
+    }
+    free(all);
+    free(memory);
+    return started > 0 ? BG_OK : bg_error_set(error, BG_ERROR_IO, "the system refused a thread to measure the machine");
+}
