@@ -55,13 +55,6 @@ const bgi_run_spans *bgi_session_runs(const bg_session *session)
     return session->engine->run_spans.spans != NULL ? &session->engine->run_spans : NULL;
 }
 
-uint32_t bgi_session_rank_count(const bg_session *session)
-{
-    const bg_transport *transport = session->plan->options.execution.transport;
-
-    return session->owners != NULL && transport != NULL ? transport->rank_count : 1;
-}
-
 uint32_t bgi_session_worker_count(const bg_session *session)
 {
     uint32_t count = 0;

@@ -7,6 +7,7 @@
 #define BGI_RUNTIME_RECORD_H
 
 #include "runtime/engine.h"
+#include "runtime/state.h"
 
 /* Of one device of a replica, since recording began. */
 typedef struct bgi_recorded {
@@ -27,7 +28,6 @@ bg_status bgi_session_helps(const bg_session *session, uint32_t rank, bg_trace_e
                             bg_error *error);
 /* Workers of this rank that run devices; I/O threads come behind them. */
 uint32_t bgi_session_worker_count(const bg_session *session);
-uint32_t bgi_session_rank_count(const bg_session *session);
 /* Forgets what was recorded and records from the next run on; or stops. */
 void bgi_session_record(bg_session *session, bool on);
 
