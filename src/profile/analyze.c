@@ -15,7 +15,6 @@
 
 #include "core/error.h"
 #include "core/isa.h"
-#include "runtime/state.h"
 
 const char *bgi_cause_name(bgi_cause cause)
 {

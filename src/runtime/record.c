@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "runtime/session.h"
-#include "runtime/state.h"
 
 /* Without the events, which are read elsewhere. */
 static bgi_trace_ring totals_of(const bgi_trace_ring *ring)

@@ -7,6 +7,7 @@
 #define BGI_RUNTIME_RECORD_H
 
 #include "runtime/engine.h"
+#include "runtime/state.h"
 
 /* Of one device of a replica, since recording began. */
 typedef struct bgi_recorded {
