@@ -112,7 +112,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-serve bench-mpi bench-all pictures man tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-all pictures man tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -175,12 +175,16 @@ bench-ops: benches bench-deps
 bench-resnet: benches bench-deps
 	@bench/resnet.sh $(BUILD)
 
+# An exported ResNet-18: training beside the same network built here, inference beside OpenCV and onnxruntime-web.
+bench-onnx: benches bench-deps
+	@bench/onnx.sh $(BUILD)
+
 # Calls of small models, and serving from several threads, beside PyTorch.
 bench-serve: benches bench-deps
 	@bench/serve.sh $(BUILD)
 
 # All tables beside peers.
-bench-all: bench-ops bench-resnet bench-serve bench-mnist bench-gpt
+bench-all: bench-ops bench-resnet bench-onnx bench-serve bench-mnist bench-gpt
 
 # Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)

@@ -3,12 +3,13 @@
  * median of several, and with --profile the processor time of each kernel by the shape it makes. float32, batch norm,
  * SGD with momentum; the images are in memory.
  *
- * usage: resnet [--network resnet8|resnet18|mobilenet] [--batch N] [--cores N] [--steps N] [--inference] [--profile]
- *               [--times]
+ * usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
+ *               [--profile] [--times]
  *
  * resnet8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). resnet18: 64, 128, 256 and 512 channels,
  * two blocks each. mobilenet: MobileNet's pairs of a convolution with a filter for each channel and one of 1 x 1, from
- * 32 to 512 channels. --times prints a line `flops N`, of a step, and a line `step SECONDS` for each step.
+ * 32 to 512 channels. A file has one input of [N, 3, 32, 32] and one output of [N, 10]. --times prints a line `flops
+ * N`, of a step, and a line `step SECONDS` for each step.
  */
 #include <brigade.h>
 
@@ -19,6 +20,7 @@ static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobi
 
 typedef struct setting {
     network network;
+    const char *path; /* of an ONNX model; NULL: the network is built here */
     long batch, cores, steps, infers, profiles, lists;
 } setting;
 
@@ -102,15 +104,36 @@ static bg_value add_mobilenet(bg_graph *graph, bg_value x)
     return x;
 }
 
-/* Returns the loss; of an inference the logits. */
-static bg_value build(bg_graph *graph, const setting *s)
+/* The logits of a network that is built here. */
+static bg_value add_network(bg_graph *graph, const setting *s)
 {
-    const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32), label = bg_vector(BG_INT32, s->batch);
+    const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32);
     const bg_pool2d_options whole = bg_pool2d_defaults(s->network == RESNET_8 ? 8 : 4);
-    bg_value x = bg_graph_input(graph, "images", &image), loss;
+    bg_value x = bg_graph_input(graph, "images", &image);
 
     x = s->network == MOBILENET ? add_mobilenet(graph, x) : add_resnet(graph, x, s->network == RESNET_8);
-    x = bg_linear_layer(graph, "out", bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), 10, true);
+    return bg_linear_layer(graph, "out", bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), 10, true);
+}
+
+/* Those of a file's. */
+static bg_value add_file(bg_graph *graph, const setting *s, bg_onnx *onnx)
+{
+    bg_onnx_options options = bg_onnx_defaults();
+    bg_error error = {0};
+
+    options.batch_size = s->batch;
+    require(bg_onnx_build(onnx, &options, graph, &error), &error);
+    bg_block_begin(graph, "loss", BG_DEVICE_NONE);
+    return bg_onnx_contents_of(onnx)->outputs[0].value;
+}
+
+/* Returns the loss; of an inference the logits. */
+static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
+{
+    const bg_type label = bg_vector(BG_INT32, s->batch);
+    const bg_value x = onnx != NULL ? add_file(graph, s, onnx) : add_network(graph, s);
+    bg_value loss;
+
     if (s->infers) {
         bg_graph_output(graph, "logits", x);
         return x;
@@ -134,7 +157,7 @@ static double count_flops(const bg_plan *plan)
     return flops;
 }
 
-static bg_plan *make_plan(const setting *s)
+static bg_plan *make_plan(const setting *s, bg_onnx *onnx)
 {
     bg_options options = bg_options_defaults();
     bg_optimizer optimizer = bg_sgd(0.05);
@@ -146,7 +169,7 @@ static bg_plan *make_plan(const setting *s)
     optimizer.momentum = 0.9;
     optimizer.weight_decay = 5e-4;
     require(bg_graph_create(&graph, &error), &error);
-    loss = build(graph, s);
+    loss = build(graph, s, onnx);
     require(bg_graph_check(graph, &error), &error);
     options.execution.cores = (uint32_t)s->cores;
     options.numerics.initialize_missing = true;
@@ -171,7 +194,9 @@ static void run(const setting *s)
     float *images = malloc(pixels * sizeof *images), *out = calloc((size_t)s->batch * 10, sizeof *out);
     int32_t *labels = malloc((size_t)s->batch * sizeof *labels);
     double *times = calloc((size_t)s->steps, sizeof *times);
-    bg_plan *plan = make_plan(s);
+    bg_onnx *onnx = NULL;
+    bg_weights *weights = NULL;
+    bg_plan *plan;
     profile all = {NULL, 0};
     bg_session *session = NULL;
     bg_error error = {0};
@@ -184,10 +209,17 @@ static void run(const setting *s)
         images[i] = (float)(i * 2654435761u % 2003u) / 1001.0f - 1.0f;
     for (long i = 0; i < s->batch; i++)
         labels[i] = (int32_t)(i * 7 % 10);
+    if (s->path != NULL)
+        require(bg_onnx_open(s->path, &onnx, &error), &error);
+    plan = make_plan(s, onnx);
+    require(bg_weights_create(&weights, &error), &error);
+    if (onnx != NULL)
+        require(bg_onnx_set_weights(onnx, weights, &error), &error);
     if (s->profiles)
         all = time_plan(plan);
-    require(bg_session_create(plan, NULL, &session, &error), &error);
-    inputs[bg_session_find_input(session, "images")] = images;
+    require(bg_session_create(plan, weights, &session, &error), &error);
+    inputs[bg_session_find_input(session, onnx != NULL ? bg_onnx_contents_of(onnx)->inputs[0].name : "images")] =
+        images;
     if ((at = bg_session_find_input(session, "labels")) != UINT32_MAX)
         inputs[at] = labels;
     for (long step = -2; step < s->steps; step++) {
@@ -204,13 +236,15 @@ static void run(const setting *s)
     for (long step = 0; s->lists && step < s->steps; step++)
         printf("step %.6f\n", times[step]);
     qsort(times, (size_t)s->steps, sizeof *times, compare_times);
-    printf("%s %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n", network_names[s->network],
-           s->infers ? "inference" : "training", s->batch, s->cores, (double)s->batch / times[0],
-           (double)s->batch / times[s->steps / 2]);
+    printf("%s %s, batch %ld, cores %ld: best %.0f images/s, median %.0f\n",
+           s->path != NULL ? s->path : network_names[s->network], s->infers ? "inference" : "training", s->batch,
+           s->cores, (double)s->batch / times[0], (double)s->batch / times[s->steps / 2]);
     if (s->profiles)
         print_profile(&all, s->steps);
     bg_session_destroy(session);
     bg_plan_destroy(plan);
+    bg_weights_destroy(weights);
+    bg_onnx_destroy(onnx);
     free(all.rows), free(images), free(out), free(labels), free(times);
 }
 
@@ -251,11 +285,13 @@ int main(int argc, char **argv)
             refuse(argv[i], "lacks its value");
         if (known[k].value != NULL)
             *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
+        else if (strlen(argv[++i]) > 5 && strcmp(argv[i] + strlen(argv[i]) - 5, ".onnx") == 0)
+            s.path = argv[i];
         else
-            s.network = find_network(argv[++i]);
+            s.network = find_network(argv[i]);
     }
     if (s.network == NETWORKS || s.batch < 1 || s.steps < 1)
-        refuse("--network, --batch, --steps", "must be resnet8, resnet18 or mobilenet, and at least 1");
+        refuse("--network, --batch, --steps", "must be resnet8, resnet18, mobilenet or a file, and at least 1");
     run(&s);
     return 0;
 }

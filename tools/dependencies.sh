@@ -3,13 +3,13 @@
 # On other systems: says what is missing, and goes on when pkg-config and the compiler find everything.
 #
 #   tools/dependencies.sh          for building and testing
-#   tools/dependencies.sh bench    and the peers of the benches: PyTorch with a BLAS made for speed
+#   tools/dependencies.sh bench    and the peers of the benches: PyTorch with a BLAS made for speed, OpenCV
 #
 # Keep in step with PACKAGES and LDLIBS_ALL in the Makefile.
 set -u
 
 packages="gcc make pkg-config libhwloc-dev libjansson-dev libyaml-dev zlib1g-dev libpng-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libonnx-testdata libcmocka-dev libopenmpi-dev openmpi-bin"
-[ "${1:-}" = bench ] && packages="$packages python3-torch libopenblas0-pthread"
+[ "${1:-}" = bench ] && packages="$packages python3-torch libopenblas0-pthread python3-opencv"
 modules="hwloc jansson yaml-0.1 zlib libpng libcurl libprotobuf-c cmocka"
 
 fail() {

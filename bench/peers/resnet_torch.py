@@ -2,6 +2,7 @@
 """bench/resnet.c's networks in PyTorch, for bench/resnet.sh: a line `step SECONDS` for each step.
 
 usage: resnet_torch.py resnet8|resnet18|mobilenet BATCH THREADS STEPS training|inference
+       resnet_torch.py NETWORK BATCH THREADS STEPS export PATH   writes PATH.train.onnx and PATH.eval.onnx, for bench/onnx.sh
 """
 import sys
 import time
@@ -63,10 +64,17 @@ class Network(nn.Module):
 
     def forward(self, x):
         x = self.blocks(F.relu(self.stem(x)))
-        return self.out(torch.flatten(F.avg_pool2d(x, x.shape[2]), 1))
+        return self.out(torch.flatten(F.avg_pool2d(x, int(x.shape[2])), 1))
 
 
 model = Network()
+if sys.argv[5] == "export":
+    for trains in (True, False):
+        model.train(trains)
+        torch.onnx.export(model, torch.zeros(batch, 3, 32, 32), f"{sys.argv[6]}.{'train' if trains else 'eval'}.onnx",
+                          opset_version=13, input_names=["images"], output_names=["logits"], do_constant_folding=not trains,
+                          training=torch.onnx.TrainingMode.TRAINING if trains else torch.onnx.TrainingMode.EVAL)
+    sys.exit()
 images, labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
 if trains:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)

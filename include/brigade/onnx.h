@@ -18,10 +18,12 @@
  *
  * Weights. A float initializer is a parameter, but for the running statistics of batch norms, which are buffers, and
  * for these, which are constants: those of no dimension that only take part in elementwise arithmetic (in files of
- * PyTorch only those whose names begin with "onnx::": others were parameters of a module), and those that only say a
- * shape, a scale, a bound or another number that the graph is built from. Values of Constant nodes are constants.
- * Buffers of PyTorch's modules (a table of positions, say) cannot be told from parameters in a file: freeze them. An
- * initializer that several nodes use is one parameter. A matrix keeps the file's layout.
+ * PyTorch only those whose names begin with "onnx::": others were parameters of a module); masks, which are those that
+ * only take part in elementwise arithmetic (also after a cast or a change of shape) and have an infinity, or a number
+ * beyond 1e30, among their values; a loss's weights of classes; and those that only say a shape, a scale, a bound or
+ * another number that the graph is built from. Values of Constant nodes are constants. Other buffers of PyTorch's
+ * modules (a table of positions, say) cannot be told from parameters in a file: freeze them. An initializer that
+ * several nodes use is one parameter. A matrix keeps the file's layout.
  *
  * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64
  * (uint64 above 2^63 - 1 is refused): inputs are given, and outputs come, in these. bg_onnx_port.element is the file's.

@@ -147,13 +147,13 @@ static bg_status open_run(cli_training *training, bg_error *error)
 
 static bg_status begin(cli_training *training, bg_error *error)
 {
-    const mnist_config *config = training->settings;
+    mnist_config *config = training->settings;
     const bg_plan *plan = bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_FIT));
     mnist_run *run = training->state;
 
     if (config->recipe.init_path != NULL)
         BGI_TRY(cli_weights_load(bg_trainer_weights(training->trainer), config->recipe.init_path, error));
-    BGI_TRY(cli_checkpoint_resume(&config->recipe, training, &run->common.is_resumed, error));
+    BGI_TRY(cli_checkpoint_resume(&config->recipe, training, &run->common.is_resumed, NULL, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (!config->recipe.quiet)
         cli_report_compilation(plan);

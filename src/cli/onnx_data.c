@@ -417,6 +417,11 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
     if (onnx_loss_has_labels(settings->loss)) {
         BGI_TRY(place_classes(settings, &output->type, target, error));
         settings->class_count = output->type.dims[settings->class_axis];
+        if (settings->class_count == 1)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--loss %s: the output `%s` has one class, so the loss is always zero; give --loss "
+                                "bce-logits for yes and no, or mse for numbers",
+                                settings->loss->name, output->name);
     } else {
         settings->target_type = sample_of(&output->type);
     }

@@ -58,7 +58,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "how the learning rate goes on, over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step or inverse_root, and what differs from its defaults: cosine:warmup=100,final=0.1"},
+             "step, inverse_root or plateau (of the validations' losses), and what differs from its defaults: "
+             "cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
     {CLI_LIBRARY, .name = "seed"},
 
     {.help = "Model"},
@@ -229,6 +230,7 @@ int onnx_resolve(void *settings, bg_error *error)
     if (cli_library_read(&recipe->library, error) != BG_OK)
         return CLI_USAGE;
     onnx_choose_strategy(own);
+    recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or take another rule";
     if (check(own, error) != BG_OK)
         return CLI_USAGE;
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/error.h"
+#include "core/narrow.h"
 
 /* The state of a training. */
 typedef struct onnx_run {
@@ -22,6 +23,7 @@ typedef struct onnx_run {
     char score[CLI_SCORE_BYTES]; /* of the newest call of the epoch; "": none yet */
     double *sums;                /* of a metric that is a score, of the updates that are measured; NULL: it is none */
     uint64_t sum_count;
+    bool is_catching_up; /* the validation at work is of the epoch before the checkpoint: only a plateau sees it */
 } onnx_run;
 
 /* ---- build ---- */
@@ -165,19 +167,36 @@ static bg_status make_sums(const cli_training *training, onnx_run *run, bg_error
     return run->sums != NULL ? BG_OK : bgi_error_memory(error, "a metric", (size_t)run->sum_count * sizeof *run->sums);
 }
 
+/* A checkpoint at the end of an epoch is older than the epoch's validation, which the plateau has yet to see. */
+static bg_status catch_up(cli_training *training, bg_error *error)
+{
+    const bg_trainer_data data = {
+        .dataset = training->validation, .names = training->inputs, .drop_rest = training->validation_drops};
+    onnx_run *run = training->state;
+    bg_status status;
+
+    run->is_catching_up = true;
+    status = bg_trainer_validate(training->trainer, &data, error);
+    run->is_catching_up = false;
+    return status;
+}
+
 static bg_status begin(cli_training *training, bg_error *error)
 {
-    const onnx_settings *settings = training->settings;
-    const cli_recipe *recipe = &settings->recipe;
+    onnx_settings *settings = training->settings;
+    cli_recipe *recipe = &settings->recipe;
     bg_weights *weights = bg_trainer_weights(training->trainer);
     onnx_run *run = training->state;
+    bool owes_validation = false;
 
     BGI_TRY(bg_onnx_set_weights(settings->onnx, weights, error));
     if (recipe->init_path != NULL)
         BGI_TRY(cli_weights_load(weights, recipe->init_path, error));
-    BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, error));
+    BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, &owes_validation, error));
     if (training->validation != NULL)
         BGI_TRY(bg_trainer_prepare(training->trainer, BG_TRAINER_VALIDATE, error));
+    if (owes_validation && training->validation != NULL)
+        BGI_TRY(catch_up(training, error));
     BGI_TRY(make_sums(training, run, error));
     if (!recipe->quiet)
         cli_report_compilation(bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_FIT)));
@@ -194,6 +213,22 @@ typedef struct outcome {
     double counted; /* micro-batches, of which padding or a rest is a share */
 } outcome;
 
+/* A model of doubles, or of 16-bit floats, has its loss in them; counts are integers. */
+static double read_number(bg_dtype dtype, const void *values, uint64_t at)
+{
+    switch (dtype) {
+    case BG_INT32:
+        return (double)((const int32_t *)values)[at];
+    case BG_FLOAT64:
+        return ((const double *)values)[at];
+    case BG_FLOAT16:
+    case BG_BFLOAT16:
+        return (double)bgi_narrow_to_float(dtype, ((const uint16_t *)values)[at]);
+    default:
+        return (double)((const float *)values)[at];
+    }
+}
+
 /* Of the micro-batches `first` to `end`. */
 static double measure_score(const onnx_settings *settings, const onnx_run *run, const bg_trainer_call *call,
                             const void *sums, bg_dtype dtype, uint64_t first, uint64_t end)
@@ -203,8 +238,7 @@ static double measure_score(const onnx_settings *settings, const onnx_run *run, 
     memset(run->sums, 0, (size_t)run->sum_count * sizeof *run->sums);
     for (uint64_t i = first; i < end; i++)
         for (uint64_t e = 0; bg_trainer_call_valid(call, i) > 0 && e < run->sum_count; e++)
-            run->sums[e] += dtype == BG_INT32 ? (double)((const int32_t *)sums)[i * run->sum_count + e]
-                                              : (double)((const float *)sums)[i * run->sum_count + e];
+            run->sums[e] += read_number(dtype, sums, i * run->sum_count + e);
     bg_score_compute(&settings->score, run->sums, run->sum_count, &score, NULL);
     return score;
 }
@@ -216,8 +250,8 @@ static outcome measure(const cli_training *training, const bg_trainer_call *call
     const onnx_settings *settings = training->settings;
     const onnx_run *run = training->state;
     const uint64_t each = (uint64_t)call->gradient_accumulation * call->replicas;
-    bg_stream stream = {0};
-    const float *losses = bg_trainer_call_output(call, "loss.all", NULL);
+    bg_stream loss_stream = {0}, stream = {0};
+    const void *losses = bg_trainer_call_output(call, "loss.all", &loss_stream);
     const void *metrics = bg_trainer_call_output(call, "metric.all", &stream);
     const bool is_score = run->sums != NULL;
     const bool is_count = metrics != NULL && stream.micro_batch_type.dtype == BG_INT32;
@@ -230,9 +264,9 @@ static outcome measure(const cli_training *training, const bg_trainer_call *call
 
         o.counted += share;
         samples += (double)valid;
-        o.loss += valid > 0 ? share * (double)losses[i] : 0.0;
+        o.loss += valid > 0 ? share * read_number(loss_stream.micro_batch_type.dtype, losses, i) : 0.0;
         if (metrics != NULL && !is_score)
-            o.metric += is_count ? (double)((const int32_t *)metrics)[i] : share * (double)((const float *)metrics)[i];
+            o.metric += (is_count ? 1.0 : share) * read_number(stream.micro_batch_type.dtype, metrics, i);
     }
     o.loss /= o.counted;
     if (is_score && metrics != NULL)
@@ -327,7 +361,7 @@ static bg_status log_validation(cli_training *training, uint64_t epoch, double l
 /* Comes before the end of its epoch, whose progress line ends here. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
-    const onnx_settings *settings = training->settings;
+    onnx_settings *settings = training->settings;
     const char *name = onnx_metric_name(settings);
     bg_trainer_metric loss, metric = {.mean = 0.0};
     onnx_run *run = training->state;
@@ -337,6 +371,10 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
     if (bg_trainer_was_stopped(event->trainer) || cli_received_signal != 0)
         return BG_OK;
     BGI_TRY(bg_trainer_metric_find(event->trainer, BG_TRAINER_VALIDATE, "loss", &loss, error));
+    if (run->is_catching_up) {
+        cli_recipe_report(&settings->recipe, loss.mean);
+        return BG_OK;
+    }
     if (name != NULL) {
         BGI_TRY(bg_trainer_metric_find(event->trainer, BG_TRAINER_VALIDATE, name, &metric, error));
         value = metric.is_count ? 100.0 * metric.sum / ((double)metric.samples * onnx_rows_per_sample(settings))
@@ -351,6 +389,7 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
     }
     print_score(settings, loss.mean, value, text, sizeof text);
     printf("Validation: %s\n", text);
+    cli_recipe_report(&settings->recipe, loss.mean);
     fflush(stdout);
     return BG_OK;
 }

@@ -25,6 +25,7 @@ cli_recipe cli_recipe_defaults(const char *program)
                         .epochs = 1,
                         .optimizer = "adamw",
                         .learning_rate = 0.001,
+                        .no_validation = "this program makes none",
                         .library = cli_library_defaults(),
                         .last_batch = "drop",
                         .loader_mode = "async",
@@ -89,11 +90,21 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
 {
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
-    if (status == BG_OK && out->kind == BG_RATE_PLATEAU)
-        status =
-            bg_error_set(error, BG_ERROR_INVALID,
-                         "it needs validations to follow, of which a resumed run knows nothing; take another rule");
+    if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
+        status = bg_error_set(error, BG_ERROR_INVALID, "it needs validations to follow: %s", recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
+}
+
+void cli_recipe_report(cli_recipe *recipe, double loss)
+{
+    const double before = recipe->rate.scale;
+
+    if (recipe->rate_schedule == NULL || recipe->rate.kind != BG_RATE_PLATEAU)
+        return;
+    bg_rate_report(&recipe->rate, loss);
+    recipe->plateau_reports++;
+    if (!recipe->quiet && recipe->rate.scale != before)
+        printf("Learning rate: %g\n", recipe->rate.rate * recipe->rate.scale);
 }
 
 static bg_status check_devices(const cli_recipe *recipe, bg_error *error)

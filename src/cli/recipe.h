@@ -28,6 +28,8 @@ typedef struct cli_recipe {
     double learning_rate;
     const char *rate_schedule; /* bg_rate_parse's text; NULL: not given */
     bg_rate_schedule rate;     /* made of it for the trainer */
+    const char *no_validation; /* why no validation follows an epoch, which a plateau needs; NULL: one does */
+    uint64_t plateau_reports;  /* validations that the plateau has seen */
     cli_library library;       /* flags of the library's options */
     bool checkpoint_blocks;
     const char *last_batch, *loader_mode;
@@ -51,6 +53,9 @@ cli_recipe cli_recipe_defaults(const char *program);
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
 /* The schedule that --rate-schedule, which was given, says. */
 bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_error *error);
+
+/* An epoch's validation is done: a plateau may lower the rate, of which a line is printed unless the run is quiet. */
+void cli_recipe_report(cli_recipe *recipe, double loss);
 
 /* What the options of a plan point to. */
 enum { CLI_MOST_RULES = 64, CLI_RULES_BYTES = 4096, CLI_MOST_REQUESTS = 16 };
@@ -180,7 +185,10 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
  * its error is the call's. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               struct bg_checkpoint_writer **writer, bg_error *error);
-/* With --resume: the weights and the place of the latest checkpoint, if there is one; then *is_resumed is set. */
-bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training, bool *is_resumed, bg_error *error);
+/* With --resume: the weights and the place of the latest checkpoint, if there is one; then *is_resumed is set.
+ * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau waits for;
+ * NULL where there are no plateaus. */
+bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool *is_resumed, bool *owes_validation,
+                                bg_error *error);
 
 #endif

@@ -4,11 +4,16 @@
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
+ * With --rate-schedule plateau, what the schedule has seen is in it too:
+ *
+ *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
+ *
  * The place is counted in samples, not calls, so that a run of another shape can go on there.
  */
 #include "cli/recipe.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +31,11 @@ typedef struct data_place {
     int64_t epoch, image; /* both from 0; any sample is an "image" in the file */
     int64_t images;       /* of an epoch */
     bool shuffle;
+    bool has_plateau; /* `plateau` is the schedule's state */
+    struct {
+        int64_t reports, bad_reports, resting;
+        double scale, best;
+    } plateau;
 } data_place;
 
 static bg_status count_checkpoints(const cli_recipe *recipe, size_t *out_count, uint64_t *out_latest, bg_error *error)
@@ -60,6 +70,30 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
 
 /* ---- saving ---- */
 
+enum { BLOB_BYTES = 400 };
+
+static bool has_plateau(const cli_recipe *recipe)
+{
+    return recipe->rate_schedule != NULL && recipe->rate.kind == BG_RATE_PLATEAU;
+}
+
+/* ,"plateau":{...}; "" without one. */
+static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
+{
+    const bg_rate_schedule *rate = &recipe->rate;
+    char best[40] = "null"; /* nothing was seen yet */
+
+    text[0] = '\0';
+    if (!has_plateau(recipe))
+        return;
+    if (isfinite(rate->best))
+        snprintf(best, sizeof best, "%.17g", rate->best);
+    snprintf(text, size,
+             ",\"plateau\":{\"reports\":%" PRIu64 ",\"scale\":%.17g,\"best\":%s,\"bad_reports\":%" PRIu64
+             ",\"resting\":%" PRIu64 "}",
+             recipe->plateau_reports, rate->scale, best, rate->bad_reports, rate->resting);
+}
+
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               bg_checkpoint_writer **writer, bg_error *error)
 {
@@ -69,12 +103,13 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
-    char blob[160], info[64];
+    char blob[BLOB_BYTES], plateau[BLOB_BYTES / 2], info[64];
     bg_status status;
 
+    print_plateau(recipe, plateau, sizeof plateau);
     options.blob_bytes = (size_t)snprintf(
-        blob, sizeof blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s}",
-        is_done ? epoch + 1 : epoch, image, images, recipe->no_shuffle ? "false" : "true");
+        blob, sizeof blob, "{\"epoch\":%" PRIu64 ",\"image\":%" PRIu64 ",\"images\":%" PRIu64 ",\"shuffle\":%s%s}",
+        is_done ? epoch + 1 : epoch, image, images, recipe->no_shuffle ? "false" : "true", plateau);
     options.blob = blob;
     snprintf(info, sizeof info, "brigade %s", recipe->program);
     options.info = info;
@@ -87,15 +122,32 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
 
 /* ---- going on ---- */
 
+/* False: it is there and is none. */
+static bool read_plateau(const json_t *object, data_place *out)
+{
+    const json_t *plateau = json_object_get(object, "plateau");
+    const json_t *scale = json_object_get(plateau, "scale"), *best = json_object_get(plateau, "best");
+
+    out->has_plateau = plateau != NULL;
+    if (plateau == NULL)
+        return true;
+    out->plateau.scale = json_number_value(scale);
+    out->plateau.best = json_is_null(best) ? INFINITY : json_number_value(best);
+    return json_is_number(scale) && out->plateau.scale >= 0.0 && (json_is_number(best) || json_is_null(best)) &&
+           bgi_json_find_integer(plateau, "reports", &out->plateau.reports) && out->plateau.reports >= 0 &&
+           bgi_json_find_integer(plateau, "bad_reports", &out->plateau.bad_reports) && out->plateau.bad_reports >= 0 &&
+           bgi_json_find_integer(plateau, "resting", &out->plateau.resting) && out->plateau.resting >= 0;
+}
+
 static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found, data_place *out, bg_error *error)
 {
     json_t *object = NULL;
     const bg_status status =
         bgi_json_parse(found->path, found->blob != NULL ? found->blob : "", found->blob_bytes, &object, NULL);
     const json_t *shuffle = json_object_get(object, "shuffle");
-    const bool is_good = bgi_json_find_integer(object, "epoch", &out->epoch) &&
-                         bgi_json_find_integer(object, "image", &out->image) &&
-                         bgi_json_find_integer(object, "images", &out->images) && json_is_boolean(shuffle);
+    const bool is_good =
+        bgi_json_find_integer(object, "epoch", &out->epoch) && bgi_json_find_integer(object, "image", &out->image) &&
+        bgi_json_find_integer(object, "images", &out->images) && json_is_boolean(shuffle) && read_plateau(object, out);
 
     out->shuffle = json_is_true(shuffle);
     json_decref(object);
@@ -130,13 +182,33 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     return BG_OK;
 }
 
-static bg_status resume(const cli_recipe *recipe, cli_training *training, const bg_checkpoint *found, bg_error *error)
+/* A plateau goes on where it stood; one that the checkpoint knows nothing of begins. Returns whether the last epoch's
+ * validation is still to be seen. */
+static bool resume_plateau(cli_recipe *recipe, const data_place *place)
+{
+    if (!has_plateau(recipe))
+        return false;
+    recipe->plateau_reports = (uint64_t)place->epoch;
+    if (!place->has_plateau)
+        return false;
+    recipe->plateau_reports = (uint64_t)place->plateau.reports;
+    recipe->rate.scale = place->plateau.scale;
+    recipe->rate.best = place->plateau.best;
+    recipe->rate.bad_reports = (uint64_t)place->plateau.bad_reports;
+    recipe->rate.resting = (uint64_t)place->plateau.resting;
+    return place->image == 0 && recipe->plateau_reports < (uint64_t)place->epoch;
+}
+
+static bg_status resume(cli_recipe *recipe, cli_training *training, const bg_checkpoint *found, bool *owes_validation,
+                        bg_error *error)
 {
     const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     data_place place;
 
     BGI_TRY(read_place(recipe, found, &place, error));
     BGI_TRY(check_place(recipe, training, &place, found->path, error));
+    if (owes_validation != NULL)
+        *owes_validation = resume_plateau(recipe, &place);
     bg_trainer_resume(training->trainer, (uint64_t)place.epoch, (uint64_t)place.image / per_call, found->step);
     if (!recipe->quiet)
         printf("Resumed from %s: %" PRIu64 " weight updates, epoch %" PRIu64 ", %s %" PRIu64 "\n", found->path,
@@ -144,7 +216,8 @@ static bg_status resume(const cli_recipe *recipe, cli_training *training, const 
     return BG_OK;
 }
 
-bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training, bool *is_resumed, bg_error *error)
+bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool *is_resumed, bool *owes_validation,
+                                bg_error *error)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
     bg_checkpoint found = {0};
@@ -168,7 +241,7 @@ bg_status cli_checkpoint_resume(const cli_recipe *recipe, cli_training *training
         return BG_OK;
     }
     if (status == BG_OK)
-        status = resume(recipe, training, &found, error);
+        status = resume(recipe, training, &found, owes_validation, error);
     *is_resumed = status == BG_OK;
     bg_checkpoint_clear(&found);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--resume");

@@ -131,8 +131,12 @@ static void note_bad_loss(cli_training *training, const cli_run *run)
         snprintf(updates, sizeof updates, "at update %" PRIu64, run->bad_first);
     else
         snprintf(updates, sizeof updates, "in updates %" PRIu64 " to %" PRIu64, run->bad_first, run->bad_last);
-    bg_error_set(&late, BG_ERROR_INVALID, "the loss became %s %s: lower --learning-rate",
-                 isnan(run->bad_loss) ? "NaN" : "infinite", updates);
+    /* The loss of the first update is that of the first weights. */
+    bg_error_set(&late, BG_ERROR_INVALID, "the loss became %s %s: %s", isnan(run->bad_loss) ? "NaN" : "infinite",
+                 updates,
+                 run->bad_last == 1 ? "no weight had changed yet; look for values that are not finite, or too large, "
+                                      "in the data"
+                                    : "lower --learning-rate");
     cli_training_note(training, &late);
 }
 

@@ -152,7 +152,7 @@ static bgi_item *find_item(bgi_onnx_build *b, const char *name)
 {
     const uint32_t number = bgi_names_find(&b->names, name);
 
-    return number != BGI_NAMES_NONE ? &b->items[number] : NULL;
+    return number != BGI_NAMES_NONE && b->items[number].kind != BGI_ITEM_NONE ? &b->items[number] : NULL;
 }
 
 static bgi_item *add_item(bgi_onnx_build *b, const char *name, bgi_item_kind kind)
@@ -161,8 +161,7 @@ static bgi_item *add_item(bgi_onnx_build *b, const char *name, bgi_item_kind kin
 
     if (number == BGI_NAMES_NONE)
         return NULL;
-    b->items[number].name = name;
-    b->items[number].kind = kind;
+    b->items[number] = (bgi_item){.name = name, .kind = kind};
     return &b->items[number];
 }
 
@@ -352,7 +351,7 @@ static void count_ops(bgi_onnx_build *b, uint32_t node, uint32_t first)
 {
     bg_onnx_node *out = &b->onnx->nodes[node];
 
-    out->ops = bg_graph_op_count(b->graph) - first;
+    out->ops += bg_graph_op_count(b->graph) - first;
     for (uint32_t i = first; i < bg_graph_op_count(b->graph); i++) {
         const bgi_op *op = &b->graph->ops[i];
         bg_type types[64];
@@ -386,6 +385,19 @@ static const char *reason_of(const bgi_mapper *m)
     return m->reason[0] != '\0' ? m->reason : "the library has no way to express it";
 }
 
+/* A node of a branch is told with the node that has the branch. */
+static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, const BgiOnnx__Node *node,
+                             bg_status status, const char *reason, bg_error *error)
+{
+    char text[BGI_REASON_BYTES + 200];
+
+    if (node == b->onnx->model->graph->node[number])
+        return add_problem(b, p, number, status, reason, error);
+    snprintf(text, sizeof text, "node `%.80s` (%.60s) of its branch: %.400s", node->name != NULL ? node->name : "",
+             node->op_type, reason);
+    return add_problem(b, p, number, status, text, error);
+}
+
 /* Maps one node whose operands are there. */
 static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const bgi_mapping *mapping, problems *p,
                           bool *is_mapped, bg_error *error)
@@ -406,7 +418,7 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
         if (bg_graph_check(b->graph, &own) != BG_OK) {
             *is_mapped = false;
             return own.status == BG_ERROR_MEMORY ? bg_error_set(error, own.status, "%s", own.message)
-                                                 : add_problem(b, p, node, own.status, own.message, error);
+                                                 : refuse_node(b, p, node, m->node, own.status, own.message, error);
         }
     }
     for (uint32_t i = 0; *is_mapped && i < m->result_count; i++)
@@ -414,17 +426,20 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
             bgi_map_refuse(m, "output %u (`%s`) cannot be made", i, m->node->output[i]);
             *is_mapped = false;
         }
-    return *is_mapped ? BG_OK : add_problem(b, p, node, BG_ERROR_UNSUPPORTED, reason_of(m), error);
+    return *is_mapped ? BG_OK : refuse_node(b, p, node, m->node, BG_ERROR_UNSUPPORTED, reason_of(m), error);
 }
 
-static bg_status walk_node(bgi_onnx_build *b, uint32_t number, problems *p, bg_error *error)
+static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error);
+
+/* `number`: of the node, or of the one whose branch it is of. */
+static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
-    const BgiOnnx__Node *node = b->onnx->model->graph->node[number];
-    const bgi_mapping *mapping = bgi_onnx_find_mapping(node->op_type);
+    const char *domain = node->domain != NULL && strcmp(node->domain, "ai.onnx") != 0 ? node->domain : "";
+    const bgi_mapping *mapping = bgi_onnx_find_mapping(domain, node->op_type);
     bgi_arena arena = {0};
     bgi_mapper m = {.build = b,
                     .node = node,
-                    .name = b->onnx->nodes[number].name,
+                    .name = bgi_onnx_node_name(&b->onnx->built, node),
                     .opset = b->opset,
                     .mapping = mapping,
                     .input_count = (uint32_t)node->n_input,
@@ -432,21 +447,21 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, problems *p, bg_e
     bool is_mapped = false;
     bg_status status = BG_OK;
 
+    if (bgi_onnx_is_if(node))
+        return walk_if(b, number, node, p, error);
     m.inputs = bgi_arena_allocate(&arena, node->n_input, sizeof(bgi_item *));
     m.results = bgi_arena_allocate(&arena, node->n_output, sizeof *m.results);
-    if (m.inputs == NULL || m.results == NULL) {
+    if (m.name == NULL || m.inputs == NULL || m.results == NULL) {
         bgi_arena_clear(&arena);
         return bgi_error_memory(error, "a node's operands", node->n_input * sizeof(bgi_item *));
     }
     for (size_t i = 0; i < node->n_input; i++)
         m.inputs[i] = node->input[i][0] != '\0' ? find_item(b, node->input[i]) : NULL;
-    b->onnx->nodes[number].ops = 0;
-    b->onnx->nodes[number].flops = 0.0;
-    if (b->onnx->nodes[number].domain[0] != '\0') {
-        bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", b->onnx->nodes[number].domain);
-        status = add_problem(b, p, number, BG_ERROR_UNSUPPORTED, m.reason, error);
+    if (mapping == NULL && domain[0] != '\0' && strcmp(domain, "ai.onnx.ml") != 0) {
+        bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", domain);
+        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, m.reason, error);
     } else if (mapping == NULL) {
-        status = add_problem(b, p, number, BG_ERROR_UNSUPPORTED, "the op is not known", error);
+        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, "the op is not known", error);
     } else if (!any_refused(&m) && bg_graph_check(b->graph, NULL) == BG_OK) {
         status = map_node(b, number, &m, mapping, p, &is_mapped, error);
     }
@@ -462,6 +477,145 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, problems *p, bg_e
     }
     bgi_arena_clear(&arena);
     return status;
+}
+
+/* ---- branches ---- */
+
+/* The branch of a condition that is known; NULL, and why not. */
+static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
+{
+    const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
+    const BgiOnnx__Graph *branch = NULL;
+    const char *wanted;
+
+    if (condition == NULL || condition->kind != BGI_ITEM_KNOWN || condition->known->count != 1) {
+        snprintf(reason, size,
+                 "its condition must be known when the graph is built; where it is an input of the model, fix its "
+                 "value");
+        return NULL;
+    }
+    wanted = bgi_tensor_real(condition->known, 0) != 0.0 ? "then_branch" : "else_branch";
+    for (size_t i = 0; i < node->n_attribute; i++)
+        if (strcmp(node->attribute[i]->name, wanted) == 0)
+            branch = node->attribute[i]->g;
+    if (branch == NULL || branch->n_output != node->n_output) {
+        snprintf(reason, size, "attribute `%s` is missing, or has other outputs than the node", wanted);
+        return NULL;
+    }
+    return branch;
+}
+
+/* Whether the names that a branch makes are new, and those that its next node reads are there. */
+static bool check_names(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
+{
+    for (size_t i = 0; i < node->n_input; i++)
+        if (node->input[i][0] != '\0' && find_item(b, node->input[i]) == NULL) {
+            snprintf(reason, size, "nothing before it makes its input `%.200s`", node->input[i]);
+            return false;
+        }
+    for (size_t i = 0; i < node->n_output; i++)
+        if (node->output[i][0] != '\0' && find_item(b, node->output[i]) != NULL) {
+            snprintf(reason, size, "the name `%.200s` is taken already", node->output[i]);
+            return false;
+        }
+    return true;
+}
+
+static bg_status add_branch_constants(bgi_onnx_build *b, const BgiOnnx__Graph *branch, bool *is_well, char *reason,
+                                      size_t size, bg_error *error)
+{
+    for (size_t i = 0; i < branch->n_initializer; i++) {
+        const BgiOnnx__Tensor *tensor = branch->initializer[i];
+        bgi_item *item;
+
+        if (find_item(b, tensor->name) != NULL || bgi_onnx_element_dtype(tensor->data_type) == BG_DTYPE_NONE) {
+            snprintf(reason, size,
+                     "initializer `%.200s` of its branch: the name is taken, or graphs do not have its type",
+                     tensor->name);
+            *is_well = false;
+            return BG_OK;
+        }
+        item = add_item(b, tensor->name, BGI_ITEM_KNOWN);
+        if (item == NULL)
+            return bgi_error_memory(error, "the values of a branch", sizeof *item);
+        item->element = tensor->data_type;
+        BGI_TRY(bgi_onnx_tensor_load(b->onnx, tensor, &b->arena, &item->known, error));
+    }
+    return BG_OK;
+}
+
+/* An outcome of the branch under the node's name. */
+static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *from, const char *to, char *reason,
+                              size_t size, bg_error *error)
+{
+    bgi_item *source = find_item(b, from), *item;
+    bgi_mapper m = {.build = b, .graph = b->graph, .name = to, .inputs = &source, .input_count = 1};
+
+    if (source == NULL)
+        snprintf(reason, size, "its branch does not make its output `%.200s`", from);
+    else if (source->kind != BGI_ITEM_KNOWN && source->kind != BGI_ITEM_REFUSED) {
+        if (!open_block(b, number))
+            return bgi_error_memory(error, "a block", 0);
+        bgi_map_in(&m, 0); /* it becomes a value of the graph, once */
+        if (m.is_out_of_memory)
+            return bgi_error_memory(error, to, 0);
+        snprintf(reason, size, "%s", m.reason);
+    }
+    item = to[0] != '\0' ? add_item(b, to, BGI_ITEM_REFUSED) : NULL;
+    if (item != NULL && source != NULL && reason[0] == '\0') {
+        *item = *source;
+        item->name = to;
+    }
+    return BG_OK;
+}
+
+/* What a branch has made is not seen outside: the next one may use its names again. */
+static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_t node_count)
+{
+    for (size_t i = 0; i < branch->n_initializer; i++)
+        b->items[bgi_names_find(&b->names, branch->initializer[i]->name)].kind = BGI_ITEM_NONE;
+    for (size_t i = 0; i < node_count; i++)
+        for (size_t k = 0; k < branch->node[i]->n_output; k++)
+            if (branch->node[i]->output[k][0] != '\0')
+                b->items[bgi_names_find(&b->names, branch->node[i]->output[k])].kind = BGI_ITEM_NONE;
+}
+
+/* A branch that is decided while the graph is built takes the place of its node. */
+static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
+{
+    const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
+    const bool is_refused = condition != NULL && condition->kind == BGI_ITEM_REFUSED;
+    char reason[BGI_REASON_BYTES] = "";
+    const BgiOnnx__Graph *branch = is_refused ? NULL : choose_branch(b, node, reason, sizeof reason);
+    bool is_well = branch != NULL;
+    size_t done = 0;
+
+    if (is_well)
+        BGI_TRY(add_branch_constants(b, branch, &is_well, reason, sizeof reason, error));
+    for (; is_well && done < branch->n_node; done++) {
+        is_well = check_names(b, branch->node[done], reason, sizeof reason);
+        if (!is_well) {
+            BGI_TRY(refuse_node(b, p, number, branch->node[done], BG_ERROR_PARSE, reason, error));
+            reason[0] = '\0'; /* it is told */
+            break;
+        }
+        BGI_TRY(walk_node(b, number, branch->node[done], p, error));
+    }
+    if (!is_well && reason[0] != '\0')
+        BGI_TRY(refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, reason, error));
+    for (size_t i = 0; i < node->n_output; i++) {
+        char own[BGI_REASON_BYTES] = "";
+
+        if (is_well)
+            BGI_TRY(take_outcome(b, number, branch->output[i]->name, node->output[i], own, sizeof own, error));
+        else if (node->output[i][0] != '\0')
+            add_item(b, node->output[i], BGI_ITEM_REFUSED);
+        if (own[0] != '\0')
+            BGI_TRY(refuse_node(b, p, number, node, BG_ERROR_PARSE, own, error));
+    }
+    if (is_well)
+        forget_branch(b, branch, done);
+    return BG_OK;
 }
 
 static bg_status give_outputs(bgi_onnx_build *b, problems *p, bg_error *error)
@@ -526,7 +680,7 @@ static bg_status walk(bgi_onnx_build *b, bg_error *error)
     bg_status status = BG_OK;
 
     for (uint32_t i = 0; i < graph->n_node && status == BG_OK; i++)
-        status = walk_node(b, i, &p, error);
+        status = walk_node(b, i, graph->node[i], &p, error);
     if (b->scope != NULL && bg_graph_check(b->graph, NULL) == BG_OK)
         bg_block_end(b->graph);
     b->scope = NULL;
@@ -564,34 +718,39 @@ static void forget_build(bg_onnx *onnx)
     bgi_arena_clear(&onnx->built);
 }
 
-/* Names that something reads. */
-static bg_status find_used(bgi_onnx_build *b, bg_error *error)
+/* Names that something reads, and how many there may be in all; of branches too. */
+static bool find_used(bgi_onnx_build *b, const BgiOnnx__Graph *graph, size_t *count)
 {
-    const BgiOnnx__Graph *graph = b->onnx->model->graph;
     bool is_well = true;
 
-    for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t k = 0; k < graph->node[i]->n_input; k++)
-            is_well = is_well && (graph->node[i]->input[k][0] == '\0' ||
-                                  bgi_names_add(&b->used, graph->node[i]->input[k]) != BGI_NAMES_NONE);
+    *count += graph->n_input + graph->n_initializer;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const BgiOnnx__Node *node = graph->node[i];
+
+        *count += node->n_output;
+        for (size_t k = 0; k < node->n_input; k++)
+            is_well =
+                is_well && (node->input[k][0] == '\0' || bgi_names_add(&b->used, node->input[k]) != BGI_NAMES_NONE);
+        for (size_t k = 0; bgi_onnx_is_if(node) && k < node->n_attribute; k++)
+            if (node->attribute[k]->g != NULL)
+                is_well = find_used(b, node->attribute[k]->g, count) && is_well;
+    }
     for (size_t i = 0; i < graph->n_output; i++)
         is_well = is_well && bgi_names_add(&b->used, graph->output[i]->name) != BGI_NAMES_NONE;
-    return is_well ? BG_OK : bgi_error_memory(error, "the names of a model", 0);
+    return is_well;
 }
 
 static bg_status build(bgi_onnx_build *b, bg_error *error)
 {
-    const BgiOnnx__Graph *graph = b->onnx->model->graph;
-    size_t count = graph->n_input + graph->n_initializer;
+    size_t count = 0;
 
-    for (size_t i = 0; i < graph->n_node; i++)
-        count += graph->node[i]->n_output;
+    if (!find_used(b, b->onnx->model->graph, &count))
+        return bgi_error_memory(error, "the names of a model", 0);
     b->items = calloc(count + 1, sizeof *b->items);
     if (b->items == NULL)
         return bgi_error_memory(error, "the values of a model", count * sizeof *b->items);
     BGI_TRY(bgi_onnx_classify(b->onnx, b->options, error));
     BGI_TRY(bind_inputs(b->onnx, b->options, error));
-    BGI_TRY(find_used(b, error));
     BGI_TRY(add_inputs(b, error));
     BGI_TRY(add_weights(b, error));
     return walk(b, error);

@@ -117,6 +117,15 @@ const char *bgi_onnx_scope(bgi_arena *arena, const BgiOnnx__Node *node, uint32_t
 
 /* ---- what must hold ---- */
 
+bool bgi_onnx_is_if(const BgiOnnx__Node *node)
+{
+    const char *domain = text_of(node->domain);
+
+    return strcmp(text_of(node->op_type), "If") == 0 && (domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0);
+}
+
+static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error);
+
 static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node, const char *name, bg_error *error)
 {
     for (size_t i = 0; i < node->n_attribute; i++) {
@@ -135,7 +144,36 @@ static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node
             if (status != BG_OK)
                 return bg_error_context(error, status, "node `%s`: attribute `%s`", name, attribute->name);
         }
+        if (attribute->g != NULL && bgi_onnx_is_if(node)) {
+            const bg_status status = check_branch(onnx, attribute->g, error);
+
+            if (status != BG_OK)
+                return bg_error_context(error, status, "node `%s`: attribute `%s`", name, attribute->name);
+        }
     }
+    return BG_OK;
+}
+
+/* What a branch can be blamed for before it is taken; its names are looked at when it is. */
+static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error)
+{
+    bgi_tensor tensor;
+
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        BGI_TRY(bgi_onnx_tensor_check(onnx, graph->initializer[i], &tensor, error));
+        if (text_of(graph->initializer[i]->name)[0] == '\0')
+            return bg_error_set(error, BG_ERROR_PARSE, "initializer %zu has no name", i);
+    }
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const BgiOnnx__Node *node = graph->node[i];
+
+        if (text_of(node->op_type)[0] == '\0' || node->n_output == 0)
+            return bg_error_set(error, BG_ERROR_PARSE, "node `%s` has no op_type, or no outputs", text_of(node->name));
+        BGI_TRY(check_attributes(onnx, node, text_of(node->name), error));
+    }
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (text_of(graph->output[i]->name)[0] == '\0')
+            return bg_error_set(error, BG_ERROR_PARSE, "output %zu has no name", i);
     return BG_OK;
 }
 
@@ -246,7 +284,8 @@ static bg_status describe_weights(bg_onnx *onnx, bg_error *error)
 
     onnx->weights = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->weights);
     onnx->is_variable = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->is_variable);
-    if (onnx->weights == NULL || onnx->is_variable == NULL)
+    onnx->ranges = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->ranges);
+    if (onnx->weights == NULL || onnx->is_variable == NULL || onnx->ranges == NULL)
         return out_of_memory(error);
     for (size_t i = 0; i < graph->n_initializer; i++) {
         bg_onnx_weight *weight = &onnx->weights[i];
@@ -343,6 +382,24 @@ static bg_status describe_model(bg_onnx *onnx, bg_error *error)
     return BG_OK;
 }
 
+/* Whether opset 6 has the nodes as the opsets before it had them. */
+static bool are_unchanged(const BgiOnnx__Graph *graph)
+{
+    static const char *const ops[] = {"Constant",      "Conv",     "ConvTranspose", "Flatten",  "GlobalAveragePool",
+                                      "GlobalMaxPool", "Identity", "LRN",           "Not",      "Shape",
+                                      "Size",          "Softplus", "Softsign",      "Transpose"};
+
+    for (size_t i = 0; i < graph->n_node; i++) {
+        bool is_found = false;
+
+        for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++)
+            is_found = is_found || strcmp(graph->node[i]->op_type, ops[k]) == 0;
+        if (!is_found)
+            return false;
+    }
+    return true;
+}
+
 static bg_status describe(bg_onnx *onnx, bg_error *error)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;
@@ -366,7 +423,8 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
         status = check_nodes(onnx, &names, error);
     bgi_names_clear(&names);
     BGI_TRY(status);
-    if (onnx->contents.opset < BGI_ONNX_OLDEST || onnx->contents.opset > BGI_ONNX_NEWEST)
+    if ((onnx->contents.opset < BGI_ONNX_OLDEST && (onnx->contents.opset < 1 || !are_unchanged(graph))) ||
+        onnx->contents.opset > BGI_ONNX_NEWEST)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file is of opset %" PRId64 ": %d to %d are possible",
                             onnx->contents.opset, BGI_ONNX_OLDEST, BGI_ONNX_NEWEST);
     return bgi_onnx_classify(onnx, &options, error);

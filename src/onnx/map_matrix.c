@@ -6,6 +6,9 @@
 
 #include "onnx/onnx.h"
 
+#include <inttypes.h>
+#include <string.h>
+
 /* x [..., K] times w [K, N]. */
 static bg_value times_matrix(bgi_mapper *m, bg_value x, bg_value w)
 {
@@ -128,33 +131,14 @@ static bool map_matmul_integer(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bgi_map_cast(m, product(m, a, b), BG_INT32), BGI_ONNX_INT32);
 }
 
-/* ---- Einsum: of one or two operands ---- */
+/* ---- Einsum ---- */
 
-enum { EINSUM_LETTERS = 52 };
+enum { EINSUM_LETTERS = 58, EINSUM_OPERANDS = 16 };
 
 typedef struct term {
     char letters[BG_MAX_RANK + 1];
     uint32_t rank;
 } term;
-
-static bool read_term(bgi_mapper *m, const char **at, const char *end, term *out)
-{
-    *out = (term){0};
-    while (*at < end && **at != ',' && **at != '-') {
-        const char c = *(*at)++;
-
-        if (c == ' ')
-            continue;
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) || out->rank == BG_MAX_RANK)
-            return bgi_map_refuse(m, "attribute `equation` has `%c`, or more than %d letters in a term", c,
-                                  BG_MAX_RANK);
-        for (uint32_t i = 0; i < out->rank; i++)
-            if (out->letters[i] == c)
-                return bgi_map_refuse(m, "attribute `equation` has `%c` twice in a term", c);
-        out->letters[out->rank++] = c;
-    }
-    return true;
-}
 
 static bool has_letter(const term *t, char c, uint32_t *place)
 {
@@ -164,6 +148,42 @@ static bool has_letter(const term *t, char c, uint32_t *place)
             return true;
         }
     return false;
+}
+
+/* The dimensions of "..." are letters of their own, counted from the last one, so that operands agree on them. */
+static const char ellipsis[BG_MAX_RANK] = {'6', '5', '4', '3', '2', '1'};
+
+/* `dots`: how many dimensions "..." stands for; UINT32_MAX: those that the operand's `rank` leaves to it. */
+static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t rank, uint32_t dots, term *out)
+{
+    const char *from = *at;
+    uint32_t letters = 0;
+
+    *out = (term){0};
+    for (; *at < end && **at != ',' && **at != '-'; ++*at)
+        letters += **at != ' ' && **at != '.';
+    if (dots == UINT32_MAX)
+        dots = rank >= letters ? rank - letters : 0;
+    for (uint32_t place = 0; from < *at; from++) {
+        const char c = *from;
+
+        if (c == ' ')
+            continue;
+        if (c == '.' && *at - from >= 3 && from[1] == '.' && from[2] == '.' && !has_letter(out, '1', &place) &&
+            out->rank + dots <= BG_MAX_RANK) {
+            memcpy(&out->letters[out->rank], &ellipsis[BG_MAX_RANK - dots], dots);
+            out->rank += dots;
+            from += 2;
+            continue;
+        }
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) || out->rank == BG_MAX_RANK)
+            return bgi_map_refuse(m, "attribute `equation` has `%c`, or more than %d letters in a term", c,
+                                  BG_MAX_RANK);
+        if (has_letter(out, c, &place))
+            return bgi_map_refuse(m, "attribute `equation` has `%c` twice in a term", c);
+        out->letters[out->rank++] = c;
+    }
+    return true;
 }
 
 /* x with its dimensions in the order of `letters` (all of which it has), others summed before. */
@@ -231,6 +251,12 @@ static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *opera
     uint32_t count = 0, place, permutation[BG_MAX_RANK];
     bg_value a, b, y;
 
+    for (uint32_t i = 0; i < terms[0].rank; i++)
+        if (has_letter(&terms[1], terms[0].letters[i], &place) && ta.dims[i] != tb.dims[place]) {
+            bgi_map_refuse(m, "attribute `equation`: a letter stands for %" PRId64 " and for %" PRId64, ta.dims[i],
+                           tb.dims[place]);
+            return (bg_value){0};
+        }
     if (batch_count + row_count + column_count != out->rank || out->rank > BG_MAX_RANK) {
         bgi_map_refuse(m, "attribute `equation`: a letter of the result is in no term");
         return (bg_value){0};
@@ -268,10 +294,10 @@ static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *opera
     return out->rank > 1 ? bg_transpose(m->graph, NULL, y, permutation) : y;
 }
 
-/* Without "->": the letters that come once, in the order of the alphabet. */
+/* Without "->": the dimensions of "...", then the letters that come once, in the order of the alphabet. */
 static void implied(const term *terms, uint32_t count, term *out)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    static const char letters[] = "654321ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
     *out = (term){0};
     for (uint32_t i = 0; i < EINSUM_LETTERS; i++) {
@@ -279,49 +305,105 @@ static void implied(const term *terms, uint32_t count, term *out)
 
         for (uint32_t k = 0; k < count; k++)
             times += has_letter(&terms[k], letters[i], &place);
-        if (times == 1 && out->rank < BG_MAX_RANK)
+        if ((times == 1 || (times > 0 && letters[i] <= '9')) && out->rank < BG_MAX_RANK)
             out->letters[out->rank++] = letters[i];
     }
 }
 
-static bool map_einsum(bgi_mapper *m)
+/* Reads the equation up to "->", and that with what follows. */
+static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, term *out)
 {
     const BgiOnnx__Attribute *equation = bgi_map_attribute(m, "equation");
     const char *at, *end;
-    term terms[2], out;
-    bg_value operands[2];
-    uint32_t count = 0;
+    uint32_t count = 0, place, dots = 0;
 
     if (equation == NULL || !equation->has_s)
         return bgi_map_refuse(m, "attribute `equation` is missing");
-    if (m->input_count < 1 || m->input_count > 2)
-        return bgi_map_refuse(m, "%u operands: one or two are possible", m->input_count);
     at = (const char *)equation->s.data;
     end = at + equation->s.len;
     do {
+        uint32_t rank;
+
         if (count == m->input_count)
             return bgi_map_refuse(m, "attribute `equation` has more terms than there are operands");
-        operands[count] = bgi_map_in(m, count);
-        if (!read_term(m, &at, end, &terms[count]) || bg_value_is_null(operands[count]))
+        rank = bgi_map_type(m, operands[count]).rank;
+        if (!read_term(m, &at, end, rank, UINT32_MAX, &terms[count]))
             return false;
-        if (terms[count].rank != bgi_map_type(m, operands[count]).rank)
+        if (terms[count].rank != rank)
             return bgi_map_refuse(m, "attribute `equation`: term %u has %u letters, its operand %u dimensions", count,
-                                  terms[count].rank, bgi_map_type(m, operands[count]).rank);
+                                  terms[count].rank, rank);
+        for (uint32_t i = 0; i < BG_MAX_RANK; i++)
+            if (has_letter(&terms[count], ellipsis[i], &place) && BG_MAX_RANK - i > dots)
+                dots = BG_MAX_RANK - i;
         count++;
     } while (at < end && *at == ',' && ++at <= end);
     if (count != m->input_count)
         return bgi_map_refuse(m, "attribute `equation` has fewer terms than there are operands");
-    if (at < end) {
-        if (end - at < 2 || at[0] != '-' || at[1] != '>')
-            return bgi_map_refuse(m, "attribute `equation`: expected \"->\"");
-        at += 2;
-        if (!read_term(m, &at, end, &out) || at != end)
-            return bgi_map_refuse(m, "attribute `equation`: the result is not understood");
-    } else {
-        implied(terms, count, &out);
+    if (at == end) {
+        implied(terms, count, out);
+        return true;
     }
-    if (count == 2)
-        return bgi_map_out(m, 0, contract(m, terms, operands, &out));
+    if (end - at < 2 || at[0] != '-' || at[1] != '>')
+        return bgi_map_refuse(m, "attribute `equation`: expected \"->\"");
+    at += 2;
+    if (!read_term(m, &at, end, 0, dots, out) || at != end)
+        return bgi_map_refuse(m, "attribute `equation`: the result is not understood");
+    return true;
+}
+
+/* Of the letters of two terms those that the result or a later term has. */
+static bool keep_letters(const term *terms, const term *later, uint32_t later_count, const term *out, term *kept)
+{
+    uint32_t place;
+
+    *kept = (term){0};
+    for (uint32_t t = 0; t < 2; t++)
+        for (uint32_t i = 0; i < terms[t].rank; i++) {
+            const char c = terms[t].letters[i];
+            bool is_wanted = has_letter(out, c, &place);
+
+            for (uint32_t k = 0; k < later_count; k++)
+                is_wanted = is_wanted || has_letter(&later[k], c, &place);
+            if (!is_wanted || has_letter(kept, c, &place))
+                continue;
+            if (kept->rank == BG_MAX_RANK)
+                return false;
+            kept->letters[kept->rank++] = c;
+        }
+    return true;
+}
+
+/* Several operands are multiplied one after the other, from the left. */
+static bool map_einsum(bgi_mapper *m)
+{
+    term terms[EINSUM_OPERANDS], out, pair[2];
+    bg_value operands[EINSUM_OPERANDS], both[2];
+
+    if (m->input_count < 1 || m->input_count > EINSUM_OPERANDS)
+        return bgi_map_refuse(m, "%u operands: 1 to %d are possible", m->input_count, EINSUM_OPERANDS);
+    for (uint32_t i = 0; i < m->input_count; i++) {
+        operands[i] = bgi_map_in(m, i);
+        if (bg_value_is_null(operands[i]))
+            return bgi_map_refuse(m, "operand %u is missing", i);
+    }
+    if (!read_equation(m, operands, terms, &out))
+        return false;
+    pair[0] = terms[0];
+    both[0] = operands[0];
+    for (uint32_t i = 1; i < m->input_count; i++) {
+        term made = out;
+
+        pair[1] = terms[i];
+        both[1] = operands[i];
+        if (i + 1 < m->input_count && !keep_letters(pair, &terms[i + 1], m->input_count - i - 1, &out, &made))
+            return bgi_map_refuse(m, "a product of operands with more than %d dimensions", BG_MAX_RANK);
+        both[0] = contract(m, pair, both, &made);
+        pair[0] = made;
+        if (bg_value_is_null(both[0]))
+            return bgi_map_is_well(m) && bgi_map_refuse(m, "attribute `equation`: the result is not understood");
+    }
+    if (m->input_count > 1)
+        return bgi_map_out(m, 0, both[0]);
     for (uint32_t i = 0, place; i < out.rank; i++)
         if (!has_letter(&terms[0], out.letters[i], &place))
             return bgi_map_refuse(m, "attribute `equation`: a letter of the result is in no term");

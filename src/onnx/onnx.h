@@ -105,11 +105,17 @@ struct bg_onnx {
     bgi_arena built;
     bool is_built;
     bool *is_variable; /* by weight: it is one of the graph */
+    uint8_t *ranges;   /* by weight: bgi_onnx_range */
 };
+
+/* What is known of a weight's values. */
+typedef enum bgi_onnx_range { BGI_RANGE_UNKNOWN = 0, BGI_RANGE_FINITE, BGI_RANGE_INFINITE } bgi_onnx_range;
 
 /* Content in memory; `folder`: where external data lie (NULL: there can be none). */
 bg_status bgi_onnx_parse(const char *name, const char *folder, const void *content, size_t size_bytes, bg_onnx **out,
                          bg_error *error);
+/* Whether its branches may take its place (build.c). */
+bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
 const char *bgi_onnx_node_name(bgi_arena *arena, const BgiOnnx__Node *node);
 /* The scope of a node's name, at most `depth` parts of it (0: all); "main" when it has none. NULL: memory. */
@@ -217,10 +223,10 @@ typedef struct bgi_mapping {
 
 extern const bgi_mapping bgi_onnx_elementwise[], bgi_onnx_matrix[], bgi_onnx_convolution[], bgi_onnx_shapes[],
     bgi_onnx_index[], bgi_onnx_reduction[], bgi_onnx_norm[], bgi_onnx_resize[], bgi_onnx_loss[], bgi_onnx_constants[],
-    bgi_onnx_recurrent[], bgi_onnx_quantize[], bgi_onnx_signal[];
+    bgi_onnx_recurrent[], bgi_onnx_quantize[], bgi_onnx_signal[], bgi_onnx_ml[];
 
-/* The row of an op, NULL when there is none. */
-const bgi_mapping *bgi_onnx_find_mapping(const char *op);
+/* The row of an op, NULL when there is none. `domain`: "" of ONNX itself. */
+const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op);
 /* The `parameter` of the node's row. */
 int bgi_map_parameter(const bgi_mapper *m);
 

@@ -7,6 +7,7 @@
  */
 #include "onnx/onnx.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,11 +20,21 @@ static const struct {
     const char *op;
     uint32_t operands;
 } structural[] = {
-    {"Clip", 6},     {"ConstantOfShape", 1}, {"DequantizeLinear", 6},
-    {"Dropout", 6},  {"Expand", 2},          {"OneHot", 6},
-    {"Pad", 14},     {"QuantizeLinear", 6},  {"Range", 7},
-    {"Reshape", 2},  {"Resize", 14},         {"Tile", 2},
+    {"Clip", 6},
+    {"ConstantOfShape", 1},
+    {"DequantizeLinear", 6},
+    {"Dropout", 6},
+    {"Expand", 2},
+    {"NegativeLogLikelihoodLoss", 4},
+    {"OneHot", 6},
+    {"Pad", 14},
+    {"QuantizeLinear", 6},
+    {"Range", 7},
+    {"Reshape", 2},
+    {"Resize", 14},
+    {"Tile", 2},
     {"Upsample", 2},
+    {"SoftmaxCrossEntropyLoss", 4},
 };
 
 static bool is_structural(const BgiOnnx__Node *node, size_t input)
@@ -46,18 +57,30 @@ static bool is_arithmetic(const BgiOnnx__Node *node)
     return false;
 }
 
+/* Ops on the way of a mask to what it is added to. */
+static bool is_arrangement(const BgiOnnx__Node *node)
+{
+    static const char *const ops[] = {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"};
+
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (strcmp(ops[i], node->op_type) == 0)
+            return true;
+    return false;
+}
+
 /* How the nodes use an initializer. */
 typedef struct uses {
-    bool as_weight, as_number, as_statistic, by_structure;
+    bool as_weight, as_term, as_number, as_statistic, by_structure; /* term, number: in arithmetic, or on the way */
 } uses;
 
-static void count_uses(const bg_onnx *onnx, uses *found)
+static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *found)
 {
-    const BgiOnnx__Graph *graph = onnx->model->graph;
-
     for (size_t i = 0; i < graph->n_node; i++) {
         const BgiOnnx__Node *node = graph->node[i];
 
+        for (size_t k = 0; bgi_onnx_is_if(node) && k < node->n_attribute; k++)
+            if (node->attribute[k]->g != NULL)
+                count_uses(onnx, node->attribute[k]->g, found);
         for (size_t k = 0; k < node->n_input; k++) {
             const uint32_t weight = bgi_names_find(&onnx->weight_names, node->input[k]);
 
@@ -69,10 +92,31 @@ static void count_uses(const bg_onnx *onnx, uses *found)
                 found[weight].by_structure = true;
             else if (is_arithmetic(node) && onnx->weights[weight].type.rank == 0)
                 found[weight].as_number = true;
+            else if (is_arithmetic(node) || is_arrangement(node))
+                found[weight].as_term = true;
             else
                 found[weight].as_weight = true;
         }
     }
+}
+
+/* Whether a value stands for infinity: a mask's, which no parameter has. Looked at once. */
+static bg_status look_for_infinity(bg_onnx *onnx, uint32_t weight, bool *out, bg_error *error)
+{
+    bgi_arena arena = {0};
+    const bgi_tensor *tensor;
+    bg_status status = BG_OK;
+
+    if (onnx->ranges[weight] == BGI_RANGE_UNKNOWN) {
+        status = bgi_onnx_tensor_load(onnx, onnx->model->graph->initializer[weight], &arena, &tensor, error);
+        onnx->ranges[weight] = status == BG_OK ? BGI_RANGE_FINITE : BGI_RANGE_UNKNOWN;
+        for (int64_t i = 0; status == BG_OK && i < tensor->count; i++)
+            if (fabs(bgi_tensor_real(tensor, i)) > 1e30)
+                onnx->ranges[weight] = BGI_RANGE_INFINITE;
+        bgi_arena_clear(&arena);
+    }
+    *out = onnx->ranges[weight] == BGI_RANGE_INFINITE;
+    return status;
 }
 
 /* * and ?, without backtracking into more than the last star. */
@@ -123,7 +167,7 @@ static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns
     return BG_OK;
 }
 
-static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, const uses *found,
+static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, const uses *found, bool is_mask,
                           const bg_onnx_options *options)
 {
     const bool is_of_pytorch = strncmp(onnx->contents.producer, "pytorch", 7) == 0;
@@ -133,10 +177,12 @@ static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, con
         return BG_ONNX_CONSTANT;
     if (found->as_statistic)
         return BG_ONNX_BUFFER;
-    if (!found->as_weight && !is_asked &&
+    if (!found->as_weight && !found->as_term && !is_asked &&
         (!found->as_number || !is_of_pytorch || strncmp(weight->name, "onnx::", 6) == 0))
         return BG_ONNX_CONSTANT;
-    if (!found->as_weight && !found->as_number)
+    if (!found->as_weight && !found->as_term && !found->as_number)
+        return BG_ONNX_CONSTANT;
+    if (is_mask && !is_asked)
         return BG_ONNX_CONSTANT;
     return !is_asked && matches_any(options->freeze, options->freeze_count, weight->name) ? BG_ONNX_FROZEN
                                                                                           : BG_ONNX_PARAMETER;
@@ -145,17 +191,24 @@ static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, con
 bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
 {
     uses *found;
+    bg_status status = BG_OK;
 
     BGI_TRY(check_patterns(onnx, options->freeze, options->freeze_count, "freeze", error));
     BGI_TRY(check_patterns(onnx, options->train, options->train_count, "train", error));
     found = calloc(onnx->contents.weight_count + 1, sizeof *found);
     if (found == NULL)
         return bgi_error_memory(error, "uses of initializers", onnx->contents.weight_count * sizeof *found);
-    count_uses(onnx, found);
-    for (uint32_t i = 0; i < onnx->contents.weight_count; i++)
-        onnx->weights[i].use = use_of(onnx, &onnx->weights[i], &found[i], options);
+    count_uses(onnx, onnx->model->graph, found);
+    for (uint32_t i = 0; i < onnx->contents.weight_count && status == BG_OK; i++) {
+        const bg_onnx_weight *weight = &onnx->weights[i];
+        bool is_mask = false;
+
+        if (found[i].as_term && !found[i].as_weight && bg_dtype_is_float(weight->type.dtype))
+            status = look_for_infinity(onnx, i, &is_mask, error);
+        onnx->weights[i].use = use_of(onnx, weight, &found[i], is_mask, options);
+    }
     free(found);
-    return BG_OK;
+    return status;
 }
 
 /* ---- values ---- */

@@ -119,6 +119,22 @@ train single "$files/net.onnx" $data --epochs 2 --quiet --save single.onnx
 check "updates of a call are those of calls" cmp -s calls.onnx single.onnx
 check "their lines too" sh -c 'test "$(wc -l <calls.jsonl)" -eq 12'
 
+# A rate that falls by validations: after each one that is not better by its half, and over a checkpoint that was made
+# between an epoch and its validation.
+begin_case plateau
+plateau="--rate-schedule plateau:patience=0,factor=0.5,threshold=0.5 --learning-rate 0.01 --checkpoint"
+train whole "$files/net.onnx" $data $validation $plateau whole-state --epochs 6 --save whole.onnx
+awk -F '[,:}]' '/"validation"/ { if (best == "" || $7 < best / 2) best = $7; else rate /= 2; next }
+    BEGIN { rate = 0.01; best = "" } { printf "%g\n", rate }' whole.jsonl >plateau.wanted
+sed -n 's/.*"lr":\([^,]*\),.*/\1/p' whole.jsonl >plateau.found
+check "rates: $(uniq plateau.found | tr '\n' ' ')" cmp -s plateau.found plateau.wanted
+check "they fall more than once" test "$(uniq plateau.found | wc -l)" -gt 2
+check "it says so: $(grep 'Learning rate' whole.out | tr '\n' ' ')" grep -q '^Learning rate: 0\.005$' whole.out
+train first "$files/net.onnx" $data $validation $plateau part-state --epochs 3 --quiet
+train second "$files/net.onnx" $data $validation $plateau part-state --epochs 6 --quiet --resume --save resumed.onnx
+check "resumed: $(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' second.jsonl | uniq | tr '\n' ' ')" cmp -s resumed.onnx whole.onnx
+check "with its rates" test "$(sed -n 's/.*"lr":\([^,]*\),.*/\1/p' second.jsonl)" = "$(tail -n 18 plateau.found)"
+
 begin_case plan
 "$program" plan train "$files/net.onnx" --stages auto:2 --batch-size 8 >plan.out 2>plan.err
 check "without data: $(cat plan.err)" grep -q '^2 stages on 2 devices, 1 replica; 1 micro-batches of 8 samples an update' plan.out

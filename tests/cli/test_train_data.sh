@@ -38,6 +38,18 @@ train mse "$files/table.onnx" --input "x=$table:0,1,2" --target "$table:price" $
 as_recorded mse
 check "a metric of numbers: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl
 
+# Losses in the model's own element type.
+begin_case types
+train mse "$files/table64.onnx" --input "x=$table:0,1,2" --target "$table:price" $numbers --metric mae
+as_recorded mse
+check "a metric of doubles: $(head -1 mse.jsonl)" grep -q '^{"step":1,"epoch":1,"loss":0.5179[0-9]*,"mae":0.6320[0-9]*,' mse.jsonl
+train half "$files/inside16.onnx" --no-shuffle --optimizer sgd --learning-rate 0.1 --batch-size 8 --epochs 2 --quiet \
+    --input "x=$files/inside.npz:rows" "labels=$files/inside.npz:labels"
+losses half.jsonl >half.found
+recorded inside losses >half.wanted
+check "a loss in 16 bits: $(paste half.found half.wanted | tr '\n' ';')" sh -c 'paste half.found half.wanted |
+    awk "{ d = \$1 / \$2; if (d < 0.99 || d > 1.01) exit 1 } END { if (NR != 12) exit 1 }"'
+
 begin_case inside
 inside="$files/inside.onnx --no-shuffle --optimizer sgd --learning-rate 0.1 --batch-size 8 --epochs 2 --quiet"
 train inside $inside --input "x=$files/inside.npz:rows" --input "labels=$files/inside.npz:labels" --loss loss --save inside.onnx
@@ -63,6 +75,22 @@ mkdir 'odd:name'
 cp "$files/images.npy" 'odd:name/a:b.npy'
 train colons "$files/net.onnx" --input 'x=odd:name/a:b.npy' --target "$files/labels.npy" --epochs 1 --quiet
 check "colons of a name that is there" test "$(losses colons.jsonl | wc -l)" -eq 2
+
+# What scikit-learn's models are exported with: labels that are chosen, maps of classes as rows of numbers.
+begin_case imitations
+infer_scikit() { # MODEL OUTPUT TYPE NAME
+    "$program" infer "$files/$1.onnx" --input "X=$files/table.csv:area,rooms,age" --output "$2=scikit.npy" --quiet
+    tail -c +129 scikit.npy | od -An -v -t"$3" -w"${3#?}" | tr -d ' ' >scikit.found
+    recorded "$1" "$4" >scikit.wanted
+    near "$1 $2" scikit.found scikit.wanted
+}
+for model in scikit_perceptron scikit_linear; do
+    infer_scikit $model output_label d8 label
+    infer_scikit $model output_probability f4 probability
+done
+infer_scikit scikit_regressor y f4 y
+error 1 'nothing is left to train: the model has no parameter' train "$files/scikit_linear.onnx" \
+    --input "X=$files/table.csv:area,rooms,age" --target "$files/table.csv:price"
 
 begin_case fixed-batch
 train fixed "$files/net_fixed.onnx" --input "x=$files/images.npy" --target "$files/labels.npy" --normalize 0.4,0.3 --epochs 3 \

@@ -66,6 +66,10 @@ awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 
 error 1 'sample 9: element 0 of tensor 0 is 1.5, which is no int32' train "$net" --input $x --target labels.csv \
     --loss cross-entropy --no-shuffle --quiet
 
+awk 'BEGIN { print "sold"; for (i = 0; i < 45; i++) print i % 2 }' >sides.csv
+error 2 '--loss cross-entropy: the output `y` has one class, so the loss is always zero; give --loss bce-logits' train \
+    "$files/table.onnx" --input "x=$files/table.csv:area,rooms,age" --target sides.csv --loss cross-entropy
+
 begin_case options
 good="$net --input $x --target $y"
 error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
@@ -77,6 +81,8 @@ error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume without --checkpoint, which says where' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
+error 2 '--rate-schedule plateau: it needs validations to follow: give --validation, or take another rule' \
+    train $good --rate-schedule plateau
 error 2 '--stages auto:2 with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \
     train $good --metric f2
@@ -92,6 +98,10 @@ begin_case diverged
 "$program" train $good --optimizer sgd --learning-rate 1e30 --epochs 2 --quiet --save diverged.onnx >diverged.out 2>diverged.err
 check "it fails" test $? -eq 1
 check "it says why: $(cat diverged.err)" grep -q 'the loss became .* at update [0-9]*: lower --learning-rate' diverged.err
+awk 'BEGIN { for (i = 0; i < 45; i++) print i == 7 ? 3e38 : 1 }' >large.csv
+"$program" train "$files/table.onnx" --input "x=$files/table.csv:area,rooms,age" --target large.csv --batch-size 45 --quiet >large.out 2>large.err
+check "of data, before anything was learned: $(cat large.err)" grep -q \
+    'at update 1: no weight had changed yet; look for values that are not finite, or too large, in the data' large.err
 
 begin_case help
 "$program" train --help >help.out

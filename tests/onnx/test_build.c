@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,9 +218,140 @@ static void weights_need_a_build(void **state)
     bg_onnx_destroy(onnx);
 }
 
+/* A matrix that is added: -infinity makes a mask of it. */
+static void masks_do_not_train(void **state)
+{
+    static char op_add[] = "Add", mask[] = "mask";
+    const char *const pattern = mask;
+    bg_onnx_options options = bg_onnx_defaults();
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    options.batch_size = 3;
+    test_model_file_init(&file);
+    file.nodes[0].op_type = op_add;
+    file.nodes[0].n_attribute = 0;
+    onnx = parse(&file);
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
+    bg_onnx_destroy(onnx);
+
+    file.weight_values[5] = -INFINITY;
+    onnx = parse(&file);
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_CONSTANT);
+    bg_onnx_destroy(onnx);
+
+    file.weight.name = mask;
+    file.node_inputs[0][1] = mask;
+    onnx = parse(&file);
+    options.train = &pattern;
+    options.train_count = 1;
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
+    bg_onnx_destroy(onnx);
+}
+
+/* The model's second node as an If of a constant, with a branch of one node that makes `made` of `read`. */
+typedef struct branch_file {
+    test_model_file file;
+    BgiOnnx__Attribute value, branch, *value_list[1], *branch_list[1];
+    BgiOnnx__Graph graph;
+    BgiOnnx__Node node, *node_list[1];
+    BgiOnnx__ValueInfo output, *output_list[1];
+    char *reads[1], *makes[1];
+} branch_file;
+
+static bg_onnx *parse_branch(branch_file *f, const char *op, const char *read, const char *made, const char *outcome)
+{
+    static char op_constant[] = "Constant", op_if[] = "If", value[] = "value_int", then[] = "then_branch";
+    const char *const texts[] = {op, read, made, outcome};
+    static char copies[4][32];
+
+    for (int i = 0; i < 4; i++)
+        snprintf(copies[i], sizeof copies[i], "%s", texts[i]);
+    test_model_file_init(&f->file);
+    bgi_onnx__attribute__init(&f->value);
+    bgi_onnx__attribute__init(&f->branch);
+    bgi_onnx__graph__init(&f->graph);
+    bgi_onnx__node__init(&f->node);
+    bgi_onnx__value_info__init(&f->output);
+    f->value.name = value;
+    f->value.has_i = 1;
+    f->value.i = 1;
+    f->value.has_type = 1;
+    f->value.type = 2;
+    f->value_list[0] = &f->value;
+    f->file.nodes[0].op_type = op_constant;
+    f->file.nodes[0].n_input = 0;
+    f->file.nodes[0].attribute = f->value_list;
+    f->node.op_type = copies[0];
+    f->reads[0] = copies[1];
+    f->makes[0] = copies[2];
+    f->output.name = copies[3];
+    f->node.n_input = f->node.n_output = 1;
+    f->node.input = f->reads;
+    f->node.output = f->makes;
+    f->node_list[0] = &f->node;
+    f->output_list[0] = &f->output;
+    f->graph.n_node = f->graph.n_output = 1;
+    f->graph.node = f->node_list;
+    f->graph.output = f->output_list;
+    f->branch.name = then;
+    f->branch.g = &f->graph;
+    f->branch_list[0] = &f->branch;
+    f->file.nodes[1].op_type = op_if;
+    f->file.nodes[1].n_attribute = 1;
+    f->file.nodes[1].attribute = f->branch_list;
+    return parse(&f->file);
+}
+
+static void branches_take_the_place_of_their_node(void **state)
+{
+    static const struct {
+        const char *op, *read, *made, *outcome;
+        bg_status status;
+        const char *expected;
+    } cases[] = {
+        {"Relu", "x", "r", "r", BG_OK, NULL},
+        {"Relu", "x", "r", "x", BG_OK, NULL}, /* its outcome may be a value from outside */
+        {"Relu", "x", "b", "b", BG_ERROR_PARSE, "node `` (Relu) of its branch: the name `b` is taken already"},
+        {"Relu", "nowhere", "r", "r", BG_ERROR_PARSE, "nothing before it makes its input `nowhere`"},
+        {"Relu", "x", "r", "nowhere", BG_ERROR_PARSE, "its branch does not make its output `nowhere`"},
+        {"Unheard", "x", "r", "r", BG_ERROR_UNSUPPORTED, "node `` (Unheard) of its branch: the op is not known"},
+    };
+    bg_onnx_options options = bg_onnx_defaults();
+    branch_file f;
+    bg_onnx *onnx;
+
+    (void)state;
+    options.batch_size = 3;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        onnx = parse_branch(&f, cases[i].op, cases[i].read, cases[i].made, cases[i].outcome);
+        if (cases[i].expected != NULL)
+            refuses(onnx, &options, cases[i].status, cases[i].expected);
+        else if (build(onnx, &options) != BG_OK)
+            fail_msg("%s", error.message);
+        bg_onnx_destroy(onnx);
+    }
+    onnx = parse_branch(&f, "Relu", "x", "r", "r");
+    bg_onnx_destroy(onnx);
+    f.value.i = 0;
+    onnx = parse(&f.file);
+    refuses(onnx, &options, BG_ERROR_UNSUPPORTED, "attribute `else_branch` is missing");
+    bg_onnx_destroy(onnx);
+    f.file.node_inputs[1][0] = f.file.input.name;
+    onnx = parse(&f.file);
+    refuses(onnx, &options, BG_ERROR_UNSUPPORTED, "its condition must be known when the graph is built");
+    bg_onnx_destroy(onnx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_do_not_train),
+        cmocka_unit_test(branches_take_the_place_of_their_node),
         cmocka_unit_test(sizes_are_bound),
         cmocka_unit_test(fixed_values_are_folded),
         cmocka_unit_test(weights_train_as_options_say),

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the models of onnx/ and onnx.txt: small networks that PyTorch exports, and what they become when it trains them.
+"""Makes the models of onnx/ and onnx.txt: small networks that PyTorch exports (two that imitate what other exporters write),
+and what they become when it trains them.
 
     python3 tests/oracle/onnx.py tests/oracle/onnx > tests/oracle/onnx.txt
 
@@ -9,7 +10,10 @@ MODEL, MODEL/sgd and MODEL/adamw. A model is exported for training, with its dro
 nobody else's; AdamW's epsilon is large, since the gradients
 of biases before norms are rounding errors alone); names that end in _eval are the same model exported for evaluation before its first update.
 """
+import os
 import sys
+
+sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # onnx.py of this folder is not the module
 
 import torch
 from torch import nn
@@ -246,6 +250,104 @@ class Gru(nn.Module):
         return self.fc(y.mean(1) + torch.cat([h[0], h[1]], 1))
 
 
+class TfImitation(nn.Module):
+    """What tf2onnx writes of a Keras network, imitated: images with channels last between transposes, padding SAME, biases
+    of their own, matrices [in, out]. `write` makes the file; names are those of its initializers."""
+
+    SHAPES = {"conv2d/Conv2D/ReadVariableOp:0": (4, 8, 3, 3), "conv2d/BiasAdd/ReadVariableOp:0": (4,),
+              "bn/ReadVariableOp:0": (4,), "bn/ReadVariableOp_1:0": (4,),
+              "dense/MatMul/ReadVariableOp:0": (16, 3), "dense/BiasAdd/ReadVariableOp:0": (3,)}
+    PREFIX = "StatefulPartitionedCall/"
+
+    def __init__(self):
+        super().__init__()
+        for name, shape in self.SHAPES.items():
+            self.register_parameter(self.PREFIX + name, nn.Parameter(torch.randn(shape) * 0.4))
+        self.register_buffer(self.PREFIX + "bn/FusedBatchNormV3/ReadVariableOp:0", torch.zeros(4))
+        self.register_buffer(self.PREFIX + "bn/FusedBatchNormV3/ReadVariableOp_1:0", torch.ones(4))
+
+    def get(self, name):
+        return getattr(self, self.PREFIX + name)
+
+    def forward(self, x):
+        x = F.pad(x.permute(0, 3, 1, 2), (0, 1, 0, 1))
+        x = F.conv2d(x, self.get("conv2d/Conv2D/ReadVariableOp:0"), self.get("conv2d/BiasAdd/ReadVariableOp:0"), stride=2)
+        x = F.batch_norm(x, self.get("bn/FusedBatchNormV3/ReadVariableOp:0"), self.get("bn/FusedBatchNormV3/ReadVariableOp_1:0"),
+                         self.get("bn/ReadVariableOp:0"), self.get("bn/ReadVariableOp_1:0"), self.training, 0.1, 1e-3)
+        x = F.relu(x).permute(0, 2, 3, 1).reshape(-1, 16)
+        return x @ self.get("dense/MatMul/ReadVariableOp:0") + self.get("dense/BiasAdd/ReadVariableOp:0")
+
+    def write(self, path):
+        from onnx import TensorProto, helper, numpy_helper, save
+        p = self.PREFIX
+        node = helper.make_node
+        nodes = [node("Transpose", ["x"], [p + "conv2d/Conv2D__6:0"], name=p + "conv2d/Conv2D__6", perm=[0, 3, 1, 2]),
+                 node("Conv", [p + "conv2d/Conv2D__6:0", p + "conv2d/Conv2D/ReadVariableOp:0", p + "conv2d/BiasAdd/ReadVariableOp:0"],
+                      [p + "conv2d/BiasAdd:0"], name=p + "conv2d/BiasAdd", auto_pad="SAME_UPPER", strides=[2, 2], kernel_shape=[3, 3],
+                      dilations=[1, 1], group=1),
+                 node("BatchNormalization", [p + "conv2d/BiasAdd:0", p + "bn/ReadVariableOp:0", p + "bn/ReadVariableOp_1:0",
+                                             p + "bn/FusedBatchNormV3/ReadVariableOp:0", p + "bn/FusedBatchNormV3/ReadVariableOp_1:0"],
+                      [p + "bn/FusedBatchNormV3:0"], name=p + "bn/FusedBatchNormV3", epsilon=1e-3),
+                 node("Relu", [p + "bn/FusedBatchNormV3:0"], [p + "re_lu/Relu:0"], name=p + "re_lu/Relu"),
+                 node("Transpose", [p + "re_lu/Relu:0"], [p + "re_lu/Relu__9:0"], name=p + "re_lu/Relu__9", perm=[0, 2, 3, 1]),
+                 node("Reshape", [p + "re_lu/Relu__9:0", "const_fold_opt__12"], [p + "flatten/Reshape:0"], name=p + "flatten/Reshape"),
+                 node("MatMul", [p + "flatten/Reshape:0", p + "dense/MatMul/ReadVariableOp:0"], [p + "dense/MatMul:0"],
+                      name=p + "dense/MatMul"),
+                 node("Add", [p + "dense/MatMul:0", p + "dense/BiasAdd/ReadVariableOp:0"], ["dense"], name=p + "dense/BiasAdd")]
+        weights = [numpy_helper.from_array(v.numpy(), k) for k, v in self.state_dict().items()]
+        weights.append(helper.make_tensor("const_fold_opt__12", TensorProto.INT64, [2], [-1, 16]))
+        graph = helper.make_graph(nodes, "tf2onnx", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["unk__14", 2, 8, 8])],
+                                  [helper.make_tensor_value_info("dense", TensorProto.FLOAT, ["unk__15", 3])], weights)
+        save(helper.make_model(graph, producer_name="imitation of tf2onnx", opset_imports=[helper.make_opsetid("", 13)]), path)
+
+
+class ScikitImitation(nn.Module):
+    """What skl2onnx writes of a multilayer perceptron for regression, imitated."""
+
+    def __init__(self):
+        super().__init__()
+        for name, shape in (("coefficient", (6, 8)), ("intercepts", (1, 8)), ("coefficient1", (8, 6)), ("intercepts1", (1, 6))):
+            self.register_parameter(name, nn.Parameter(torch.randn(shape) * 0.4))
+
+    def forward(self, x):
+        return torch.relu(x @ self.coefficient + self.intercepts) @ self.coefficient1 + self.intercepts1
+
+    def write(self, path):
+        from onnx import TensorProto, helper, numpy_helper, save
+        node = helper.make_node
+        nodes = [node("Cast", ["x"], ["cast_input"], name="Cast", to=TensorProto.FLOAT),
+                 node("MatMul", ["cast_input", "coefficient"], ["mul_result"], name="MatMul"),
+                 node("Add", ["mul_result", "intercepts"], ["add_result"], name="Add"),
+                 node("Relu", ["add_result"], ["next_activations"], name="Relu"),
+                 node("MatMul", ["next_activations", "coefficient1"], ["mul_result1"], name="MatMul1"),
+                 node("Add", ["mul_result1", "intercepts1"], ["add_result1"], name="Add1"),
+                 node("Reshape", ["add_result1", "shape_tensor"], ["variable"], name="Reshape")]
+        weights = [numpy_helper.from_array(v.numpy(), k) for k, v in self.state_dict().items()]
+        weights.append(helper.make_tensor("shape_tensor", TensorProto.INT64, [2], [-1, 6]))
+        graph = helper.make_graph(nodes, "skl", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 6])],
+                                  [helper.make_tensor_value_info("variable", TensorProto.FLOAT, [None, 6])], weights)
+        opsets = [helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 1)]
+        save(helper.make_model(graph, producer_name="imitation of skl2onnx", opset_imports=opsets), path)
+
+
+class Branches(nn.Module):
+    """Exported with an If (whose condition is of shapes), a mask of infinities, and products of three operands."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.norm = nn.LocalResponseNorm(3)
+        self.mix = nn.Parameter(torch.randn(4, 6) * 0.5)
+        self.head = nn.Parameter(torch.randn(6, 3) * 0.5)
+        self.register_buffer("mask", torch.full((8, 8), float("-inf")).triu(1))
+
+    def forward(self, x):
+        x = self.norm(torch.tanh(self.conv(x)))
+        w = torch.softmax(x.mean(1) + self.mask, -1)
+        y = torch.einsum("nhw,ncwv,ci->nhi", w, x, self.mix)
+        return torch.einsum("...i,ij->...j", torch.relu(y), self.head).mean(1)
+
+
 def draw(seed, *dims):
     """Eighths, which are short in text."""
     generator = torch.Generator().manual_seed(seed)
@@ -282,6 +384,9 @@ MODELS = {
     "sequences": (Sequences, ["signals"], "classes"),
     "lstm": (Lstm, ["signals"], "classes"),
     "gru": (Gru, ["signals"], "classes"),
+    "branches": (Branches, ["images"], "classes"),
+    "imitation_tf": (TfImitation, ["images"], "classes"),
+    "imitation_scikit": (ScikitImitation, ["rows6"], None),
 }
 OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17}  # others 13
 EXPORTED_FOR_EVALUATION = ["mlp", "encoder", "vit", "depthwise", "lstm"]
@@ -292,6 +397,9 @@ def export(model, inputs, name, training):
     axes = {n: {0: "batch"} for n in names}
     axes["output"] = {0: "batch"}
     model.train(training)
+    if hasattr(model, "write"):
+        model.write(f"{folder}/{name}.onnx")
+        return
     torch.onnx.export(model, tuple(t[:BATCH] for t in inputs), f"{folder}/{name}.onnx", opset_version=OPSETS.get(name, 13),
                       training=torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL,
                       do_constant_folding=not training, input_names=list(names), output_names=["output"],

@@ -19,6 +19,7 @@ sys.path.pop(0)  # onnx.py of this folder is not the module
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -194,6 +195,71 @@ def make_refused():
     onnx.save(helper.make_model(graph, opset_imports=opset), f"{folder}/quantized.onnx")
 
 
+def make_scikit(rows):
+    """What skl2onnx writes of a classifier by a multilayer perceptron, and of a scaler before a linear model, imitated."""
+    helper, kind, numbers = onnx.helper, onnx.TensorProto, np.random.default_rng(3)
+    node, ml = helper.make_node, "ai.onnx.ml"
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(ml, 1)]
+    first, second = (numbers.normal(size=s).astype(np.float32) for s in ((3, 5), (5, 3)))
+    labels = np.array([7, 8, 9], np.int64)
+    x = helper.make_tensor_value_info("X", kind.FLOAT, [None, 3])
+    label = helper.make_tensor_value_info("output_label", kind.INT64, [None])
+    maps = onnx.TypeProto()  # a sequence of maps from classes to numbers
+    maps.sequence_type.elem_type.map_type.key_type = kind.INT64
+    maps.sequence_type.elem_type.map_type.value_type.CopyFrom(helper.make_tensor_type_proto(kind.FLOAT, []))
+    probabilities = helper.make_value_info("output_probability", maps)
+
+    def save(name, nodes, outputs, weights):
+        graph = helper.make_graph(nodes, name, [x], outputs, [numpy_helper.from_array(v, k) for k, v in weights.items()])
+        onnx.save(helper.make_model(graph, producer_name="imitation of skl2onnx", opset_imports=opsets), f"{folder}/{name}.onnx")
+
+    save("scikit_perceptron", [
+        node("MatMul", ["X", "coefficient"], ["mul_result"]), node("Relu", ["mul_result"], ["next_activations"]),
+        node("MatMul", ["next_activations", "coefficient1"], ["mul_result1"]),
+        node("Softmax", ["mul_result1"], ["out_activations_result"], axis=1),
+        node("ArgMax", ["out_activations_result"], ["argmax_output"], axis=1),
+        node("ArrayFeatureExtractor", ["classes", "argmax_output"], ["array_feature_extractor_result"], domain=ml),
+        node("Reshape", ["array_feature_extractor_result", "shape_tensor"], ["output_label"]),
+        node("ZipMap", ["out_activations_result"], ["output_probability"], domain=ml, classlabels_int64s=labels)],
+        [label, probabilities], {"coefficient": first, "coefficient1": second, "classes": labels,
+                                 "shape_tensor": np.array([-1], np.int64)})
+    scores = np.maximum(rows @ first, 0) @ second
+    emit_classes("scikit_perceptron", scores, labels)
+    offset, scale, weight, bias = (numbers.normal(size=s).astype(np.float32) for s in (3, 3, (3, 3), 3))
+    save("scikit_linear", [
+        node("Scaler", ["X"], ["variable"], domain=ml, offset=offset, scale=scale),
+        node("LinearClassifier", ["variable"], ["output_label", "raw"], domain=ml, classlabels_ints=labels, multi_class=1,
+             coefficients=weight.flatten(), intercepts=bias, post_transform="SOFTMAX"),
+        node("Normalizer", ["raw"], ["probabilities"], domain=ml, norm="L1"),
+        node("ZipMap", ["probabilities"], ["output_probability"], domain=ml, classlabels_int64s=labels)],
+        [label, probabilities], {})
+    emit_classes("scikit_linear", (rows - offset) * scale @ weight.T + bias, labels)
+    save("scikit_regressor", [
+        node("Scaler", ["X"], ["variable"], domain=ml, offset=offset, scale=scale),
+        node("LinearRegressor", ["variable"], ["y"], domain=ml, coefficients=weight[0], intercepts=bias[:1], targets=1)],
+        [helper.make_tensor_value_info("y", kind.FLOAT, [None, 1])], {})
+    emit("scikit_regressor", "y", (rows - offset) * scale @ weight[0] + bias[0])
+
+
+def emit_classes(case, scores, labels):
+    scores = np.exp(scores)
+    emit(case, "label", labels[scores.argmax(1)])
+    emit(case, "probability", (scores / scores.sum(1, keepdims=True)).flatten())
+
+
+def make_type(source, name, kind, numpy_kind):
+    """A model with its floats in another type."""
+    model = onnx.load(f"{folder}/{source}.onnx")
+    tensors = list(model.graph.initializer) + [a.t for n in model.graph.node for a in n.attribute if a.name == "value"]
+    for tensor in tensors:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(numpy_kind), tensor.name))
+    for value in list(model.graph.input) + list(model.graph.output):
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = kind
+    onnx.save(model, f"{folder}/{name}.onnx")
+
+
 def make_tables(generator):
     rows = torch.randint(-8, 9, (SAMPLES, 3), generator=generator) / 8.0
     prices = rows[:, :1] * rows[:, 1:2] - rows[:, 2:]
@@ -201,6 +267,7 @@ def make_tables(generator):
         file.write("area,rooms,age,price,sold\n")
         for row, price in zip(rows.tolist(), prices[:, 0].tolist()):
             file.write(",".join("%g" % v for v in row + [price, float(price > 0)]) + "\n")
+    make_scikit(rows.numpy())
     for is_share, name in ((False, "table"), (True, "share")):
         model = Table(is_share)
         export(model, rows[:BATCH], name, ["x"], ["y"])
@@ -241,6 +308,8 @@ def main():
     make_net(generator)
     make_tables(generator)
     make_inside(generator)
+    make_type("table", "table64", onnx.TensorProto.DOUBLE, np.float64)
+    make_type("inside", "inside16", onnx.TensorProto.FLOAT16, np.float16)
     make_forms()
     copy_onnx_data()
     make_refused()
