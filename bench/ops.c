@@ -11,20 +11,27 @@
 #include "core/isa.h"
 #include "core/threads.h"
 #include "kernels/attention/attributes.h"
+#include "kernels/compare/attributes.h"
 #include "kernels/conv/attributes.h"
+#include "kernels/ctc/attributes.h"
+#include "kernels/cumulative/attributes.h"
 #include "kernels/dropout/attributes.h"
 #include "kernels/elementwise/attributes.h"
 #include "kernels/embedding/attributes.h"
+#include "kernels/index/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/linear/attributes.h"
 #include "kernels/loss/attributes.h"
 #include "kernels/norm/attributes.h"
 #include "kernels/optimizer/attributes.h"
+#include "kernels/pad/attributes.h"
+#include "kernels/pointwise_loss/attributes.h"
 #include "kernels/pool/attributes.h"
 #include "kernels/recurrent/attributes.h"
 #include "kernels/reduce/attributes.h"
 #include "kernels/resample/attributes.h"
 #include "kernels/reshape/attributes.h"
+#include "kernels/rms_norm/attributes.h"
 #include "kernels/rotary/attributes.h"
 
 #include <pthread.h>
@@ -124,8 +131,14 @@ static const struct {
     {"gelu", {262144}},
     {"gelu", {4194304}},
     {"tanh", {262144}},
+    {"tanh", {4096}},
+    {"tanh", {4194304}},
     {"sigmoid", {262144}},
+    {"sigmoid", {4096}},
+    {"sigmoid", {4194304}},
     {"exp", {262144}},
+    {"exp", {4096}},
+    {"exp", {4194304}},
     {"add", {4096}},
     {"add", {262144}},
     {"add", {4194304}},
@@ -133,6 +146,8 @@ static const struct {
     {"mul", {262144}},
     {"mul", {4194304}},
     {"maximum", {262144}},
+    {"maximum", {4096}},
+    {"maximum", {4194304}},
     {"dropout", {4096}},
     {"dropout", {262144}},
     {"dropout", {4194304}},
@@ -148,6 +163,7 @@ static const struct {
     {"softmax", {3072, 256}},
     {"log_softmax", {128, 10}},
     {"log_softmax", {1024, 1024}},
+    {"log_softmax", {3072, 256}},
     {"cross_entropy", {128, 10}},
     {"cross_entropy", {768, 256}},
     {"cross_entropy", {256, 50257}},
@@ -155,12 +171,36 @@ static const struct {
     {"smooth_loss", {768, 256}},
     {"smooth_loss", {256, 50257}},
     {"nll_loss", {768, 256}},
+    {"nll_loss", {128, 10}},
+    {"nll_loss", {256, 50257}},
+    {"rms_norm", {128, 512}},
+    {"rms_norm", {1024, 768}},
+    {"rms_norm", {4096, 128}},
+    {"cumulative_sum", {128, 512}},
+    {"cumulative_sum", {1024, 768}},
+    {"cumulative_sum", {16, 65536}},
+    /* elements */
+    {"mse_loss", {4096}},
+    {"mse_loss", {262144}},
+    {"mse_loss", {4194304}},
+    {"bce_loss", {4096}},
+    {"bce_loss", {262144}},
+    {"bce_loss", {4194304}},
+    {"where", {4096}},
+    {"where", {262144}},
+    {"where", {4194304}},
+    /* samples, steps, classes, targets */
+    {"ctc", {16, 128, 32, 20}},
+    {"ctc", {32, 256, 64, 40}},
+    {"ctc", {8, 512, 29, 100}},
     /* outer, reduced, inner */
     {"sum", {1, 262144, 1}},
     {"sum", {1024, 1024, 1}},
     {"sum", {1, 1024, 1024}},
     {"sum", {64, 256, 64}},
     {"mean", {1024, 768, 1}},
+    {"mean", {1, 262144, 1}},
+    {"mean", {64, 256, 64}},
     {"max", {1024, 1024, 1}},
     {"max", {1, 1024, 1024}},
     {"max", {64, 256, 64}},
@@ -174,6 +214,13 @@ static const struct {
     {"embedding", {256, 128, 768}},
     {"embedding", {50257, 768, 1024}},
     {"embedding", {1000, 64, 4096}},
+    {"gather", {256, 128, 768}},
+    {"gather", {4096, 512, 1024}},
+    {"gather", {1000, 64, 4096}},
+    /* n c h w, elements on each side */
+    {"pad", {8, 64, 56, 56, 1}},
+    {"pad", {32, 16, 32, 32, 2}},
+    {"pad", {4, 3, 224, 224, 3}},
     /* rows, in, out */
     {"linear", {128, 64, 10}},
     {"linear", {128, 512, 512}},
@@ -205,11 +252,16 @@ static const struct {
     {"gru", {256, 32, 128, 256}},
     {"gru", {64, 64, 256, 512}},
     {"gru", {128, 16, 64, 128}},
+    {"rnn", {256, 32, 128, 256}},
+    {"rnn", {64, 64, 256, 512}},
+    {"rnn", {128, 16, 64, 128}},
     /* elements */
     {"adamw", {4096}},
     {"adamw", {262144}},
     {"adamw", {4194304}},
     {"sgd", {262144}},
+    {"sgd", {4096}},
+    {"sgd", {4194304}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -622,6 +674,124 @@ static void rotary(bench_work *work, const int64_t *d)
     CALL(ROTARY, &inverse, 1, y, dx);
 }
 
+static void rms_norm(bench_work *work, const int64_t *d)
+{
+    static const bgi_rms_norm_attributes attributes = {.epsilon = 1e-6};
+    const int x = make(work, F32(d[0], d[1]), 1), gamma = make(work, F32(d[1]), 1), y = make_like(work, x);
+    const int scale = make(work, F32(d[0]), 1), dy = make_like(work, x), dx = make_like(work, x);
+    const int dgamma = make_like(work, gamma);
+
+    CALL(RMS_NORM, &attributes, 2, x, gamma, y, scale);
+    CALL(RMS_NORM_BACKWARD, &attributes, 4, dy, x, scale, gamma, dx, dgamma);
+}
+
+static void cumulative_sum(bench_work *work, const int64_t *d)
+{
+    static const bgi_cumulative_attributes attributes = {.axis = 1}, back = {.axis = 1, .is_reverse = 1};
+    const int x = make(work, F32(d[0], d[1]), 1), y = make_like(work, x), dx = make_like(work, x);
+
+    CALL(CUMULATIVE_SUM, &attributes, 1, x, y);
+    CALL(CUMULATIVE_SUM, &back, 1, y, dx);
+}
+
+static void pointwise_loss(bench_work *work, const int64_t *d, bool is_binary)
+{
+    static bgi_pointwise_loss_attributes attributes;
+    const int x = make(work, F32(d[0]), 1), target = make_like(work, x), dx = make_like(work, x);
+    const int loss = make(work, bg_type_make(BG_FLOAT32, 0, NULL), 1), dloss = make_like(work, loss);
+
+    attributes = (bgi_pointwise_loss_attributes){.function = is_binary ? BG_LOSS_BINARY_LOGITS : BG_LOSS_SQUARED,
+                                                 .reduction = BG_LOSS_MEAN};
+    if (is_binary)
+        for (int64_t i = 0; i < d[0]; i++)
+            ((float *)work->tensors[target].data)[i] = (float)(draw() % 2);
+    CALL(POINTWISE_LOSS, &attributes, 2, x, target, loss);
+    CALL(POINTWISE_LOSS_BACKWARD, &attributes, 3, dloss, x, target, dx);
+}
+
+static void choose(bench_work *work, const int64_t *d)
+{
+    static const bgi_where_gradient_attributes first = {0}, second = {1};
+    const int condition = make(work, bg_type_make(BG_UINT8, 1, d), 1), a = make(work, F32(d[0]), 1);
+    const int b = make_like(work, a), y = make_like(work, a), da = make_like(work, a), db = make_like(work, a);
+
+    for (int64_t i = 0; i < d[0]; i++)
+        ((uint8_t *)work->tensors[condition].data)[i] = draw() % 2;
+    CALL(WHERE, NULL, 3, condition, a, b, y);
+    CALL(WHERE_GRADIENT, &first, 2, y, condition, da);
+    CALL(WHERE_GRADIENT, &second, 2, y, condition, db);
+}
+
+static void gather(bench_work *work, const int64_t *d)
+{
+    static bgi_index_attributes attributes;
+    const int x = make(work, F32(d[0], d[1]), 1), ids = make(work, I32(d[2]), (uint32_t)d[0]);
+    const int y = make(work, F32(d[2], d[1]), 1), dx = make_like(work, x);
+
+    attributes = (bgi_index_attributes){.whole = work->tensors[x].type};
+    CALL(GATHER, &attributes, 2, x, ids, y);
+    CALL(SCATTER, &attributes, 2, y, ids, dx);
+}
+
+static void pad(bench_work *work, const int64_t *d)
+{
+    static bgi_pad_attributes attributes;
+    const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), dx = make_like(work, x);
+    const int y = make(work, F32(d[0], d[1], d[2] + 2 * d[4], d[3] + 2 * d[4]), 1);
+
+    attributes = (bgi_pad_attributes){.mode = BG_PAD_REFLECT,
+                                      .rank = 4,
+                                      .before = {0, 0, d[4], d[4]},
+                                      .after = {0, 0, d[4], d[4]},
+                                      .dims = {d[0], d[1], d[2], d[3]}};
+    CALL(PAD, &attributes, 1, x, y);
+    CALL(PAD_BACKWARD, &attributes, 1, y, dx);
+}
+
+/* All samples of full length. */
+static void ctc(bench_work *work, const int64_t *d)
+{
+    static const bgi_ctc_attributes attributes = {0};
+    const int64_t alpha_dims[] = {d[0], d[1], 2 * d[3] + 1}, room_dims[] = {d[0], 2 * d[3] + 1 + d[2]};
+    const int x = make(work, F32(d[0], d[1], d[2]), 1), targets = make(work, I32(d[0], d[3]), (uint32_t)d[2] - 1);
+    const int lengths = make(work, I32(d[0]), 1), target_lengths = make_like(work, lengths);
+    const int loss = make(work, F32(d[0]), 1), dloss = make_like(work, loss), dx = make_like(work, x);
+    const int alpha = make(work, bg_type_make(BG_FLOAT64, 3, alpha_dims), 1);
+    const int room = make(work, bg_type_make(BG_FLOAT64, 2, room_dims), 1);
+
+    for (int64_t i = 0; i < d[0] * d[3]; i++)
+        ((int32_t *)work->tensors[targets].data)[i]++; /* no blanks */
+    for (int64_t i = 0; i < d[0]; i++) {
+        ((int32_t *)work->tensors[lengths].data)[i] = (int32_t)d[1];
+        ((int32_t *)work->tensors[target_lengths].data)[i] = (int32_t)d[3];
+    }
+    for (int64_t i = 0; i < d[0] * d[1] * d[2]; i++)
+        ((float *)work->tensors[x].data)[i] -= 4.0f;
+    CALL(CTC_LOSS, &attributes, 4, x, targets, lengths, target_lengths, loss, alpha);
+    CALL(CTC_LOSS_BACKWARD, &attributes, 6, dloss, x, targets, lengths, target_lengths, alpha, dx, room);
+}
+
+/* A plain layer, in the same way. */
+static void rnn(bench_work *work, const int64_t *d)
+{
+    static const bgi_recurrent_attributes attributes = {0};
+    static const bgi_linear_backward_attributes with_bias = {.bias = 1};
+    const int64_t t = d[0], n = d[1];
+    const int x = make(work, F32(t, n, d[2]), 1), w = make(work, F32(d[3], d[2]), 1), b = make(work, F32(d[3]), 1);
+    const int given = make(work, F32(t, n, d[3]), 1), u = make(work, F32(d[3], d[3]), 1), ub = make_like(work, b);
+    const int h0 = make(work, F32(n, d[3]), 1), y = make_like(work, given), dy = make_like(work, y);
+    const int dgiven = make_like(work, y), dh0 = make_like(work, h0), dx = make_like(work, x), dw = make_like(work, w);
+    const int db = make_like(work, b), du = make_like(work, u), dub = make_like(work, b);
+
+    CALL(LINEAR, NULL, 3, x, w, b, given);
+    CALL(RNN, &attributes, 4, given, u, h0, ub, y);
+    CALL(RNN_BACKWARD, &attributes, 4, u, h0, y, dy, dgiven, dh0);
+    CALL(LINEAR_BACKWARD_WEIGHTS, &with_bias, 2, dgiven, y, du, dub);
+    CALL(LINEAR_BACKWARD_INPUT, NULL, 2, dgiven, w, dx);
+    CALL(LINEAR_BACKWARD_WEIGHTS, &with_bias, 2, dgiven, x, dw, db);
+    work->flops = 6.0 * (double)(t * n * d[3]) * (double)(d[2] + d[3]);
+}
+
 /* A layer: with the product of the inputs, and all its gradients. */
 static void recurrent(bench_work *work, const int64_t *d, bool is_lstm)
 {
@@ -697,14 +867,22 @@ static bool build(bench_work *work, size_t i)
                  {"smooth_loss", smooth_loss},
                  {"nll_loss", nll_loss},
                  {"conv_transpose", conv_transpose},
-                 {"interpolate", interpolate}};
+                 {"interpolate", interpolate},
+                 {"rms_norm", rms_norm},
+                 {"cumulative_sum", cumulative_sum},
+                 {"where", choose},
+                 {"gather", gather},
+                 {"pad", pad},
+                 {"ctc", ctc},
+                 {"rnn", rnn}};
     static const struct {
         const char *op;
         void (*build)(bench_work *work, const int64_t *d, bool which);
         bool which;
-    } flagged[] = {{"avg_pool", pool, false},      {"max_pool", pool, true}, {"softmax", softmax, false},
-                   {"log_softmax", softmax, true}, {"adamw", update, true},  {"sgd", update, false},
-                   {"lstm", recurrent, true},      {"gru", recurrent, false}};
+    } flagged[] = {{"avg_pool", pool, false},         {"max_pool", pool, true},  {"softmax", softmax, false},
+                   {"log_softmax", softmax, true},    {"adamw", update, true},   {"sgd", update, false},
+                   {"lstm", recurrent, true},         {"gru", recurrent, false}, {"mse_loss", pointwise_loss, false},
+                   {"bce_loss", pointwise_loss, true}};
     static const struct {
         const char *op;
         bg_unary function;

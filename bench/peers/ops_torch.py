@@ -128,6 +128,40 @@ def recurrent(kind, steps, samples, features, width, *_):
     return with_gradient(lambda x, *weights: module(x)[0], leaf(steps, samples, features), *module.parameters())
 
 
+def rms_norm(rows, columns, *_):
+    def op(x, gamma):
+        return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6) * gamma
+
+    return with_gradient(op, leaf(rows, columns), leaf(columns))
+
+
+def bce_loss(count, *_):
+    target = torch.randint(0, 2, (count,)).float()
+    return with_gradient(lambda x: F.binary_cross_entropy_with_logits(x, target), leaf(count))
+
+
+def mse_loss(count, *_):
+    target = torch.randn(count)
+    return with_gradient(lambda x: F.mse_loss(x, target), leaf(count))
+
+
+def where(count, *_):
+    condition = torch.randint(0, 2, (count,)).bool()
+    return with_gradient(lambda a, b: torch.where(condition, a, b), leaf(count), leaf(count))
+
+
+def gather(rows, columns, ids, *_):
+    ids = torch.randint(0, rows, (ids,))
+    return with_gradient(lambda x: x.index_select(0, ids), leaf(rows, columns))
+
+
+def ctc(samples, steps, classes, targets, *_):
+    x = torch.randn(steps, samples, classes).log_softmax(2).requires_grad_()
+    labels = torch.randint(1, classes, (samples, targets))
+    lengths, label_lengths = torch.full((samples,), steps), torch.full((samples,), targets)
+    return with_gradient(lambda x: F.ctc_loss(x, labels, lengths, label_lengths, reduction="none"), x)
+
+
 def total(a, b, c, *_):
     x, dy, dx = torch.randn(a, b, c), torch.randn(a, 1, c), torch.empty(a, b, c)
 
@@ -179,6 +213,15 @@ OPS = {
     "rotary": rotary,
     "lstm": lambda *dims: recurrent(torch.nn.LSTM, *dims),
     "gru": lambda *dims: recurrent(torch.nn.GRU, *dims),
+    "rnn": lambda *dims: recurrent(torch.nn.RNN, *dims),
+    "rms_norm": rms_norm,
+    "cumulative_sum": lambda r, c, *_: with_gradient(lambda x: x.cumsum(1), leaf(r, c)),
+    "mse_loss": mse_loss,
+    "bce_loss": bce_loss,
+    "where": where,
+    "gather": gather,
+    "pad": lambda n, c, h, w, p, *_: with_gradient(lambda x: F.pad(x, (p, p, p, p), "reflect"), leaf(n, c, h, w)),
+    "ctc": ctc,
     "adamw": lambda n, *_: update(lambda w: torch.optim.AdamW(w, lr=1e-3), n),
     "sgd": lambda n, *_: update(lambda w: torch.optim.SGD(w, lr=1e-3, momentum=0.9), n),
 }

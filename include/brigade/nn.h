@@ -66,7 +66,14 @@ typedef struct bg_recurrent_options {
     bool bidirectional;  /* each layer runs both ways; its results are side by side, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
-    double dropout; /* between layers, in training */
+    double dropout;   /* between layers, in training */
+    bool relu;        /* of bg_rnn_layer: max(0, x) instead of tanh */
+    bool reset_first; /* of bg_gru_layer: bg_gru_reset_first instead of bg_gru */
+    /* Time in pieces of so many steps, one op each, 0: one piece. truncate: no gradient reaches from a piece to the one
+     * before (truncated back-propagation through time). checkpoint: the states between pieces are marked
+     * (bg_graph_checkpoint), so that with recompute `checkpoints` the gates of one piece at a time are kept. With both
+     * the smaller one divides the larger. */
+    int64_t truncate, checkpoint;
 } bg_recurrent_options;
 
 BG_API void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes);
@@ -87,6 +94,9 @@ BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int
                               const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h,
                               bg_value *out_c);
 BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
+                             const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
+/* torch.nn.RNN: the same with one gate. */
+BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
 /* ---- layers in pieces ---- */

@@ -358,7 +358,7 @@ BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, cons
  * 0 <= start < stop <= size must hold. step >= 1. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
-/* At most 60 values; concatenate in steps for more. */
+/* More than 60 values are concatenated in steps. */
 BG_API bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
 
 typedef enum bg_pad_mode {
@@ -523,13 +523,55 @@ BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_v
                                          bg_value value, bg_value bias,
                                          const bg_dot_product_attention_options *options);
 
+/*
+ * The same for the next S tokens of each sample, of which those before are known: query [N, S, heads D], key and value
+ * [N, S, key_heads D] of these tokens alone; key_cache and value_cache, variables [N, L, key_heads D], have a row for
+ * each place; positions int32 [N] says where the first of a sample's new tokens stands, from 0 to L - S (others count
+ * as the nearest), so that samples may differ in length. Writes the new rows of the caches and gives y [N, S, heads D].
+ * A token sees the rows up to its own, within the window; `offset` and `dropout` are not read, and `causal` is meant.
+ * Memory is linear in L. Without a gradient.
+ */
+BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
+                                                bg_value value, bg_value key_cache, bg_value value_cache,
+                                                bg_value positions, const bg_dot_product_attention_options *options);
+
+/* A mask of padding, uint8 [N, 1, 1, length]: 1 at places below each sample's own length. lengths: int32 or int64 [N].
+ * As the bias of bg_dot_product_attention it hides the keys behind them. */
+BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
+
+/*
+ * How rotary positions reach more places than a model was trained with, by a factor `scaling` s; pair i turns f_i =
+ * base^(-2 i / features) radians a position without it, and L is `trained_length`.
+ *
+ *     LINEAR       f_i / s
+ *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
+ *     DYNAMIC_NTK  the same with s n / L - (s - 1) for s, n the larger of L and `length`: what n positions need
+ *     YARN         from f_i where a pair turns at least beta_fast times in L positions to f_i / s where it turns at
+ * most beta_slow times, linearly in i between; what turns is multiplied by `magnitude` (Peng et al., 2023) LLAMA3 f_i
+ * where it turns more than high_frequency times in L positions, f_i / s where it turns less than low_frequency times,
+ * linearly in the number of turns between (Llama 3.1's files)
+ */
+typedef enum bg_rotary_scaling {
+    BG_ROTARY_LINEAR = 0,
+    BG_ROTARY_NTK,
+    BG_ROTARY_DYNAMIC_NTK,
+    BG_ROTARY_YARN,
+    BG_ROTARY_LLAMA3
+} bg_rotary_scaling;
+
 typedef struct bg_rotary_options {
     size_t struct_bytes; /* set by bg_rotary_defaults; see base.h */
     int64_t heads;
     int64_t features; /* of a head, that are turned: its first ones, an even number; 0: all */
     bool interleaved; /* pairs are features 2 i and 2 i + 1; else i and features / 2 + i, as in LLaMA's files */
     double base;      /* pair i turns base^(-2 i / features) radians a position */
-    double scaling;   /* positions are divided by it (linear scaling) */
+    bg_rotary_scaling kind;
+    double scaling;                       /* s; default 1: none */
+    int64_t trained_length;               /* L: of DYNAMIC_NTK, YARN and LLAMA3 */
+    int64_t length;                       /* of DYNAMIC_NTK; 0: S */
+    double beta_fast, beta_slow;          /* of YARN; default 32 and 1 */
+    double low_frequency, high_frequency; /* of LLAMA3; default 1 and 4 */
+    double magnitude;                     /* of YARN; 0: 0.1 ln(s) + 1 */
 } bg_rotary_options;
 
 BG_API void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int64_t heads);
@@ -560,6 +602,60 @@ BG_API bg_value bg_lstm(bg_graph *graph, const char *name, bg_value x, bg_value 
                         bg_value c0, bool batch_first, bool reverse, bg_value *out_c);
 BG_API bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool batch_first, bool reverse);
+
+/* A GRU whose reset gate goes to the state before the product instead of behind it, as the paper (Cho et al., 2014) and
+ * ONNX's linear_before_reset = 0 have it: n = tanh(x + weight (r h) + bias). */
+BG_API bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
+                                   bg_value h0, bool batch_first, bool reverse);
+/* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. */
+BG_API bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
+                       bool relu, bool batch_first, bool reverse);
+
+#define BG_SCAN_MOST 16
+/* What a step of a scan sees and makes. `inputs` are this step's of each sequence, without the axis of time. The body
+ * replaces each of `states` by its next value, of the same type, and sets each of `outputs`. */
+typedef struct bg_scan_step {
+    uint64_t step; /* counted in the direction of time, from 0 */
+    const bg_value *inputs;
+    bg_value *states;
+    bg_value *outputs;
+} bg_scan_step;
+
+typedef struct bg_scan_options {
+    size_t struct_bytes;  /* set by bg_scan_defaults; see base.h */
+    uint32_t input_count; /* sequences; at least 1 */
+    uint32_t state_count;
+    uint32_t output_count; /* at least 1; each of these at most BG_SCAN_MOST */
+    int32_t axis;          /* of time, in inputs and outputs; negative: from the end */
+    bool reverse;          /* from the last step to the first */
+    int64_t truncate;   /* gradients reach back so many steps at most: states are cut off at every multiple; 0: all */
+    int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of so many steps: with recompute
+                           `checkpoints` what is between is computed again instead of kept; 0: no marks */
+} bg_scan_options;
+
+BG_API void bg_scan_options_init(bg_scan_options *options, size_t struct_bytes);
+/* one input, one state, one output, forwards over axis 0; gradients through all steps */
+static inline bg_scan_options bg_scan_defaults(void)
+{
+    bg_scan_options options;
+
+    bg_scan_options_init(&options, sizeof options);
+    return options;
+}
+
+/*
+ * A loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is built, and
+ * adds the step's ops. It may use parameters, and any other value of the graph, whose gradients are summed over the
+ * steps; the step's number is known, so steps may differ. `states` are the first states; they come back as the last
+ * ones. `outputs` receives those of all steps along `axis`. Gradients flow to inputs, first states and what the body
+ * uses; those of an input's steps cost its own bytes. Returns output 0. Errors, in bg_graph_check: BG_ERROR_SHAPE
+ * (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID (counts).
+ */
+BG_API bg_value bg_scan(bg_graph *graph, const bg_scan_options *options, const bg_value *inputs, bg_value *states,
+                        void (*body)(void *user, bg_graph *graph, bg_scan_step *step), void *user, bg_value *outputs);
+
+/* x, through which no gradient flows: torch's detach. Any type; the same memory. */
+BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- remote buffers: bg_graph_remote_buffer ---- */
 

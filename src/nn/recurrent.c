@@ -1,6 +1,7 @@
 /*
- * recurrent.c: LSTM and GRU layers, of several layers and both directions, with the parameters of PyTorch's modules. A
- * layer in one direction is one product of all steps' inputs and one recurrence.
+ * recurrent.c: LSTM, GRU and plain recurrent layers, of several layers and both directions, with the parameters of
+ * PyTorch's modules. A layer in one direction is one product of all steps' inputs and one recurrence, or one for each
+ * piece of time.
  *
  *     x --linear--> gates --recurrence--> states     forward  \
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
@@ -9,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 #include "graph/graph.h"
@@ -19,7 +21,7 @@ enum { NAME_BYTES = 256, SUFFIX_BYTES = 64, MOST_STATES = 60 };
 typedef struct recurrent_layers {
     bg_graph *graph;
     const char *kind, *name; /* for messages; of parameters */
-    bool is_lstm;
+    int64_t gates;           /* 4: LSTM, 3: GRU, 1: RNN */
     int64_t width, samples, directions;
     bg_recurrent_options options;
     bg_dtype dtype;
@@ -79,11 +81,73 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
+/* Time from `from` to `to`; *h and *c: in the states before it, out all that it makes. */
+static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
+                      bg_value bias, bg_value *h, bg_value *c)
+{
+    const bg_type type = bg_graph_type(l->graph, given);
+    const int32_t axis = l->options.batch_first ? 1 : 0;
+
+    if (type.rank == 3 && (from > 0 || to < type.dims[axis]))
+        given = bg_slice(l->graph, NULL, given, axis, from, to, 1);
+    if (l->gates == 4)
+        *h = bg_lstm(l->graph, NULL, given, weight, bias, *h, *c, l->options.batch_first, reverse, c);
+    else if (l->gates == 1)
+        *h = bg_rnn(l->graph, NULL, given, weight, bias, *h, l->options.relu, l->options.batch_first, reverse);
+    else
+        *h = (l->options.reset_first ? bg_gru_reset_first : bg_gru)(l->graph, NULL, given, weight, bias, *h,
+                                                                    l->options.batch_first, reverse);
+}
+
+/* The state with which a piece ends, as the next one begins with it, after `steps` steps. */
+static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, int64_t steps)
+{
+    const int64_t dims[] = {l->samples, l->width};
+    bg_value state = bg_reshape(l->graph, NULL, find_last(l, states, reverse), 2, dims);
+
+    if (l->options.checkpoint > 0 && steps % l->options.checkpoint == 0)
+        bg_graph_checkpoint(l->graph, state);
+    return l->options.truncate > 0 && steps % l->options.truncate == 0 ? bg_stop_gradient(l->graph, NULL, state)
+                                                                       : state;
+}
+
+/* The recurrence in pieces of so many steps. *c: of the last piece. */
+static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
+                           bg_value bias, bg_value h, bg_value *c)
+{
+    const int64_t steps = bg_graph_type(l->graph, given).dims[l->options.batch_first ? 1 : 0];
+    const int64_t count = (steps + piece - 1) / piece;
+    bg_value *made = calloc((size_t)count, sizeof *made), y;
+
+    if (made == NULL) {
+        bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld pieces of time", (long long)count);
+        return (bg_value){0};
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t before = i * piece, behind = before + piece < steps ? before + piece : steps;
+
+        add_piece(l, given, reverse ? steps - behind : before, reverse ? steps - before : behind, reverse, weight, bias,
+                  &h, c);
+        made[reverse ? count - 1 - i : i] = h;
+        if (i + 1 == count)
+            break;
+        h = pass_state(l, h, reverse, behind);
+        if (l->gates == 4)
+            *c = pass_state(l, *c, reverse, behind);
+    }
+    y = bg_concat(l->graph, NULL, made, (uint32_t)count, l->options.batch_first ? 1 : 0);
+    free(made);
+    return y;
+}
+
 static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bool reverse)
 {
-    const int64_t gates = (l->is_lstm ? 4 : 3) * l->width, number = layer * l->directions + reverse;
+    const int64_t gates = l->gates * l->width, number = layer * l->directions + reverse;
+    const int64_t truncate = l->options.truncate, checkpoint = l->options.checkpoint;
+    const int64_t piece =
+        truncate > 0 && (checkpoint == 0 || truncate < checkpoint) ? truncate : checkpoint; /* 0: one */
     const bg_type type = bg_graph_type(l->graph, x);
-    const int64_t in = type.rank == 3 ? type.dims[2] : 1;
+    const int64_t in = type.rank == 3 ? type.dims[2] : 1, steps = type.dims[l->options.batch_first ? 1 : 0];
     bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given;
 
     weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
@@ -93,15 +157,31 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
         biases[1] = add_parameter(l, "bias_hh", layer, reverse, bg_vector(BG_FLOAT32, gates));
     }
     given = bg_linear(l->graph, NULL, x, weights[0], biases[0]);
-    if (l->is_lstm)
-        y = bg_lstm(l->graph, NULL, given, weights[1], biases[1], find_first(l, 0, number), find_first(l, 1, number),
-                    l->options.batch_first, reverse, &c);
+    y = find_first(l, 0, number);
+    if (l->gates == 4)
+        c = find_first(l, 1, number);
+    if (piece > 0 && piece < steps)
+        y = add_pieces(l, given, piece, reverse, weights[1], biases[1], y, &c);
     else
-        y = bg_gru(l->graph, NULL, given, weights[1], biases[1], find_first(l, 0, number), l->options.batch_first,
-                   reverse);
+        add_piece(l, given, 0, steps, reverse, weights[1], biases[1], &y, &c);
     l->last[0][l->last_count] = y;
     l->last[1][l->last_count++] = c;
     return y;
+}
+
+static bool check_pieces(recurrent_layers *l)
+{
+    const int64_t truncate = l->options.truncate, checkpoint = l->options.checkpoint;
+    const int64_t less = truncate < checkpoint ? truncate : checkpoint;
+
+    if (less == 0 || (less > 0 && (truncate + checkpoint - less) % less == 0))
+        return true;
+    bg_graph_fail(
+        l->graph, BG_ERROR_INVALID,
+        "%s layer `%s`: truncate is %lld, checkpoint is %lld: they are numbers of steps, of which one divides "
+        "the other, or 0",
+        l->kind, l->name, (long long)truncate, (long long)checkpoint);
+    return false;
 }
 
 static bool check_layers(recurrent_layers *l, bg_value x, const bg_recurrent_options *options)
@@ -128,6 +208,8 @@ static bool check_layers(recurrent_layers *l, bg_value x, const bg_recurrent_opt
             l->kind, l->name, (long long)l->options.layers, (long long)l->width, (int)MOST_STATES);
         return false;
     }
+    if (!check_pieces(l))
+        return false;
     l->dtype = type.dtype;
     l->samples = type.dims[l->options.batch_first ? 0 : 1];
     wanted = bg_tensor3(l->dtype, l->options.layers * l->directions, l->samples, l->width);
@@ -184,7 +266,7 @@ bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t wi
                        const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h, bg_value *out_c)
 {
     recurrent_layers layers = {
-        .graph = graph, .kind = "LSTM", .name = name, .is_lstm = true, .width = width, .first = {h0, c0}};
+        .graph = graph, .kind = "LSTM", .name = name, .gates = 4, .width = width, .first = {h0, c0}};
 
     return add_layers(&layers, x, options, out_h, out_c);
 }
@@ -192,7 +274,15 @@ bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t wi
 bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width, const bg_recurrent_options *options,
                       bg_value h0, bg_value *out_h)
 {
-    recurrent_layers layers = {.graph = graph, .kind = "GRU", .name = name, .width = width, .first = {h0}};
+    recurrent_layers layers = {.graph = graph, .kind = "GRU", .name = name, .gates = 3, .width = width, .first = {h0}};
+
+    return add_layers(&layers, x, options, out_h, NULL);
+}
+
+bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width, const bg_recurrent_options *options,
+                      bg_value h0, bg_value *out_h)
+{
+    recurrent_layers layers = {.graph = graph, .kind = "RNN", .name = name, .gates = 1, .width = width, .first = {h0}};
 
     return add_layers(&layers, x, options, out_h, NULL);
 }

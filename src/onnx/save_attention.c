@@ -196,7 +196,7 @@ static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t pla
         for (int64_t i = 0; i < places * pairs; i++) {
             const double angle = (double)(i / pairs) * bgi_rotary_frequency(f, i % pairs);
 
-            values[i] = which == 0 ? cos(angle) : f->inverse ? -sin(angle) : sin(angle);
+            values[i] = bgi_rotary_magnitude(f) * (which == 0 ? cos(angle) : f->inverse ? -sin(angle) : sin(angle));
         }
         out[which] = bgi_save_reals(s, bgi_save_dtype(s, 0), 3, dims, values);
     }
@@ -233,6 +233,8 @@ static void save_angles(bgi_saver *s, const bgi_rotary_attributes *f, const char
 
         if (which == 1 && f->inverse)
             name = bgi_save_1(s, "Neg", name);
+        if (bgi_rotary_magnitude(f) != 1.0)
+            name = bgi_save_2(s, "Mul", name, bgi_save_reals(s, BG_FLOAT64, 0, NULL, (const double[]){f->magnitude}));
         out[which] = bgi_save_cast(s, name, bgi_onnx_dtype_element(bgi_save_dtype(s, 0)));
     }
 }
@@ -344,6 +346,8 @@ const bgi_save_row bgi_save_attention[] = {
     {&bgi_op_dot_product_attention, save_dot_product_attention, 0, NULL},
     {&bgi_op_rotary, save_rotary, 0, NULL},
     {&bgi_op_attention_cached, NULL, 0,
+     "it writes into a cache, and files have no state: write the model that takes the whole sequence"},
+    {&bgi_op_dot_product_attention_cached, NULL, 0,
      "it writes into a cache, and files have no state: write the model that takes the whole sequence"},
     {0},
 };

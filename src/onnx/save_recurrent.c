@@ -14,7 +14,7 @@
 
 static bool is_recurrent(const bgi_op *op)
 {
-    return op->type == &bgi_op_lstm || op->type == &bgi_op_gru;
+    return op->type == &bgi_op_lstm || op->type == &bgi_op_gru || op->type == &bgi_op_rnn;
 }
 
 const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op)
@@ -53,8 +53,8 @@ static const char *exchange_gates(bgi_saver *s, const char *x, int gates)
 {
     const char *parts[4], *ordered[4];
 
-    if (x == NULL)
-        return NULL;
+    if (x == NULL || gates == 1)
+        return x;
     parts[0] = bgi_save_1(s, "Split", x);
     for (int i = 1; i < gates; i++)
         parts[i] = bgi_save_more(s);
@@ -136,10 +136,10 @@ static const char *save_state(bgi_saver *s, uint32_t input, int32_t batch)
 
 static void save_recurrent(bgi_saver *s)
 {
-    const bool is_lstm = s->op->type == &bgi_op_lstm;
+    const bool is_lstm = s->op->type == &bgi_op_lstm, is_plain = s->op->type == &bgi_op_rnn;
     const bgi_recurrent_attributes *f = s->op->attributes;
     const bgi_op *linear = bgi_save_absorbs(s, s->op);
-    const int gates = is_lstm ? 4 : 3;
+    const int gates = is_lstm ? 4 : is_plain ? 1 : 3;
     const uint32_t states = is_lstm ? 2 : 1;
     const bg_value x_value = linear != NULL ? linear->inputs[0] : s->op->inputs[0];
     const int64_t width = bgi_save_result(s, 0).dims[2];
@@ -159,15 +159,19 @@ static void save_recurrent(bgi_saver *s)
     operands[3] = save_biases(s, bias_x, bgi_save_in(s, 2 + states), gates, width);
     operands[5] = save_state(s, 2, batch);
     operands[6] = is_lstm ? save_state(s, 3, batch) : NULL;
-    y = bgi_save_node(s, is_lstm ? "LSTM" : "GRU", is_lstm ? 7 : 6, operands);
+    if (is_plain && f->relu) {
+        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written with tanh alone");
+        return;
+    }
+    y = bgi_save_node(s, is_lstm ? "LSTM" : is_plain ? "RNN" : "GRU", is_lstm ? 7 : 6, operands);
     if (is_lstm && bgi_save_wants(s, 2)) {
         bgi_save_skip(s);
         last_c = bgi_save_more(s);
     }
     bgi_save_int(s, "hidden_size", width);
     bgi_save_text(s, "direction", f->reverse ? "reverse" : "forward");
-    if (!is_lstm)
-        bgi_save_int(s, "linear_before_reset", 1);
+    if (!is_lstm && !is_plain)
+        bgi_save_int(s, "linear_before_reset", !f->reset_first);
     y = bgi_save_2(s, "Squeeze", y, bgi_save_list(s, (const int64_t[]){1}, 1));
     if (f->batch_first)
         y = bgi_save_transpose(s, y, 3, (const int64_t[]){1, 0, 2});
@@ -183,5 +187,6 @@ static void save_recurrent(bgi_saver *s)
 const bgi_save_row bgi_save_recurrent[] = {
     {&bgi_op_lstm, save_recurrent, 99, NULL},
     {&bgi_op_gru, save_recurrent, 99, NULL},
+    {&bgi_op_rnn, save_recurrent, 99, NULL},
     {0},
 };

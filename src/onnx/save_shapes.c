@@ -217,6 +217,7 @@ const bgi_save_row bgi_save_shapes[] = {
     {&bgi_op_slice, save_slice, 0, NULL},
     {&bgi_op_concat, save_concat, 0, NULL},
     {&bgi_op_copy, save_copy, 0, NULL},
+    {&bgi_op_stop_gradient, save_copy, 0, NULL},
     {&bgi_op_reduce, save_reduce, 0, NULL},
     {&bgi_op_argmax, save_argmax, 0, NULL},
     {&bgi_op_cumulative_sum, save_cumulative_sum, 0, NULL},

@@ -7,15 +7,18 @@
 #include <brigade/ops.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/graph.h"
 #include "kernels/attention/attributes.h"
+#include "kernels/reference/element.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
 BGI_OP_KERNEL(select_forward, DOT_PRODUCT_ATTENTION)
 BGI_OP_KERNEL(select_backward, DOT_PRODUCT_ATTENTION_BACKWARD)
+BGI_OP_KERNEL(select_cached, DOT_PRODUCT_ATTENTION_CACHED)
 BGI_OP_KERNEL(select_bias_backward, DOT_PRODUCT_ATTENTION_BIAS_BACKWARD)
 
 static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_error *error)
@@ -230,7 +233,52 @@ const bg_op_type bgi_op_dot_product_attention_bias_backward = {
     .kernel = select_bias_backward,
 };
 
-/* ---- builder ---- */
+/* ---- q, k, v, key cache, value cache, positions -> y ---- */
+
+static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *q = &op->types[0], *k = &op->types[1], *cache = &op->types[3];
+    char text[BG_TYPE_TEXT_BYTES], other[BG_TYPE_TEXT_BYTES];
+    bg_type wanted;
+
+    BGI_TRY(check_inputs(op->types, op->attributes, error));
+    if (k->dims[1] != q->dims[1])
+        return bg_error_set(error, BG_ERROR_SHAPE, "the key is %s: it must have the query's %lld tokens, the new ones",
+                            bg_type_text(k, text), (long long)q->dims[1]);
+    if (cache->rank != 3 || cache->dims[1] < q->dims[1])
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the key cache is %s: for the query %s it must be [N, L, key_heads "
+                            "D] with room for its tokens",
+                            bg_type_text(cache, text), bg_type_text(q, other));
+    wanted = *k;
+    wanted.dims[1] = cache->dims[1];
+    BGI_TRY(bgi_shape_equal(cache, "the key cache", &wanted, "the key's type with L places", error));
+    BGI_TRY(bgi_shape_equal(&op->types[4], "the value cache", &wanted, "the key cache's type", error));
+    wanted = bg_vector(BG_INT32, q->dims[0]);
+    BGI_TRY(bgi_shape_equal(&op->types[5], "positions", &wanted, "one for each sample", error));
+    outputs[0] = *q;
+    return BG_OK;
+}
+
+static bg_cost cost_cached(const bg_op_signature *op)
+{
+    return cost_pairs(op, &op->types[0], &op->types[3], 2.0);
+}
+
+const bg_op_type bgi_op_dot_product_attention_cached = {
+    BG_OP_TYPE_DEFAULTS,
+    .name = "dot_product_attention_cached",
+    .minimum_inputs = 6,
+    .maximum_inputs = 6,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_attention_attributes),
+    .written_inputs = 1U << 3 | 1U << 4,
+    .infer = infer_cached,
+    .cost = cost_cached,
+    .kernel = select_cached,
+};
+
+/* ---- builders ---- */
 
 void bg_dot_product_attention_options_init(bg_dot_product_attention_options *options, size_t struct_bytes,
                                            int64_t heads)
@@ -253,33 +301,92 @@ static bg_value view_bias(bg_graph *graph, bg_value bias)
     return bg_reshape(graph, NULL, bias, 4, dims);
 }
 
+/* False: there are none, and the graph fails. */
+static bool check_options(bg_graph *graph, const bg_op_type *type, const char *name,
+                          const bg_dot_product_attention_options *options)
+{
+    if (options == NULL) {
+        bgi_graph_fail_op(graph, type->name, name, BG_ERROR_INVALID,
+                          "it has no options; bg_dot_product_attention_defaults(heads) makes them");
+        return false;
+    }
+    return bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_dot_product_attention_options",
+                                  "bg_dot_product_attention_defaults(heads)");
+}
+
+/* Of everything but dropout and places. */
+static void fill_attributes(const bg_graph *graph, bg_value query, const bg_dot_product_attention_options *options,
+                            bgi_attention_attributes *out)
+{
+    const bg_type type = bg_graph_type(graph, query);
+
+    memset(out, 0, sizeof *out); /* padding too: see bg_op_type */
+    out->heads = options->heads;
+    out->key_heads = options->key_heads > 0 ? options->key_heads : options->heads;
+    out->window = options->window;
+    out->scale = options->scale;
+    out->alibi = options->alibi;
+    out->axis = options->axis;
+    if (out->scale == 0.0 && out->heads >= 1 && type.rank == 3)
+        out->scale = 1.0 / sqrt((double)type.dims[2] / (double)out->heads);
+}
+
+bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
+                                         bg_value value, bg_value key_cache, bg_value value_cache, bg_value positions,
+                                         const bg_dot_product_attention_options *options)
+{
+    bgi_attention_attributes attributes;
+
+    if (!check_options(graph, &bgi_op_dot_product_attention_cached, name, options))
+        return (bg_value){0};
+    fill_attributes(graph, query, options, &attributes);
+    attributes.causal = true;
+    return bg_graph_add(graph, &bgi_op_dot_product_attention_cached, name,
+                        (const bg_value[]){query, key, value, key_cache, value_cache, positions}, 6, &attributes, NULL);
+}
+
+bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length)
+{
+    const bg_type type = bg_graph_type(graph, lengths);
+    const bg_type places_type = bg_tensor4(type.dtype, 1, 1, 1, length > 0 ? length : 1);
+    char text[BG_TYPE_TEXT_BYTES];
+    bg_value places;
+    void *data;
+
+    if (bg_graph_check(graph, NULL) != BG_OK)
+        return (bg_value){0};
+    if ((type.dtype != BG_INT32 && type.dtype != BG_INT64) || type.rank != 1 || length < 1 || length > INT32_MAX) {
+        bgi_graph_fail_op(
+            graph, "length_mask", name, BG_ERROR_SHAPE,
+            "lengths are %s, of at most %lld: they must be int32 or int64 [N], and the longest at least 1",
+            bg_type_text(&type, text), (long long)length);
+        return (bg_value){0};
+    }
+    data = malloc(bg_type_size_bytes(&places_type));
+    if (data == NULL) {
+        bg_graph_fail(graph, BG_ERROR_MEMORY, "out of memory for a mask of %lld places", (long long)length);
+        return (bg_value){0};
+    }
+    for (int64_t i = 0; i < length; i++)
+        bgi_store(type.dtype, data, i, (double)i);
+    places = bg_graph_constant(graph, "places", &places_type, data);
+    free(data);
+    return bg_compare(graph, name, BG_LESS, places,
+                      bg_reshape(graph, NULL, lengths, 4, (const int64_t[]){type.dims[0], 1, 1, 1}));
+}
+
 bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key, bg_value value,
                                   bg_value bias, const bg_dot_product_attention_options *options)
 {
-    const bg_type type = bg_graph_type(graph, query);
     bgi_attention_attributes attributes;
 
-    if (options == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_dot_product_attention.name, name, BG_ERROR_INVALID,
-                          "it has no options; bg_dot_product_attention_defaults(heads) makes them");
+    if (!check_options(graph, &bgi_op_dot_product_attention, name, options))
         return (bg_value){0};
-    }
-    if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_dot_product_attention_options",
-                                "bg_dot_product_attention_defaults(heads)"))
-        return (bg_value){0};
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
-    attributes.heads = options->heads;
-    attributes.key_heads = options->key_heads > 0 ? options->key_heads : options->heads;
+    fill_attributes(graph, query, options, &attributes);
     attributes.causal = options->causal;
-    attributes.window = options->window;
     attributes.offset = options->offset;
-    attributes.scale = options->scale;
     attributes.probability = options->dropout;
     attributes.random_id = options->dropout > 0.0 ? bg_graph_next_random_id(graph) : 0;
-    attributes.alibi = options->alibi;
-    attributes.axis = options->axis;
-    if (attributes.scale == 0.0 && attributes.heads >= 1 && type.rank == 3)
-        attributes.scale = 1.0 / sqrt((double)type.dims[2] / (double)attributes.heads);
     return bg_graph_add(graph, &bgi_op_dot_product_attention, name,
                         (const bg_value[]){query, key, value, view_bias(graph, bias)}, 4, &attributes, NULL);
 }

@@ -28,7 +28,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* reduce.c */ \
     OP(reduce) OP(reduce_max_backward) OP(broadcast) OP(argmax) \
     /* reshape.c */ \
-    OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) \
+    OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) OP(stop_gradient) \
     /* index.c */ \
     OP(gather) OP(scatter) OP(gather_elements) OP(scatter_elements) OP(top_k) \
     /* rms_norm.c */ \
@@ -56,9 +56,9 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* attention.c, loss.c */ \
     OP(attention) OP(attention_backward) OP(attention_cached) \
     /* dot_product_attention.c; rotary.c, whose gradient is itself */ \
-    OP(dot_product_attention) OP(dot_product_attention_backward) OP(dot_product_attention_bias_backward) OP(rotary) \
+    OP(dot_product_attention) OP(dot_product_attention_backward) OP(dot_product_attention_bias_backward) OP(dot_product_attention_cached) OP(rotary) \
     /* recurrent.c */ \
-    OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) \
+    OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) OP(rnn) OP(rnn_backward) \
     OP(cross_entropy) OP(cross_entropy_backward) OP(pointwise_loss) OP(pointwise_loss_backward) OP(correct_count) \
     /* remote.c */ \
     OP(remote_load) OP(remote_store) \

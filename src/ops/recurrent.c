@@ -1,7 +1,7 @@
 /*
- * recurrent.c: LSTM and GRU over time, one op for all steps of a layer in one direction. What the inputs give to the
- * gates is one product before it (a linear op), and the weight's gradient one product behind its backward: of the
- * gradients of all steps, and the states before them.
+ * recurrent.c: LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. What the
+ * inputs give to the gates is one product before it (a linear op), and the weight's gradient one product behind its
+ * backward: of the gradients of all steps, and the states before them.
  */
 #include <brigade/ops.h>
 
@@ -17,6 +17,8 @@ BGI_OP_KERNEL(select_lstm, LSTM)
 BGI_OP_KERNEL(select_lstm_backward, LSTM_BACKWARD)
 BGI_OP_KERNEL(select_gru, GRU)
 BGI_OP_KERNEL(select_gru_backward, GRU_BACKWARD)
+BGI_OP_KERNEL(select_rnn, RNN)
+BGI_OP_KERNEL(select_rnn_backward, RNN_BACKWARD)
 
 static bg_type replace_last(const bg_type *type, int64_t last)
 {
@@ -68,6 +70,15 @@ static bg_status infer_gru(const bg_op_signature *op, bg_type *outputs, bg_error
     return BG_OK;
 }
 
+static bg_status infer_rnn(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    if (((const bgi_recurrent_attributes *)op->attributes)->reset_first)
+        return bg_error_set(error, BG_ERROR_INVALID, "a plain recurrence has no reset gate");
+    BGI_TRY(check_operands(op, 1, 1, error));
+    outputs[0] = op->types[0];
+    return BG_OK;
+}
+
 /* ---- gradients ---- */
 
 /* The state before each step: those of y, moved on by one, h0 first. */
@@ -88,6 +99,25 @@ static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, cons
                                : bg_concat(graph, NULL, (const bg_value[]){first, others}, 2, axis);
 }
 
+/* What the reset gates left of the states before each step, and the gradients of n alone and of r and z. The last
+ * products of a GRU with reset_first have other operands than the first. */
+static void add_reset_gradients(bg_op_gradient *gradient, const bgi_linear_backward_attributes *attributes,
+                                bg_value sums, bg_value before, bg_value *out_results)
+{
+    bg_graph *graph = gradient->graph;
+    const int64_t width = bg_graph_type(graph, before).dims[2];
+    const bg_value reset = bg_slice(graph, NULL, gradient->outputs[1], 2, 0, width, 1);
+    const bg_value first[2] = {bg_slice(graph, NULL, sums, 2, 0, 2 * width, 1), before};
+    const bg_value last[2] = {bg_slice(graph, NULL, sums, 2, 2 * width, 3 * width, 1),
+                              bg_multiply(graph, reset, before)};
+    bg_value made[2][2] = {{{0}}};
+
+    bg_graph_add(graph, &bgi_op_linear_backward_weights, NULL, first, 2, attributes, made[0]);
+    bg_graph_add(graph, &bgi_op_linear_backward_weights, NULL, last, 2, attributes, made[1]);
+    for (int i = 0; i < (attributes->bias ? 2 : 1); i++)
+        out_results[i] = bg_concat(graph, NULL, (const bg_value[]){made[0][i], made[1][i]}, 2, 0);
+}
+
 /* Of the weight, input 1, and of the bias, input `bias`, from the gradient of the sums that they make. */
 static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32_t bias)
 {
@@ -99,7 +129,10 @@ static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32
         return;
     operands[1] =
         add_states_before(gradient->graph, gradient->outputs[0], gradient->inputs[2], gradient->op.attributes);
-    bg_graph_add(gradient->graph, &bgi_op_linear_backward_weights, NULL, operands, 2, &attributes, results);
+    if (((const bgi_recurrent_attributes *)gradient->op.attributes)->reset_first)
+        add_reset_gradients(gradient, &attributes, sums, operands[1], results);
+    else
+        bg_graph_add(gradient->graph, &bgi_op_linear_backward_weights, NULL, operands, 2, &attributes, results);
     if (gradient->needs[1])
         gradient->input_gradients[1] = results[0];
     if (has_bias)
@@ -151,6 +184,21 @@ static bg_status differentiate_gru(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
+static bg_status differentiate_rnn(bg_op_gradient *gradient, bg_error *error)
+{
+    const bg_value *inputs = gradient->inputs;
+    bg_value operands[4] = {inputs[1], inputs[2], gradient->outputs[0], {0}}, results[2] = {{0}};
+
+    BGI_TRY(bgi_gradient_of_result(gradient, &operands[3], error));
+    bg_graph_add(gradient->graph, &bgi_op_rnn_backward, NULL, operands, 4, gradient->op.attributes, results);
+    if (gradient->needs[0])
+        gradient->input_gradients[0] = results[0];
+    if (gradient->needs[2])
+        gradient->input_gradients[2] = results[1];
+    add_weight_gradients(gradient, results[0], 3);
+    return bg_graph_check(gradient->graph, error);
+}
+
 /* ---- costs: the product, and some fifty operations for the functions of a unit ---- */
 
 static bg_cost cost_forward(const bg_op_signature *op)
@@ -182,6 +230,14 @@ const bg_op_type bgi_op_gru = {
     .output_count = 2,    .attributes_bytes = sizeof(bgi_recurrent_attributes),
     .infer = infer_gru,   .gradient = differentiate_gru,
     .cost = cost_forward, .kernel = select_gru,
+};
+
+const bg_op_type bgi_op_rnn = {
+    BG_OP_TYPE_DEFAULTS,  .name = "rnn",
+    .minimum_inputs = 3,  .maximum_inputs = 4,
+    .output_count = 1,    .attributes_bytes = sizeof(bgi_recurrent_attributes),
+    .infer = infer_rnn,   .gradient = differentiate_rnn,
+    .cost = cost_forward, .kernel = select_rnn,
 };
 
 /* ---- weight, h0, c0, y, gates, c, dy, dc? -> dx, dh0, dc0 ---- */
@@ -228,6 +284,26 @@ const bg_op_type bgi_op_gru_backward = {
     .infer = infer_gru_backward, .cost = cost_backward,  .kernel = select_gru_backward,
 };
 
+/* ---- weight, h0, y, dy -> dx, dh0 ---- */
+
+static bg_status infer_rnn_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type *y = &op->types[2];
+
+    BGI_TRY(bgi_shape_rank(y, "y", 3, "[T, N, H]", error));
+    BGI_TRY(bgi_shape_rank(&op->types[0], "the weight", 2, "[H, H]", error));
+    BGI_TRY(bgi_shape_equal(&op->types[3], "dy", y, "y's type", error));
+    outputs[0] = *y;
+    outputs[1] = op->types[1];
+    return BG_OK;
+}
+
+const bg_op_type bgi_op_rnn_backward = {
+    BG_OP_TYPE_DEFAULTS,         .name = "rnn_backward", .minimum_inputs = 4,
+    .maximum_inputs = 4,         .output_count = 2,      .attributes_bytes = sizeof(bgi_recurrent_attributes),
+    .infer = infer_rnn_backward, .cost = cost_backward,  .kernel = select_rnn_backward,
+};
+
 /* ---- builders ---- */
 
 static bgi_recurrent_attributes make_attributes(bool batch_first, bool reverse)
@@ -253,4 +329,22 @@ bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value weight, 
     const bgi_recurrent_attributes attributes = make_attributes(batch_first, reverse);
 
     return bg_graph_add(graph, &bgi_op_gru, name, (const bg_value[]){x, weight, h0, bias}, 4, &attributes, NULL);
+}
+
+bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
+                            bool batch_first, bool reverse)
+{
+    bgi_recurrent_attributes attributes = make_attributes(batch_first, reverse);
+
+    attributes.reset_first = true;
+    return bg_graph_add(graph, &bgi_op_gru, name, (const bg_value[]){x, weight, h0, bias}, 4, &attributes, NULL);
+}
+
+bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0, bool relu,
+                bool batch_first, bool reverse)
+{
+    bgi_recurrent_attributes attributes = make_attributes(batch_first, reverse);
+
+    attributes.relu = relu;
+    return bg_graph_add(graph, &bgi_op_rnn, name, (const bg_value[]){x, weight, h0, bias}, 4, &attributes, NULL);
 }

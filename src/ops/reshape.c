@@ -163,6 +163,26 @@ bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x)
     return bg_graph_add(graph, &bgi_op_copy, name, &x, 1, NULL, NULL);
 }
 
+/* ---- stop_gradient: without a rule for gradients ---- */
+
+const bg_op_type bgi_op_stop_gradient = {
+    .name = "stop_gradient",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .alias_input = 0,
+    .reuse_input = BG_NO_OPERAND,
+    .weight_output = BG_NO_OPERAND,
+    .infer = infer_copy,
+    .cost = cost_nothing,
+    .kernel = select_copy,
+};
+
+bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x)
+{
+    return bg_graph_add(graph, &bgi_op_stop_gradient, name, &x, 1, NULL, NULL);
+}
+
 /* ---- transpose ---- */
 
 static bg_status infer_transpose(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -395,6 +415,19 @@ const bg_op_type bgi_op_concat = {
     .kernel = select_concat,
 };
 
+/* As many groups as one op takes, of neighbors. */
+static bg_value concat_groups(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
+{
+    bg_value groups[BGI_MAXIMUM_VARIADIC];
+    uint32_t size = BGI_MAXIMUM_VARIADIC, group_count = 0;
+
+    while ((count - 1) / size >= BGI_MAXIMUM_VARIADIC)
+        size *= BGI_MAXIMUM_VARIADIC;
+    for (uint32_t i = 0; i < count; i += size)
+        groups[group_count++] = bg_concat(graph, NULL, values + i, count - i < size ? count - i : size, axis);
+    return bg_concat(graph, name, groups, group_count, axis);
+}
+
 bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
 {
     bgi_axis_attributes attributes = {0};
@@ -405,5 +438,7 @@ bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, ui
     }
     if (count > 0 && !bgi_graph_axis(graph, &bgi_op_concat, name, values[0], axis, &attributes.axis))
         return (bg_value){0};
+    if (count > BGI_MAXIMUM_VARIADIC)
+        return concat_groups(graph, name, values, count, axis);
     return bg_graph_add(graph, &bgi_op_concat, name, values, count, &attributes, NULL);
 }

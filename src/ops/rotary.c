@@ -32,6 +32,27 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
     if (!(attributes->scaling > 0.0 && isfinite(attributes->scaling)))
         return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g: it must be above 0, 1 for none",
                             attributes->scaling);
+    if (attributes->magnitude < 0.0 || !isfinite(attributes->magnitude))
+        return bg_error_set(error, BG_ERROR_INVALID, "magnitude is %g: it must be above 0, or 0 for the rule's",
+                            attributes->magnitude);
+    if (attributes->kind == BG_ROTARY_LINEAR)
+        return BG_OK;
+    if (attributes->kind != BG_ROTARY_YARN && attributes->kind != BG_ROTARY_LLAMA3)
+        return bg_error_set(error, BG_ERROR_INVALID, "kind is %d: it must be one of bg_rotary_scaling",
+                            (int)attributes->kind);
+    if (!(attributes->trained_length >= 1.0))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "trained_length is %g: this kind of scaling needs the positions that were trained",
+                            attributes->trained_length);
+    if (!(attributes->least_turns > 0.0 && attributes->least_turns < attributes->most_turns &&
+          isfinite(attributes->most_turns)))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "frequencies are divided from %g turns on and stay from %g on: the first must be above 0 "
+                            "and below the second",
+                            attributes->least_turns, attributes->most_turns);
+    if (attributes->kind == BG_ROTARY_YARN && attributes->base <= 1.0)
+        return bg_error_set(error, BG_ERROR_INVALID, "base is %g: with this kind of scaling it must be above 1",
+                            attributes->base);
     return BG_OK;
 }
 
@@ -89,9 +110,50 @@ const bg_op_type bgi_op_rotary = {
 
 void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int64_t heads)
 {
-    const bg_rotary_options made = {.struct_bytes = struct_bytes, .heads = heads, .base = 10000.0, .scaling = 1.0};
+    const bg_rotary_options made = {.struct_bytes = struct_bytes,
+                                    .heads = heads,
+                                    .base = 10000.0,
+                                    .scaling = 1.0,
+                                    .beta_fast = 32.0,
+                                    .beta_slow = 1.0,
+                                    .low_frequency = 1.0,
+                                    .high_frequency = 4.0};
 
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
+}
+
+/* NTK: other frequencies by another base. `s` is the factor by which there are more positions. */
+static double stretch_base(const bgi_rotary_attributes *attributes, double s)
+{
+    const double features = (double)attributes->features;
+
+    return features > 2.0 ? attributes->base * pow(s, features / (features - 2.0)) : attributes->base;
+}
+
+static void scale_frequencies(const bg_rotary_options *options, int64_t length, bgi_rotary_attributes *attributes)
+{
+    const double s = options->scaling, trained = (double)options->trained_length;
+    const double most = fmax(trained, (double)(options->length > 0 ? options->length : length));
+    const bool is_yarn = options->kind == BG_ROTARY_YARN;
+
+    attributes->scaling = s;
+    attributes->kind = (unsigned)options->kind <= BG_ROTARY_LLAMA3 ? (uint8_t)options->kind : UINT8_MAX;
+    if (options->kind == BG_ROTARY_NTK || options->kind == BG_ROTARY_DYNAMIC_NTK) {
+        const bool is_fixed = options->kind == BG_ROTARY_NTK;
+
+        attributes->kind = BG_ROTARY_LINEAR;
+        if (s > 0.0) { /* else the shape rule refuses it */
+            attributes->base = stretch_base(attributes, is_fixed ? s : s * most / trained - (s - 1.0));
+            attributes->scaling = 1.0;
+        }
+    }
+    if (is_yarn || options->kind == BG_ROTARY_LLAMA3) {
+        attributes->trained_length = trained;
+        attributes->most_turns = is_yarn ? options->beta_fast : options->high_frequency;
+        attributes->least_turns = is_yarn ? options->beta_slow : options->low_frequency;
+    }
+    if (is_yarn)
+        attributes->magnitude = options->magnitude != 0.0 ? options->magnitude : s > 1.0 ? 0.1 * log(s) + 1.0 : 1.0;
 }
 
 bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value positions, const bg_rotary_options *options)
@@ -111,9 +173,15 @@ bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value posit
     attributes.heads = options->heads;
     attributes.features = options->features;
     attributes.base = options->base;
-    attributes.scaling = options->scaling;
     attributes.interleaved = options->interleaved;
     if (attributes.features == 0 && attributes.heads >= 1 && type.rank >= 1)
         attributes.features = type.dims[type.rank - 1] / attributes.heads;
+    if (options->kind == BG_ROTARY_DYNAMIC_NTK && options->trained_length < 1) {
+        bgi_graph_fail_op(graph, bgi_op_rotary.name, name, BG_ERROR_INVALID,
+                          "trained_length is %lld: this kind of scaling needs the positions that were trained",
+                          (long long)options->trained_length);
+        return (bg_value){0};
+    }
+    scale_frequencies(options, type.rank >= 2 ? type.dims[type.rank - 2] : 0, &attributes);
     return bg_graph_add(graph, &bgi_op_rotary, name, (const bg_value[]){x, positions}, 2, &attributes, NULL);
 }

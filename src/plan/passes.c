@@ -23,6 +23,7 @@
 typedef enum pass_when {
     ALWAYS = 0,
     LOOP,
+    NARROW,
     INFERENCE,
     TRAINING,
     FUSION,
@@ -87,6 +88,8 @@ static bool applies(const bgi_compiler *c, pass_when when)
     switch (when) {
     case LOOP:
         return c->loop != NULL;
+    case NARROW:
+        return options->numerics.precision != BG_PRECISION_32;
     case INFERENCE:
         return c->loop == NULL && !c->plan->training;
     case TRAINING:

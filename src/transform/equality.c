@@ -47,7 +47,8 @@ static uint32_t find_place_axes(const bgi_op *op)
         return ((const bgi_dropout_attributes *)op->attributes)->axis;
     if (op->type == &bgi_op_attention || op->type == &bgi_op_attention_backward ||
         op->type == &bgi_op_attention_cached || op->type == &bgi_op_dot_product_attention ||
-        op->type == &bgi_op_dot_product_attention_backward || op->type == &bgi_op_dot_product_attention_bias_backward)
+        op->type == &bgi_op_dot_product_attention_cached || op->type == &bgi_op_dot_product_attention_backward ||
+        op->type == &bgi_op_dot_product_attention_bias_backward)
         return ((const bgi_attention_attributes *)op->attributes)->axis;
     if (op->type == &bgi_op_cross_entropy_backward || op->type == &bgi_op_logit_maximum ||
         op->type == &bgi_op_logit_sums || op->type == &bgi_op_sharded_cross_entropy)

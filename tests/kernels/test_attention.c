@@ -255,6 +255,41 @@ static void test_apart(void **state)
     }
 }
 
+/* New tokens of samples that stand at places of their own, some outside; caches longer than a block. */
+static void test_apart_cached(void **state)
+{
+    random_state random = {8};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t samples = draw_between(&random, 1, 3), key_heads = draw_between(&random, 1, 2);
+        const int64_t heads = key_heads * draw_between(&random, 1, 3);
+        const int64_t tokens = draw_between(&random, 1, i % 4 == 0 ? 140 : 5);
+        const int64_t depth = i % 10 == 0 ? 256 : draw_between(&random, 1, 20);
+        const bg_type q = bg_tensor3(dtype, samples, tokens, heads * depth);
+        const bg_type k = bg_tensor3(dtype, samples, tokens, key_heads * depth);
+        const bg_type cache = bg_tensor3(dtype, samples, tokens + draw_between(&random, 0, 200), key_heads * depth);
+        const bgi_attention_attributes attributes = {.heads = heads,
+                                                     .key_heads = key_heads,
+                                                     .causal = true,
+                                                     .scale = draw_real(&random, -0.5, 1),
+                                                     .window = i % 3 == 0 ? draw_between(&random, 1, 50) : 0,
+                                                     .alibi = i % 5 == 0 ? 8.0 : 0.0};
+        kernel_case c = begin_case(BGI_KERNEL_DOT_PRODUCT_ATTENTION_CACHED, &attributes, &random, dtype);
+
+        case_input(&c, q, &random, -1, 1);
+        for (int input = 0; input < 2; input++)
+            case_input(&c, k, &random, -1, 1);
+        for (int input = 0; input < 2; input++)
+            case_input(&c, cache, &random, -1, 1);
+        case_input(&c, bg_vector(BG_INT32, samples), &random, -2, (double)(cache.dims[1] - tokens + 2));
+        case_output(&c, q);
+        assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
+        case_clear(&c);
+    }
+}
+
 /* Queries and keys at and around blocks; heads of 256. */
 static void test_apart_blocks(void **state)
 {
@@ -276,10 +311,10 @@ static void test_apart_blocks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart),           cmocka_unit_test(test_apart_blocks),
-                                       cmocka_unit_test(test_small),           cmocka_unit_test(test_blocks),
-                                       cmocka_unit_test(test_large_scores),    cmocka_unit_test(test_no_numbers),
-                                       cmocka_unit_test(test_declines_doubles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_apart),        cmocka_unit_test(test_apart_cached),
+                                       cmocka_unit_test(test_apart_blocks), cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_blocks),       cmocka_unit_test(test_large_scores),
+                                       cmocka_unit_test(test_no_numbers),   cmocka_unit_test(test_declines_doubles)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

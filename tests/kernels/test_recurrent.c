@@ -22,18 +22,29 @@ static void take(kernel_case *to, const kernel_case *from, void **results, uint3
     memcpy(case_input(to, type, random, 0, 1), results[operand], bg_type_size_bytes(&type));
 }
 
+typedef enum kind { LSTM, GRU, RESET_FIRST, RNN, KINDS } kind;
+
 /* Forward, and backward from the reference's own results. */
-static void check(bool is_lstm, int64_t steps, int64_t samples, int64_t width, int round, bg_dtype dtype,
+static void check(kind which, int64_t steps, int64_t samples, int64_t width, int round, bg_dtype dtype,
                   random_state *random)
 {
-    const int64_t gates = is_lstm ? 4 : 3, first = round % 2 ? samples : steps, second = round % 2 ? steps : samples;
-    const bgi_recurrent_attributes attributes = {.batch_first = round % 2, .reverse = round / 2 % 2};
+    static const bgi_kernel_id forward[] = {BGI_KERNEL_LSTM, BGI_KERNEL_GRU, BGI_KERNEL_GRU, BGI_KERNEL_RNN};
+    static const bgi_kernel_id backward[] = {BGI_KERNEL_LSTM_BACKWARD, BGI_KERNEL_GRU_BACKWARD, BGI_KERNEL_GRU_BACKWARD,
+                                             BGI_KERNEL_RNN_BACKWARD};
+    const bool is_lstm = which == LSTM;
+    const int64_t gates = is_lstm        ? 4
+                          : which == RNN ? 1
+                                         : 3,
+                  first = round % 2 ? samples : steps, second = round % 2 ? steps : samples;
+    const bgi_recurrent_attributes attributes = {.batch_first = round % 2,
+                                                 .reverse = round / 2 % 2,
+                                                 .relu = which == RNN && round / 4 % 2,
+                                                 .reset_first = which == RESET_FIRST};
     const bg_type x = bg_tensor3(dtype, first, second, gates * width), y = bg_tensor3(dtype, first, second, width);
     const bg_type kept = bg_tensor3(dtype, first, second, 4 * width), state = bg_matrix(dtype, samples, width);
     const double range = 1.0 / sqrt((double)width);
-    kernel_case c = begin_case(is_lstm ? BGI_KERNEL_LSTM : BGI_KERNEL_GRU, &attributes, dtype, width, steps);
-    kernel_case back =
-        begin_case(is_lstm ? BGI_KERNEL_LSTM_BACKWARD : BGI_KERNEL_GRU_BACKWARD, &attributes, dtype, width, steps);
+    kernel_case c = begin_case(forward[which], &attributes, dtype, width, steps);
+    kernel_case back = begin_case(backward[which], &attributes, dtype, width, steps);
     void *results[CASE_OPERANDS];
 
     case_input(&c, x, random, -1, 1);
@@ -44,7 +55,8 @@ static void check(bool is_lstm, int64_t steps, int64_t samples, int64_t width, i
     if (round % 3)
         case_input(&c, bg_vector(dtype, gates * width), random, -range, range);
     case_output(&c, y);
-    case_output(&c, kept);
+    if (which != RNN)
+        case_output(&c, kept);
     if (is_lstm)
         case_output(&c, y);
     assert_int_equal(case_check(&c, 0), (int)bgi_cpu_isa() + 1);
@@ -58,7 +70,8 @@ static void check(bool is_lstm, int64_t steps, int64_t samples, int64_t width, i
     if (is_lstm && round % 5)
         case_input(&back, y, random, -1, 1);
     case_output(&back, x);
-    case_output(&back, is_lstm ? state : x);
+    if (which != RNN)
+        case_output(&back, is_lstm ? state : x);
     case_output(&back, state);
     assert_int_equal(case_check(&back, 0), (int)bgi_cpu_isa() + 1);
     free_results(&c, results);
@@ -71,9 +84,9 @@ static void test_drawn(void **state)
     random_state random = {1};
 
     (void)state;
-    for (int i = 0; i < 80; i++)
-        check(i % 2, draw_between(&random, 1, 6), draw_between(&random, 1, 20), draw_between(&random, 1, 40), i / 2,
-              draw_float(&random), &random);
+    for (int i = 0; i < 160; i++)
+        check((kind)(i % KINDS), draw_between(&random, 1, 6), draw_between(&random, 1, 20),
+              draw_between(&random, 1, 40), i / KINDS, draw_float(&random), &random);
 }
 
 /* More samples than fit a part, and more than parts; several panels; many steps. */
@@ -83,8 +96,9 @@ static void test_shapes(void **state)
     random_state random = {2};
 
     (void)state;
-    for (int i = 0; i < 10; i++)
-        check(i % 2, shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2], i, BG_FLOAT32, &random);
+    for (int i = 0; i < 5 * KINDS; i++)
+        check((kind)(i % KINDS), shapes[i / KINDS][0], shapes[i / KINDS][1], shapes[i / KINDS][2], i, BG_FLOAT32,
+              &random);
 }
 
 int main(void)

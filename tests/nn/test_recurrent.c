@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: LSTM and GRU layers against PyTorch's modules, results, last states and all gradients; what is
- * refused.
+ * test_recurrent.c: LSTM, GRU and RNN layers against PyTorch's modules, results, last states and all gradients, whole
+ * and in pieces of time; what is refused.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,11 +20,15 @@
 #include "support/interpret.h"
 #include "support/oracle.h"
 
+typedef enum kind { LSTM, GRU, RNN } kind;
+
 typedef struct recurrent_case {
     const char *name;
-    bool is_lstm, given;
+    kind kind;
+    bool given;
     int64_t layers;
-    bool bidirectional, batch_first, bias;
+    bool bidirectional, batch_first, bias, relu;
+    int64_t checkpoint;
 } recurrent_case;
 
 enum { MOST = 24 };
@@ -78,20 +82,23 @@ static void build(rig *r, const bgi_test_oracle *oracle, const recurrent_case *t
     x = add_operand(r, oracle, test->name, "x", dtype);
     if (test->given)
         h0 = add_operand(r, oracle, test->name, "h0", dtype);
-    if (test->given && test->is_lstm)
+    if (test->given && test->kind == LSTM)
         c0 = add_operand(r, oracle, test->name, "c0", dtype);
     width = bgi_test_oracle_find(oracle, test->name, "h")->dims[2];
     options.layers = test->layers;
     options.bidirectional = test->bidirectional;
     options.batch_first = test->batch_first;
     options.bias = test->bias;
-    r->results[0] = test->is_lstm
+    options.relu = test->relu;
+    options.checkpoint = test->checkpoint;
+    r->results[0] = test->kind == LSTM
                         ? bg_lstm_layer(r->graph, "rnn", x, width, &options, h0, c0, &r->results[1], &r->results[2])
-                        : bg_gru_layer(r->graph, "rnn", x, width, &options, h0, &r->results[1]);
+                    : test->kind == GRU ? bg_gru_layer(r->graph, "rnn", x, width, &options, h0, &r->results[1])
+                                        : bg_rnn_layer(r->graph, "rnn", x, width, &options, h0, &r->results[1]);
     if (bg_graph_check(r->graph, &error) != BG_OK)
         fail_msg("%s: %s", test->name, error.message);
     find_parameters(r, test);
-    for (int i = 0; i < (test->is_lstm ? 3 : 2); i++) {
+    for (int i = 0; i < (test->kind == LSTM ? 3 : 2); i++) {
         const bg_type type = bg_graph_type(r->graph, r->results[i]);
         r->seeds[i] = bg_graph_variable(r->graph, seeds[i], &type, BG_ROLE_BUFFER, NULL);
     }
@@ -129,7 +136,7 @@ static bg_value add_loss(rig *r, int results)
 static void check_case(const bgi_test_oracle *oracle, const recurrent_case *test, bg_dtype dtype, double tolerance)
 {
     static const char *const names[] = {"y", "h", "c", "dy", "dh", "dc"};
-    const int results = test->is_lstm ? 3 : 2;
+    const int results = test->kind == LSTM ? 3 : 2;
     const bg_type scalar = bg_scalar(dtype);
     bg_value gradients[MOST], one, loss;
     bgi_test_interpreter interpreter;
@@ -161,23 +168,97 @@ static void check_case(const bgi_test_oracle *oracle, const recurrent_case *test
 
 static void test_pytorch_has_the_same_numbers(void **state)
 {
-    for (int is_gru = 0; is_gru < 2; is_gru++) {
-        const char *const names[2][5] = {{"lstm_plain", "lstm_zeros", "lstm_one_step", "lstm_deep", "lstm_batch"},
-                                         {"gru_plain", "gru_zeros", "gru_one_step", "gru_deep", "gru_batch"}};
-        const recurrent_case cases[] = {
-            {names[is_gru][0], !is_gru, true, 1, false, false, true},
-            {names[is_gru][1], !is_gru, false, 1, false, false, false},
-            {names[is_gru][2], !is_gru, true, 1, false, true, true},
-            {names[is_gru][3], !is_gru, true, 2, true, false, true},
-            {names[is_gru][4], !is_gru, true, 2, true, true, true},
-        };
+    static const recurrent_case cases[] = {
+        {"lstm_plain", LSTM, true, 1, .bias = true},
+        {"lstm_zeros", LSTM, false, 1, .bias = false},
+        {"lstm_one_step", LSTM, true, 1, .batch_first = true, .bias = true},
+        {"lstm_deep", LSTM, true, 2, .bidirectional = true, .bias = true},
+        {"lstm_batch", LSTM, true, 2, .bidirectional = true, .batch_first = true, .bias = true},
+        {"gru_plain", GRU, true, 1, .bias = true},
+        {"gru_zeros", GRU, false, 1, .bias = false},
+        {"gru_one_step", GRU, true, 1, .batch_first = true, .bias = true},
+        {"gru_deep", GRU, true, 2, .bidirectional = true, .bias = true},
+        {"gru_batch", GRU, true, 2, .bidirectional = true, .batch_first = true, .bias = true},
+        {"rnn_plain", RNN, true, 1, .bias = true},
+        {"rnn_zeros", RNN, false, 1, .relu = true},
+        {"rnn_deep", RNN, true, 2, .bidirectional = true, .bias = true},
+        {"rnn_batch", RNN, true, 2, .bidirectional = true, .batch_first = true, .bias = true, .relu = true},
+    };
 
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            check_case(*state, &cases[i], BG_FLOAT32, 1e-5);
-            if (cases[i].given) /* parameters are float32, and cast */
-                check_case(*state, &cases[i], BG_FLOAT64, 3e-7);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int64_t checkpoint = 0; checkpoint <= 2; checkpoint++) {
+            recurrent_case test = cases[i];
+
+            test.checkpoint = checkpoint;
+            check_case(*state, &test, BG_FLOAT32, 1e-5);
+            if (test.given) /* parameters are float32, and cast */
+                check_case(*state, &test, BG_FLOAT64, 3e-7);
         }
-    }
+}
+
+/* d sum(y at the last step) / dx of a layer of the kind with `truncate`, by sample, step and feature. */
+static void differentiate_last(kind which, int64_t truncate, bool reverse_time, double *dx)
+{
+    enum { STEPS = 7, IN = 3, WIDTH = 4 };
+    const bg_type type = bg_tensor3(BG_FLOAT64, 1, STEPS, IN), one_type = bg_scalar(BG_FLOAT64);
+    bg_recurrent_options options = bg_recurrent_defaults();
+    bgi_test_interpreter interpreter;
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_value x, y, one, gradient;
+    double values[64];
+
+    assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+    options.batch_first = true;
+    options.truncate = truncate;
+    options.bidirectional = reverse_time;
+    x = bg_graph_variable(graph, "x", &type, BG_ROLE_PARAMETER, NULL);
+    y = which == LSTM  ? bg_lstm_layer(graph, "rnn", x, WIDTH, &options, (bg_value){0}, (bg_value){0}, NULL, NULL)
+        : which == GRU ? bg_gru_layer(graph, "rnn", x, WIDTH, &options, (bg_value){0}, NULL)
+                       : bg_rnn_layer(graph, "rnn", x, WIDTH, &options, (bg_value){0}, NULL);
+    y = reverse_time ? bg_slice(graph, NULL, bg_slice(graph, NULL, y, 2, WIDTH, 2 * WIDTH, 1), 1, 0, 1, 1)
+                     : bg_slice(graph, NULL, y, 1, STEPS - 1, STEPS, 1);
+    y = bg_reduce(graph, NULL, BG_REDUCE_SUM, y, NULL, 0, false);
+    one = bg_graph_variable(graph, "one", &one_type, BG_ROLE_BUFFER, NULL);
+    if (bg_graph_check(graph, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    bgi_test_derive(graph, y, one, &x, 1, &gradient);
+    bgi_test_interpreter_init(&interpreter, graph);
+    bgi_test_set(&interpreter, one, (const double[]){1.0});
+    for (uint32_t v = 1; v < graph->value_count; v++)
+        if (graph->values[v].kind == BGI_VALUE_VARIABLE && v != one.id) {
+            for (int i = 0; i < 64; i++)
+                values[i] = sin((double)(i + 5 * (int)graph->values[v].variable)) * 0.7;
+            bgi_test_set(&interpreter, (bg_value){v}, values);
+        }
+    bgi_test_interpret(&interpreter);
+    bgi_test_get(&interpreter, gradient, dx);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
+/* Truncated after 3 of 7 steps: the last step is a piece of its own, and what is before it gets nothing; after 4, the
+ * last three steps get what they get whole. In the other direction of time likewise. */
+static void test_gradients_are_truncated(void **state)
+{
+    (void)state;
+    for (kind which = LSTM; which <= RNN; which++)
+        for (int reverse = 0; reverse < 2; reverse++)
+            for (int64_t truncate = 3; truncate <= 4; truncate++) {
+                const int kept = truncate == 3 ? 1 : 3;
+                double whole[21], cut[21];
+
+                differentiate_last(which, 0, reverse, whole);
+                differentiate_last(which, truncate, reverse, cut);
+                for (int step = 0; step < 7; step++)
+                    for (int i = 0; i < 3; i++) {
+                        const int at = step * 3 + i;
+                        const bool is_kept = reverse ? step < kept : step >= 7 - kept;
+
+                        assert_true(whole[at] != 0.0);
+                        assert_true(is_kept ? fabs(cut[at] - whole[at]) < 1e-12 : cut[at] == 0.0);
+                    }
+            }
 }
 
 typedef struct wrong_case {
@@ -216,6 +297,12 @@ static void test_what_is_wrong_is_said(void **state)
     test.options.layers = 31;
     test.options.bidirectional = true;
     bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "31 layers of width 5");
+    test.options = bg_recurrent_defaults();
+    test.options.truncate = 3;
+    test.options.checkpoint = 2;
+    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is 3, checkpoint is 2");
+    test.options.truncate = -1;
+    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is -1");
 }
 
 static int open_oracle(void **state)
@@ -234,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pytorch_has_the_same_numbers),
+        cmocka_unit_test(test_gradients_are_truncated),
         cmocka_unit_test(test_what_is_wrong_is_said),
     };
 

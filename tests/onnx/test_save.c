@@ -447,6 +447,17 @@ static void gru(rig *r)
     bg_value x = x_of(r, DIMS(r->batch, 4, 9)), h0 = give(r, "h0", BG_FLOAT32, DIMS(r->batch, 3), -1.0, 1.0);
 
     out(r, "y", bg_gru(r->graph, "gru", x, weight(r, "u", DIMS(9, 3)), weight(r, "d", DIMS(9)), h0, true, false));
+    out(r, "reset",
+        bg_gru_reset_first(r->graph, "reset", x, weight(r, "v", DIMS(9, 3)), weight(r, "e", DIMS(9)), h0, true, true));
+}
+
+static void rnn(rig *r)
+{
+    bg_value x = x_of(r, DIMS(r->batch, 4, 3)), h0 = give(r, "h0", BG_FLOAT32, DIMS(r->batch, 3), -1.0, 1.0);
+
+    out(r, "y",
+        bg_rnn(r->graph, "rnn", x, weight(r, "u", DIMS(3, 3)), weight(r, "d", DIMS(3)), h0, false, true, false));
+    out(r, "stopped", bg_stop_gradient(r->graph, NULL, x));
 }
 
 static void losses(rig *r)
@@ -533,6 +544,7 @@ static const saved_case cases[] = {
     {"rotary", rotary, 1e-6, false, 13},
     {"lstm", lstm, 2e-6, false, 13},
     {"gru", gru, 2e-6, false, 13},
+    {"rnn", rnn, 2e-6, false, 13},
     {"losses", losses, 2e-6, false, 13},
     {"bytes", bytes, 0.0, false, 13},
     {"fixed_batch", fixed_batch, 0.0, true, 13},

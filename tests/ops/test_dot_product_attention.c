@@ -208,6 +208,172 @@ static void test_options_are_needed(void **state)
     bg_graph_destroy(graph);
 }
 
+/* ---- with a cache ---- */
+
+enum { SAMPLES = 2, TOKENS = 6, HEADS = 4, KEY_HEADS = 2, DEPTH = 3, PLACES = 9 };
+enum { QUERY_WIDTH = HEADS * DEPTH, KEY_WIDTH = KEY_HEADS * DEPTH };
+
+typedef struct cached_rig {
+    bg_graph *graph;
+    bg_value q, k, v, caches[2], at, y;
+    bgi_test_interpreter interpreter;
+} cached_rig;
+
+/* `tokens` new ones a run; with `is_cached` behind those of earlier runs. */
+static cached_rig begin_cached(bool is_cached, int64_t tokens, const bg_dot_product_attention_options *options)
+{
+    const bg_type q = bg_tensor3(BG_FLOAT64, SAMPLES, tokens, QUERY_WIDTH);
+    const bg_type k = bg_tensor3(BG_FLOAT64, SAMPLES, tokens, KEY_WIDTH), at = bg_vector(BG_INT32, SAMPLES);
+    const bg_type cache = bg_tensor3(BG_FLOAT64, SAMPLES, PLACES, KEY_WIDTH);
+    bg_error error = {0};
+    cached_rig r = {0};
+
+    assert_int_equal(bg_graph_create(&r.graph, NULL), BG_OK);
+    r.q = bg_graph_input(r.graph, "q", &q);
+    r.k = bg_graph_input(r.graph, "k", &k);
+    r.v = bg_graph_input(r.graph, "v", &k);
+    r.at = bg_graph_input(r.graph, "at", &at);
+    for (int i = 0; i < 2; i++)
+        r.caches[i] = bg_graph_variable(r.graph, i == 0 ? "keys" : "values", &cache, BG_ROLE_BUFFER, NULL);
+    r.y = is_cached
+              ? bg_dot_product_attention_cached(r.graph, NULL, r.q, r.k, r.v, r.caches[0], r.caches[1], r.at, options)
+              : bg_dot_product_attention(r.graph, NULL, r.q, r.k, r.v, (bg_value){0}, options);
+    if (bg_graph_check(r.graph, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    bgi_test_interpreter_init(&r.interpreter, r.graph);
+    return r;
+}
+
+static double draw_value(int which, int64_t sample, int64_t token, int64_t d)
+{
+    return sin((double)(which * 1000 + sample * 300 + token * 17 + d) * 1.3);
+}
+
+/* Sample n gets its tokens from first[n] on. */
+static void run_cached(cached_rig *r, int64_t tokens, const int32_t *first, double *y)
+{
+    const bg_value values[] = {r->q, r->k, r->v};
+    double data[SAMPLES * TOKENS * QUERY_WIDTH];
+
+    for (int which = 0; which < 3; which++) {
+        const int64_t width = which == 0 ? QUERY_WIDTH : KEY_WIDTH;
+
+        for (int64_t n = 0; n < SAMPLES; n++)
+            for (int64_t i = 0; i < tokens * width; i++)
+                data[n * tokens * width + i] = draw_value(which, n, first[n] + i / width, i % width);
+        bgi_test_set(&r->interpreter, values[which], data);
+    }
+    memcpy(bgi_test_data(&r->interpreter, r->at), first, SAMPLES * sizeof *first);
+    bgi_test_interpret(&r->interpreter);
+    bgi_test_get(&r->interpreter, r->y, y);
+}
+
+static void end_cached(cached_rig *r)
+{
+    bgi_test_interpreter_clear(&r->interpreter);
+    bg_graph_destroy(r->graph);
+}
+
+/* In three runs of two tokens, of which the second sample repeats its first two in the second run, the rows are those
+ * of all tokens at once. */
+static void test_a_cache_is_the_tokens_before(void **state)
+{
+    static const int32_t places[3][SAMPLES] = {{0, 0}, {2, 0}, {4, 2}};
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        bg_dot_product_attention_options options = bg_dot_product_attention_defaults(HEADS);
+        double whole[SAMPLES * TOKENS * QUERY_WIDTH], part[SAMPLES * 2 * QUERY_WIDTH];
+        cached_rig all, cached;
+
+        options.key_heads = KEY_HEADS;
+        options.causal = true;
+        options.window = way == 1 ? 3 : 0;
+        options.alibi = way == 2 ? 8.0 : 0.0;
+        all = begin_cached(false, TOKENS, &options);
+        run_cached(&all, TOKENS, (const int32_t[SAMPLES]){0}, whole);
+        cached = begin_cached(true, 2, &options);
+        for (int run = 0; run < 3; run++) {
+            run_cached(&cached, 2, places[run], part);
+            for (int n = 0; n < SAMPLES; n++)
+                for (int i = 0; i < 2 * QUERY_WIDTH; i++)
+                    assert_true(fabs(part[n * 2 * QUERY_WIDTH + i] -
+                                     whole[(n * TOKENS + places[run][n]) * QUERY_WIDTH + i]) < 1e-12);
+        }
+        end_cached(&all);
+        end_cached(&cached);
+    }
+}
+
+static void test_cached_messages(void **state)
+{
+    const bg_type q = bg_tensor3(BG_FLOAT32, 2, 3, 8), k = bg_tensor3(BG_FLOAT32, 2, 3, 4);
+    const bg_type cache = bg_tensor3(BG_FLOAT32, 2, 5, 4), small = bg_tensor3(BG_FLOAT32, 2, 2, 4);
+    const bg_type other = bg_tensor3(BG_FLOAT32, 2, 5, 8), at = bg_vector(BG_INT32, 2), one = bg_vector(BG_INT32, 1);
+    const bg_type longer = bg_tensor3(BG_FLOAT32, 2, 4, 4);
+    const struct {
+        bg_type types[6];
+        const char *text;
+    } cases[] = {
+        {{q, k, k, small, small, at}, "the key cache is float32[2,2,4]"},
+        {{q, k, k, other, other, at}, "the key cache is float32[2,5,8]: it must be float32[2,5,4]"},
+        {{q, k, k, cache, other, at}, "the value cache is float32[2,5,8]"},
+        {{q, k, k, cache, cache, one}, "positions is int32[1]: it must be int32[2]"},
+        {{q, longer, longer, cache, cache, at}, "the key is float32[2,4,4]: it must have the query's 3 tokens"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bg_dot_product_attention_options options = bg_dot_product_attention_defaults(2);
+        bg_error error = {0};
+        bg_graph *graph = NULL;
+        bg_value v[6];
+        char name[2] = "a";
+
+        options.key_heads = 1;
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        for (int o = 0; o < 6; o++, name[0]++)
+            v[o] = o == 3 || o == 4 ? bg_graph_variable(graph, name, &cases[i].types[o], BG_ROLE_BUFFER, NULL)
+                                    : bg_graph_input(graph, name, &cases[i].types[o]);
+        bg_dot_product_attention_cached(graph, NULL, v[0], v[1], v[2], v[3], v[4], v[5], &options);
+        assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_SHAPE);
+        if (strstr(error.message, cases[i].text) == NULL)
+            fail_msg("\"%s\" lacks \"%s\"", error.message, cases[i].text);
+        bg_graph_destroy(graph);
+    }
+}
+
+/* ---- lengths ---- */
+
+static void test_a_mask_of_lengths(void **state)
+{
+    const uint8_t wanted[] = {1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
+
+    (void)state;
+    for (int is_long = 0; is_long < 2; is_long++) {
+        const bg_type type = bg_vector(is_long ? BG_INT64 : BG_INT32, 3);
+        bgi_test_interpreter interpreter;
+        bg_graph *graph = NULL;
+        bg_value lengths, mask;
+        bg_type made;
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        lengths = bg_graph_input(graph, "lengths", &type);
+        mask = bg_length_mask(graph, "mask", lengths, 4);
+        assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+        made = bg_graph_type(graph, mask);
+        assert_true(made.dtype == BG_UINT8 && made.rank == 4 && made.dims[0] == 3 && made.dims[3] == 4);
+        bgi_test_interpreter_init(&interpreter, graph);
+        bgi_test_set(&interpreter, lengths, (const double[]){2, 0, 9});
+        bgi_test_interpret(&interpreter);
+        assert_memory_equal(bgi_test_data(&interpreter, mask), wanted, sizeof wanted);
+        bgi_test_interpreter_clear(&interpreter);
+        bg_length_mask(graph, "none", lengths, 0);
+        assert_int_equal(bg_graph_check(graph, NULL), BG_ERROR_SHAPE);
+        bg_graph_destroy(graph);
+    }
+}
+
 static int open_oracle(void **state)
 {
     *state = bgi_test_oracle_open("tests/oracle/dot_product_attention.txt");
@@ -228,6 +394,9 @@ int main(void)
         cmocka_unit_test(test_it_is_attention),
         cmocka_unit_test(test_what_is_wrong_is_said),
         cmocka_unit_test(test_options_are_needed),
+        cmocka_unit_test(test_a_cache_is_the_tokens_before),
+        cmocka_unit_test(test_cached_messages),
+        cmocka_unit_test(test_a_mask_of_lengths),
     };
 
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);

@@ -20,6 +20,10 @@ typedef struct rotary_case {
     int64_t heads, features;
     bool interleaved;
     double base, scaling;
+    bg_rotary_scaling kind;
+    int64_t trained_length, length;
+    double fast, slow, low, high; /* 0: the default */
+    double magnitude;
     bg_type positions_type; /* of no rank: none */
     int32_t positions[6];
 } rotary_case;
@@ -36,6 +40,14 @@ static bg_value build(bg_graph *graph, const bg_value *inputs, const void *argum
         options.base = test->base;
     if (test->scaling != 0.0)
         options.scaling = test->scaling;
+    options.kind = test->kind;
+    options.trained_length = test->trained_length;
+    options.length = test->length;
+    options.beta_fast = test->fast != 0.0 ? test->fast : options.beta_fast;
+    options.beta_slow = test->slow != 0.0 ? test->slow : options.beta_slow;
+    options.low_frequency = test->low != 0.0 ? test->low : options.low_frequency;
+    options.high_frequency = test->high != 0.0 ? test->high : options.high_frequency;
+    options.magnitude = test->magnitude;
     if (test->positions_type.rank > 0)
         positions = bg_graph_constant(graph, "positions", &test->positions_type, test->positions);
     return bg_rotary(graph, "rotary", inputs[0], positions, &options);
@@ -57,6 +69,42 @@ static void test_pytorch_has_the_same_numbers(void **state)
          .interleaved = true,
          .positions_type = bg_matrix(BG_INT32, 2, 3),
          .positions = {3, 0, 70, 2, 5, -1}},
+#define FAR .positions_type = bg_vector(BG_INT32, 4), .positions = {0, 1, 30, 500}
+        {.name = "ntk", .heads = 1, .kind = BG_ROTARY_NTK, .scaling = 4.0, FAR},
+        {.name = "dynamic_ntk",
+         .heads = 1,
+         .kind = BG_ROTARY_DYNAMIC_NTK,
+         .scaling = 2.0,
+         .trained_length = 128,
+         .length = 500,
+         FAR},
+        {.name = "yarn", .heads = 2, .kind = BG_ROTARY_YARN, .scaling = 8.0, .trained_length = 512, FAR},
+        {.name = "yarn_interleaved",
+         .heads = 2,
+         .interleaved = true,
+         .kind = BG_ROTARY_YARN,
+         .scaling = 4.0,
+         .trained_length = 256,
+         .fast = 16.0,
+         .slow = 2.0,
+         FAR},
+        {.name = "llama3",
+         .heads = 1,
+         .base = 500000.0,
+         .kind = BG_ROTARY_LLAMA3,
+         .scaling = 8.0,
+         .trained_length = 512,
+         FAR},
+        {.name = "llama3_interleaved",
+         .heads = 1,
+         .interleaved = true,
+         .kind = BG_ROTARY_LLAMA3,
+         .scaling = 4.0,
+         .trained_length = 128,
+         .low = 2.0,
+         .high = 6.0,
+         FAR},
+#undef FAR
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -73,6 +121,12 @@ static void test_gradients_are_derivatives(void **state)
     (void)state;
     bgi_test_gradient(&bgi_op_rotary, &attributes, &x, 1, -1, 1);
     attributes.interleaved = 1;
+    bgi_test_gradient(&bgi_op_rotary, &attributes, &x, 1, -1, 1);
+    attributes.kind = BG_ROTARY_YARN;
+    attributes.trained_length = 64.0;
+    attributes.most_turns = 8.0;
+    attributes.least_turns = 1.0;
+    attributes.magnitude = 1.5;
     bgi_test_gradient(&bgi_op_rotary, &attributes, &x, 1, -1, 1);
 }
 

@@ -80,13 +80,45 @@ def padding(samples, keys, fewer):
     return torch.stack([torch.arange(keys) < keys - fewer * n for n in range(samples)]).reshape(samples, 1, 1, keys)
 
 
-def rotary(case, dims, heads, features, positions, interleaved=False, base=10000.0, scaling=1.0):
+# Frequencies of rotary positions, and what is turned is multiplied by, as transformers computes them in
+# modeling_rope_utils.py and in the models that have them: retold from the papers.
+def dynamic_ntk(frequencies, features, base, s, trained, length):
+    base = base * (s * max(length, trained) / trained - (s - 1)) ** (features / (features - 2))
+    return base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features), 1.0
+
+
+def yarn(frequencies, features, base, s, trained, fast=32, slow=1):
+    def find_dim(turns):
+        return features * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = max(math.floor(find_dim(fast)), 0), min(math.ceil(find_dim(slow)), features - 1)
+    ramp = (torch.arange(features // 2, dtype=torch.float64) - low) / (high - low if high != low else 0.001)
+    ramp = ramp.clamp(0, 1)
+    return frequencies / s * ramp + frequencies * (1 - ramp), 0.1 * math.log(s) + 1
+
+
+def llama3(frequencies, features, base, s, trained, low=1, high=4):
+    def scale(f):
+        length = 2 * math.pi / f
+        if length < trained / high:
+            return f
+        if length > trained / low:
+            return f / s
+        smooth = (trained / length - low) / (high - low)
+        return (1 - smooth) * f / s + smooth * f
+
+    return torch.tensor([scale(f) for f in frequencies.tolist()], dtype=torch.float64), 1.0
+
+
+def rotary(case, dims, heads, features, positions, interleaved=False, base=10000.0, scaling=1.0, stretch=None):
     def apply(x):
         depth = dims[-1] // heads
         x = x.reshape(*dims[:-1], heads, depth)
-        frequencies = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features)
+        frequencies, magnitude = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features), 1.0
+        if stretch is not None:
+            frequencies, magnitude = stretch(frequencies, features, base)
         angles = (positions.to(torch.float64) / scaling).unsqueeze(-1) * frequencies
-        cosine, sine = angles.cos().unsqueeze(-2), angles.sin().unsqueeze(-2)
+        cosine, sine = magnitude * angles.cos().unsqueeze(-2), magnitude * angles.sin().unsqueeze(-2)
         turned, rest = x[..., :features], x[..., features:]
         a, b = (turned[..., 0::2], turned[..., 1::2]) if interleaved else turned.chunk(2, -1)
         pairs = a * cosine - b * sine, b * cosine + a * sine
@@ -118,3 +150,10 @@ rotary("interleaved", (2, 5, 12), 2, 6, torch.arange(5), interleaved=True)
 rotary("partly", (4, 16), 2, 4, torch.arange(4), base=500000.0)
 rotary("placed", (5, 6), 1, 6, torch.tensor([3, 0, 700, 2, 5]), scaling=2.5)
 rotary("placed_apart", (2, 3, 4), 1, 4, torch.tensor([[3, 0, 70], [2, 5, -1]]), interleaved=True)
+far = torch.tensor([0, 1, 30, 500])
+rotary("ntk", (4, 8), 1, 8, far, stretch=lambda f, n, b: ((b * 4 ** (n / (n - 2))) ** (-torch.arange(0, n, 2, dtype=torch.float64) / n), 1.0))
+rotary("dynamic_ntk", (4, 8), 1, 8, far, stretch=lambda f, n, b: dynamic_ntk(f, n, b, 2, 128, 500))
+rotary("yarn", (4, 32), 2, 16, far, stretch=lambda f, n, b: yarn(f, n, b, 8, 512))
+rotary("yarn_interleaved", (4, 32), 2, 16, far, True, stretch=lambda f, n, b: yarn(f, n, b, 4, 256, 16, 2))
+rotary("llama3", (4, 32), 1, 32, far, base=500000.0, stretch=lambda f, n, b: llama3(f, n, b, 8, 512))
+rotary("llama3_interleaved", (4, 32), 1, 32, far, True, stretch=lambda f, n, b: llama3(f, n, b, 4, 128, 2, 6))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes recurrent.txt: PyTorch's LSTM and GRU modules, their results and gradients, and what a small model trains to.
+"""Makes recurrent.txt: PyTorch's LSTM, GRU and RNN modules, their results and gradients, and what a small model trains to.
 
     python3 tests/oracle/recurrent.py > tests/oracle/recurrent.txt
 
@@ -51,3 +51,7 @@ for kind in (torch.nn.LSTM, torch.nn.GRU):
     recur(f"{name}_one_step", kind, 1, 2, 3, 2, batch_first=True)
     recur(f"{name}_deep", kind, 3, 2, 3, 2, num_layers=2, bidirectional=True)
     recur(f"{name}_batch", kind, 3, 2, 3, 2, num_layers=2, bidirectional=True, batch_first=True)
+recur("rnn_plain", torch.nn.RNN, 4, 3, 5, 2)
+recur("rnn_zeros", torch.nn.RNN, 3, 2, 3, 4, given=False, bias=False, nonlinearity="relu")
+recur("rnn_deep", torch.nn.RNN, 3, 2, 3, 2, num_layers=2, bidirectional=True)
+recur("rnn_batch", torch.nn.RNN, 3, 2, 3, 2, num_layers=2, bidirectional=True, batch_first=True, nonlinearity="relu")

@@ -25,10 +25,13 @@
  *                                      log_sum_exp [N,H,S]
  * DOT_PRODUCT_ATTENTION_BACKWARD       dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv
  * DOT_PRODUCT_ATTENTION_BIAS_BACKWARD  dy, q, k, v, y, log_sum_exp, bias -> dbias
- * Heads h of queries H / G share head h / (H / G) of keys and values. Query i stands at i + offset, key j at j. A bias
- * of uint8 says which keys are seen (not 0), one of floats, of q's type or float32, is added to the scaled scores. A
- * query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the word's counter is
- * (h S + i) ceil(T / 4) + j / 4. These read neither sequence_length nor serialization.
+ * DOT_PRODUCT_ATTENTION_CACHED         q [N,S,HD], k and v [N,S,GD], key cache and value cache [N,L,GD], positions
+ * int32 [N] -> y [N,S,HD] Heads h of queries H / G share head h / (H / G) of keys and values. Query i stands at i +
+ * offset, key j at j. A bias of uint8 says which keys are seen (not 0), one of floats, of q's type or float32, is added
+ * to the scaled scores. A query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the
+ * word's counter is (h S + i) ceil(T / 4) + j / 4. CACHED: sample n's tokens stand at p, p + 1, ..., p its position,
+ * cut to 0..L - S, and become these rows of the caches; causal, offset 0, without dropout. These read neither
+ * sequence_length nor serialization.
  */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
@@ -93,6 +96,15 @@ static inline int64_t bgi_attention_bias_stride(const bg_type *bias)
 static inline int64_t bgi_attention_position(const bg_kernel_call *call)
 {
     const int64_t most = call->types[1].dims[0] - call->types[0].dims[0], given = *(const int32_t *)call->operands[2];
+
+    return given < 0 ? 0 : given < most ? given : most;
+}
+
+/* DOT_PRODUCT_ATTENTION_CACHED: the same for a sample. */
+static inline int64_t bgi_attention_sample_position(const bg_kernel_call *call, int64_t sample)
+{
+    const int64_t most = call->types[3].dims[1] - call->types[0].dims[1];
+    const int64_t given = ((const int32_t *)call->operands[5])[sample];
 
     return given < 0 ? 0 : given < most ? given : most;
 }

@@ -49,6 +49,14 @@ bool bgi_cpu_shape_dot_product_attention(const bgi_kernel_request *request, int6
     return take(kernel, &a) && takes_bias(request, 3);
 }
 
+bool bgi_cpu_shape_dot_product_attention_cached(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    const bgi_attention a = bgi_attention_apart_cached_plan(request->types, request->attributes);
+
+    (void)lanes;
+    return take(kernel, &a);
+}
+
 bool bgi_cpu_shape_dot_product_attention_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bgi_attention a =

@@ -105,6 +105,19 @@ static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, cons
     return a;
 }
 
+/* The same scratch. A piece is the heads of a sample that share keys, which alone read and write their columns of its
+ * caches. */
+static inline bgi_attention bgi_attention_apart_cached_plan(const bg_type *types,
+                                                            const bgi_attention_attributes *attributes)
+{
+    bgi_attention a = bgi_attention_read_apart(&types[0], &types[3], attributes);
+
+    a.pieces = a.samples * attributes->key_heads;
+    a.parts = bgi_cpu_part_count(a.pieces, bgi_attention_flops(&a, false, 2.0), BGI_ATTENTION_PART_FLOPS);
+    a.part_floats = bgi_attention_forward_floats(&a);
+    return a;
+}
+
 /* A piece is all heads that share keys. Scratch: a block's keys, keys transposed, values transposed, and both
  * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for other types than float32
  * the heads' dq in float32. */

@@ -422,6 +422,42 @@ static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* The new tokens' keys or values of a head of keys become rows `before`, ... of its cache. */
+static void fill_cache_apart(const bgi_attention *a, int64_t key_heads, int64_t piece, const void *from, void *cache,
+                             int64_t before)
+{
+    const size_t bytes = (size_t)a->depth * bg_dtype_size_bytes(a->dtype);
+    const int64_t sample = piece / key_heads, index = piece % key_heads;
+
+    for (int64_t i = 0; i < a->length; i++)
+        memcpy((char *)cache + (size_t)((sample * a->keys + before + i) * key_heads + index) * bytes,
+               (const char *)from + (size_t)((sample * a->length + i) * key_heads + index) * bytes, bytes);
+}
+
+static void run_dot_product_attention_cached(const bg_kernel_call *call, uint32_t part)
+{
+    const int64_t key_heads = ((const bgi_attention_attributes *)call->attributes)->key_heads;
+    const bgi_attention a = bgi_attention_apart_cached_plan(call->types, call->attributes);
+    const forward_scratch s = cut_forward_scratch(&a, (float *)call->scratch + part * a.part_floats);
+    const attention_operands operands = {.inputs = {call->operands[0], call->operands[3], call->operands[4]}};
+
+    for (int64_t piece = bgi_cpu_part_start(a.pieces, part, a.parts);
+         piece < bgi_cpu_part_start(a.pieces, part + 1, a.parts); piece++) {
+        const int64_t before = bgi_attention_sample_position(call, piece / key_heads), end = before + a.length;
+
+        for (uint32_t which = 0; which < 2; which++)
+            fill_cache_apart(&a, key_heads, piece, call->operands[1 + which], call->operands[3 + which], before);
+        for (int64_t h = 0; h < a.group; h++) {
+            attention_head head = find_head(call, &a, &operands, piece * a.group + h);
+
+            head.inputs[0].start -= before * head.inputs[0].stride;
+            head.y.start -= before * head.y.stride;
+            for (int64_t first = before; first < end; first += BGI_ATTENTION_RUN)
+                attend_run(&head, first, first + clip(end - first, BGI_ATTENTION_RUN), &s, call->operands[6], NULL);
+        }
+    }
+}
+
 /* ---- backward: queries, keys, values, dy, y, log_sum_exp -> their gradients ---- */
 
 typedef struct backward_scratch {

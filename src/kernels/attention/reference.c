@@ -306,6 +306,39 @@ void bgi_reference_attention_cached(const bg_kernel_call *call, uint32_t part)
     for_each_packed_head(call, 0, &operands, compute_cached_head);
 }
 
+static void compute_cached_head_apart(const head_of *head, int64_t statistics)
+{
+    const bg_kernel_call *call = head->call;
+    const int64_t before = bgi_attention_sample_position(call, head->sample);
+    head_of all = *head;
+
+    (void)statistics;
+    all.keys = bgi_input_type(call, 3)->dims[1];
+    all.rows[0].start -= before * all.rows[0].stride;
+    all.results.start -= before * all.results.stride;
+    for (int which = 1; which < 3; which++) {
+        const int64_t width = head->rows[which].stride;
+        void *cache = call->operands[2 + which];
+
+        all.rows[which] =
+            (rows_of){cache, head->sample * all.keys * width + head->index / head->group * head->depth, width};
+        for (int64_t token = 0; token < head->length; token++)
+            for (int64_t d = 0; d < head->depth; d++)
+                bgi_store(head->dtype, cache, all.rows[which].start + (before + token) * width + d,
+                          load_input(head, which, token, d));
+    }
+    for (int64_t query = before; query < before + all.length; query++)
+        compute_row(&all, query, compute_log_sum(&all, query));
+}
+
+void bgi_reference_dot_product_attention_cached(const bg_kernel_call *call, uint32_t part)
+{
+    const operands_of operands = find_operands_apart(call, 0, UINT32_MAX);
+
+    (void)part;
+    for_each_head_apart(call, 0, &operands, compute_cached_head_apart);
+}
+
 /* ---- backward: queries, keys, values, dy, y, log_sum_exp -> their gradients ---- */
 
 typedef struct pair {

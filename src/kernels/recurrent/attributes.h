@@ -10,17 +10,25 @@
  * LSTM_BACKWARD  weight, h0, c0, y, gates, c, dy, dc? -> dx [T,N,4H], dh0, dc0
  * GRU            x [T,N,3H], weight [3H,H], h0 [N,H], bias [3H]? -> y [T,N,H], gates [T,N,4H]
  * GRU_BACKWARD   weight, h0, y, gates, dy -> dx [T,N,3H], dhidden [T,N,3H], dh0
+ * RNN            x [T,N,H], weight [H,H], h0 [N,H], bias [H]? -> y [T,N,H]
+ * RNN_BACKWARD   weight, h0, y, dy -> dx [T,N,H], dh0
  *
  * With batch_first T and N change places, except in h0 and c0. x has what the inputs give to the gates, the sums
  * s = weight h + bias are what the state before gives, o being the elementwise product and f the sigmoid:
  *
  *     LSTM  i, f, g, o in x and s:  i, f, o = f(x + s), g = tanh(x + s);  c' = f o c + i o g,  h' = o o tanh(c')
  *     GRU   r, z, n in x and s:     r, z = f(x + s), n = tanh(x + r o s);  h' = (1 - z) o n + z o h
+ *     RNN   h' = tanh(x + s), or max(0, x + s) with `relu`
+ *
+ * With `reset_first` the s of a GRU's n is weight (r o h) + bias, and n = tanh(x + s).
  *
  * `gates` keeps i, f, g, o or r, z, n and the s of n. dx is the gradient of the LSTM's s too; dhidden is that of the
- * GRU's. Both directions of time: `reverse` begins with the last step. States go on as y and c have them, rounded. */
+ * GRU's (with reset_first the same). Both directions of time: `reverse` begins with the last step. States go on as y
+ * and c have them, rounded. */
 typedef struct bgi_recurrent_attributes {
     uint8_t batch_first, reverse;
+    uint8_t relu;        /* of RNN */
+    uint8_t reset_first; /* of GRU */
 } bgi_recurrent_attributes;
 
 /* Of a tensor with time: y. */

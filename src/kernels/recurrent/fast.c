@@ -32,3 +32,13 @@ bool bgi_cpu_shape_gru_backward(const bgi_kernel_request *request, int64_t lanes
 {
     return take(request, &request->types[2], &request->types[0], true, lanes, kernel);
 }
+
+bool bgi_cpu_shape_rnn(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    return take(request, &request->types[request->input_count], &request->types[1], false, lanes, kernel);
+}
+
+bool bgi_cpu_shape_rnn_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    return take(request, &request->types[2], &request->types[0], true, lanes, kernel);
+}

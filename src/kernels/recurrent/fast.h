@@ -23,7 +23,7 @@ typedef struct bgi_recurrent {
 } bgi_recurrent;
 
 /* Forward the product is h weight^T, backward d weight. Scratch: the weight; for each part two states, the products or
- * the gates' gradients of its samples, and rows of operands and results. */
+ * the gates' gradients of its samples, rows of operands and results, and what a reset state gives to the gates. */
 static inline bgi_recurrent bgi_recurrent_plan(const bg_type *y, const bg_type *weight,
                                                const bgi_recurrent_attributes *attributes, bool is_backward,
                                                int64_t lanes)
@@ -44,6 +44,8 @@ static inline bgi_recurrent bgi_recurrent_plan(const bg_type *y, const bg_type *
     r.panels = (r.columns + r.panel_columns - 1) / r.panel_columns;
     r.weight_floats = r.panels * r.panel_columns * r.depth + r.width_floats;
     r.part_floats = r.rows * (2 * r.width_floats + r.gates_floats) + 16 * r.width_floats;
+    if (attributes->reset_first && !is_backward)
+        r.part_floats += r.rows * r.gates_floats;
     return r;
 }
 

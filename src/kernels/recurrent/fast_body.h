@@ -44,22 +44,34 @@ static void lay_out(const bg_kernel_call *call, const bgi_recurrent *r, const vo
     }
 }
 
+/* A part of the product: columns in whole panels, which may have some more; the depth exactly. */
+typedef struct panel_range {
+    int64_t first_column, end_column, first_depth, end_depth;
+} panel_range;
+
 /* c [rows, columns] += a [rows, depth] panels */
+static void multiply_range(const bg_kernel_call *call, const bgi_recurrent *r, panel_range range, const float *a,
+                           int64_t a_row, float *c, int64_t c_row, int64_t rows)
+{
+    for (int64_t p = range.first_column / r->panel_columns; p * r->panel_columns < range.end_column; p++)
+        multiply_block(
+            &(gemm_block){.a = a + range.first_depth,
+                          .a_row = a_row,
+                          .a_column = 1,
+                          .b = (const float *)call->scratch + (p * r->depth + range.first_depth) * r->panel_columns,
+                          .b_row = r->panel_columns,
+                          .c = c + p * r->panel_columns,
+                          .c_row = c_row,
+                          .m = rows,
+                          .n = clip(r->columns - p * r->panel_columns, r->panel_columns),
+                          .k = range.end_depth - range.first_depth,
+                          .add = true});
+}
+
 static void multiply_panels_of(const bg_kernel_call *call, const bgi_recurrent *r, const float *a, int64_t a_row,
                                float *c, int64_t c_row, int64_t rows)
 {
-    for (int64_t p = 0; p < r->panels; p++)
-        multiply_block(&(gemm_block){.a = a,
-                                     .a_row = a_row,
-                                     .a_column = 1,
-                                     .b = (const float *)call->scratch + p * r->panel_columns * r->depth,
-                                     .b_row = r->panel_columns,
-                                     .c = c + p * r->panel_columns,
-                                     .c_row = c_row,
-                                     .m = rows,
-                                     .n = clip(r->columns - p * r->panel_columns, r->panel_columns),
-                                     .k = r->depth,
-                                     .add = true});
+    multiply_range(call, r, (panel_range){0, r->columns, 0, r->depth}, a, a_row, c, c_row, rows);
 }
 
 /* ---- a part ---- */
@@ -68,6 +80,7 @@ typedef struct recurrent_part {
     int64_t first, count; /* samples */
     float *h, *c, *gates; /* of all: states, products; backward their gradients */
     float *rows[14];      /* for one sample: three of gates' size, then four of H each */
+    float *second;        /* of all: what a reset state gives to the gates */
 } recurrent_part;
 
 static recurrent_part enter_part(const bg_kernel_call *call, const bgi_recurrent *r, uint32_t part)
@@ -79,6 +92,7 @@ static recurrent_part enter_part(const bg_kernel_call *call, const bgi_recurrent
     p.gates = p.c + r->rows * r->width_floats;
     for (int i = 0; i < 14; i++)
         p.rows[i] = p.gates + r->rows * r->gates_floats + i * r->width_floats;
+    p.second = p.rows[0] + 16 * r->width_floats;
     return p;
 }
 
@@ -102,8 +116,9 @@ static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *s
         read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
 }
 
-/* The products of a step: bias + h weight^T. */
-static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias)
+/* The products of a step: bias + h weight^T, of so many columns at least. */
+static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias,
+                            int64_t columns)
 {
     const size_t bytes = (size_t)(r->gates * r->shape.width) * sizeof(float);
 
@@ -112,7 +127,8 @@ static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, 
             read_floats(r->dtype, call->operands[bias], 0, r->gates * r->shape.width, p->gates + i * r->gates_floats);
         else
             memset(p->gates + i * r->gates_floats, 0, bytes);
-    multiply_panels_of(call, r, p->h, r->width_floats, p->gates, r->gates_floats, p->count);
+    multiply_range(call, r, (panel_range){0, columns, 0, r->depth}, p->h, r->width_floats, p->gates, r->gates_floats,
+                   p->count);
 }
 
 /* ---- LSTM ---- */
@@ -155,7 +171,7 @@ static void run_lstm(const bg_kernel_call *call, uint32_t part)
     read_states(&r, &p, call->operands[2], p.h);
     read_states(&r, &p, call->operands[3], p.c);
     for (int64_t step = 0; step < r.shape.steps; step++) {
-        multiply_states(call, &r, &p, 4);
+        multiply_states(call, &r, &p, 4, r.columns);
         for (int64_t n = 0; n < p.count; n++) {
             const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
             float *h = p.h + n * r.width_floats, *c = p.c + n * r.width_floats;
@@ -268,6 +284,79 @@ static void step_gru_row(const float *x, const float *s, float *h, float *gates,
     }
 }
 
+/* Of r and z in place of their sums, and of the state that r leaves. */
+static void step_reset_row(const float *x, const float *h, float *gates, float *left, int64_t width)
+{
+    FOR_ROW(width, live)
+    {
+        const vf reset = vsigmoid(vload_n(x + i, live) + vload_n(gates + i, live));
+        const vf update = vsigmoid(vload_n(x + width + i, live) + vload_n(gates + width + i, live));
+
+        vstore_n(gates + i, reset, live);
+        vstore_n(gates + width + i, update, live);
+        vstore_n(left + i, reset * vload_n(h + i, live), live);
+    }
+}
+
+/* The rest of the step: `hidden` is the s of n. */
+static void step_fresh_row(const float *x, const float *sums, const float *hidden, float *h, float *gates,
+                           int64_t width)
+{
+    FOR_ROW(width, live)
+    {
+        const vf update = vload_n(sums + width + i, live), given = vload_n(hidden + i, live);
+        const vf fresh = vtanh(vload_n(x + 2 * width + i, live) + given);
+
+        vstore_n(gates + i, vload_n(sums + i, live), live);
+        vstore_n(gates + width + i, update, live);
+        vstore_n(gates + 2 * width + i, fresh, live);
+        vstore_n(gates + 3 * width + i, given, live);
+        vstore_n(h + i, vfma(update, vload_n(h + i, live), (vset(1.0f) - update) * fresh), live);
+    }
+}
+
+/* The products of a step with the reset states, in p->second: those for n alone are whole. */
+static void multiply_reset(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
+{
+    const int64_t width = r->shape.width;
+
+    memset(p->second, 0, (size_t)(p->count * r->gates_floats) * sizeof(float));
+    if (bgi_cpu_has_input(call, 3))
+        for (int64_t n = 0; n < p->count; n++)
+            read_floats(r->dtype, call->operands[3], 2 * width, width, p->second + n * r->gates_floats + 2 * width);
+    multiply_range(call, r, (panel_range){2 * width, 3 * width, 0, width}, p->c, r->width_floats, p->second,
+                   r->gates_floats, p->count);
+}
+
+static void run_reset_gru(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
+{
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r->shape.width;
+
+    for (int64_t step = 0; step < r->shape.steps; step++) {
+        multiply_states(call, r, p, 3, 2 * width);
+        for (int64_t n = 0; n < p->count; n++) {
+            const int64_t row = bgi_recurrent_row(&r->shape, step, p->first + n);
+
+            step_reset_row(view_floats(r->dtype, call->operands[0], row * 3 * width, 3 * width, p->rows[0]),
+                           p->h + n * r->width_floats, p->gates + n * r->gates_floats, p->c + n * r->width_floats,
+                           width);
+        }
+        multiply_reset(call, r, p);
+        for (int64_t n = 0; n < p->count; n++) {
+            const int64_t row = bgi_recurrent_row(&r->shape, step, p->first + n);
+            float *h = p->h + n * r->width_floats;
+            float *gates = begin_output(r->dtype, outputs[1], row * 4 * width, p->rows[4]);
+
+            step_fresh_row(view_floats(r->dtype, call->operands[0], row * 3 * width, 3 * width, p->rows[0]),
+                           p->gates + n * r->gates_floats, p->second + n * r->gates_floats + 2 * width, h, gates,
+                           width);
+            end_output(r->dtype, outputs[1], row * 4 * width, 4 * width, gates);
+            keep_state(r, outputs[0], row, h);
+        }
+    }
+}
+
 static void prepare_gru(const bg_kernel_call *call)
 {
     prepare_lstm(call);
@@ -282,8 +371,12 @@ static void run_gru(const bg_kernel_call *call, uint32_t part)
     const int64_t width = r.shape.width;
 
     read_states(&r, &p, call->operands[2], p.h);
+    if (((const bgi_recurrent_attributes *)call->attributes)->reset_first) {
+        run_reset_gru(call, &r, &p);
+        return;
+    }
     for (int64_t step = 0; step < r.shape.steps; step++) {
-        multiply_states(call, &r, &p, 3);
+        multiply_states(call, &r, &p, 3, r.columns);
         for (int64_t n = 0; n < p.count; n++) {
             const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
             float *h = p.h + n * r.width_floats;
@@ -328,6 +421,73 @@ static void differentiate_gru_row(const float *gates, const float *before, float
     }
 }
 
+/* With reset_first, before what n gives to the state: d of z and n, dh z in dh. */
+static void differentiate_fresh_row(const float *gates, const float *before, float *dh, float *d, int64_t width)
+{
+    const vf one = vset(1.0f);
+
+    FOR_ROW(width, live)
+    {
+        const vf update = vload_n(gates + width + i, live), fresh = vload_n(gates + 2 * width + i, live);
+        const vf h = vload_n(dh + i, live);
+
+        vstore_n(d + width + i, h * (vload_n(before + i, live) - fresh) * update * (one - update), live);
+        vstore_n(d + 2 * width + i, h * (one - update) * (one - fresh * fresh), live);
+        vstore_n(dh + i, h * update, live);
+    }
+}
+
+/* Behind it: `left` is the gradient of r h. */
+static void differentiate_reset_row(const float *gates, const float *before, const float *left, float *dh, float *d,
+                                    int64_t width)
+{
+    const vf one = vset(1.0f);
+
+    FOR_ROW(width, live)
+    {
+        const vf reset = vload_n(gates + i, live), given = vload_n(left + i, live);
+
+        vstore_n(d + i, given * vload_n(before + i, live) * reset * (one - reset), live);
+        vstore_n(dh + i, vfma(given, reset, vload_n(dh + i, live)), live);
+    }
+}
+
+static void run_reset_gru_backward(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
+{
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r->shape.width;
+
+    for (int64_t step = r->shape.steps - 1; step >= 0; step--) {
+        for (int64_t n = 0; n < p->count; n++) {
+            const int64_t row = bgi_recurrent_row(&r->shape, step, p->first + n);
+            float *dh = p->h + n * r->width_floats;
+
+            add_row(r, call->operands[4], row, p->rows[8], dh);
+            differentiate_fresh_row(
+                view_floats(r->dtype, call->operands[3], row * 4 * width, 4 * width, p->rows[0]),
+                view_before(r, call->operands[2], call->operands[1], step, p->first + n, p->rows[10]), dh,
+                p->gates + n * r->gates_floats, width);
+        }
+        memset(p->c, 0, (size_t)(r->rows * r->width_floats) * sizeof(float));
+        multiply_range(call, r, (panel_range){0, width, 2 * width, 3 * width}, p->gates, r->gates_floats, p->c,
+                       r->width_floats, p->count);
+        for (int64_t n = 0; n < p->count; n++) {
+            const int64_t row = bgi_recurrent_row(&r->shape, step, p->first + n);
+            float *d = p->gates + n * r->gates_floats;
+
+            differentiate_reset_row(
+                view_floats(r->dtype, call->operands[3], row * 4 * width, 4 * width, p->rows[0]),
+                view_before(r, call->operands[2], call->operands[1], step, p->first + n, p->rows[10]),
+                p->c + n * r->width_floats, p->h + n * r->width_floats, d, width);
+            write_floats(r->dtype, outputs[0], row * 3 * width, 3 * width, d);
+            write_floats(r->dtype, outputs[1], row * 3 * width, 3 * width, d);
+        }
+        multiply_range(call, r, (panel_range){0, width, 0, 2 * width}, p->gates, r->gates_floats, p->h, r->width_floats,
+                       p->count);
+    }
+    write_states(r, p, outputs[2], p->h);
+}
+
 static void run_gru_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_recurrent r = bgi_recurrent_plan(&call->types[2], &call->types[0], call->attributes, true, LANES);
@@ -336,6 +496,10 @@ static void run_gru_backward(const bg_kernel_call *call, uint32_t part)
     const int64_t width = r.shape.width;
 
     memset(p.h, 0, (size_t)(r.rows * r.width_floats) * sizeof(float));
+    if (((const bgi_recurrent_attributes *)call->attributes)->reset_first) {
+        run_reset_gru_backward(call, &r, &p);
+        return;
+    }
     for (int64_t step = r.shape.steps - 1; step >= 0; step--) {
         for (int64_t n = 0; n < p.count; n++) {
             const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
@@ -351,6 +515,88 @@ static void run_gru_backward(const bg_kernel_call *call, uint32_t part)
         multiply_panels_of(call, &r, p.gates, r.gates_floats, p.h, r.width_floats, p.count);
     }
     write_states(&r, &p, outputs[2], p.h);
+}
+
+/* ---- RNN ---- */
+
+static void step_rnn_row(const float *x, const float *s, float *h, bool relu, int64_t width)
+{
+    FOR_ROW(width, live)
+    {
+        const vf sum = vload_n(x + i, live) + vload_n(s + i, live);
+
+        vstore_n(h + i, relu ? vmax(sum, vset(0.0f)) : vtanh(sum), live);
+    }
+}
+
+static void prepare_rnn(const bg_kernel_call *call)
+{
+    prepare_lstm(call);
+}
+
+static void run_rnn(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent_attributes *attributes = call->attributes;
+    const bgi_recurrent r =
+        bgi_recurrent_plan(&call->types[call->input_count], &call->types[1], attributes, false, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    const int64_t width = r.shape.width;
+
+    read_states(&r, &p, call->operands[2], p.h);
+    for (int64_t step = 0; step < r.shape.steps; step++) {
+        multiply_states(call, &r, &p, 3, r.columns);
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *h = p.h + n * r.width_floats;
+
+            step_rnn_row(view_floats(r.dtype, call->operands[0], row * width, width, p.rows[0]),
+                         p.gates + n * r.gates_floats, h, attributes->relu != 0, width);
+            keep_state(&r, call->operands[call->input_count], row, h);
+        }
+    }
+}
+
+static void prepare_rnn_backward(const bg_kernel_call *call)
+{
+    prepare_gru_backward(call);
+}
+
+/* Both functions' slopes are known from their results. */
+static void differentiate_rnn_row(const float *y, const float *dh, float *d, bool relu, int64_t width)
+{
+    const vf zero = vset(0.0f), one = vset(1.0f);
+
+    FOR_ROW(width, live)
+    {
+        const vf value = vload_n(y + i, live), given = vload_n(dh + i, live);
+
+        vstore_n(d + i, relu ? vselect(vgreater(value, zero), given, zero) : given * (one - value * value), live);
+    }
+}
+
+static void run_rnn_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_recurrent_attributes *attributes = call->attributes;
+    const bgi_recurrent r = bgi_recurrent_plan(&call->types[2], &call->types[0], attributes, true, LANES);
+    const recurrent_part p = enter_part(call, &r, part);
+    void *const *outputs = call->operands + call->input_count;
+    const int64_t width = r.shape.width;
+
+    memset(p.h, 0, (size_t)(r.rows * r.width_floats) * sizeof(float));
+    for (int64_t step = r.shape.steps - 1; step >= 0; step--) {
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t row = bgi_recurrent_row(&r.shape, step, p.first + n);
+            float *dh = p.h + n * r.width_floats, *d = p.gates + n * r.gates_floats;
+
+            add_row(&r, call->operands[3], row, p.rows[8], dh);
+            differentiate_rnn_row(view_floats(r.dtype, call->operands[2], row * width, width, p.rows[9]), dh, d,
+                                  attributes->relu != 0, width);
+            write_floats(r.dtype, outputs[0], row * width, width, d);
+            memset(dh, 0, (size_t)width * sizeof *dh);
+        }
+        multiply_panels_of(call, &r, p.gates, r.gates_floats, p.h, r.width_floats, p.count);
+    }
+    write_states(&r, &p, outputs[1], p.h);
 }
 
 #endif

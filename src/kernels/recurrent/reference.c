@@ -123,6 +123,37 @@ static void step_gru(const recurrence *r, int64_t step, int64_t sample, int64_t 
               (1.0 - gates[1]) * gates[2] + gates[1] * load_before(r, r->y, r->h0, step, sample, unit));
 }
 
+/* With reset_first: r and z of all units of a sample come first. */
+static void step_reset_gru(const recurrence *r, int64_t step, int64_t sample)
+{
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    void *gates = bgi_output(r->call, 1);
+
+    for (int64_t i = 0; i < 2 * width; i++)
+        bgi_store(r->dtype, gates, row * 4 * width + i,
+                  sigmoid(load(r, r->call->operands[0], row, 3 * width, i) + sum_hidden(r, step, sample, i)));
+    for (int64_t unit = 0; unit < width; unit++) {
+        double sum = r->bias != NULL ? bgi_load(r->dtype, r->bias, 2 * width + unit) : 0.0, fresh;
+        const double update = load(r, gates, row, 4 * width, width + unit);
+
+        for (int64_t i = 0; i < width; i++)
+            sum += load(r, r->weight, 2 * width + unit, width, i) * load(r, gates, row, 4 * width, i) *
+                   load_before(r, r->y, r->h0, step, sample, i);
+        fresh = tanh(load(r, r->call->operands[0], row, 3 * width, 2 * width + unit) + sum);
+        bgi_store(r->dtype, gates, row * 4 * width + 2 * width + unit, fresh);
+        bgi_store(r->dtype, gates, row * 4 * width + 3 * width + unit, sum);
+        bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit,
+                  (1.0 - update) * fresh + update * load_before(r, r->y, r->h0, step, sample, unit));
+    }
+}
+
+static void run_reset_gru(const recurrence *r)
+{
+    for (int64_t step = 0; step < r->shape.steps; step++)
+        for (int64_t sample = 0; sample < r->shape.samples; sample++)
+            step_reset_gru(r, step, sample);
+}
+
 void bgi_reference_gru(const bg_kernel_call *call, uint32_t part)
 {
     const recurrence r = {.call = call,
@@ -134,7 +165,33 @@ void bgi_reference_gru(const bg_kernel_call *call, uint32_t part)
                           .y = bgi_output(call, 0)};
 
     (void)part;
-    for_each_unit(&r, false, step_gru);
+    if (((const bgi_recurrent_attributes *)call->attributes)->reset_first)
+        run_reset_gru(&r);
+    else
+        for_each_unit(&r, false, step_gru);
+}
+
+static void step_rnn(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    const double sum = load(r, r->call->operands[0], row, width, unit) + sum_hidden(r, step, sample, unit);
+    const bool relu = ((const bgi_recurrent_attributes *)r->call->attributes)->relu;
+
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? fmax(sum, 0.0) : tanh(sum));
+}
+
+void bgi_reference_rnn(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_output_type(call, 0), call->attributes),
+                          .dtype = bgi_input_type(call, 0)->dtype,
+                          .weight = call->operands[1],
+                          .h0 = call->operands[2],
+                          .bias = has_input(call, 3) ? call->operands[3] : NULL,
+                          .y = bgi_output(call, 0)};
+
+    (void)part;
+    for_each_unit(&r, false, step_rnn);
 }
 
 /* ---- backward ---- */
@@ -227,6 +284,49 @@ static void step_gru_back(const recurrence *r, int64_t step, int64_t sample, int
     bgi_store(r->dtype, dh0, at, dh * gates[1]);
 }
 
+/* weight^T d over rows first .. end - 1 of the weight. */
+static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t first, int64_t end, int64_t unit)
+{
+    double sum = 0.0;
+
+    for (int64_t i = first; i < end; i++)
+        sum += load(r, r->weight, i, r->shape.width, unit) * load(r, d, row, 3 * r->shape.width, i);
+    return sum;
+}
+
+/* With reset_first; dh0 has the whole gradient of the state that the step leaves. */
+static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
+{
+    const bg_kernel_call *call = r->call;
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    void *dx = bgi_output(call, 0), *dh0 = bgi_output(call, 2);
+
+    for (int64_t unit = 0; unit < width; unit++) {
+        const double carried = step + 1 == r->shape.steps ? 0.0 : bgi_load(r->dtype, dh0, sample * width + unit);
+        const double dh = load(r, call->operands[4], row, width, unit) + carried;
+        const double update = load(r, call->operands[3], row, 4 * width, width + unit);
+        const double fresh = load(r, call->operands[3], row, 4 * width, 2 * width + unit);
+        const double before = load_before(r, r->y, r->h0, step, sample, unit);
+
+        bgi_store(r->dtype, dx, row * 3 * width + width + unit, dh * (before - fresh) * update * (1.0 - update));
+        bgi_store(r->dtype, dx, row * 3 * width + 2 * width + unit, dh * (1.0 - update) * (1.0 - fresh * fresh));
+        bgi_store(r->dtype, dh0, sample * width + unit, dh * update);
+    }
+    for (int64_t unit = 0; unit < width; unit++) {
+        const double left = sum_rows(r, dx, row, 2 * width, 3 * width, unit);
+        const double reset = load(r, call->operands[3], row, 4 * width, unit);
+
+        bgi_store(r->dtype, dx, row * 3 * width + unit,
+                  left * load_before(r, r->y, r->h0, step, sample, unit) * reset * (1.0 - reset));
+        bgi_store(r->dtype, dh0, sample * width + unit, bgi_load(r->dtype, dh0, sample * width + unit) + left * reset);
+    }
+    for (int64_t unit = 0; unit < width; unit++)
+        bgi_store(r->dtype, dh0, sample * width + unit,
+                  bgi_load(r->dtype, dh0, sample * width + unit) + sum_rows(r, dx, row, 0, 2 * width, unit));
+    for (int64_t i = 0; i < 3 * width; i++)
+        bgi_store(r->dtype, bgi_output(call, 1), row * 3 * width + i, load(r, dx, row, 3 * width, i));
+}
+
 void bgi_reference_gru_backward(const bg_kernel_call *call, uint32_t part)
 {
     const recurrence r = {.call = call,
@@ -238,6 +338,12 @@ void bgi_reference_gru_backward(const bg_kernel_call *call, uint32_t part)
                           .gates = 3};
 
     (void)part;
+    if (((const bgi_recurrent_attributes *)call->attributes)->reset_first) {
+        for (int64_t step = r.shape.steps - 1; step >= 0; step--)
+            for (int64_t sample = 0; sample < r.shape.samples; sample++)
+                step_reset_gru_back(&r, step, sample);
+        return;
+    }
     for_each_unit(&r, true, step_gru_back);
     for (int64_t sample = 0; sample < r.shape.samples; sample++)
         for (int64_t unit = 0; unit < r.shape.width; unit++) {
@@ -246,4 +352,32 @@ void bgi_reference_gru_backward(const bg_kernel_call *call, uint32_t part)
             bgi_store(r.dtype, bgi_output(call, 2), at,
                       bgi_load(r.dtype, bgi_output(call, 2), at) + sum_first(&r, bgi_output(call, 1), sample, unit));
         }
+}
+
+static void step_rnn_back(const recurrence *r, int64_t step, int64_t sample, int64_t unit)
+{
+    const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
+    const bool relu = ((const bgi_recurrent_attributes *)r->call->attributes)->relu;
+    const double y = load(r, r->y, row, width, unit);
+    const double dh =
+        load(r, r->call->operands[3], row, width, unit) + sum_across(r, bgi_output(r->call, 0), step, sample, unit);
+
+    bgi_store(r->dtype, bgi_output(r->call, 0), row * width + unit, relu ? (y > 0.0 ? dh : 0.0) : dh * (1.0 - y * y));
+}
+
+void bgi_reference_rnn_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const recurrence r = {.call = call,
+                          .shape = bgi_recurrent_read(bgi_input_type(call, 2), call->attributes),
+                          .dtype = bgi_input_type(call, 2)->dtype,
+                          .weight = call->operands[0],
+                          .y = call->operands[2],
+                          .gates = 1};
+
+    (void)part;
+    for_each_unit(&r, true, step_rnn_back);
+    for (int64_t sample = 0; sample < r.shape.samples; sample++)
+        for (int64_t unit = 0; unit < r.shape.width; unit++)
+            bgi_store(r.dtype, bgi_output(call, 1), sample * r.shape.width + unit,
+                      sum_first(&r, bgi_output(call, 0), sample, unit));
 }

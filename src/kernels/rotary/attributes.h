@@ -10,17 +10,56 @@
 
 /* ROTARY  x [..,S,HD], positions int32 [S] or [..,S]? -> y
  * In each head the first `features` features are pairs, (i, features / 2 + i) or interleaved (2 i, 2 i + 1), of which
- * pair i is turned by the position / scaling x base^(-2 i / features), in radians: backwards when `inverse`. Without
- * positions a row's is its place, 0 .. S - 1. */
+ * pair i is turned by the position x its frequency, in radians: backwards when `inverse`. The frequency is
+ * base^(-2 i / features), scaled as bg_rotary_scaling says. Without positions a row's is its place, 0 .. S - 1. */
 typedef struct bgi_rotary_attributes {
     int64_t heads, features;
     double base, scaling;
+    /* Of YARN and LLAMA3: L, and the turns in L positions from which a frequency stays, and to which it is divided. */
+    double trained_length, most_turns, least_turns;
+    double magnitude; /* what is turned is multiplied by it; 0: nothing is */
     uint8_t interleaved, inverse;
+    uint8_t kind; /* bg_rotary_scaling: LINEAR, whose base NTK changes, YARN or LLAMA3 */
 } bgi_rotary_attributes;
+
+#define BGI_ROTARY_TURN 6.283185307179586
+
+/* The pair, in fractions, that turns so many times in L positions. */
+static inline double bgi_rotary_pair_of(const bgi_rotary_attributes *attributes, double turns)
+{
+    return (double)attributes->features * log(attributes->trained_length / (turns * BGI_ROTARY_TURN)) /
+           (2.0 * log(attributes->base));
+}
+
+/* How much of a frequency is divided by the scaling, 0 to 1. */
+static inline double bgi_rotary_share(const bgi_rotary_attributes *attributes, int64_t pair, double frequency)
+{
+    double share = 1.0;
+
+    if (attributes->kind == BG_ROTARY_YARN) {
+        const double first = fmax(floor(bgi_rotary_pair_of(attributes, attributes->most_turns)), 0.0);
+        const double last =
+            fmin(ceil(bgi_rotary_pair_of(attributes, attributes->least_turns)), (double)attributes->features - 1.0);
+
+        share = ((double)pair - first) / (first == last ? 0.001 : last - first);
+    }
+    if (attributes->kind == BG_ROTARY_LLAMA3)
+        share = 1.0 - (attributes->trained_length * frequency / BGI_ROTARY_TURN - attributes->least_turns) /
+                          (attributes->most_turns - attributes->least_turns);
+    return fmin(fmax(share, 0.0), 1.0);
+}
 
 static inline double bgi_rotary_frequency(const bgi_rotary_attributes *attributes, int64_t pair)
 {
-    return pow(attributes->base, -2.0 * (double)pair / (double)attributes->features) / attributes->scaling;
+    const double frequency = pow(attributes->base, -2.0 * (double)pair / (double)attributes->features);
+    const double share = bgi_rotary_share(attributes, pair, frequency);
+
+    return share * (frequency / attributes->scaling) + (1.0 - share) * frequency;
+}
+
+static inline double bgi_rotary_magnitude(const bgi_rotary_attributes *attributes)
+{
+    return attributes->magnitude == 0.0 ? 1.0 : attributes->magnitude;
 }
 
 /* Rows that have positions of their own: S, or all. */

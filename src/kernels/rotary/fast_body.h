@@ -37,6 +37,7 @@ static void run_rotary(const bg_kernel_call *call, uint32_t part)
     double *frequencies = (double *)(void *)bgi_cpu_part_scratch(call, r.part_floats);
     float *cosines = (float *)(void *)(frequencies + r.pair_floats), *sines = cosines + r.pair_floats;
     float *in = sines + r.pair_floats, *buffer = in + r.row_floats;
+    const double magnitude = bgi_rotary_magnitude(attributes);
     void *y = call->operands[call->input_count];
 
     for (int64_t i = 0; i < r.pairs; i++)
@@ -46,8 +47,8 @@ static void run_rotary(const bg_kernel_call *call, uint32_t part)
         const double position = r.has_positions ? ((const int32_t *)call->operands[1])[place] : (double)place;
 
         for (int64_t i = 0; i < r.pairs; i++) {
-            cosines[i] = (float)cos(position * frequencies[i]);
-            sines[i] = (float)sin(position * frequencies[i]);
+            cosines[i] = (float)(magnitude * cos(position * frequencies[i]));
+            sines[i] = (float)(magnitude * sin(position * frequencies[i]));
         }
         for (int64_t row = place; row < r.repeats * r.places; row += r.places) {
             const float *x = view_floats(r.dtype, call->operands[0], row * r.width, r.width, in);

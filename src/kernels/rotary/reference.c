@@ -31,6 +31,8 @@ void bgi_reference_rotary(const bg_kernel_call *call, uint32_t part)
         bool is_second;
         const int64_t pair = find_pair(attributes, d, &is_second);
         const double angle = position * bgi_rotary_frequency(attributes, pair) * (attributes->inverse ? -1.0 : 1.0);
+        const double cosine = bgi_rotary_magnitude(attributes) * cos(angle);
+        const double sine = bgi_rotary_magnitude(attributes) * sin(angle);
         const int64_t apart = attributes->interleaved ? 1 : attributes->features / 2;
         const double value = bgi_load(x->dtype, call->operands[0], at);
 
@@ -38,7 +40,7 @@ void bgi_reference_rotary(const bg_kernel_call *call, uint32_t part)
             bgi_store(x->dtype, bgi_output(call, 0), at, value);
         else
             bgi_store(x->dtype, bgi_output(call, 0), at,
-                      is_second ? value * cos(angle) + bgi_load(x->dtype, call->operands[0], at - apart) * sin(angle)
-                                : value * cos(angle) - bgi_load(x->dtype, call->operands[0], at + apart) * sin(angle));
+                      is_second ? value * cosine + bgi_load(x->dtype, call->operands[0], at - apart) * sine
+                                : value * cosine - bgi_load(x->dtype, call->operands[0], at + apart) * sine);
     }
 }
