@@ -357,6 +357,7 @@ struct bgi_engine {
     /* Idleness. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers; of I/O threads */
     uint64_t spin_ns;                                                 /* how long a worker looks before it sleeps */
+    uint64_t yield_ns; /* after that: how long it goes on between others' turns on the processor; then it sleeps */
     bool has_helpers;                                                 /* there is more than one worker */
 
     bgi_worker *workers;

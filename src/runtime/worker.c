@@ -3,6 +3,7 @@
  */
 #include "runtime/engine.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@ enum {
     LOOKS_PER_CLOCK = 16,
     SPIN_NS = 40000,        /* a system's wake-up takes about this long */
     SPIN_CROWDED_NS = 2000, /* more workers than processors: somebody else needs this one */
+    YIELD_NS = 2000000,     /* then, where a transport must be polled and the processor is this worker's: a timed sleep
+                               takes several times as long as a message */
     POLL_NS = 20000         /* the longest sleep with a transport that must be polled */
 };
 
@@ -136,17 +139,23 @@ static void sleep_on(bgi_event_count *events, uint64_t key, uint64_t timeout_ns)
         bgi_event_count_wait_ns(events, key, timeout_ns);
 }
 
-/* Looks for a while, then sleeps, at most `timeout_ns` (UINT64_MAX: no limit); returns when there may be something to
- * do. */
+/* Looks for a while, then offers the processor to others between looks, then sleeps, at most `timeout_ns` (UINT64_MAX:
+ * no limit); returns when there may be something to do. */
 static void wait_for_work(bgi_engine *engine, uint64_t timeout_ns)
 {
-    const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns;
+    const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns, late_ns = end_ns + engine->yield_ns;
 
     if (timeout_ns > longest_sleep_ns(engine))
         timeout_ns = longest_sleep_ns(engine);
     for (uint32_t look = 1; !is_stopping(engine) && !has_work(engine) && !make_progress(engine); look++) {
+        uint64_t now_ns;
         bgi_pause();
-        if (look % LOOKS_PER_CLOCK == 0 && bgi_clock_ns() > end_ns) {
+        if (look % LOOKS_PER_CLOCK != 0)
+            continue;
+        now_ns = bgi_clock_ns();
+        if (now_ns > end_ns && now_ns <= late_ns)
+            sched_yield();
+        if (now_ns > late_ns) {
             const uint64_t key = bgi_event_count_prepare(&engine->events);
             if (is_stopping(engine) || has_work(engine))
                 bgi_event_count_cancel(&engine->events);
@@ -399,6 +408,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     engine->tolerance = choose_tolerance(engine, wanted);
     engine->has_helpers = wanted > 1;
     engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
+    engine->yield_ns = wanted <= share && !is_crowded && engine->ranks != NULL ? YIELD_NS : 0;
     engine->workers = calloc(total, sizeof *engine->workers);
     if (engine->workers == NULL) {
         status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
