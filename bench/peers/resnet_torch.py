@@ -69,6 +69,9 @@ class Network(nn.Module):
 
 model = Network()
 if sys.argv[5] == "export":
+    with torch.no_grad():  # equal tensors would be joined by Identity nodes, which OpenCV 4.6 cannot read
+        for tensor in list(model.parameters()) + [b for n, b in model.named_buffers() if "running" in n]:
+            tensor.add_(0.01 * torch.rand(tensor.shape))
     for trains in (True, False):
         model.train(trains)
         torch.onnx.export(model, torch.zeros(batch, 3, 32, 32), f"{sys.argv[6]}.{'train' if trains else 'eval'}.onnx",
