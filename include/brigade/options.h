@@ -205,6 +205,26 @@ typedef enum bg_memmap_mode {
                            remote stores are in memory */
 } bg_memmap_mode;
 
+/* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",
+ * "bf16-true", "16-true"), which are the values of the option `precision`.
+ *
+ * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) take operands of 16 bits and
+ * give such results. Losses, exponentials, logarithms, powers, reciprocals and sums take float32, and so do ops that
+ * change a variable and ops of the caller's own. Any other op takes the widest type of its operands; parameters and
+ * constants take the type of what is beside them, inputs of the graph are float32. Parameters and optimizer state,
+ * inputs and outputs stay float32. 16-MIXED also turns auto_loss_scaling on where loss_scaling is 1.
+ * True: the parameters themselves are kept in 16 bits too, as bg_graph_set_parameter_dtype keeps them. Weights that are
+ * set, read and saved then have that type.
+ *
+ * Values that a graph has in other types than float32 stay as they are. */
+typedef enum bg_precision {
+    BG_PRECISION_32 = 0,
+    BG_PRECISION_BF16_MIXED,
+    BG_PRECISION_16_MIXED,
+    BG_PRECISION_BF16_TRUE,
+    BG_PRECISION_16_TRUE
+} bg_precision;
+
 /* A loss scale that begins at options.numerics.loss_scaling and adapts itself between updates, as PopART's does: of the
  * elements of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled;
  * of the sum over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the
@@ -356,6 +376,7 @@ typedef struct bg_replicas_options {
 
 /* What is computed, and in which types. */
 typedef struct bg_numerics_options {
+    bg_precision precision;
     bg_accumulation accumulation;
     /* Training: gradients, and the counts that they are averaged by, are added up in one tree over the micro-batches of
      * an update, N = data-parallel replicas x gradient_accumulation of them, so that the bits of weights and losses are

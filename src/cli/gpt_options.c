@@ -298,6 +298,31 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     return BG_OK;
 }
 
+/* --precision in the configuration's words: the model is built in these types, so that plans have nothing to change. */
+static bg_status take_precision(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
+{
+    static const char *const assignments[][2] = {
+        [BG_PRECISION_32] = {"model.precision=float32", "model.weights=float32"},
+        [BG_PRECISION_BF16_MIXED] = {"model.precision=bfloat16", "model.weights=float32"},
+        [BG_PRECISION_16_MIXED] = {"model.precision=float16", "model.weights=float32"},
+        [BG_PRECISION_BF16_TRUE] = {"model.precision=bfloat16", "model.weights=bfloat16"},
+        [BG_PRECISION_16_TRUE] = {"model.precision=float16", "model.weights=float16"},
+    };
+    const bg_run_options *named = options->library.run_options;
+    bg_precision precision = options->library.options.numerics.precision;
+
+    if (!is_given(options, "precision")) {
+        if (!bg_run_options_is_given(named, "precision"))
+            return BG_OK;
+        precision = bg_run_options_view(named)->numerics.precision;
+    }
+    for (int i = 0; i < 2; i++)
+        BGI_TRY(bgi_gpt_config_set(config, assignments[precision][i], error));
+    if (precision == BG_PRECISION_16_MIXED && config->loss_scaling == 1.0)
+        config->auto_loss_scaling = true;
+    return BG_OK;
+}
+
 static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     bg_options plan;
@@ -312,6 +337,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
                           options->assignments.values[i], error));
     BGI_TRY(set_own(options, config, error));
     BGI_TRY(take_named(&options->library, config, error));
+    BGI_TRY(take_precision(options, config, error));
     BGI_TRY(bgi_gpt_config_check(config, error));
     BGI_TRY(check_files(options, config, error));
     if (!config->test_mode)
@@ -418,6 +444,7 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
     cli_library_override(&options->library, &plan);
+    plan.numerics.precision = BG_PRECISION_32; /* take_precision */
     plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)
         plan.files.log_dir = plan.files.cache_dir = NULL;

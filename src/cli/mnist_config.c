@@ -142,6 +142,8 @@ static void take_named(mnist_config *config)
     cli_library *library = &config->recipe.library;
     const bool is_auto = library->options.numerics.auto_loss_scaling.enabled;
 
+    if (library->options.numerics.precision == BG_PRECISION_16_MIXED && strcmp(library->loss_scaling, "1") == 0)
+        library->loss_scaling = "auto";
     if (config->rounds_if_16_bits && !bg_run_options_is_given(library->run_options, "stochastic_rounding") &&
         cli_library_keeps_16_bits(library, config->weight_type))
         library->options.numerics.stochastic_rounding = true;
@@ -166,8 +168,14 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
 bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 {
     const char *schedule = config->recipe.library.options.execution.schedule;
+    const bg_precision precision = config->recipe.library.options.numerics.precision;
 
     BGI_TRY(cli_recipe_check(&config->recipe, error));
+    if (precision != BG_PRECISION_32 &&
+        (strcmp(config->dtype, "float32") != 0 || strcmp(config->weight_type, "float32") != 0))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--precision with --dtype %s and --weight-type %s: it says both; leave these out",
+                            config->dtype, config->weight_type);
     if (config->mirror != NULL && !config->download)
         return bg_error_set(error, BG_ERROR_INVALID, "--mirror goes with --download");
     if (config->costs_path != NULL && (schedule == NULL || strcmp(schedule, "auto") != 0))

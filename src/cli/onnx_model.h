@@ -68,7 +68,7 @@ typedef struct onnx_settings {
     cli_recipe recipe;
     const char *path; /* of the model */
     cli_texts inputs, validation, sizes, freeze, unfreeze;
-    const char *target, *loss_name, *output, *metric, *normalize, *mode, *precision;
+    const char *target, *loss_name, *output, *metric, *normalize, *mode;
     uint64_t block_depth;
     /* What they come to (onnx_open_model, onnx_open_data). */
     bg_onnx *onnx;

@@ -72,8 +72,7 @@ const cli_option onnx_train_flags[] = {
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
      .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
-    {CLI_TEXT, "precision", AT(precision), .value = "NAME", .default_text = "the file's",
-     .help = "float32; others are refused: elements are those of the file"},
+    {CLI_LIBRARY, .name = "precision"},
 
     {.help = "Devices"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
@@ -142,19 +141,15 @@ static bool ends_in(const char *path, const char *ending)
     return length > end && strcmp(path + length - end, ending) == 0;
 }
 
-static bg_status check_precision(const char *precision, bg_error *error)
+/* Weights are set in, and saved to, the types that the file has. */
+static bg_status check_precision(bg_precision precision, bg_error *error)
 {
-    static const char *const accepted[] = {"float32", "fp32", "32", "32-true"};
-
-    for (size_t i = 0; precision != NULL && i < sizeof accepted / sizeof accepted[0]; i++)
-        if (strcmp(precision, accepted[i]) == 0)
-            return BG_OK;
-    if (precision == NULL)
+    if (precision != BG_PRECISION_BF16_TRUE && precision != BG_PRECISION_16_TRUE)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "--precision %s: the elements of a model from a file are those of the file, and nothing casts "
-                        "between; export it in the type that you want, or leave the option out (float32 is accepted)",
-                        precision);
+                        "--precision %s: a model from a file keeps its weights in the file's types; use %s",
+                        precision == BG_PRECISION_16_TRUE ? "16-true" : "bf16-true",
+                        precision == BG_PRECISION_16_TRUE ? "16-mixed" : "bf16-mixed");
 }
 
 static bg_status check(const onnx_settings *settings, bg_error *error)
@@ -163,7 +158,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     const char *save = recipe->save_path;
 
     BGI_TRY(cli_recipe_check(recipe, error));
-    BGI_TRY(check_precision(settings->precision, error));
+    BGI_TRY(check_precision(recipe->library.options.numerics.precision, error));
     if (save != NULL && !ends_in(save, ".onnx") && !ends_in(save, ".safetensors") && !ends_in(save, ".npz"))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: the name must end in .onnx (the model with new weights), .safetensors or .npz",

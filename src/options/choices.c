@@ -16,6 +16,9 @@ CHOICES(strategy, [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "shar
 CHOICES(auto_stage, [BG_AUTO_STAGE_SAME_AS_IPU] = "same_as_ipu", [BG_AUTO_STAGE_INCREMENT] = "auto_increment")
 CHOICES(grouping, [BG_GROUPING_CONSECUTIVE] = "consecutive", [BG_GROUPING_ORTHOGONAL] = "orthogonal",
         [BG_GROUPING_ALL] = "all", [BG_GROUPING_NONE] = "none")
+CHOICES(
+    precision, [BG_PRECISION_32] = "32", [BG_PRECISION_BF16_MIXED] = "bf16-mixed", [BG_PRECISION_16_MIXED] = "16-mixed",
+    [BG_PRECISION_BF16_TRUE] = "bf16-true", [BG_PRECISION_16_TRUE] = "16-true")
 CHOICES(accumulation, [BG_ACCUMULATE_MEAN] = "mean", [BG_ACCUMULATE_SUM] = "sum",
         [BG_ACCUMULATE_MEAN_RUNNING] = "mean-running")
 CHOICES(replica_reduction, [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean",

@@ -65,7 +65,18 @@ static void log_compile_time(const bg_plan *plan)
     bgi_log(&plan->options, BG_LOG_INFO, text);
 }
 
-static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error *error)
+/* The options with what the precision says of the loss's scale, unless they say something of it themselves. */
+static bg_options complete_options(const bgi_request *request)
+{
+    bg_options options = *request->options;
+
+    if (request->training && options.numerics.precision == BG_PRECISION_16_MIXED &&
+        options.numerics.loss_scaling == 1.0)
+        options.numerics.auto_loss_scaling.enabled = true;
+    return options;
+}
+
+static bg_status create_from(const bgi_request *request, bg_plan **out, bg_error *error)
 {
     const uint64_t start_ns = bgi_clock_ns();
     bg_plan *plan = NULL;
@@ -101,6 +112,17 @@ cleanup:
     plan->options.execution.stop_user = plan->problem.stop_user = NULL;
     *out = plan;
     return BG_OK;
+}
+
+static bg_status create_plan(const bgi_request *request, bg_plan **out, bg_error *error)
+{
+    bgi_request own = *request;
+    bg_options options;
+
+    BGI_TRY(bgi_options_validate(request->options, request->training, error));
+    options = complete_options(request);
+    own.options = &options;
+    return create_from(&own, out, error);
 }
 
 bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,

@@ -63,6 +63,7 @@ typedef struct bgi_compiler {
 bg_status bgi_mark_requests(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_copy_outputs(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_enter_loop(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_narrow_model(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_prune_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_fuse_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_ensure_own_graph(bgi_compiler *compiler, bg_error *error);

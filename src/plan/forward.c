@@ -2,7 +2,7 @@
  * forward.c: the first passes: from the user's graph to a forward graph of the compiler's own.
  *
  *     source --anchors--> + requested values as outputs --copies--> outputs are results of ops
- *            --loop--> one iteration | --prune--> what outputs need
+ *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need
  *            --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
  *
  * A pass that has nothing to do makes no copy: until one does, the passes read the user's graph.
@@ -50,6 +50,15 @@ bg_status bgi_enter_loop(bgi_compiler *c, bg_error *error)
     if (c->graph == NULL)
         BGI_TRY(bgi_graph_clone(c->source, &c->graph, error));
     return bgi_make_loop(c->graph, c->loop, error);
+}
+
+bg_status bgi_narrow_model(bgi_compiler *c, bg_error *error)
+{
+    bg_graph *narrowed = NULL;
+
+    BGI_TRY(bgi_narrow_graph(forward(c), c->plan->options.numerics.precision, &c->loss, &narrowed, error));
+    replace_graph(c, narrowed);
+    return BG_OK;
 }
 
 /* The names of the outputs that are asked for; NULL: all are. */

@@ -20,7 +20,17 @@
 #include "schedule/schedule.h"
 
 /* Plans that a pass applies to. */
-typedef enum pass_when { ALWAYS = 0, LOOP, INFERENCE, TRAINING, FUSION, TRAINING_FUSION, AUTOMATIC, SEARCH } pass_when;
+typedef enum pass_when {
+    ALWAYS = 0,
+    LOOP,
+    NARROW,
+    INFERENCE,
+    TRAINING,
+    FUSION,
+    TRAINING_FUSION,
+    AUTOMATIC,
+    SEARCH
+} pass_when;
 
 typedef struct pass {
     const char *name, *what;
@@ -77,6 +87,8 @@ static bool applies(const bgi_compiler *c, pass_when when)
     switch (when) {
     case LOOP:
         return c->loop != NULL;
+    case NARROW:
+        return options->numerics.precision != BG_PRECISION_32;
     case INFERENCE:
         return c->loop == NULL && !c->plan->training;
     case TRAINING:

@@ -98,6 +98,8 @@ bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training
         out->execution.device_iterations = strategy->device_iterations;
         out->execution.gradient_accumulation = training ? accumulate_grad_batches : 1;
         out->execution.ipu_limits = strategy->ipu_limits;
+        if (strategy->training_options != NULL) /* the tasks share weights, which have one type */
+            out->numerics.precision = strategy->training_options->numerics.precision;
     }
     out->reporting.trace = out->reporting.trace || strategy->report_folder != NULL;
     return BG_OK;

@@ -73,6 +73,11 @@ enum { BGI_MOST_LOSS_TERMS = 16 };
 bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
                          bg_error *error);
 
+/* precision.c: needs a forward graph; does: float32 becomes the 16 bits of `precision`, which is not 32, where that
+ * says so. `*loss` (may be null) is mapped. */
+bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
+                           bg_error *error);
+
 /* synchronize.c: needs a forward graph for training; does: batch norms that are synchronized, or `all`, take their
  * statistics over so many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);

@@ -72,7 +72,7 @@ error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
 error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5,x
 error 2 'mean 0.5 and deviation 0 of channel 0' train $good --normalize 0.5,0
 error 2 '2 channels for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
-error 2 '--precision bf16-mixed: the elements of a model from a file are those of the file' train $good --precision bf16-mixed
+error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume without --checkpoint, which says where' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx

@@ -430,11 +430,8 @@ static const struct {
     const char *op;
     bool wide, narrow; /* float32; types of 16 bits */
 } plain[] = {
-    {"pad_backward", false, true},
-    {"embedding_backward", false, true},
-    {"gather_elements", false, true},
-    {"top_k", false, true},
-    {"standardize", true, true}, /* of floats; images have one */
+    {"pad_backward", false, true}, {"embedding_backward", false, true}, {"gather_elements", false, true},
+    {"top_k", false, true},        {"standardize", true, true}, /* of floats; images have one */
 };
 
 static bool is_plain(const char *op, bg_dtype dtype)

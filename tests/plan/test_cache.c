@@ -30,7 +30,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 736, MOST_REQUESTS = 44 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 744, MOST_REQUESTS = 48 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -344,6 +344,8 @@ static void test_every_option_counts(void **state)
     options[count++].memory.recompute = BG_RECOMPUTE_STAGE;
     options[count++].numerics.kernels = BG_KERNELS_REFERENCE;
     options[count++].numerics.partials = BG_BFLOAT16;
+    options[count++].numerics.precision = BG_PRECISION_BF16_MIXED;
+    options[count++].numerics.precision = BG_PRECISION_BF16_TRUE;
     options[count++].numerics.stochastic_rounding = true;
     options[count++].numerics.no_fusion = true;
     options[count++].execution.separate_loss = true;
