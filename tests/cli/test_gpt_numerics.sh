@@ -10,6 +10,8 @@ train half --set precision=bfloat16 weights=float32
 train halfpipelined --set precision=bfloat16 weights=float32 --strategy pipelined --schedule gpipe
 same half halfpipelined
 check "bfloat16 gives other weights" sh -c '! cmp -s base.safetensors half.safetensors'
+train mixed --precision bf16-mixed
+same half mixed
 
 begin_case chance
 # Weights are kept in the precision unless they have a type of their own.

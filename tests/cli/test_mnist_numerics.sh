@@ -57,4 +57,12 @@ same partials partials-single
 check "partial sums in bfloat16 give other weights" sh -c '! cmp -s bfloat16.safetensors partials.safetensors'
 check "bfloat16 gives other weights of the same size" test \
     "$(wc -c <base.safetensors)" -eq "$(wc -c <bfloat16.safetensors)"
+
+begin_case precision
+train mixed --epochs 1 --precision bf16-mixed --strategy single
+same bfloat16 mixed
+train true --epochs 1 --precision bf16-true
+check "weights in bfloat16 take half the bytes" test "$(wc -c <true.safetensors)" -lt 183000
+check "a precision beside types of one's own is refused" sh -c "! '$program' mnist --precision 16-mixed --dtype float16 2>err"
+check "and named: $(cat err)" grep -q 'precision with --dtype float16' err
 finish
