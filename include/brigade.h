@@ -18,6 +18,7 @@
 #ifndef BRIGADE_H
 #define BRIGADE_H
 
+#include <brigade/batches.h>
 #include <brigade/bindings.h>
 #include <brigade/checkpoint.h>
 #include <brigade/config.h>

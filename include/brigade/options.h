@@ -307,6 +307,13 @@ typedef struct bg_execution_options {
      * (topology.h), which knows cores and caches, is one. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
+    /* Threads of the caller's for the session's workers and I/O threads, instead of the system's: called while a
+     * session is made, and begins function(argument) on a thread that does nothing else until the function returns,
+     * which is when the session is destroyed (bg_session_destroy waits for that). False: there is no such thread, and
+     * the session is an error. Signals of these threads are the caller's affair, and so is their place: only with
+     * BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: threads of the system. */
+    bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
+    void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
                            (default): one where there are processors that workers leave free, else none */
     bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
@@ -354,6 +361,12 @@ typedef struct bg_memory_options {
     bg_recompute_order recompute_order;
     bool no_memory_check; /* a session of a plan that takes more memory than the machine has free is made all the same
                              (bg_session_create) */
+    /* Memory of the caller's for what devices have, their arenas and remote stores, instead of the C library's: `size`
+     * bytes, of any content, at a multiple of `alignment` (a power of two), NULL when there are none; and back, with
+     * the same size. Called by the thread that makes and the one that destroys the session. Both, or neither. */
+    void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
+    void (*release)(void *user, void *memory, size_t size_bytes);
+    void *allocator_user; /* given to both */
 } bg_memory_options;
 
 /* Copies of the model, and what they have in common. */

@@ -1413,6 +1413,8 @@ bg_execution_options._fields_ = [
     ("pinning", c_int),
     ("processor_order", CFUNCTYPE(c_uint32, c_void_p, c_int, POINTER(c_uint32), c_uint32)),
     ("processor_order_user", c_void_p),
+    ("start_thread", CFUNCTYPE(c_bool, c_void_p, CFUNCTYPE(None, c_void_p), c_void_p)),
+    ("start_thread_user", c_void_p),
     ("io_threads", c_int32),
     ("ipu_limits", c_bool),
     ("auto_round_devices", c_bool),
@@ -1437,6 +1439,9 @@ bg_memory_options._fields_ = [
     ("recompute_fraction", c_double),
     ("recompute_order", c_int),
     ("no_memory_check", c_bool),
+    ("allocate", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
+    ("release", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+    ("allocator_user", c_void_p),
 ]
 bg_replicas_options._fields_ = [
     ("count", c_uint32),
@@ -1674,6 +1679,7 @@ bg_trace_event._fields_ = [
     ("step", c_uint64),
     ("is_beside", c_bool),
 ]
+bg_batch_model = CFUNCTYPE(None, c_void_p, c_void_p, c_int64)
 bg_checkpoint_save_options._fields_ = [
     ("struct_bytes", c_size_t),
     ("max_checkpoints", c_uint32),
@@ -2336,6 +2342,11 @@ FUNCTIONS = {
     "bg_avg_pool2d": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("options", POINTER(bg_pool2d_options), "const bg_pool2d_options *options")], False),
     "bg_batch_norm": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("gamma", bg_value, "bg_value gamma"), ("beta", bg_value, "bg_value beta"), ("running_mean", bg_value, "bg_value running_mean"), ("running_variance", bg_value, "bg_value running_variance"), ("momentum", c_double, "double momentum"), ("epsilon", c_double, "double epsilon")], False),
     "bg_batch_norm_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("momentum", c_double, "double momentum"), ("epsilon", c_double, "double epsilon")], False),
+    "bg_batches_create": (c_int, [("model", bg_batch_model, "bg_batch_model model"), ("user", c_void_p, "void *user"), ("most_samples", c_int64, "int64_t most_samples"), ("options", POINTER(bg_options), "const bg_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("out", POINTER(c_void_p), "bg_batches **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_batches_destroy": (None, [("batches", c_void_p, "bg_batches *batches")], False),
+    "bg_batches_prepare": (c_int, [("batches", c_void_p, "bg_batches *batches"), ("samples", c_int64, "int64_t samples"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_batches_run": (c_int, [("batches", c_void_p, "bg_batches *batches"), ("samples", c_int64, "int64_t samples"), ("inputs", POINTER(c_void_p), "const void *const *inputs"), ("outputs", POINTER(c_void_p), "void *const *outputs"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_batches_session": (c_void_p, [("batches", c_void_p, "const bg_batches *batches"), ("samples", c_int64, "int64_t samples")], False),
     "bg_binary_counts": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("predictions", bg_value, "bg_value predictions"), ("targets", bg_value, "bg_value targets"), ("threshold", c_double, "double threshold")], False),
     "bg_block_begin": (None, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("device", c_uint32, "uint32_t device")], False),
     "bg_block_end": (None, [("graph", c_void_p, "bg_graph *graph")], False),

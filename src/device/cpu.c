@@ -14,15 +14,33 @@ enum { PAGE_BYTES = 4096 };
 typedef struct cpu_device {
     bgi_device base;
     bool owns_store;
+    bgi_device_setup setup; /* who has the memory, and how much */
 } cpu_device;
+
+static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
+{
+    if (setup->allocate == NULL)
+        return bgi_aligned_reserve(PAGE_BYTES, size_bytes);
+    return setup->allocate(setup->allocator_user, PAGE_BYTES, size_bytes > 0 ? size_bytes : PAGE_BYTES);
+}
+
+static void release(const bgi_device_setup *setup, void *memory, size_t size_bytes)
+{
+    if (setup->allocate == NULL)
+        free(memory);
+    else if (memory != NULL)
+        setup->release(setup->allocator_user, memory, size_bytes > 0 ? size_bytes : PAGE_BYTES);
+}
 
 static void destroy(bgi_device *device)
 {
+    const cpu_device *cpu = (cpu_device *)device;
+
     if (device == NULL)
         return;
-    if (((cpu_device *)device)->owns_store)
-        free(device->store);
-    free(device->arena);
+    if (cpu->owns_store)
+        release(&cpu->setup, device->store, cpu->setup.store_bytes);
+    release(&cpu->setup, device->arena, cpu->setup.arena_bytes);
     free(device);
 }
 
@@ -33,13 +51,16 @@ static bg_status create(const bgi_device_setup *setup, bgi_device **out, bg_erro
     if (device == NULL)
         return bgi_error_memory(error, "a device", sizeof *device);
     device->base.type = &bgi_device_cpu;
-    device->base.arena = bgi_aligned_reserve(PAGE_BYTES, setup->arena_bytes);
+    device->setup = *setup;
+    device->base.arena = reserve(setup, setup->arena_bytes);
     if (device->base.arena != NULL)
         memset(device->base.arena + setup->unused_bytes, 0, setup->arena_bytes - setup->unused_bytes);
     device->base.store = setup->store;
     if (setup->store == NULL && setup->store_bytes > 0) {
-        device->base.store = bgi_aligned_allocate(PAGE_BYTES, setup->store_bytes);
+        device->base.store = reserve(setup, setup->store_bytes);
         device->owns_store = true;
+        if (device->base.store != NULL)
+            memset(device->base.store, 0, setup->store_bytes);
     }
     if (device->base.arena != NULL && (device->base.store != NULL || setup->store_bytes == 0)) {
         *out = &device->base;

@@ -33,6 +33,10 @@ typedef struct bgi_device_setup {
         unused_bytes; /* of the arena, its first: what is not written there is not read; the rest begins with zeros */
     /* Memory for the store, a mapped file (mapped_store.h) say, that lives as long as the device; NULL: its own. */
     void *store;
+    /* Memory of the program's: bg_memory_options in options.h. NULL: the C library's. */
+    void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
+    void (*release)(void *user, void *memory, size_t size_bytes);
+    void *allocator_user;
 } bgi_device_setup;
 
 /* How the parts of a call are run. The device calls `run` for one function after the other; who runs which part is the

@@ -295,6 +295,20 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
                           "result would depend on the number of replicas; leave replica_reduction at its default");
 }
 
+/* What the program lends: threads and memory. */
+static void check_loans(problem_list *list, const bg_options *options)
+{
+    if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
+        add_problem(list,
+                    "start_thread with pinning %s; where the program's threads run, the program says: take pinning "
+                    "none",
+                    bg_option_value_name("pinning", (int)options->execution.pinning));
+    if ((options->memory.allocate == NULL) != (options->memory.release == NULL))
+        add_problem(list, "%s without %s; give both, or neither",
+                    options->memory.allocate != NULL ? "allocate" : "release",
+                    options->memory.allocate != NULL ? "release" : "allocate");
+}
+
 static void add_line(void *list, const char *line)
 {
     add_problem(list, "%s", line);
@@ -313,6 +327,7 @@ static void check_all(problem_list *list, const bg_options *options, bool traini
     check_accumulator(list, options);
     check_auto_loss_scaling(list, options, training);
     check_canonical(list, options, training);
+    check_loans(list, options);
     if (options->reporting.trace && options->reporting.trace_events < 1)
         add_problem(list, "trace is on and trace_events is 0; keep at least 1 event for each device");
 }

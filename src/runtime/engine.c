@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/arena.h"
 #include "core/clock.h"
@@ -76,7 +77,12 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
         const bgi_plan_device *device = &plan->devices[i % plan->device_count];
-        bgi_device_setup setup = {.arena_bytes = device->arena_bytes, .store_bytes = device->remote_bytes};
+        const bg_memory_options *memory = &plan->options.memory;
+        bgi_device_setup setup = {.arena_bytes = device->arena_bytes,
+                                  .store_bytes = device->remote_bytes,
+                                  .allocate = memory->allocate,
+                                  .release = memory->release,
+                                  .allocator_user = memory->allocator_user};
         /* Weights come first, and all that is read there is written before. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
@@ -555,6 +561,9 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
 /* The plan may be gone when an orphan calls this, unless it is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
+    /* In a forked child the parent's workers wait for these forever, and destroying them would wait for the workers. */
+    const bool lacks_threads = bgi_engine_lacks_threads(engine);
+
     if (engine->transport != NULL)
         engine->transport->type->destroy(engine->transport);
     for (uint32_t i = 0; i < engine->device_count; i++) {
@@ -593,15 +602,24 @@ void bgi_engine_free(bgi_engine *engine)
         bgi_trace_clear(&engine->workers[i].helps);
     free(engine->workers);
     free(engine->run_spans.spans);
-    pthread_mutex_destroy(&engine->help_mutex);
-    pthread_mutex_destroy(&engine->gate.mutex);
-    pthread_cond_destroy(&engine->changed);
-    pthread_mutex_destroy(&engine->mutex);
-    bgi_event_count_clear(&engine->io_events);
-    bgi_event_count_clear(&engine->events);
+    if (!lacks_threads) {
+        pthread_mutex_destroy(&engine->help_mutex);
+        pthread_mutex_destroy(&engine->gate.mutex);
+        pthread_cond_destroy(&engine->changed);
+        pthread_mutex_destroy(&engine->mutex);
+        bgi_event_count_clear(&engine->io_events);
+        bgi_event_count_clear(&engine->events);
+    }
     close_stores(&engine->stores);
     bg_plan_destroy(engine->own_plan);
     free(engine);
+}
+
+bool bgi_engine_lacks_threads(const bgi_engine *engine)
+{
+    const bool has_threads = engine->worker_count > 1 || (engine->worker_count == 1 && !engine->workers[0].is_caller);
+
+    return has_threads && getpid() != engine->process;
 }
 
 void bgi_engine_destroy(bgi_engine *engine)
@@ -610,6 +628,10 @@ void bgi_engine_destroy(bgi_engine *engine)
 
     if (engine == NULL)
         return;
+    if (bgi_engine_lacks_threads(engine)) {
+        bgi_engine_free(engine);
+        return;
+    }
     /* In a dead engine a worker may be inside a kernel that never returns; bgi_engine_run has waited for it. */
     bgi_workers_stop(engine, engine->is_dead ? 0 : UINT64_MAX);
     pthread_mutex_lock(&engine->mutex);
@@ -618,7 +640,7 @@ void bgi_engine_destroy(bgi_engine *engine)
     is_orphaned = engine->is_orphaned;
     /* Workers that left need the mutex no more. Once it is unlocked the last orphan may free everything. */
     for (uint32_t i = 0; i < engine->worker_count; i++)
-        if (engine->workers[i].is_caller)
+        if (engine->workers[i].is_caller || engine->workers[i].is_on_loan)
             continue;
         else if (engine->workers[i].has_exited)
             pthread_join(engine->workers[i].thread, NULL);

@@ -114,6 +114,8 @@
 
 #include <brigade/session.h>
 
+#include <sys/types.h>
+
 #include "core/threads.h"
 #include "device/device.h"
 #include "plan/plan.h"
@@ -283,6 +285,7 @@ struct bgi_worker {
     bgi_trace_ring helps; /* while tracing: when it did parts of other devices' calls; under help_mutex */
     bool is_caller;       /* no thread: the one in bgi_engine_run */
     bool does_io;         /* nothing but transfers */
+    bool is_on_loan;      /* a thread of the program's (options.execution.start_thread), which is not joined */
     bool has_exited;      /* under the engine's mutex */
 };
 
@@ -360,6 +363,7 @@ struct bgi_engine {
     uint64_t yield_ns; /* after that: how long it goes on between others' turns on the processor; then it sleeps */
     bool has_helpers;                                                 /* there is more than one worker */
 
+    pid_t process; /* that has the workers' threads: a process that is forked from it has none of them */
     bgi_worker *workers;
     uint32_t worker_count;      /* I/O threads included; they come last */
     uint32_t worker_room;       /* that there is memory for: more when one could not be started */
@@ -421,6 +425,8 @@ static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction
 
 /* Checks the plan, takes memory, uploads constants, starts the workers. */
 bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out, bg_error *error);
+/* Whether the workers' threads are in another process, which this one was forked from. */
+bool bgi_engine_lacks_threads(const bgi_engine *engine);
 void bgi_engine_destroy(bgi_engine *engine);
 /* One run of the plan; *out_iterations: how many steps were done. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);

@@ -253,6 +253,11 @@ static bg_status begin(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
 
+    if (bgi_engine_lacks_threads(session->engine))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the session's threads are in process %ld, which this one was forked from; make a session "
+                            "here, or fork before there is one",
+                            (long)session->engine->process);
     return bgi_weights_enter(session->weights, session,
                              plan->training  ? "a training run"
                              : plan->is_loop ? "a run of a loop"

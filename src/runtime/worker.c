@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -337,6 +338,27 @@ static void add_caller(bgi_engine *engine)
     engine->is_driven = true;
 }
 
+/* On a thread of the caller's. */
+static void work_there(void *worker)
+{
+    work(worker);
+}
+
+static void move_there(void *worker)
+{
+    move_all(worker);
+}
+
+static bool start_thread(bgi_engine *engine, bgi_worker *worker)
+{
+    const bg_execution_options *execution = &engine->plan->options.execution;
+
+    if (execution->start_thread == NULL)
+        return pthread_create(&worker->thread, NULL, worker->does_io ? move_all : work, worker) == 0;
+    worker->is_on_loan = true;
+    return execution->start_thread(execution->start_thread_user, worker->does_io ? move_there : work_there, worker);
+}
+
 static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, const bgi_placement *placement,
                          uint32_t bind_count)
 {
@@ -346,7 +368,7 @@ static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, cons
     worker->number = number;
     worker->cpu = BGI_NO_CPU;
     worker->does_io = does_io;
-    if (pthread_create(&worker->thread, NULL, does_io ? move_all : work, worker) != 0)
+    if (!start_thread(engine, worker))
         return false;
     engine->worker_count++;
     if (!does_io && number < bind_count && placement->cpus != NULL) {
@@ -409,6 +431,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     engine->has_helpers = wanted > 1;
     engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
     engine->yield_ns = wanted <= share && !is_crowded && engine->ranks != NULL ? YIELD_NS : 0;
+    engine->process = getpid();
     engine->workers = calloc(total, sizeof *engine->workers);
     if (engine->workers == NULL) {
         status = bgi_error_memory(error, "workers", total * sizeof *engine->workers);
@@ -428,8 +451,8 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = engine->worker_count; i < total && status == BG_OK; i++)
         if (!start_worker(engine, i, i >= wanted, &placement, bind_count))
-            status =
-                bg_error_set(error, BG_ERROR_IO, "the system refused thread %u of %u; set fewer cores", i + 1, total);
+            status = bg_error_set(error, BG_ERROR_IO, "%s refused thread %u of %u; set fewer cores",
+                                  execution->start_thread != NULL ? "start_thread" : "the system", i + 1, total);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     bgi_placement_unlock(lock);
 cleanup:

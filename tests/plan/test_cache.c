@@ -30,7 +30,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 744, MOST_REQUESTS = 48 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 784, MOST_REQUESTS = 48 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -445,6 +445,23 @@ static uint32_t order_nothing(void *user, bg_pinning pinning, uint32_t *cpus, ui
     return 0;
 }
 
+static void *lend_nothing(void *user, size_t alignment, size_t size_bytes)
+{
+    (void)user, (void)alignment, (void)size_bytes;
+    return NULL;
+}
+
+static void take_nothing(void *user, void *memory, size_t size_bytes)
+{
+    (void)user, (void)memory, (void)size_bytes;
+}
+
+static bool start_nothing(void *user, void (*function)(void *argument), void *argument)
+{
+    (void)user, (void)function, (void)argument;
+    return false;
+}
+
 static void test_what_does_not_count(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -481,7 +498,14 @@ static void test_what_does_not_count(void **state)
     options.memory.no_memory_check = true;
     options.execution.stop = never_stop;
     options.execution.stop_user = folder;
+    options.memory.allocate = lend_nothing;
+    options.memory.release = take_nothing;
+    options.memory.allocator_user = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
+    options.execution.pinning = BG_PINNING_NONE; /* with threads of the program's */
+    options.execution.start_thread = start_nothing;
+    options.execution.start_thread_user = folder;
+    bg_plan_destroy(make_plan(test_model_at(0), &options, true, "threads"));
     options.numerics.accumulator_type = BG_ACCUMULATOR_CALLBACK;
     options.numerics.choose_accumulator = choose_type;
     options.numerics.choose_accumulator_user = &answer;
