@@ -361,7 +361,7 @@ struct bgi_engine {
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers; of I/O threads */
     uint64_t spin_ns;                                                 /* how long a worker looks before it sleeps */
     uint64_t yield_ns; /* after that: how long it goes on between others' turns on the processor; then it sleeps */
-    bool has_helpers;                                                 /* there is more than one worker */
+    bool has_helpers;  /* there is more than one worker */
 
     pid_t process; /* that has the workers' threads: a process that is forked from it has none of them */
     bgi_worker *workers;
