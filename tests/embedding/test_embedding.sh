@@ -1,6 +1,6 @@
 #!/bin/sh
-# The library inside another program: on its memory and threads, beside its signals and children; linked with -static.
-# tests/embedding/program.c is that program, over the core alone.
+# The library inside another program: on its memory and threads, beside its signals and children; linked with -static;
+# under valgrind. tests/embedding/program.c is that program, over the core alone.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 
@@ -57,4 +57,13 @@ else
     skipped=$((skipped + 1))
 fi
 
+begin_case valgrind
+if [ -z "$sanitize" ] && command -v valgrind >/dev/null 2>&1; then
+    runs "under valgrind" valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect \
+        --fair-sched=try --child-silent-after-fork=yes "$folder/program"
+    check "it says nothing: $(grep '^==' "$folder/out" | head -n 20)" sh -c '! grep -q "^==" "$1"' sh "$folder/out"
+else
+    echo "skipped: a sanitizer, or no valgrind"
+    skipped=$((skipped + 1))
+fi
 finish
