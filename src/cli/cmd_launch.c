@@ -220,18 +220,15 @@ static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
 static void add_resume(launch *l, char **words, uint32_t *count)
 {
     const launch_settings *s = l->settings;
-    uint64_t step;
 
-    if (!find_checkpoint(l, &step))
-        return;
     if (s->resume != NULL) {
         char *copy = bgi_arena_format(&l->arena, "%s", s->resume), *rest = NULL;
         for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
             add_word(words, count, word);
-    } else if (l->is_gpt && find_value(l, "--load") == NULL) {
+    } else if (l->is_gpt) { /* over a --load that the first start began with */
         add_word(words, count, "--load");
         add_word(words, count, l->folder);
-    } else if (!l->is_gpt && !has_word(l, "--resume")) {
+    } else if (!has_word(l, "--resume")) {
         add_word(words, count, "--resume");
     }
 }
@@ -245,6 +242,9 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
                         (s->resume != NULL ? strlen(s->resume) : 0);
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
     const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
+    uint64_t step = 0;
+    /* Of another program nobody knows where its checkpoints are. */
+    const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
     uint32_t count = 0;
 
     if (words == NULL || number == NULL || hosts == NULL)
@@ -263,8 +263,11 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     for (uint32_t i = 0; i < s->launcher_options.count; i++)
         add_word(words, &count, s->launcher_options.values[i]);
     for (int i = 0; i < l->command_count; i++)
-        add_word(words, &count, l->command[i]);
-    if (is_restart)
+        if (has_checkpoint && strcmp(l->command[i], "--init") == 0)
+            i++; /* the weights that the first start began with */
+        else
+            add_word(words, &count, l->command[i]);
+    if (has_checkpoint)
         add_resume(l, words, &count);
     words[count] = NULL;
     *out = words;

@@ -36,7 +36,8 @@ typedef struct gpt_options {
     const char *preset, *config_file;
     cli_texts assignments, input_files; /* --set, --input-files */
     uint64_t checkpoint_steps;          /* UINT64_MAX: as the configuration has it */
-    uint64_t stop;                      /* --steps: weight updates after which a run ends; 0: all */
+    bool checkpoint_async;
+    uint64_t stop; /* --steps: weight updates after which a run ends; 0: all */
     bool no_shuffle;
     const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
     const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard, *trace;
@@ -121,8 +122,9 @@ typedef struct gpt_position {
 /* Whether checkpoints can be written where the configuration wants them, from update `step` on. The folder is this
  * run's until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
+/* `writer`: it is begun, and *writer is to be finished; NULL: it is written before this returns. */
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              const gpt_position *position, bg_error *error);
+                              const gpt_position *position, bg_checkpoint_writer **writer, bg_error *error);
 /* Where a session goes on: from the checkpoint of config->load, else from the files of config->memmap_dir if it has
  * found any; otherwise nothing happens. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,

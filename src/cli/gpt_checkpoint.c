@@ -82,7 +82,7 @@ static bg_status describe_position(const bgi_gpt_config *config, const gpt_data 
 }
 
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              const gpt_position *position, bg_error *error)
+                              const gpt_position *position, bg_checkpoint_writer **writer, bg_error *error)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     bgi_string blob = {0};
@@ -93,7 +93,8 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
     options.blob_bytes = blob.length;
     options.info = "brigade gpt pretrain";
     if (status == BG_OK)
-        status = bg_checkpoint_save(session, config->save, &options, error);
+        status = writer != NULL ? bg_checkpoint_begin(session, config->save, &options, writer, error)
+                                : bg_checkpoint_save(session, config->save, &options, error);
     bgi_string_clear(&blob);
     return status;
 }

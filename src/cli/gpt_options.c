@@ -32,6 +32,8 @@ const cli_option gpt_pretrain_flags[] = {
      .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
     {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,
      .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
+    {CLI_FLAG, "checkpoint-async", AT(checkpoint_async),
+     .help = "write checkpoints from a copy of the state while the training goes on"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
      .help = "go on from the newest checkpoint there, or from this FILE, with the same bits"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",

@@ -28,9 +28,10 @@ typedef struct run {
     bgi_event_file events;
     bg_error events_failure; /* why events are missing; the run goes on without them */
     gpt_position position;
-    uint64_t saved_step; /* of the last checkpoint, UINT64_MAX: none */
-    uint64_t updates;    /* of this process */
-    double seconds;      /* that they took, without checkpoints */
+    uint64_t saved_step;          /* of the last checkpoint, UINT64_MAX: none */
+    bg_checkpoint_writer *writer; /* at work beside the training; NULL: none */
+    uint64_t updates;             /* of this process */
+    double seconds;               /* that they took, without checkpoints */
     double call_start_s, section_start_s;
 } run;
 
@@ -213,6 +214,22 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     return BG_OK;
 }
 
+/* Completes what is written beside the training: `waits`, or when all ranks have written theirs. */
+static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
+{
+    bg_checkpoint_writer *writer = r->writer;
+    bool is_written = waits;
+
+    if (writer == NULL)
+        return BG_OK;
+    if (!waits)
+        BGI_TRY(bg_checkpoint_is_written(writer, &is_written, error));
+    if (!is_written)
+        return BG_OK;
+    r->writer = NULL;
+    return bg_checkpoint_finish(writer, error);
+}
+
 static bg_status save_checkpoint(cli_training *training, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -221,7 +238,9 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
 
     if (config->save == NULL || config->test_mode || step == r->saved_step)
         return BG_OK;
-    BGI_TRY(gpt_checkpoint_save(session_of(training), config, &r->data, &r->position, error));
+    BGI_TRY(complete_checkpoint(r, true, error));
+    BGI_TRY(gpt_checkpoint_save(session_of(training), config, &r->data, &r->position,
+                                options_of(training)->checkpoint_async ? &r->writer : NULL, error));
     r->saved_step = step;
     return BG_OK;
 }
@@ -241,6 +260,8 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         status = save_checkpoint(training, error);
     else if (event->kind == BG_ON_FIT_END)
         end_section(training, "training");
+    if (status == BG_OK && event->kind == BG_ON_CALL_END)
+        status = complete_checkpoint(r, false, error);
     /* A call's time begins where that of what is printed and saved ends. */
     if (event->kind == BG_ON_FIT_START || event->kind == BG_ON_CALL_END || event->kind == BG_ON_SAVE_CHECKPOINT)
         r->call_start_s = bgi_clock_s();
@@ -413,10 +434,11 @@ static bg_status open_run(cli_training *training, bg_error *error)
     run *r = training->state;
 
     cli_ranks_agree("training.steps %" PRIu64 "\nno-shuffle %d\ncheckpoint.steps %" PRId64
-                    "\ncheckpoint.save %d\ncheckpoint.load %d\nsave-weights %d\nsave-hf %d\ntrace %d\nprofile %d\n",
+                    "\ncheckpoint.save %d\ncheckpoint-async %d\ncheckpoint.load %d\nsave-weights %d\nsave-hf %d"
+                    "\ntrace %d\nprofile %d\n",
                     last_step(training), options->no_shuffle, config->checkpoint_steps, config->save != NULL,
-                    config->load != NULL, options->weights_path != NULL, options->save_hf != NULL,
-                    options->trace != NULL, options->profile.is_on);
+                    options->checkpoint_async, config->load != NULL, options->weights_path != NULL,
+                    options->save_hf != NULL, options->trace != NULL, options->profile.is_on);
     BGI_TRY(check_places(training, error));
     begin_section(training, "data preparation");
     BGI_TRY(gpt_data_open(config, &r->data, error));
@@ -499,6 +521,7 @@ static bg_status finish(cli_training *training, bg_error *error)
 
     if (r->updates > 0)
         BGI_TRY(save_checkpoint(training, error));
+    BGI_TRY(complete_checkpoint(r, true, error));
     BGI_TRY(gpt_files_flush(session_of(training), config_of(training), &r->data, &r->position, error));
     BGI_TRY(save_model(training, error));
     BGI_TRY(write_trace(training, error));

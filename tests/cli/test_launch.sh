@@ -39,6 +39,12 @@ check "then from the checkpoint" test "$(grep -c -e '--resume$' asked)" -eq 2
 check "the log says so" grep -q 'Z start 2: 2 ranks, from the checkpoint of update 3$' log
 check "and how each start ended" test "$(grep -c 'ended after [0-9.]* s with exit code' log)" -eq 3
 
+printf 'a\n' >failures
+rm -rf c
+launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init whole --steps 6 --checkpoint c --save on
+check "weights that it began with are not given again: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
+check "and it ends well: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
+
 begin_case limits
 printf 'a\nb\nc\n' >failures
 rm -rf c

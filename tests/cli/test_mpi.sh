@@ -161,10 +161,14 @@ for mpi in $mpis; do
     rm -rf part
     ranks $mpi 2 $gpt --steps 2 --save part
     check "$mpi: a checkpoint of 2 ranks: $(cat err)" test -f part/checkpoint_train_step_2.safetensors
-    ranks $mpi 3 $gpt --steps 4 --load part --save part --save-weights s
+    ranks $mpi 3 $gpt --steps 4 --load part --save part --save-weights s --checkpoint-steps 1 --checkpoint-async
     trained $? "$mpi: 3 ranks resume what 2 have begun" whole.s s
     check "$mpi, resumed: the same checkpoint" "$program" checkpoint diff whole.d part >diff
     check "$mpi: each rank wrote a part, and the older ones are gone" test "$(ls part/*.part-* | wc -l)" -eq 3
+    rm -rf one
+    "$program" checkpoint convert part one --to checkpoint >out 2>err
+    check "$mpi: parts as one file are that of one process: $(cat err)" cmp whole.d/checkpoint_train_step_4.safetensors \
+        one/checkpoint_train_step_4.safetensors
 done
 
 # Files of remote buffers that one number of ranks leaves to another, and one process to both.
