@@ -104,6 +104,7 @@ CONSTANTS = {
     "BG_GPT_LOSS": 1,
     "BG_GPT_LOGITS": 2,
     "BG_GPT_ALL": 3,
+    "BG_SCAN_MOST": 16,
     "BG_INTERPOLATE_NEAREST": 0,
     "BG_INTERPOLATE_LINEAR": 1,
     "BG_INTERPOLATE_CUBIC": 2,
@@ -190,6 +191,11 @@ CONSTANTS = {
     "BG_PAD_REPLICATE": 2,
     "BG_PAD_CIRCULAR": 3,
     "BG_PAD_MODE_COUNT": 4,
+    "BG_ROTARY_LINEAR": 0,
+    "BG_ROTARY_NTK": 1,
+    "BG_ROTARY_DYNAMIC_NTK": 2,
+    "BG_ROTARY_YARN": 3,
+    "BG_ROTARY_LLAMA3": 4,
     "BG_LOSS_MEAN": 0,
     "BG_LOSS_SUM": 1,
     "BG_LOSS_NONE": 2,
@@ -256,6 +262,11 @@ CONSTANTS = {
     "BG_MEMMAP_CONTINUE": 0,
     "BG_MEMMAP_RENEW": 1,
     "BG_MEMMAP_READ_ONLY": 2,
+    "BG_PRECISION_32": 0,
+    "BG_PRECISION_BF16_MIXED": 1,
+    "BG_PRECISION_16_MIXED": 2,
+    "BG_PRECISION_BF16_TRUE": 3,
+    "BG_PRECISION_16_TRUE": 4,
     "BG_LOG_ERROR": 0,
     "BG_LOG_WARNING": 1,
     "BG_LOG_INFO": 2,
@@ -394,6 +405,7 @@ ENUMS = {
     "bg_logic": ['BG_LOGIC_AND', 'BG_LOGIC_OR', 'BG_LOGIC_XOR', 'BG_LOGIC_COUNT'],
     "bg_reduction": ['BG_REDUCE_SUM', 'BG_REDUCE_MEAN', 'BG_REDUCE_MAX', 'BG_REDUCTION_COUNT'],
     "bg_pad_mode": ['BG_PAD_CONSTANT', 'BG_PAD_REFLECT', 'BG_PAD_REPLICATE', 'BG_PAD_CIRCULAR', 'BG_PAD_MODE_COUNT'],
+    "bg_rotary_scaling": ['BG_ROTARY_LINEAR', 'BG_ROTARY_NTK', 'BG_ROTARY_DYNAMIC_NTK', 'BG_ROTARY_YARN', 'BG_ROTARY_LLAMA3'],
     "bg_loss_reduction": ['BG_LOSS_MEAN', 'BG_LOSS_SUM', 'BG_LOSS_NONE'],
     "bg_pointwise_loss_function": ['BG_LOSS_SQUARED', 'BG_LOSS_ABSOLUTE', 'BG_LOSS_SMOOTH_L1', 'BG_LOSS_HUBER', 'BG_LOSS_BINARY_LOGITS', 'BG_LOSS_BINARY', 'BG_LOSS_KL', 'BG_LOSS_KL_LOG', 'BG_LOSS_FUNCTION_COUNT'],
     "bg_strategy": ['BG_STRATEGY_SINGLE', 'BG_STRATEGY_SHARDED', 'BG_STRATEGY_PIPELINED', 'BG_STRATEGY_PHASED'],
@@ -411,6 +423,7 @@ ENUMS = {
     "bg_phase_liveness": ['BG_LIVE_ALWAYS', 'BG_LIVE_OFF_CHIP_AFTER_FWD', 'BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP', 'BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE'],
     "bg_pinning": ['BG_PINNING_NONE', 'BG_PINNING_COMPACT', 'BG_PINNING_SPREAD'],
     "bg_memmap_mode": ['BG_MEMMAP_CONTINUE', 'BG_MEMMAP_RENEW', 'BG_MEMMAP_READ_ONLY'],
+    "bg_precision": ['BG_PRECISION_32', 'BG_PRECISION_BF16_MIXED', 'BG_PRECISION_16_MIXED', 'BG_PRECISION_BF16_TRUE', 'BG_PRECISION_16_TRUE'],
     "bg_log_level": ['BG_LOG_ERROR', 'BG_LOG_WARNING', 'BG_LOG_INFO', 'BG_LOG_DEBUG'],
     "bg_optimizer_kind": ['BG_SGD', 'BG_ADAM', 'BG_ADAMW', 'BG_ADAMAX', 'BG_RMSPROP', 'BG_LAMB', 'BG_ADAGRAD', 'BG_ADADELTA', 'BG_CUSTOM'],
     "bg_config_kind": ['BG_CONFIG_NULL', 'BG_CONFIG_BOOL', 'BG_CONFIG_INTEGER', 'BG_CONFIG_REAL', 'BG_CONFIG_TEXT', 'BG_CONFIG_INTEGERS', 'BG_CONFIG_REALS', 'BG_CONFIG_MAP'],
@@ -596,6 +609,14 @@ class bg_dot_product_attention_options(Structure):
 
 
 class bg_rotary_options(Structure):
+    pass
+
+
+class bg_scan_step(Structure):
+    pass
+
+
+class bg_scan_options(Structure):
     pass
 
 
@@ -832,6 +853,10 @@ class bg_onnx_saved(Structure):
 
 
 class bg_costs(Structure):
+    pass
+
+
+class bg_profile_notes(Structure):
     pass
 
 
@@ -1141,6 +1166,7 @@ bg_transport._fields_ = [
     ("hosts", POINTER(c_uint32)),
     ("tag_count", c_uint32),
     ("message_bytes", c_size_t),
+    ("eager_bytes", c_size_t),
     ("takes_any_thread", c_bool),
     ("agreed", c_char_p),
     ("user", c_void_p),
@@ -1336,7 +1362,31 @@ bg_rotary_options._fields_ = [
     ("features", c_int64),
     ("interleaved", c_bool),
     ("base", c_double),
+    ("kind", c_int),
     ("scaling", c_double),
+    ("trained_length", c_int64),
+    ("length", c_int64),
+    ("beta_fast", c_double),
+    ("beta_slow", c_double),
+    ("low_frequency", c_double),
+    ("high_frequency", c_double),
+    ("magnitude", c_double),
+]
+bg_scan_step._fields_ = [
+    ("step", c_uint64),
+    ("inputs", POINTER(bg_value)),
+    ("states", POINTER(bg_value)),
+    ("outputs", POINTER(bg_value)),
+]
+bg_scan_options._fields_ = [
+    ("struct_bytes", c_size_t),
+    ("input_count", c_uint32),
+    ("state_count", c_uint32),
+    ("output_count", c_uint32),
+    ("axis", c_int32),
+    ("reverse", c_bool),
+    ("truncate", c_int64),
+    ("checkpoint", c_int64),
 ]
 bg_gradient_check_options._fields_ = [
     ("struct_bytes", c_size_t),
@@ -1453,6 +1503,7 @@ bg_replicas_options._fields_ = [
     ("synchronize_batch_norm", c_bool),
 ]
 bg_numerics_options._fields_ = [
+    ("precision", c_int),
     ("accumulation", c_int),
     ("canonical_reductions", c_bool),
     ("accumulator_type", c_int),
@@ -1569,6 +1620,10 @@ bg_recurrent_options._fields_ = [
     ("batch_first", c_bool),
     ("bias", c_bool),
     ("dropout", c_double),
+    ("relu", c_bool),
+    ("reset_first", c_bool),
+    ("truncate", c_int64),
+    ("checkpoint", c_int64),
 ]
 bg_split_placement._fields_ = [
     ("splits", POINTER(c_int64)),
@@ -1903,6 +1958,16 @@ bg_costs._fields_ = [
     ("stage_count", c_uint32),
     ("message_bytes_per_ns", c_double),
 ]
+bg_profile_notes._fields_ = [
+    ("struct_bytes", c_size_t),
+    ("program", c_char_p),
+    ("model", c_char_p),
+    ("samples", c_char_p),
+    ("settings", POINTER(c_char_p)),
+    ("loader_wait_ns", c_uint64),
+    ("loader_batches", c_uint64),
+    ("loader_misses", c_uint64),
+]
 bg_weights_rename._fields_ = [
     ("in_file", c_char_p),
     ("in_model", c_char_p),
@@ -2229,6 +2294,8 @@ STRUCTS = {
     "bg_attention_options": bg_attention_options,
     "bg_dot_product_attention_options": bg_dot_product_attention_options,
     "bg_rotary_options": bg_rotary_options,
+    "bg_scan_step": bg_scan_step,
+    "bg_scan_options": bg_scan_options,
     "bg_gradient_check_options": bg_gradient_check_options,
     "bg_device_model": bg_device_model,
     "bg_block_cost": bg_block_cost,
@@ -2288,6 +2355,7 @@ STRUCTS = {
     "bg_onnx_save_options": bg_onnx_save_options,
     "bg_onnx_saved": bg_onnx_saved,
     "bg_costs": bg_costs,
+    "bg_profile_notes": bg_profile_notes,
     "bg_weights_rename": bg_weights_rename,
     "bg_weights_load_options": bg_weights_load_options,
     "bg_weights_result": bg_weights_result,
@@ -2416,6 +2484,7 @@ FUNCTIONS = {
     "bg_digits_generate": (None, [("options", POINTER(bg_digits_options), "const bg_digits_options *options"), ("images", POINTER(c_uint8), "uint8_t *images"), ("labels", POINTER(c_uint8), "uint8_t *labels")], False),
     "bg_divide": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("a", bg_value, "bg_value a"), ("b", bg_value, "bg_value b")], False),
     "bg_dot_product_attention": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("query", bg_value, "bg_value query"), ("key", bg_value, "bg_value key"), ("value", bg_value, "bg_value value"), ("bias", bg_value, "bg_value bias"), ("options", POINTER(bg_dot_product_attention_options), "const bg_dot_product_attention_options *options")], False),
+    "bg_dot_product_attention_cached": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("query", bg_value, "bg_value query"), ("key", bg_value, "bg_value key"), ("value", bg_value, "bg_value value"), ("key_cache", bg_value, "bg_value key_cache"), ("value_cache", bg_value, "bg_value value_cache"), ("positions", bg_value, "bg_value positions"), ("options", POINTER(bg_dot_product_attention_options), "const bg_dot_product_attention_options *options")], False),
     "bg_dot_product_attention_options_init": (None, [("options", POINTER(bg_dot_product_attention_options), "bg_dot_product_attention_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes"), ("heads", c_int64, "int64_t heads")], False),
     "bg_dropout": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("probability", c_double, "double probability")], False),
     "bg_dtype_find": (c_int, [("name", c_char_p, "const char *name")], False),
@@ -2448,6 +2517,7 @@ FUNCTIONS = {
     "bg_generator_reset": (None, [("generator", c_void_p, "bg_generator *generator")], False),
     "bg_generator_run": (c_int, [("generator", c_void_p, "bg_generator *generator"), ("prompts", POINTER(bg_generation_prompt), "const bg_generation_prompt *prompts"), ("prompt_count", c_uint32, "uint32_t prompt_count"), ("options", POINTER(bg_generation_options), "const bg_generation_options *options"), ("out_results", POINTER(bg_generation), "bg_generation *out_results"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_generator_sample": (c_int, [("generator", c_void_p, "bg_generator *generator"), ("sampling", POINTER(bg_sampling), "const bg_sampling *sampling"), ("out_token", POINTER(c_uint32), "uint32_t *out_token"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_generator_session": (c_void_p, [("generator", c_void_p, "const bg_generator *generator"), ("of_prompt", c_bool, "bool of_prompt")], False),
     "bg_gpt_add": (None, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("out", POINTER(bg_gpt), "bg_gpt *out")], False),
     "bg_gpt_add_steps": (None, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("cache_length", c_int64, "int64_t cache_length"), ("sequences", c_uint32, "uint32_t sequences"), ("out", POINTER(bg_gpt), "bg_gpt *out")], False),
     "bg_gpt_directory_load": (c_int, [("directory", c_char_p, "const char *directory"), ("options", POINTER(bg_gpt_options), "const bg_gpt_options *options"), ("weights", c_void_p, "bg_weights *weights"), ("error", POINTER(bg_error), "bg_error *error")], False),
@@ -2489,6 +2559,7 @@ FUNCTIONS = {
     "bg_group_norm_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("groups", c_int64, "int64_t groups"), ("epsilon", c_double, "double epsilon")], False),
     "bg_gru": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("weight", bg_value, "bg_value weight"), ("bias", bg_value, "bg_value bias"), ("h0", bg_value, "bg_value h0"), ("batch_first", c_bool, "bool batch_first"), ("reverse", c_bool, "bool reverse")], False),
     "bg_gru_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("width", c_int64, "int64_t width"), ("options", POINTER(bg_recurrent_options), "const bg_recurrent_options *options"), ("h0", bg_value, "bg_value h0"), ("out_h", POINTER(bg_value), "bg_value *out_h")], False),
+    "bg_gru_reset_first": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("weight", bg_value, "bg_value weight"), ("bias", bg_value, "bg_value bias"), ("h0", bg_value, "bg_value h0"), ("batch_first", c_bool, "bool batch_first"), ("reverse", c_bool, "bool reverse")], False),
     "bg_identical_gradients": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axes", c_uint32, "uint32_t axes")], False),
     "bg_identical_inputs": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axes", c_uint32, "uint32_t axes")], False),
     "bg_idx_read": (c_int, [("path", c_char_p, "const char *path"), ("out", POINTER(bg_array), "bg_array *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
@@ -2543,6 +2614,7 @@ FUNCTIONS = {
     "bg_layer_norm": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("gamma", bg_value, "bg_value gamma"), ("beta", bg_value, "bg_value beta"), ("epsilon", c_double, "double epsilon")], False),
     "bg_layer_norm_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("epsilon", c_double, "double epsilon")], False),
     "bg_layers_expand": (c_int, [("layers", POINTER(c_int64), "const int64_t *layers"), ("count", c_size_t, "size_t count"), ("device_count", c_uint32, "uint32_t device_count"), ("layer_count", c_uint64, "uint64_t layer_count"), ("out", POINTER(c_int64), "int64_t *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_length_mask": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("lengths", bg_value, "bg_value lengths"), ("length", c_int64, "int64_t length")], False),
     "bg_likelihood_sums": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("logits", bg_value, "bg_value logits"), ("labels", bg_value, "bg_value labels"), ("ignore_index", c_int64, "int64_t ignore_index")], False),
     "bg_linear": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("weight", bg_value, "bg_value weight"), ("bias", bg_value, "bg_value bias")], False),
     "bg_linear_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("out_features", c_int64, "int64_t out_features"), ("bias", c_bool, "bool bias")], False),
@@ -2671,7 +2743,12 @@ FUNCTIONS = {
     "bg_processor_count": (c_uint32, [], False),
     "bg_profile_costs": (c_int, [("session", c_void_p, "const bg_session *session"), ("plan", c_void_p, "const bg_plan *plan"), ("out_costs", POINTER(bg_stage_cost), "bg_stage_cost *out_costs"), ("out_bytes_per_ns", POINTER(c_double), "double *out_bytes_per_ns"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_profile_measure": (c_int, [("plan", c_void_p, "const bg_plan *plan"), ("run_count", c_uint32, "uint32_t run_count"), ("out_costs", POINTER(bg_stage_cost), "bg_stage_cost *out_costs"), ("out_bytes_per_ns", POINTER(c_double), "double *out_bytes_per_ns"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_profile_print_report": (c_int, [("folder", c_char_p, "const char *folder"), ("other", c_char_p, "const char *other"), ("colored", c_bool, "bool colored"), ("out_text", POINTER(c_char_p), "char **out_text"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_profile_print_summary": (c_int, [("session", c_void_p, "const bg_session *session"), ("plan", c_void_p, "const bg_plan *plan"), ("out_text", POINTER(c_char_p), "char **out_text"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_profile_report": (c_int, [("folder", c_char_p, "const char *folder"), ("other", c_char_p, "const char *other"), ("path", c_char_p, "const char *path"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_profile_start": (c_int, [("session", c_void_p, "bg_session *session"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_profile_stop": (c_int, [("session", c_void_p, "bg_session *session"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_profile_write": (c_int, [("session", c_void_p, "bg_session *session"), ("notes", POINTER(bg_profile_notes), "const bg_profile_notes *notes"), ("folder", c_char_p, "const char *folder"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_profile_write_trace": (c_int, [("session", c_void_p, "const bg_session *session"), ("plan", c_void_p, "const bg_plan *plan"), ("path", c_char_p, "const char *path"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_rate_at": (c_double, [("schedule", c_void_p, "void *schedule"), ("step", c_uint64, "uint64_t step")], False),
     "bg_rate_init": (None, [("schedule", POINTER(bg_rate_schedule), "bg_rate_schedule *schedule"), ("struct_bytes", c_size_t, "size_t struct_bytes"), ("kind", c_int, "bg_rate_kind kind"), ("rate", c_double, "double rate"), ("steps", c_uint64, "uint64_t steps")], False),
@@ -2692,6 +2769,8 @@ FUNCTIONS = {
     "bg_reshape": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("rank", c_uint32, "uint32_t rank"), ("dims", POINTER(c_int64), "const int64_t *dims")], False),
     "bg_rms_norm": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("gamma", bg_value, "bg_value gamma"), ("epsilon", c_double, "double epsilon")], False),
     "bg_rms_norm_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("epsilon", c_double, "double epsilon")], False),
+    "bg_rnn": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("weight", bg_value, "bg_value weight"), ("bias", bg_value, "bg_value bias"), ("h0", bg_value, "bg_value h0"), ("relu", c_bool, "bool relu"), ("batch_first", c_bool, "bool batch_first"), ("reverse", c_bool, "bool reverse")], False),
+    "bg_rnn_layer": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("width", c_int64, "int64_t width"), ("options", POINTER(bg_recurrent_options), "const bg_recurrent_options *options"), ("h0", bg_value, "bg_value h0"), ("out_h", POINTER(bg_value), "bg_value *out_h")], False),
     "bg_roll": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("shift", c_int64, "int64_t shift")], False),
     "bg_rotary": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("positions", bg_value, "bg_value positions"), ("options", POINTER(bg_rotary_options), "const bg_rotary_options *options")], False),
     "bg_rotary_options_init": (None, [("options", POINTER(bg_rotary_options), "bg_rotary_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes"), ("heads", c_int64, "int64_t heads")], False),
@@ -2728,6 +2807,8 @@ FUNCTIONS = {
     "bg_sampling_init": (None, [("options", POINTER(bg_sampling), "bg_sampling *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_sampling_shares": (c_int, [("sampling", POINTER(bg_sampling), "const bg_sampling *sampling"), ("logits", POINTER(c_float), "const float *logits"), ("vocabulary", c_size_t, "size_t vocabulary"), ("tokens", POINTER(c_uint32), "const uint32_t *tokens"), ("token_count", c_size_t, "size_t token_count"), ("prompt_count", c_size_t, "size_t prompt_count"), ("out_shares", POINTER(c_double), "double *out_shares"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_scale": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("alpha", c_double, "double alpha"), ("beta", c_double, "double beta")], False),
+    "bg_scan": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("options", POINTER(bg_scan_options), "const bg_scan_options *options"), ("inputs", POINTER(bg_value), "const bg_value *inputs"), ("states", POINTER(bg_value), "bg_value *states"), ("body", CFUNCTYPE(None, c_void_p, c_void_p, POINTER(bg_scan_step)), "void (*body)(void *user, bg_graph *graph, bg_scan_step *step)"), ("user", c_void_p, "void *user"), ("outputs", POINTER(bg_value), "bg_value *outputs")], False),
+    "bg_scan_options_init": (None, [("options", POINTER(bg_scan_options), "bg_scan_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_scatter_add": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("ids", bg_value, "bg_value ids"), ("updates", bg_value, "bg_value updates")], False),
     "bg_scatter_elements_add": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("axis", c_int32, "int32_t axis"), ("ids", bg_value, "bg_value ids"), ("updates", bg_value, "bg_value updates")], False),
     "bg_schedule_action_count": (c_uint32, [("schedule", c_void_p, "const bg_schedule *schedule"), ("device", c_uint32, "uint32_t device")], False),
@@ -2819,6 +2900,7 @@ FUNCTIONS = {
     "bg_stack": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("values", POINTER(bg_value), "const bg_value *values"), ("count", c_uint32, "uint32_t count"), ("axis", c_int32, "int32_t axis")], False),
     "bg_standardize": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x"), ("dtype", c_int, "bg_dtype dtype"), ("divisor", c_float, "float divisor"), ("mean", c_float, "float mean"), ("deviation", c_float, "float deviation")], False),
     "bg_status_name": (c_char_p, [("status", c_int, "bg_status status")], False),
+    "bg_stop_gradient": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("x", bg_value, "bg_value x")], False),
     "bg_stream_shape": (c_int, [("stream", POINTER(bg_stream), "const bg_stream *stream"), ("form", c_int, "bg_stream_form form"), ("out", POINTER(bg_type), "bg_type *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_struct_bytes": (c_size_t, [("name", c_char_p, "const char *name")], False),
     "bg_subtract": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("a", bg_value, "bg_value a"), ("b", bg_value, "bg_value b")], False),
