@@ -113,12 +113,23 @@ static bg_status add_option(reading *r, const cli_option *option, bg_error *erro
     return BG_OK;
 }
 
+/* The option's value, not yet taken; "": none. */
+static const char *peek_value(const reading *r)
+{
+    return r->value != NULL ? r->value : r->at + 1 < r->argc ? r->argv[r->at + 1] : "";
+}
+
 /* Whether the option's value is Python's word for null. A folder of that name is written ./None. */
 static bool is_none(const reading *r)
 {
-    const char *value = r->value != NULL ? r->value : r->at + 1 < r->argc ? r->argv[r->at + 1] : "";
+    return strcmp(peek_value(r), "None") == 0;
+}
 
-    return strcmp(value, "None") == 0;
+/* --precision is an option of ours (bf16-mixed) and a field of the example (float16): the value tells which is meant.
+ */
+static bool is_precision_field(const reading *r)
+{
+    return strcmp(r->name, "precision") == 0 && bg_dtype_is_float(bg_dtype_find(peek_value(r)));
 }
 
 /* The value of a field as YAML. A list takes all words up to the next option. */
@@ -184,7 +195,7 @@ static bg_status add_word(reading *r, bg_error *error)
         strcpy(ours, "input-files");
     if (option == NULL)
         option = find_option(r->table, ours);
-    if (option != NULL && (kind != BGI_GPT_KEY_NULLABLE || !is_none(r)))
+    if (option != NULL && (kind != BGI_GPT_KEY_NULLABLE || !is_none(r)) && !is_precision_field(r))
         return add_option(r, option, error);
     for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
         if (strcmp(elsewhere[i].name, key) == 0)

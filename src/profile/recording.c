@@ -85,12 +85,13 @@ static bg_status write_files(const bg_session *session, const bg_profile_notes *
     bgi_analysis_clear(&analysis);
     if (status == BG_OK)
         status = bgi_folder_create(folder, error);
+    /* The largest one first: on a disk that it does not fit on, none of the three is left. */
+    if (status == BG_OK)
+        status = write_trace(session, folder, error);
     if (status == BG_OK)
         status = write_text(folder, "summary.json", summary, size_bytes, error);
     if (status == BG_OK)
         status = write_report(folder, summary, size_bytes, error);
-    if (status == BG_OK)
-        status = write_trace(session, folder, error);
     free(summary);
     return status;
 }

@@ -58,7 +58,7 @@ END
 installed_without nothing
 rm -f "$folder/calls"
 PATH="$folder/bin:$PATH" "$root/tools/dependencies.sh" bench >"$folder/out" 2>"$folder/err"
-check "bench: PyTorch and a BLAS made for speed" grep -q 'install .* python3-torch libopenblas0-pthread$' "$folder/calls"
+check "bench: PyTorch and a BLAS made for speed" grep -q 'install .* python3-torch libopenblas0-pthread python3-opencv$' "$folder/calls"
 
 # The list is the Makefile's: what it asks pkg-config for, and what it links.
 for module in $(sed -n 's/^PACKAGES := //p' "$root/Makefile") cmocka; do

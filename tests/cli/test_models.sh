@@ -61,7 +61,7 @@ check "--compile-only" test "$(sed -n '1s/;.*//p' compiled.out)" = '2 stages on 
 
 begin_case help
 "$program" --help >help.out
-check "the program's" grep -q '^  points    learn the quarters of the plane$' help.out
+check "the program's" grep -q '^  points  *learn the quarters of the plane$' help.out
 "$program" points --help >own.out
 check "its own" sh -c 'sed -n 1p own.out | grep -q "^Usage: brigade points \[OPTION\]" && grep -q "^  --hidden N .*16" own.out'
 "$program" plan --help >plans.out
