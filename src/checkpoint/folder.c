@@ -228,3 +228,17 @@ void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list 
     if (folder != NULL)
         closedir(folder);
 }
+
+/* A later checkpoint would be taken for the newest by the next load, and this one for an old one. */
+bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                                     bg_error *error)
+{
+    char later[BGI_CHECKPOINT_NAME_BYTES];
+
+    if (list->count > 0 && list->steps[0] > step)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "checkpoint: %s has `%s`, later than step %" PRIu64
+                            " of this run; remove it, or save to another directory",
+                            directory, bgi_checkpoint_name(list->steps[0], later), step);
+    return BG_OK;
+}

@@ -28,6 +28,14 @@ typedef struct report {
     role_sum roles[ROLE_COUNT], all;
 } report;
 
+bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error)
+{
+    *out = (bgi_checkpoint_record){.role = BG_ROLE_PARAMETER, .is_given = true};
+    if (!source->is_checkpoint)
+        return BG_OK;
+    return bgi_checkpoint_find_record(source->file, name, out, error);
+}
+
 static void add_to(role_sum *sum, const bgi_stored_tensor *tensor)
 {
     uint64_t elements = 1;

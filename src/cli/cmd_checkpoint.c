@@ -45,14 +45,6 @@ static const cli_option checkpoint_table[] = {
     CLI_OPTIONS_END,
 };
 
-bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error)
-{
-    *out = (bgi_checkpoint_record){.role = BG_ROLE_PARAMETER, .is_given = true};
-    if (!source->is_checkpoint)
-        return BG_OK;
-    return bgi_checkpoint_find_record(source->file, name, out, error);
-}
-
 /* ---- verify ---- */
 
 static bg_status verify_path(const char *path, bg_error *error)
@@ -107,13 +99,13 @@ static bg_status verify(const char *path, bg_error *error)
 /* ---- the command ---- */
 
 static const char usage[] = "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
-                            "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a\n"
-                            "folder with model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
+                            "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or\n"
+                            "a folder with model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
                             "  inspect PATH       what it holds\n"
                             "  verify PATH        reads all of it and compares the checksum; of a folder, of\n"
                             "                     every checkpoint in it\n"
-                            "  convert FROM TO    a checkpoint's weights to a file or a folder with an index, or\n"
-                            "                     such weights to a checkpoint in the folder TO\n"
+                            "  convert FROM TO    weights of a checkpoint to a file or a folder with an\n"
+                            "                     index, or such weights to a checkpoint in the folder TO\n"
                             "  diff PATH PATH     what differs; the exit code is 1 when anything does\n\n";
 
 typedef struct checkpoint_command {

@@ -117,13 +117,6 @@ const char *bgi_onnx_scope(bgi_arena *arena, const BgiOnnx__Node *node, uint32_t
 
 /* ---- what must hold ---- */
 
-bool bgi_onnx_is_if(const BgiOnnx__Node *node)
-{
-    const char *domain = text_of(node->domain);
-
-    return strcmp(text_of(node->op_type), "If") == 0 && (domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0);
-}
-
 static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error);
 
 static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node, const char *name, bg_error *error)

@@ -63,10 +63,11 @@ static bg_status make_size(bg_batches *batches, int64_t samples, bg_error *error
 bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                             bg_weights *weights, bg_batches **out, bg_error *error)
 {
+    bg_error_clear(error);
+
     bg_batches *batches;
     bg_status status;
 
-    bg_error_clear(error);
     if (model == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "bg_batches_create: model is NULL");
     BGI_TRY(bgi_require(weights, "weights", __func__, error));
@@ -116,6 +117,7 @@ bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *err
 bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                          bg_error *error)
 {
+    bg_error_clear(error);
     BGI_TRY(bg_batches_prepare(batches, samples, error));
     return bg_session_run(batches->sizes[samples - 1].reader, inputs, outputs, error);
 }

@@ -174,6 +174,7 @@ bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wante
 bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                               bg_generator **out, bg_error *error)
 {
+    bg_error_clear(error);
     return bg_generator_create_batch(model, options, weights, 1, out, error);
 }
 

@@ -246,12 +246,13 @@ bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, s
                              const uint32_t *tokens, size_t token_count, size_t prompt_count, double *out_shares,
                              bg_error *error)
 {
+    bg_error_clear(error);
+
     const bgi_history history = {.tokens = tokens, .count = token_count, .prompt = prompt_count};
     bgi_sampler sampler;
     size_t count;
     double sum;
 
-    bg_error_clear(error);
     BGI_TRY(bgi_require(sampling, "sampling", __func__, error));
     BGI_TRY(bgi_require(logits, "logits", __func__, error));
     BGI_TRY(bgi_require(out_shares, "out_shares", __func__, error));

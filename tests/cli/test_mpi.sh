@@ -271,10 +271,10 @@ done
 
 each=cat
 begin_case other-commands
-"$program" schedule list >one
+"$program" schedule list >listed
 for mpi in $mpis; do
     ranks $mpi 2 schedule list
-    check "$mpi: prints once" cmp one out
+    check "$mpi: prints once" cmp listed out
 done
 
 # ---- signals and deaths ----
