@@ -24,7 +24,7 @@ static void test_defaults_are_valid(void **state)
     assert_int_equal(bgi_options_validate(&options, true, NULL), BG_OK);
     assert_int_equal(bgi_options_validate(&options, false, NULL), BG_OK);
     assert_int_equal(options.execution.strategy, BG_STRATEGY_PIPELINED);
-    assert_true(options.execution.wait_limit_s == 120.0);
+    assert_true(options.execution.wait_limit_s == 60.0);
     assert_int_equal(options.reporting.trace_events, 65536);
 }
 
