@@ -278,19 +278,19 @@ bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error)
     return status;
 }
 
-bg_status bgi_stored_open_checkpoint(const char *path, bgi_stored **out, bg_error *error)
+/* Of a file that has been opened, which is taken over, also on failure. */
+static bg_status keep_file(const char *path, bg_safetensors *file, bgi_stored **out, bg_error *error)
 {
     bgi_stored *s = calloc(1, sizeof *s);
-    bg_status status = BG_OK;
+    bg_status status;
 
-    if (s != NULL)
-        s->path = strdup(path);
-    if (s == NULL || s->path == NULL)
-        status = bgi_error_memory(error, "a list of tensors", sizeof *s);
-    if (status == BG_OK)
-        status = bg_safetensors_open_header(path, &s->file, error);
-    if (status == BG_OK)
-        status = list_content(s, error);
+    if (s == NULL) {
+        bg_safetensors_destroy(file);
+        return bgi_error_memory(error, "a list of tensors", sizeof *s);
+    }
+    s->file = file;
+    s->path = strdup(path);
+    status = s->path != NULL ? list_content(s, error) : bgi_error_memory(error, "a list of tensors", sizeof *s);
     if (status == BG_OK)
         *out = s;
     else
@@ -298,25 +298,21 @@ bg_status bgi_stored_open_checkpoint(const char *path, bgi_stored **out, bg_erro
     return status;
 }
 
+bg_status bgi_stored_open_checkpoint(const char *path, bgi_stored **out, bg_error *error)
+{
+    bg_safetensors *file = NULL;
+
+    BGI_TRY(bg_safetensors_open_header(path, &file, error));
+    return keep_file(path, file, out, error);
+}
+
 bg_status bgi_stored_open_manifest(const char *path, const void *content, size_t size_bytes, bgi_stored **out,
                                    bg_error *error)
 {
-    bgi_stored *s = calloc(1, sizeof *s);
-    bg_status status = BG_OK;
+    bg_safetensors *file = NULL;
 
-    if (s != NULL)
-        s->path = strdup(path);
-    if (s == NULL || s->path == NULL)
-        status = bgi_error_memory(error, "a list of tensors", sizeof *s);
-    if (status == BG_OK)
-        status = bgi_safetensors_parse(path, content, size_bytes, false, &s->file, error);
-    if (status == BG_OK)
-        status = list_content(s, error);
-    if (status == BG_OK)
-        *out = s;
-    else
-        bgi_stored_close(s);
-    return status;
+    BGI_TRY(bgi_safetensors_parse(path, content, size_bytes, false, &file, error));
+    return keep_file(path, file, out, error);
 }
 
 void bgi_stored_close(bgi_stored *s)
