@@ -155,12 +155,23 @@ uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
     return wanted;
 }
 
+/* Whoever moves ends the operation, and that may be a worker: what it has read or written is the caller's from then on.
+ */
+static void end_hand(ranks *r, operation *what)
+{
+    atomic_bool *is_over = what->owner;
+
+    (void)r;
+    atomic_store(is_over, true);
+}
+
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error)
 {
     ranks *r = bgi_ranks_of(transport);
     const uint32_t own = r->carrier->rank;
-    operation what = {0};
+    atomic_bool is_over = false;
+    operation what = {.end = end_hand, .owner = &is_over};
     patience p = {0};
     bg_status status = BG_OK;
     bg_error why = {0};
@@ -173,7 +184,7 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     pthread_mutex_lock(&r->moving);
     bgi_ranks_begin(r, &what, own == from, own == from ? to : from, HOST_TAG, data, size_bytes);
     pthread_mutex_unlock(&r->moving);
-    while (!what.is_done && status == BG_OK)
+    while (!atomic_load(&is_over) && status == BG_OK)
         status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, &why);
     if (status != BG_OK) {
         /* What has begun uses memory that is about to go. A run that follows ends at once, for the same reason. */
