@@ -24,7 +24,7 @@ void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
     size_t kept = 0;
 
     pthread_mutex_lock(&r->moving);
-    r->caller = pthread_self();
+    atomic_store(&r->caller, pthread_self());
     atomic_store(&r->run, run);
     for (size_t i = 0; i < r->early_count; i++) {
         const wire_note early = r->early[i];
@@ -59,8 +59,8 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
         return BG_OK;
     }
     now_ns = bgi_clock_ns();
-    if (r->heard != p->heard || p->begun_ns == 0) {
-        p->heard = r->heard;
+    if (atomic_load(&r->heard) != p->heard || p->begun_ns == 0) {
+        p->heard = atomic_load(&r->heard);
         p->begun_ns = now_ns;
     }
     if ((double)(now_ns - p->begun_ns) * 1e-9 > limit_s)
@@ -176,7 +176,7 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     bg_status status = BG_OK;
     bg_error why = {0};
 
-    r->caller = pthread_self();
+    atomic_store(&r->caller, pthread_self());
     if (from != to && (own == from || own == to) && atomic_load(&r->is_lost))
         return bg_error_set(error, BG_ERROR_IO, "values of another rank: the ranks have lost each other");
     if (from == to || (own != from && own != to) || size_bytes == 0)

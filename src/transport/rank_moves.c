@@ -361,7 +361,8 @@ static bool poll_all(ranks *r)
         }
         for (uint32_t i = 0; i < count; i++)
             end_operation(r, operations[i]);
-        r->heard += count;
+        if (count > 0)
+            atomic_fetch_add(&r->heard, count);
         has_moved |= count > 0;
     } while (count == DONE_AT_ONCE);
     return has_moved;
@@ -369,7 +370,8 @@ static bool poll_all(ranks *r)
 
 static bool may_move(const ranks *r)
 {
-    return !atomic_load(&r->is_lost) && (r->carrier->takes_any_thread || pthread_equal(pthread_self(), r->caller));
+    return !atomic_load(&r->is_lost) &&
+           (r->carrier->takes_any_thread || pthread_equal(pthread_self(), atomic_load(&r->caller)));
 }
 
 /* Whoever finds the mover at work leaves: that one looks at the queue once more when it is done. */

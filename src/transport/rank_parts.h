@@ -146,8 +146,8 @@ struct ranks {
     _Atomic uint32_t *pending; /* by device: pieces */
     _Atomic(queued *) queue;
     pthread_mutex_t moving;
-    pthread_t caller;
-    uint64_t heard; /* operations that ended, over all */
+    _Atomic pthread_t caller;
+    _Atomic uint64_t heard; /* operations that ended, over all */
     piece *free_pieces;
     wire_note *early; /* of runs that have not begun here */
     size_t early_count, early_capacity;

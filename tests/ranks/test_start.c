@@ -133,6 +133,7 @@ static void a_rank_starts_with_what_is_its_own(void **state)
         snprintf(stages + strlen(stages), sizeof stages - strlen(stages), "%sB%u", i > 0 ? "|" : "", i + 1);
     options.execution.stages = stages;
     options.execution.cores = 1;
+    options.execution.wait_limit_s = 600.0; /* so many ranks on few processors, perhaps under a sanitizer */
     assert_int_equal(bg_graph_create(&graph, &error), BG_OK);
     build(graph, &loss);
     if (bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error) != BG_OK)
