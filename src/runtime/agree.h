@@ -15,6 +15,9 @@ bg_status bgi_ranks_talk(const bgi_ranks *ranks, bgi_transport **out, bg_error *
  * nothing is asked. In one process (`transport` NULL) nothing happens, and `status` is returned. */
 bg_status bgi_ranks_settle(bgi_transport *transport, bg_status status, bool *any, bg_error *error);
 
+/* settle.c: the names of the hosts of all ranks, on all of them. */
+bg_status bgi_ranks_share_hosts(bgi_transport *transport, char (*hosts)[BGI_HOST_BYTES], bg_error *error);
+
 /* agree.c: OK on all ranks when all have the same plan and the same options; else the same error on all, which names
  * the rank and the first option that differ. */
 bg_status bgi_ranks_agree(const bg_plan *plan, bgi_transport *transport, bg_error *error);

@@ -504,6 +504,12 @@ static bool copy_ranks(bgi_engine *engine, const bgi_ranks *ranks)
         return false;
     memcpy(engine->own_owners, ranks->owners, engine->device_count * sizeof *engine->own_owners);
     engine->own_ranks.owners = engine->own_owners;
+    engine->own_hosts = calloc(ranks->carrier->rank_count, sizeof *engine->own_hosts);
+    if (engine->own_hosts == NULL)
+        return false;
+    if (ranks->hosts != NULL)
+        memcpy(engine->own_hosts, ranks->hosts, ranks->carrier->rank_count * sizeof *engine->own_hosts);
+    engine->own_ranks.hosts = (const char(*)[BGI_HOST_BYTES])engine->own_hosts;
     engine->ranks = &engine->own_ranks;
     return true;
 }
@@ -523,6 +529,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
     engine->created_ns = bgi_clock_ns();
     if (options->ranks != NULL && !copy_ranks(engine, options->ranks)) {
         free(engine->own_owners);
+        free(engine->own_hosts);
         free(engine);
         return bgi_error_memory(error, "the owners of devices", 0);
     }
@@ -593,6 +600,7 @@ void bgi_engine_free(bgi_engine *engine)
     free((void *)engine->rank_progress);
     free((void *)engine->rank_heard_ns);
     free(engine->own_owners);
+    free(engine->own_hosts);
     free(engine->gate.ready);
     free(engine->gate.ends);
     bgi_in_place_clear(engine);

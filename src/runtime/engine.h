@@ -314,6 +314,7 @@ struct bgi_engine {
     const bgi_ranks *ranks; /* NULL: one process; else the own copy */
     bgi_ranks own_ranks;
     uint32_t *own_owners;
+    char (*own_hosts)[BGI_HOST_BYTES];
     bgi_runner *runners;    /* [replica][device]; those of other ranks are empty */
     bgi_in_place *in_place; /* by device; NULL: nothing is read elsewhere */
     uint32_t in_place_count;

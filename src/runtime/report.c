@@ -8,12 +8,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "transport/ranks.h"
 
-enum { TEXT_BYTES = 256, RANK_BYTES = 32, HOST_BYTES = 64 };
+enum { TEXT_BYTES = 256, RANK_BYTES = BGI_RANK_TEXT_BYTES + 8 };
 
 static const bgi_instruction *find_instruction(const bgi_runner *runner)
 {
@@ -114,7 +113,7 @@ static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runne
 {
     bgi_transport *transport = engine->transport;
     const bg_mesh mesh = bgi_plan_mesh(engine->plan);
-    char meeting[TEXT_BYTES / 2];
+    char meeting[TEXT_BYTES / 2], name[BGI_RANK_TEXT_BYTES];
     uint32_t replica;
 
     for (uint32_t axes = 0; axes <= BG_MESH_ALL; axes++) {
@@ -130,8 +129,10 @@ static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runne
         replica = find_missing_replica(engine, runner, axes, is_delivery);
         snprintf(text, TEXT_BYTES, "waits for replica %u", replica);
         if (!bgi_engine_has(engine, replica, runner->number))
-            snprintf(text + strlen(text), TEXT_BYTES - strlen(text), " (rank %u)",
-                     engine->ranks->owners[replica * engine->plan->device_count + runner->number]);
+            snprintf(text + strlen(text), TEXT_BYTES - strlen(text), " (%s)",
+                     bgi_ranks_name(engine->ranks,
+                                    engine->ranks->owners[replica * engine->plan->device_count + runner->number],
+                                    name));
         snprintf(text + strlen(text), TEXT_BYTES - strlen(text), " at the %s", meeting);
         return true;
     }
@@ -175,14 +176,15 @@ static uint32_t find_turn(const bgi_engine *engine, const bgi_runner *runner)
     return engine->turn_devices[done % engine->turn_count];
 }
 
-/* " of rank 3" for a device of the replica that another rank has; "" for one that is here. */
+/* " of rank 3 on host node2" for a device of the replica that another rank has; "" for one that is here. */
 static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, uint32_t device, char text[RANK_BYTES])
 {
     const uint32_t number = runner->replica * engine->plan->device_count + device;
+    char name[BGI_RANK_TEXT_BYTES];
 
     text[0] = '\0';
     if (!bgi_ranks_has(engine->ranks, number))
-        snprintf(text, RANK_BYTES, " of rank %u", engine->ranks->owners[number]);
+        snprintf(text, RANK_BYTES, " of %s", bgi_ranks_name(engine->ranks, engine->ranks->owners[number], name));
     return text;
 }
 
@@ -249,10 +251,11 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
 }
 
 /* Ranks that are in a run say so many times in the limit, also while they wait. One that has not is the cause rather
- * than those that wait for it: "; no sign of rank 1 meanwhile". "": all have. */
+ * than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". "": all have. */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {
     const uint64_t now_ns = bgi_clock_ns();
+    char name[BGI_RANK_TEXT_BYTES];
     uint32_t first = 0, count = 0;
 
     text[0] = '\0';
@@ -264,9 +267,10 @@ static void print_silent(const bgi_engine *engine, double waited_s, char text[TE
             first = i;
     }
     if (count == 1)
-        snprintf(text, TEXT_BYTES, "; no sign of rank %u meanwhile", first);
+        snprintf(text, TEXT_BYTES, "; no sign of %s meanwhile", bgi_ranks_name(engine->ranks, first, name));
     else if (count > 1)
-        snprintf(text, TEXT_BYTES, "; no sign of rank %u and %u more meanwhile", first, count - 1);
+        snprintf(text, TEXT_BYTES, "; no sign of %s and %u more meanwhile", bgi_ranks_name(engine->ranks, first, name),
+                 count - 1);
 }
 
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
@@ -274,7 +278,7 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
     const bgi_runner *waiting = NULL, *running = NULL, *distant = NULL, *stuck;
     const bgi_instruction *instruction;
     char action[TEXT_BYTES] = "its program", reason[TEXT_BYTES], silent[TEXT_BYTES];
-    char rank[HOST_BYTES + RANK_BYTES] = "", host[HOST_BYTES] = "";
+    char rank[RANK_BYTES] = "", name[BGI_RANK_TEXT_BYTES];
     uint32_t stuck_count = 0, call;
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
@@ -303,8 +307,7 @@ bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
     else
         print_wait(engine, stuck, reason);
     if (engine->ranks != NULL)
-        snprintf(rank, sizeof rank, "rank %u on host %s, ", engine->ranks->carrier->rank,
-                 gethostname(host, sizeof host - 1) == 0 ? host : "unknown");
+        snprintf(rank, sizeof rank, "%s, ", bgi_ranks_name(engine->ranks, engine->ranks->carrier->rank, name));
     return bg_error_set(error, BG_ERROR_TIMEOUT,
                         "no progress for %.3g s (wait_limit_s): %sreplica %u, device %u, %s: %s; %u other device%s not "
                         "done either%s",

@@ -763,7 +763,8 @@ static bg_status find_owners(bg_session *session, bg_error *error)
         return BG_OK;
     session->owners = calloc((size_t)plan->device_count * plan->replicas + 1, sizeof *session->owners);
     session->readers = calloc(transport->rank_count, sizeof *session->readers);
-    if (session->owners == NULL || session->readers == NULL)
+    session->hosts = calloc(transport->rank_count, sizeof *session->hosts);
+    if (session->owners == NULL || session->readers == NULL || session->hosts == NULL)
         return bgi_error_memory(error, "the owners of devices", 0);
     BGI_TRY(bgi_layout_make(plan, transport, session->owners, error));
     if (transport->rank_count > plan->device_count * plan->replicas && transport->rank == 0) {
@@ -798,6 +799,7 @@ static bg_status open_together(bg_session *session, const bgi_ranks *ranks, bgi_
     bg_status status;
 
     BGI_TRY(bgi_ranks_agree(session->plan, talk, error));
+    BGI_TRY(bgi_ranks_share_hosts(talk, session->hosts, error));
     BGI_TRY(bgi_memmap_open(session->plan, talk, &memmap, error));
     status = bgi_ranks_settle(talk, make_engine(session, ranks, memmap, &own), NULL, &own);
     if (status == BG_OK) {
@@ -811,6 +813,7 @@ static bg_status open_engine(bg_session *session, bg_error *error)
 {
     const bgi_ranks ranks = {.carrier = session->plan->options.execution.transport,
                              .owners = session->owners,
+                             .hosts = (const char(*)[BGI_HOST_BYTES])session->hosts,
                              .wait_limit_s = session->plan->options.execution.wait_limit_s};
     bgi_transport *talk = NULL;
     bgi_memmap *memmap = NULL;
@@ -882,6 +885,7 @@ static void close_session(bg_session *session)
     free(session->cut);
     free(session->owners);
     free(session->readers);
+    free(session->hosts);
     free(session->note);
     free(session->variables);
     free(session);

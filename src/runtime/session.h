@@ -60,6 +60,7 @@ struct bg_session {
     char *note;                      /* of the files that the session goes on with; NULL: none */
     uint32_t *owners;                /* of devices among ranks; NULL: one process */
     bool *readers;                   /* room: ranks that have something of a variable */
+    char (*hosts)[BGI_HOST_BYTES];   /* by rank: the host's name; NULL: one process */
     bgi_shared_trace *shared_traces; /* by device; NULL: nobody has asked since the last run */
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); NULL likewise */
     void *cut;                       /* room for what one replica has of a variable that is cut out of a weight */

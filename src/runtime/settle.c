@@ -2,7 +2,9 @@
  * settle.c: how something went that each rank does by itself, for all of them. Rank 0 hears the others and says what
  * holds.
  */
+#define _DEFAULT_SOURCE
 #include <stdio.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "runtime/agree.h"
@@ -43,6 +45,17 @@ bg_status bgi_ranks_talk(const bgi_ranks *ranks, bgi_transport **out, bg_error *
         .ranks = ranks, .events = {.raise = raise_counter, .changed = changed, .told = told, .lost = lost}};
 
     return bgi_transport_ranks.create(&setup, out, error);
+}
+
+bg_status bgi_ranks_share_hosts(bgi_transport *transport, char (*hosts)[BGI_HOST_BYTES], bg_error *error)
+{
+    const bg_transport *carrier = transport->setup.ranks->carrier;
+
+    if (gethostname(hosts[carrier->rank], BGI_HOST_BYTES - 1) != 0)
+        snprintf(hosts[carrier->rank], BGI_HOST_BYTES, "unknown");
+    for (uint32_t i = 1; i < carrier->rank_count; i++)
+        BGI_TRY(bgi_ranks_hand(transport, i, 0, hosts[i], BGI_HOST_BYTES, error));
+    return bgi_ranks_share(transport, 0, hosts, carrier->rank_count * sizeof *hosts, error);
 }
 
 /* ---- one for all ---- */

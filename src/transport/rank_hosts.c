@@ -48,6 +48,7 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
 {
     const double limit_s = r->base.setup.ranks->wait_limit_s;
     const struct timespec little = {.tv_nsec = SLEEP_NS};
+    char name[BGI_RANK_TEXT_BYTES];
     uint64_t now_ns;
 
     if (atomic_load(&r->is_lost))
@@ -64,8 +65,8 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
         p->begun_ns = now_ns;
     }
     if ((double)(now_ns - p->begun_ns) * 1e-9 > limit_s)
-        return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of rank %u for %.3g s (wait_limit_s)", what, rank,
-                            limit_s);
+        return bg_error_set(error, BG_ERROR_TIMEOUT, "%s: no sign of %s for %.3g s (wait_limit_s)", what,
+                            bgi_ranks_name(r->base.setup.ranks, rank, name), limit_s);
     nanosleep(&little, NULL);
     return BG_OK;
 }

@@ -19,16 +19,32 @@
 #ifndef BGI_TRANSPORT_RANKS_H
 #define BGI_TRANSPORT_RANKS_H
 
+#include <stdio.h>
+
 #include <brigade/transport.h>
 
 #include "transport/transport.h"
 
+enum { BGI_HOST_BYTES = 64 };
+
 /* Who takes part, and which device (of all replicas) is whose. */
 struct bgi_ranks {
     const bg_transport *carrier;
-    const uint32_t *owners; /* by device */
-    double wait_limit_s;    /* for what waits for other ranks without working; INFINITY: for ever */
+    const uint32_t *owners;              /* by device */
+    double wait_limit_s;                 /* for what waits for other ranks without working; INFINITY: for ever */
+    const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: not known, of one rank "": nor is that */
 };
+
+/* "rank 3 on host node2" */
+enum { BGI_RANK_TEXT_BYTES = BGI_HOST_BYTES + 32 };
+static inline const char *bgi_ranks_name(const bgi_ranks *ranks, uint32_t rank, char text[BGI_RANK_TEXT_BYTES])
+{
+    const bool has_host = ranks->hosts != NULL && ranks->hosts[rank][0] != '\0';
+
+    snprintf(text, BGI_RANK_TEXT_BYTES, "rank %u%s%s", rank, has_host ? " on host " : "",
+             has_host ? ranks->hosts[rank] : "");
+    return text;
+}
 
 static inline bool bgi_ranks_has(const bgi_ranks *ranks, uint32_t device)
 {
