@@ -126,6 +126,7 @@ static bg_status infer_pool_backward(const bg_op_signature *op, bg_type *outputs
     const bgi_pool2d_backward_attributes *attributes = op->attributes;
     bg_type y;
 
+    BGI_TRY(bg_type_validate(&attributes->result, error));
     BGI_TRY(infer_pooled(&attributes->result, &attributes->forward.options, &y, error));
     BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the pooled output", error));
     outputs[0] = attributes->result;

@@ -685,7 +685,7 @@ static void test_every_gradient_is_a_derivative(void **state)
             }
 }
 
-/* ---- attributes of any bytes: of ops that a caller adds; those of gradients are made of them ---- */
+/* ---- attributes of any bytes: of ops that a caller adds, and of their gradients ---- */
 
 /* Types that a graph takes, and a machine has memory for: kernels look at each element along an axis. */
 static bool are_types(const bg_type *types, uint32_t count)
@@ -695,6 +695,12 @@ static bool are_types(const bg_type *types, uint32_t count)
             (bg_type_validate(&types[i], NULL) != BG_OK || bg_type_element_count(&types[i]) > 1 << 24))
             return false;
     return true;
+}
+
+static bool is_pool(const bg_op_type *type)
+{
+    return type == &bgi_op_max_pool2d || type == &bgi_op_avg_pool2d || type == &bgi_op_max_pool2d_backward ||
+           type == &bgi_op_avg_pool2d_backward;
 }
 
 static void fuzz(zoo *z, const bgi_op *op, int rounds)
@@ -716,7 +722,7 @@ static void fuzz(zoo *z, const bgi_op *op, int rounds)
             attributes[draw(z, 0, (int64_t)bytes - 1)] =
                 draw(z, 0, 1) ? values[draw(z, 0, 7)] : (unsigned char)draw(z, 0, 255);
         }
-        if (op->type == &bgi_op_max_pool2d || op->type == &bgi_op_avg_pool2d) { /* a bool has no other values */
+        if (is_pool(op->type)) { /* a bool has no other values; the backward's attributes begin with the forward's */
             bg_pool2d_options *options = &((bgi_pool2d_attributes *)(void *)attributes)->options;
 
             *(unsigned char *)&options->ceil_mode &= 1;
@@ -745,9 +751,10 @@ static void test_any_attributes_are_judged(void **state)
     (void)state;
     for (int a = 0; a < ANIMALS; a++)
         for (int kind = 0; kind < animals[a].kinds; kind++) {
-            bg_value value;
+            bg_value value, weights, gradients[MOST_PARAMETERS] = {{0}};
             zoo z = create(a, kind, BG_FLOAT32, 5, &value);
 
+            derive(&z, value, &weights, gradients);
             for (size_t o = 0; o < z.graph->op_count; o++)
                 if (z.graph->ops[o].type->attributes_bytes > 0)
                     fuzz(&z, &z.graph->ops[o], is_quick() ? 20 : 200);
