@@ -28,7 +28,14 @@ while [ \$# -gt 1 ] && [ "\$1" != -o ]; do shift; done
 [ "\$2.c" = "\$source" ] && cp "$build/examples/tutorial/\$2" "\$2"
 END
     printf '#!/bin/sh\n' >"$folder/bin/pkg-config"
-    chmod +x "$folder/bin/cc" "$folder/bin/pkg-config"
+    # More ranks than processors; as root, too.
+    for mpi in openmpi mpich; do
+        [ -f "$build/libbrigade_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null 2>&1 || continue
+        printf '#!/bin/sh\nexec mpirun.%s "$@"\n' "$mpi$([ $mpi = openmpi ] && echo ' --oversubscribe')" >"$folder/bin/mpirun"
+        break
+    done
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    chmod +x "$folder"/bin/*
     PATH="$folder/bin:$PATH"
     unset BRIGADE_DATA BRIGADE_PROFILE
 }
@@ -139,6 +146,7 @@ is_part() {
 run_page() {
     page_folder=$folder/$(basename "$1" .md)
     mkdir -p "$page_folder/page" "$page_folder/work"
+    cp "$root"/examples/tutorial/* "$page_folder/work"
     cd "$page_folder/page" || exit 1
     split_page "$root/$1"
     commands=0 blocks=0

@@ -19,9 +19,6 @@ begin_case pipeline
 chapter 02-pipeline
 check "and a program" test "$blocks" -ge 1
 
-begin_case timetable
-chapter 03-timetable-and-profile
-
 begin_case memory
 chapter 04-memory
 check "and a program" test "$blocks" -ge 1
@@ -30,9 +27,37 @@ begin_case data
 chapter 05-data
 check "and a program" test "$blocks" -ge 1
 
-begin_case checkpoints
-chapter 06-checkpoints
+begin_case serving
+chapter 09-serving
 check "and a program" test "$blocks" -ge 1
+
+begin_case custom_op
+chapter 10-custom-op
+check "and a program" test "$blocks" -ge 1
+
+# These chapters are about the program, whose own tests the sanitizers run.
+if [ "${BRIGADE_TEST_QUICK:-}" != 1 ]; then
+    begin_case timetable
+    chapter 03-timetable-and-profile
+
+    begin_case checkpoints
+    chapter 06-checkpoints
+    check "and a program" test "$blocks" -ge 1
+
+    # A sanitizer for threads takes an MPI library that it did not build for races.
+    begin_case processes
+    if [ ! -x "$folder/bin/mpirun" ] || grep -q __tsan_init "$program"; then
+        echo "skipped: 07-processes: there is no MPI, the build has no transport for it, or it has the thread sanitizer"
+        skipped=$((skipped + 1))
+    else
+        export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # MPI keeps memory until the process ends
+        chapter 07-processes
+    fi
+
+    begin_case onnx
+    chapter 08-onnx
+    check "and a program" test "$blocks" -ge 1
+fi
 
 # Every chapter is in the index and among the cases above.
 begin_case index
