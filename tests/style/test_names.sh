@@ -67,6 +67,7 @@ cat >"$folder/flags" <<END
 --ntasks-per-node
 --schedul
 --losses
+--draw
 --beside
 --eval
 --float16
@@ -77,8 +78,9 @@ cat >"$folder/flags" <<END
 --only
 --slower
 END
-help() {
+help() { # all of it, also where `--help` alone says the most wanted first
     "$program" "$@" --help 2>/dev/null
+    "$program" "$@" --help all 2>/dev/null
 }
 parts() { # of what help says on its standard input
     sed -n '/^Commands:/,/^$/p' | awk '/^  [a-z]/ { print $1 }'
