@@ -71,7 +71,7 @@ SUPPORT_SOURCES := $(wildcard tests/support/*.c)
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES := $(filter-out bench/mpi_%,$(wildcard bench/*.c))
-EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c))
+EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c examples/tutorial/*.c))
 
 # Public headers but that of the companions, whose functions are in libraries of their own. The core has those of core.h.
 LIBRARY_HEADERS := $(filter-out %/mpi.h,$(wildcard include/brigade/*.h))
@@ -403,6 +403,7 @@ endif
 	install -m 644 README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE $(DESTDIR)$(DOC)/
 	$(call install_tree,docs,$(DOC)/docs)
 	install -m 644 $(INSTALLED_EXAMPLES) $(DESTDIR)$(DOC)/examples/
+	$(call install_tree,examples/tutorial,$(DOC)/examples/tutorial)
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
@@ -420,7 +421,7 @@ deb: all man
 check-deb: deb
 	@tests/packages/fresh_root.sh $(BUILD)/deb
 
-FORMATTED := $(wildcard include/*.h include/brigade/*.h include/brigade/*.hpp examples/*.cpp tests/*/*.cpp src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch])
+FORMATTED := $(wildcard include/*.h include/brigade/*.h include/brigade/*.hpp examples/*.cpp tests/*/*.cpp src/*/*.[ch] src/kernels/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.[ch] examples/tutorial/*.c)
 format:
 	@clang-format -i $(FORMATTED)
 

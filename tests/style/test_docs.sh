@@ -1,6 +1,6 @@
 #!/bin/sh
 # Holds the documents against the tree: C code of docs/custom-ops.md stands in the test it is taken from, relative links
-# and files named in backquotes exist.
+# and their anchors, and files named in backquotes exist.
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0
 scratch=$(mktemp -d) || exit 1
@@ -30,8 +30,19 @@ for block in "$scratch"/block*; do
 done
 result "docs/custom-ops.md has code" "$([ "$count" -gt 0 ] || echo none)"
 
-for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/*.md; do
+# The anchors that a page has: its headings as GitHub makes them, one a line.
+anchors() {
+    awk '/^```/ { fence = !fence; next } !fence && /^#+ / { sub(/^#+ +/, ""); print tolower($0) }' "$1" |
+        sed -E -e 's/\[([^]]*)\]\([^)]*\)/\1/g' -e 's/[^a-z0-9 _-]//g' -e 's/ /-/g'
+}
+
+for document in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md examples/README.md docs/*.md docs/*/*.md; do
     folder=$(dirname "$document")
+    result "$document: anchors" "$(grep -oE '\]\([^):]*#[^)]+' "$document" | sed 's/^](//' | while read -r link; do
+        page=${link%%#*}
+        [ -z "$page" ] && page=$document || page=$folder/$page
+        case $page in *.md) anchors "$page" | grep -qxF -e "${link#*#}" || echo "$link" ;; esac
+    done)"
     result "$document: links" "$(grep -oE '\]\([^)#]+' "$document" | sed 's/^](//' | grep -vE '^https?:' | while read -r link; do
         [ -e "$folder/$link" ] || echo "$link"; done)"
     result "$document: files" "$(grep -oE '`(src|tests|include|bench|tools|examples|docs)/[A-Za-z0-9_./-]+`' "$document" |
@@ -55,6 +66,6 @@ result "docs/architecture.md has walks with functions" "$([ "$(walks docs/archit
 sed 's/`bgi_engine_run`/`bgi_engine_walk`/' docs/architecture.md >"$scratch/other.md"
 result "a function that is not there is told" "$([ "$(missing "$scratch/other.md")" = 'src/runtime/engine.c has no bgi_engine_walk' ] || missing "$scratch/other.md"; echo)"
 # A place that the developers of this repository have and its users do not.
-result "documents name no place of the developers" "$(grep -n 'shared/data' README.md docs/*.md share/presets/README.md)"
+result "documents name no place of the developers" "$(grep -n 'shared/data' README.md docs/*.md docs/*/*.md share/presets/README.md)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
