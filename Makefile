@@ -7,7 +7,7 @@
 #   make MINIMAL=1 the core without companions: links libc, libm and threads alone
 #   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR= PYTHONDIR=(where this python3 looks for packages)
 #   make deb       Debian packages, in $(BUILD)/deb; check-deb installs them into a fresh Debian system and uses them there
-#   make man       the manual page, $(BUILD)/brigade.1
+#   make man       the manual pages, $(BUILD)/man
 #   make tables    write the tables of options in the documents anew
 #   make bindings  make what Python and bg_struct_bytes know of the headers anew
 #   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
@@ -194,10 +194,11 @@ bench-mpi: all $(MPI_BENCHES)
 pictures: all
 	@tools/draw_schedules.sh $(PROGRAM) docs/schedules
 
-# The manual page, from what the program says of itself.
-man: $(BUILD)/brigade.1
-$(BUILD)/brigade.1: $(PROGRAM) tools/make_man.sh
-	@tools/make_man.sh $(PROGRAM) >$@
+# The manual pages: of commands from what the program says of itself.
+man: $(BUILD)/man/man1/brigade.1
+$(BUILD)/man/man1/brigade.1: $(PROGRAM) tools/make_man.sh
+	@rm -rf $(@D)
+	@tools/make_man.sh $(PROGRAM) $(@D)
 
 # Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
 tables: all
@@ -382,7 +383,7 @@ install: all $(if $(MINIMAL),,man)
 ifeq ($(MINIMAL),)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/brigade
-	install -m 644 $(BUILD)/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 $(BUILD)/man/man1/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	$(call install_tree,share/presets,$(PREFIX)/share/brigade/presets)
 	install -D -m 644 share/completions/brigade.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/brigade
 	install -D -m 644 share/completions/_brigade $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_brigade
@@ -406,7 +407,7 @@ endif
 	$(call install_tree,examples/tutorial,$(DOC)/examples/tutorial)
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/brigade-*.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/brigade $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_brigade \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/brigade.fish \
 		$(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(DOC) $(DESTDIR)$(LIBDIR)/libbrigade.a $(DESTDIR)$(LIBDIR)/libbrigade.so* \

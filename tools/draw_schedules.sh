@@ -6,7 +6,7 @@ set -eu
 program=$1 folder=$2
 
 mkdir -p "$folder"
-"$program" schedule --help | sed -n '/^Schedules:/,/^$/p' | awk 'NF > 1 { print $1 }' | while read -r name; do
+"$program" schedule --help | sed -n '/^Schedules:/,/^$/p' | sed -n 's/^  \([a-z][a-z0-9-]*\) .*/\1/p' | while read -r name; do
     for problem in '--stages 4 --forward 2 --backward 2 --weights 2' '--stages 8 --forward 1 --backward 1 --weights 1'; do
         # shellcheck disable=SC2086
         if "$program" schedule show "$name" --devices 4 $problem --svg - >"$folder/$name.svg.new" 2>/dev/null; then

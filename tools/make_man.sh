@@ -1,13 +1,14 @@
 #!/bin/sh
-# The manual page of the program, from its --help, which comes from the tables of options.
+# The manual pages of the program, one for each command, from its --help, which comes from the tables of options.
 #
-#   tools/make_man.sh PROGRAM > brigade.1
+#   tools/make_man.sh PROGRAM FOLDER      writes FOLDER/brigade.1, FOLDER/brigade-mnist.1, ...
 set -eu
-program=$1
-version=$("$program" --version | sed 's/^brigade //')
+program=$1 folder=$2
+version=$("$program" --version | sed -n 's/^brigade //p')
+mkdir -p "$folder"
 
-# Help as sections: usage comes first, a heading ends with a colon, options and names of a list begin in the third column,
-# words of an option in the 29th.
+# Help as the body of a page: usage comes first, a heading ends with a colon, options and names of a list begin in the
+# third column, words of an option in the 29th. Examples are printed as they are.
 sections() {
     awk '
     function escape(text) {
@@ -18,6 +19,12 @@ sections() {
         return text
     }
     { sub(/[ \t]+$/, "") }
+    /^Examples:$/ { print ".SH EXAMPLES"; print ".nf"; in_examples = 1; next }
+    in_examples { sub(/^  /, ""); print escape($0); next }
+    NR == 1 { print ".SH SYNOPSIS"; print ".nf"; sub(/^Usage: /, ""); print escape($0); in_usage = 1; next }
+    in_usage && /^       / { sub(/^ +/, ""); print escape($0); next }
+    in_usage { in_usage = 0; print ".fi"; print ".SH DESCRIPTION" }
+    /^  / { is_gap = 0 }
     /^  -/ {
         text = substr($0, 3)
         gap = index(text, "  ")
@@ -34,28 +41,51 @@ sections() {
         next
     }
     /^            / { sub(/^ +/, ""); print escape($0); next }
-    /^  [a-z]/ {
-        sub(/^ +/, "")
-        name = $1
-        sub(/^[^ ]+ +/, "")
-        printf ".TP\n.B %s\n%s\n", escape(name), escape($0)
+    /^  [a-zA-Z]/ {
+        name = substr($0, 3)
+        gap = index(name, "  ")
+        words = gap > 0 ? substr(name, gap) : ""
+        sub(/^ +/, "", words)
+        printf ".TP\n.B %s\n%s\n", escape(gap > 0 ? substr(name, 1, gap - 1) : name), escape(words)
         next
     }
-    /^       / { sub(/^ +/, ""); print ".br"; print escape($0); is_usage = 1; next }
-    NR == 1 { print escape($0); is_usage = 1; next }
-    is_usage { is_usage = 0; print ".PP" }
-    /:$/ { printf ".SS \"%s\"\n", escape(substr($0, 1, length($0) - 1)); next }
-    /^$/ { print ".PP"; next }
+    /:$/ { is_gap = 0; printf ".SS \"%s\"\n", escape(substr($0, 1, length($0) - 1)); next }
+    /^$/ { is_gap = 1; next }
+    is_gap { is_gap = 0; print ".PP" }
     { print escape($0) }'
 }
 
-# command NAME...: what a command prints, without the line of its usage, which is the heading.
-command() {
-    printf '.SH "BRIGADE %s"\n' "$(echo "$*" | tr '[:lower:]' '[:upper:]')"
-    "$program" "$@" --help | sed 's/^Usage: //' | sections
+# page NAME SUMMARY WORD...: the page of a command.
+page() {
+    file=$1 text=$2
+    shift 2
+    {
+        printf '.TH %s 1 "" "brigade %s" "User Commands"\n' "$(echo "$file" | tr '[:lower:]' '[:upper:]')" "$version"
+        printf '.SH NAME\n%s \\- %s\n' "$(echo "$file" | sed 's/-/\\-/g')" "$text"
+        "$program" "$@" --help all | sections
+        printf '.SH SEE ALSO\n.BR brigade (1)\n'
+    } >"$folder/$file.1"
 }
 
-cat <<EOF
+# Rows of the list of commands in a help: "name  summary".
+rows() {
+    awk '/^Commands:$/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print }' | sed 's/^  \([a-z]*\) */\1 /'
+}
+
+"$program" --help | rows >"$folder/commands"
+while read -r name summary; do
+    page "brigade-$name" "$summary" "$name"
+    case $name in
+    gpt | data)
+        "$program" "$name" --help | rows | while read -r own what; do
+            page "brigade-$name-$own" "$what" "$name" "$own"
+        done
+        ;;
+    esac
+done <"$folder/commands"
+
+{
+    cat <<END
 .TH BRIGADE 1 "" "brigade $version" "User Commands"
 .SH NAME
 brigade \\- train and run neural networks that are split over several devices
@@ -64,27 +94,17 @@ brigade \\- train and run neural networks that are split over several devices
 .I COMMAND
 .RI [ OPTION ]...
 .SH DESCRIPTION
-EOF
-"$program" --help | sed 1d | awk '
-    /^Commands:/ { print ".SS Commands"; in_list = 1; next }
-    in_list && /^  / { sub(/^ +/, ""); name = $1; sub(/^[^ ]+ +/, ""); printf ".TP\n.B %s\n%s\n", name, $0; next }
-    /^$/ { print ".PP"; in_list = 0; next }
-    { gsub(/-/, "\\-"); print }'
-command mnist
-command train
-command infer
-command inspect
-command gpt pretrain
-command gpt bench
-command gpt generate
-command gpt eval
-command schedule
-command config
-command data
-command data bench
-command data tokenize
-command options
-cat <<'EOF'
+The program trains and runs neural networks that are split over several devices.
+Each command has a page of its own:
+.BR brigade\\-mnist (1)
+for
+.BR "brigade mnist" .
+.SS Commands
+END
+    while read -r name summary; do
+        printf '.TP\n.BR brigade\\-%s (1)\n%s\n' "$name" "$summary"
+    done <"$folder/commands"
+    cat <<'END'
 .SH ENVIRONMENT
 .TP
 .B BRIGADE_OPTIONS
@@ -100,4 +120,8 @@ folder of compiled plans
 folder of presets
 .SH EXIT STATUS
 0 after success, 1 after a failure, 2 after a mistake on the command line, 128 and the signal's number when a signal ended it.
-EOF
+.SH SEE ALSO
+.BR brigade (3)
+END
+} >"$folder/brigade.1"
+rm "$folder/commands"

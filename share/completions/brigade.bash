@@ -25,7 +25,7 @@ _brigade() {
         [[ ${#path[@]} -lt 2 ]] && found=$(_brigade_commands <<<"$help" | grep -Fx -e "$word")
         [[ -n $found ]] || break
         path+=("$word")
-        help=$("${COMP_WORDS[0]}" "${path[@]}" --help 2>/dev/null)
+        help=$("${COMP_WORDS[0]}" "${path[@]}" --help all 2>/dev/null)
     done
     if [[ $current == -* ]]; then
         COMPREPLY=($(compgen -W "$(_brigade_options <<<"$help")" -- "$current"))

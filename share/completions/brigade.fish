@@ -13,7 +13,7 @@ function __brigade_complete
     for word in $words[2..-1]
         test (count $path) -lt 2; and contains -- $word (printf '%s\n' $help | __brigade_commands); or break
         set -a path $word
-        set help ($words[1] $path --help 2>/dev/null)
+        set help ($words[1] $path --help all 2>/dev/null)
     end
     if string match -q -- '-*' $current
         printf '%s\n' $help | awk '/^  --[a-z]/ { print $1 } /^  -h, --help/ { print "--help" }'

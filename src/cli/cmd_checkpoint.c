@@ -98,15 +98,20 @@ static bg_status verify(const char *path, bg_error *error)
 
 /* ---- the command ---- */
 
-static const char usage[] = "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
-                            "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or\n"
-                            "a folder with model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
-                            "  inspect PATH       what it holds\n"
-                            "  verify PATH        reads all of it and compares the checksum; of a folder, of\n"
-                            "                     every checkpoint in it\n"
-                            "  convert FROM TO    weights of a checkpoint to a file or a folder with an\n"
-                            "                     index, or such weights to a checkpoint in the folder TO\n"
-                            "  diff PATH PATH     what differs; the exit code is 1 when anything does\n\n";
+static const cli_help_page page = {
+    .usage = "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
+             "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a folder with "
+             "model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
+             "  inspect PATH       what it holds\n"
+             "  verify PATH        reads all of it and compares the checksum; of a folder, of every checkpoint in it\n"
+             "  convert FROM TO    weights of a checkpoint to a file or a folder with an index, or such weights to a "
+             "checkpoint in the folder TO\n"
+             "  diff PATH PATH     what differs; the exit code is 1 when anything does\n",
+    .examples = "brigade checkpoint inspect runs --tensors\n"
+                "brigade checkpoint verify runs\n"
+                "brigade checkpoint convert runs weights.safetensors --to weights\n"
+                "brigade checkpoint diff runs runs\n",
+};
 
 typedef struct checkpoint_command {
     const char *name;
@@ -182,17 +187,16 @@ int cli_checkpoint(int argc, char **argv)
     checkpoint_settings settings = {0};
     const checkpoint_settings defaults = settings;
     const char *words[4] = {NULL};
-    bool given[CLI_OPTION_LIMIT] = {false}, wants_help = false;
+    bool given[CLI_OPTION_LIMIT] = {false};
+    cli_help help = CLI_HELP_NONE;
     const checkpoint_command *command;
     uint32_t word_count = 0;
     bg_error error = {0};
 
-    if (cli_options_read(checkpoint_table, argc, argv, &settings, words, 4, &word_count, &wants_help, given, &error) !=
-        BG_OK)
+    if (cli_options_read(checkpoint_table, argc, argv, &settings, words, 4, &word_count, &help, given, &error) != BG_OK)
         return cli_fail("checkpoint", CLI_USAGE, &error);
-    if (wants_help) {
-        fputs(usage, stdout);
-        cli_options_help(checkpoint_table, &defaults, stdout);
+    if (help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, checkpoint_table, &defaults);
         return CLI_DONE;
     }
     command = find_command(word_count > 0 ? words[0] : NULL, &error);

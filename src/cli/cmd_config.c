@@ -208,15 +208,22 @@ static int run_command(const config_command *command, const config_options *opti
     return status == BG_OK ? code : cli_fail("config", is_wrong ? CLI_USAGE : CLI_FAILED, &error);
 }
 
-static void print_help(const config_options *defaults)
+static void print_help(cli_help help, const config_options *defaults)
 {
-    printf("Usage: brigade config COMMAND [--config NAME] [OPTION]...\n"
-           "IPU configurations (ipu_config.json of Optimum Graphcore):\n"
-           "docs/configuration.md.\n\nCommands:\n");
+    bgi_string usage = {0};
+
+    bgi_string_add(&usage, "Usage: brigade config COMMAND [--config NAME] [OPTION]...\n"
+                           "IPU configurations (ipu_config.json of Optimum Graphcore): docs/configuration.md.\n\n"
+                           "Commands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
-    printf("\n");
-    cli_options_help(config_table, defaults, stdout);
+        bgi_string_add(&usage, "  %-9s  %s\n", commands[i].name, commands[i].summary);
+    cli_print_help(help,
+                   &(cli_help_page){.usage = usage.data != NULL ? usage.data : "",
+                                    .examples = "brigade config explain gpt2-small --layers 12\n"
+                                                "brigade config check vit-base\n"
+                                                "brigade config convert bert-base --to yaml --out bert.yaml\n"},
+                   config_table, defaults);
+    bgi_string_clear(&usage);
 }
 
 int cli_config(int argc, char **argv)
@@ -225,14 +232,14 @@ int cli_config(int argc, char **argv)
     const config_options defaults = options;
     const char *words[2] = {NULL, NULL};
     uint32_t word_count = 0;
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     const config_command *command;
     bg_error error = {0};
 
-    if (cli_options_read(config_table, argc, argv, &options, words, 2, &word_count, &wants_help, NULL, &error) != BG_OK)
+    if (cli_options_read(config_table, argc, argv, &options, words, 2, &word_count, &help, NULL, &error) != BG_OK)
         return cli_fail("config", CLI_USAGE, &error);
-    if (wants_help) {
-        print_help(&defaults);
+    if (help != CLI_HELP_NONE) {
+        print_help(help, &defaults);
         return CLI_DONE;
     }
     command = find_command(word_count > 0 ? words[0] : NULL, &error);

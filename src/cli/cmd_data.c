@@ -96,20 +96,24 @@ static bg_status make_digits(const digits_config *config, bg_error *error)
     return BG_OK;
 }
 
+static const cli_help_page digits_page = {
+    .usage = "Usage: brigade data digits [--dir DIR] [--out FILE.pgm] [OPTION]...\n"
+             "Makes handwriting-like digits for `brigade mnist --data-dir DIR`.\n",
+    .examples = "brigade data digits --dir digits --count 4000 --test-count 400\n"
+                "brigade data digits --out digits.pgm --count 400\n",
+};
+
 static int run_digits(int argc, char **argv)
 {
     digits_config config = {.count = 60000, .test_count = 10000};
     const digits_config defaults = config;
     uint32_t word_count;
-    bool wants_help;
+    cli_help help;
     bg_error error = {0};
-    bg_status status =
-        cli_options_read(digits_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, NULL, &error);
+    bg_status status = cli_options_read(digits_options, argc, argv, &config, NULL, 0, &word_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade data digits [--dir DIR] [--out FILE.pgm] [OPTION]...\n"
-               "Makes handwriting-like digits for `brigade mnist --data-dir DIR`.\n\n");
-        cli_options_help(digits_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &digits_page, digits_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK && config.folder == NULL && config.sheet_path == NULL)
@@ -133,13 +137,11 @@ int cli_data(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "tokenize") == 0)
         return cli_data_tokenize(argc - 1, argv + 1);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf("Usage: brigade data COMMAND [OPTION]...\n\nCommands:\n"
-               "  digits    make handwriting-like digits: brigade data digits [OPTION]...\n"
-               "  bench     measure how fast a data set is read, without a device:\n"
-               "            brigade data bench [PATH] [OPTION]...\n"
-               "  tokenize  make a file of tokens from texts:\n"
-               "            brigade data tokenize TEXT... [OPTION]...\n\n"
-               "`brigade data digits --help` and the like say more.\n");
+        cli_print_lines("Usage: brigade data COMMAND [OPTION]...\n\nCommands:\n"
+                        "  digits    make handwriting-like digits\n"
+                        "  bench     measure how fast a data set is read, without a device\n"
+                        "  tokenize  make a file of tokens from texts\n\n"
+                        "`brigade data COMMAND --help` shows a command's options.\n");
         return CLI_DONE;
     }
     bg_error_set(&error, BG_ERROR_INVALID,

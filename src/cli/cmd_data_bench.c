@@ -301,24 +301,30 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
     return BG_OK;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade data bench [PATH] [OPTION]...\n"
+             "Reads a data set without any device and prints its speed as one line of JSON; on standard error, whether "
+             "it would limit a run. PATH is a folder with MNIST's files or with a folder of PNG images for each class, "
+             "or a .npy, .npz, .csv, .u16 or .u32 file; without it digits are generated.\n",
+    .common = "epochs batch-size device-rate workers prefetch mode shuffle cache normalize sequence-length",
+    .examples = "brigade data bench digits --epochs 2 --batch-size 40\n"
+                "brigade data bench digits --epochs 2 --batch-size 40 --shuffle --device-rate 10000\n",
+};
+
 int cli_data_bench(int argc, char **argv)
 {
     bench_config config = {.epochs = 10, .workers = 1, .prefetch = 3, .sequence_length = 1024, .mode = "async"};
     const bench_config defaults = config;
     const char *path = NULL;
     uint32_t word_count;
-    bool wants_help, given[OPTION_COUNT] = {false};
+    cli_help help;
+    bool given[OPTION_COUNT] = {false};
     bg_error error = {0};
     bg_status status =
-        cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &wants_help, given, &error);
+        cli_options_read(bench_options, argc, argv, &config, &path, 1, &word_count, &help, given, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade data bench [PATH] [OPTION]...\n"
-               "Reads a data set without any device and prints its speed as one line of JSON;\n"
-               "on standard error, whether it would limit a run. PATH is a folder with MNIST's\n"
-               "files or with a folder of PNG images for each class, or a .npy, .npz, .csv, .u16\n"
-               "or .u32 file; without it digits are generated.\n");
-        cli_options_help(bench_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, bench_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK)

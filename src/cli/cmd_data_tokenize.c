@@ -395,21 +395,26 @@ cleanup:
     return status;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade data tokenize TEXT... --output FILE [OPTION]...\n"
+             "Makes a file of token numbers, which `brigade gpt` trains on, from texts.\n",
+    .examples = "brigade data tokenize story.txt --output story.u16\n"
+                "brigade data tokenize story.txt --output story.tfrecord --length 64 --documents paragraph\n",
+};
+
 int cli_data_tokenize(int argc, char **argv)
 {
     tokenize_config config = {.tokenizer = "bytes", .documents = "file", .overlap = UINT64_MAX, .stride = UINT64_MAX};
     const tokenize_config defaults = config;
     const char *paths[TEXT_LIMIT];
     uint32_t path_count = 0;
-    bool wants_help;
+    cli_help help;
     bg_error error = {0};
-    bg_status status = cli_options_read(tokenize_options, argc, argv, &config, paths, TEXT_LIMIT, &path_count,
-                                        &wants_help, NULL, &error);
+    bg_status status =
+        cli_options_read(tokenize_options, argc, argv, &config, paths, TEXT_LIMIT, &path_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade data tokenize TEXT... --output FILE [OPTION]...\n"
-               "Makes a file of token numbers, which `brigade gpt` trains on, from texts.\n\n");
-        cli_options_help(tokenize_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, tokenize_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK && path_count == 0)

@@ -279,9 +279,9 @@ static void print_examination(const examination *e)
     printf("\n%u finding%s\n", e->finding_count, cli_s(e->finding_count));
     for (uint32_t i = 0; i < e->finding_count; i++) {
         printf("- ");
-        cli_print_wrapped(e->findings[i].text, 2, 2, stdout);
+        cli_print_wrapped(e->findings[i].text, 2, 2);
         printf("  ");
-        cli_print_wrapped(e->findings[i].remedy, 2, 2, stdout);
+        cli_print_wrapped(e->findings[i].remedy, 2, 2);
     }
 }
 
@@ -381,25 +381,30 @@ static bg_status examine(const doctor_settings *settings, examination *e, bg_err
     return BG_OK;
 }
 
+static const cli_help_page page = {
+    .usage =
+        "Usage: brigade doctor [OPTION]...\n"
+        "Says what this machine has and what is badly set, with remedies. Under mpirun or srun also how fast ranks "
+        "reach each other: docs/operations.md.\n",
+    .examples = "brigade doctor\n"
+                "brigade doctor --no-disk --json\n",
+};
+
 int cli_doctor(int argc, char **argv)
 {
     doctor_settings settings = {.folder = "."};
     const doctor_settings defaults = settings;
     examination *e = calloc(1, sizeof *e);
     const char *words[1];
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     uint32_t word_count = 0;
     bg_error error = {0};
     int code = CLI_DONE;
 
-    if (cli_options_read(doctor_table, argc, argv, &settings, words, 0, &word_count, &wants_help, NULL, &error) !=
-        BG_OK) {
+    if (cli_options_read(doctor_table, argc, argv, &settings, words, 0, &word_count, &help, NULL, &error) != BG_OK) {
         code = cli_fail("doctor", CLI_USAGE, &error);
-    } else if (wants_help) {
-        printf("Usage: brigade doctor [OPTION]...\n"
-               "Says what this machine has and what is badly set, with remedies. Under mpirun or\n"
-               "srun also how fast ranks reach each other: docs/operations.md.\n\n");
-        cli_options_help(doctor_table, &defaults, stdout);
+    } else if (help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, doctor_table, &defaults);
     } else if (e == NULL) {
         code = cli_fail("doctor", CLI_FAILED, &(bg_error){.message = "out of memory"});
     } else {

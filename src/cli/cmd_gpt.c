@@ -26,10 +26,13 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(void)
 {
-    printf("Usage: brigade gpt COMMAND [OPTION]...\nGPT language models: docs/gpt.md.\n\nCommands:\n");
-    for (int i = 0; i < COMMANDS; i++)
-        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
-    printf("\n`brigade gpt COMMAND --help` lists a command's options.\n");
+    cli_print_lines("Usage: brigade gpt COMMAND [OPTION]...\nGPT language models: docs/gpt.md.\n\nCommands:\n");
+    for (int i = 0; i < COMMANDS; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "  %-9s  %s\n", commands[i].name, commands[i].summary);
+        cli_print_lines(line);
+    }
+    cli_print_lines("\n`brigade gpt COMMAND --help` lists a command's options.\n");
 }
 
 int cli_gpt(int argc, char **argv)

@@ -241,6 +241,13 @@ static int run(infer_settings *settings, bg_error *error)
     return code;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade infer MODEL.onnx --input NAME=FILE --output NAME=FILE [OPTION]...\n"
+             "Runs a model that another framework has exported as ONNX, on arrays from files.\n",
+    .examples =
+        "brigade infer digits.onnx --input images=digits/t10k-images-idx3-ubyte.gz --output logits=logits.npy\n",
+};
+
 int cli_infer(int argc, char **argv)
 {
     infer_settings *settings = calloc(1, sizeof *settings), *defaults = calloc(1, sizeof *defaults);
@@ -248,7 +255,7 @@ int cli_infer(int argc, char **argv)
     bg_error error = {0};
     const char *word = NULL;
     uint32_t word_count;
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     int code = CLI_USAGE;
 
     cli_table_make(&table, infer_flags, BGI_COMMAND_MNIST, offsetof(infer_settings, model.recipe.library));
@@ -259,16 +266,13 @@ int cli_infer(int argc, char **argv)
         onnx_set_defaults(&settings->model, "infer");
         onnx_set_defaults(&defaults->model, "infer");
         settings->model.recipe.library.table = &table;
-        if (cli_options_read(table.options, argc, argv, settings, &word, 1, &word_count, &wants_help,
+        if (cli_options_read(table.options, argc, argv, settings, &word, 1, &word_count, &help,
                              settings->model.recipe.library.given, &error) == BG_OK) {
             settings->model.path = word;
-            code = wants_help ? CLI_DONE : run(settings, &error);
+            code = help != CLI_HELP_NONE ? CLI_DONE : run(settings, &error);
         }
-        if (wants_help) {
-            puts("Usage: brigade infer MODEL.onnx --input NAME=FILE --output NAME=FILE [OPTION]...\n"
-                 "Runs a model that another framework has exported as ONNX, on arrays from files.\n");
-            cli_options_help(table.options, defaults, stdout);
-        }
+        if (help != CLI_HELP_NONE)
+            cli_print_help(help, &page, table.options, defaults);
         onnx_clear_settings(&settings->model);
         onnx_clear_settings(&defaults->model);
     }

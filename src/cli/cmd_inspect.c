@@ -301,13 +301,22 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     return inspect_training(settings, error);
 }
 
+static const cli_help_page page = {
+    .usage =
+        "Usage: brigade inspect MODEL.onnx [OPTION]...\n"
+        "Says what is in a model that another framework has exported as ONNX, what is not supported of it, and the "
+        "memory to train it. Nothing is run.\n",
+    .examples = "brigade inspect digits.onnx\n"
+                "brigade inspect digits.onnx --stages 2 --batch-size 64 --nodes\n",
+};
+
 int cli_inspect(int argc, char **argv)
 {
     inspect_settings *settings = calloc(1, sizeof *settings), *defaults = calloc(1, sizeof *defaults);
     bg_error error = {0};
     const char *word = NULL;
     uint32_t word_count;
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     int code = CLI_USAGE;
 
     if (settings == NULL || defaults == NULL) {
@@ -317,21 +326,17 @@ int cli_inspect(int argc, char **argv)
         onnx_set_defaults(&settings->model, "inspect");
         onnx_set_defaults(&defaults->model, "inspect");
         settings->stages = defaults->stages = 4;
-        if (cli_options_read(inspect_flags, argc, argv, settings, &word, 1, &word_count, &wants_help, NULL, &error) ==
+        if (cli_options_read(inspect_flags, argc, argv, settings, &word, 1, &word_count, &help, NULL, &error) ==
             BG_OK) {
             settings->model.path = word;
             cli_end_at_signals("inspect");
-            if (wants_help || inspect(settings, &error) == BG_OK)
+            if (help != CLI_HELP_NONE || inspect(settings, &error) == BG_OK)
                 code = CLI_DONE;
             else
                 code = error.status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
         }
-        if (wants_help) {
-            puts("Usage: brigade inspect MODEL.onnx [OPTION]...\n"
-                 "Says what is in a model that another framework has exported as ONNX, what is not\n"
-                 "supported of it, and the memory to train it. Nothing is run.\n");
-            cli_options_help(inspect_flags, defaults, stdout);
-        }
+        if (help != CLI_HELP_NONE)
+            cli_print_help(help, &page, inspect_flags, defaults);
         onnx_clear_settings(&settings->model);
         onnx_clear_settings(&defaults->model);
     }

@@ -393,6 +393,14 @@ static bg_status prepare(launch *l, bg_error *error)
     return BG_OK;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade launch [OPTION]... -- COMMAND...\n"
+             "Starts COMMAND as ranks, watches them, and starts them again from their last checkpoint: "
+             "docs/operations.md.\n",
+    .examples = "brigade launch --ranks 2 -- brigade mnist --epochs 1\n"
+                "brigade launch --ranks 2 --restart-on-failure 3 -- brigade mnist --checkpoint ranks\n",
+};
+
 int cli_launch(int argc, char **argv)
 {
     launch_settings settings = {.launcher = "mpirun",
@@ -402,7 +410,7 @@ int cli_launch(int argc, char **argv)
     const launch_settings defaults = settings;
     const char *words[1];
     launch *l = calloc(1, sizeof *l);
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     uint32_t word_count = 0;
     bg_error error = {0};
     int own = 1, code = CLI_DONE;
@@ -412,12 +420,9 @@ int cli_launch(int argc, char **argv)
         return cli_fail("launch", CLI_FAILED, &(bg_error){.message = "out of memory"});
     while (own < argc && strcmp(argv[own], "--") != 0)
         own++;
-    status = cli_options_read(launch_table, own, argv, &settings, words, 0, &word_count, &wants_help, NULL, &error);
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade launch [OPTION]... -- COMMAND...\n"
-               "Starts COMMAND as ranks, watches them, and starts them again from their last\n"
-               "checkpoint: docs/operations.md.\n\n");
-        cli_options_help(launch_table, &defaults, stdout);
+    status = cli_options_read(launch_table, own, argv, &settings, words, 0, &word_count, &help, NULL, &error);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, launch_table, &defaults);
         free(l);
         return CLI_DONE;
     }

@@ -91,7 +91,7 @@ static void print_row_words(const char *title, const bgi_option *option,
     const int column = printf("  %-10s ", title);
 
     add(&text, option);
-    cli_print_wrapped(text.data != NULL ? text.data : "", column, column, stdout);
+    cli_print_wrapped(text.data != NULL ? text.data : "", column, column);
     bgi_string_clear(&text);
 }
 
@@ -99,7 +99,7 @@ static void print_words(const char *title, const char *words)
 {
     const int column = printf("  %-10s ", title);
 
-    cli_print_wrapped(words, column, column, stdout);
+    cli_print_wrapped(words, column, column);
 }
 
 /* ---- one option ---- */
@@ -167,7 +167,7 @@ static void explain_optimizer(bg_optimizer_kind kind)
         if (!setting->is_flag)
             bgi_string_add(&text, " (default: %g)", standard);
         column = printf("  %-20s ", setting->name);
-        cli_print_wrapped(text.data != NULL ? text.data : "", column, column, stdout);
+        cli_print_wrapped(text.data != NULL ? text.data : "", column, column);
         bgi_string_clear(&text);
     }
 }
@@ -180,7 +180,7 @@ static void list_optimizers(void)
            "sgd:momentum=0.9,nesterov. `brigade options NAME` explains one.\n\n");
     for (uint32_t kind = 0; (name = bg_optimizer_name((bg_optimizer_kind)kind)) != NULL; kind++) {
         const int column = printf("  %-10s ", name);
-        cli_print_wrapped(bgi_optimizer_sentence((bg_optimizer_kind)kind), column, column, stdout);
+        cli_print_wrapped(bgi_optimizer_sentence((bg_optimizer_kind)kind), column, column);
     }
 }
 
@@ -244,7 +244,7 @@ static void list_options(uint32_t commands)
                 snprintf(flag, sizeof flag, " (--%s)", option->flag);
             column = printf("  %s%s", option->name, flag);
             printf(column < 29 ? "%*s" : "\n%*s", column < 29 ? 30 - column : 30, "");
-            cli_print_wrapped(option->what, 30, 30, stdout);
+            cli_print_wrapped(option->what, 30, 30);
         }
         if (!is_first)
             printf("\n");
@@ -338,6 +338,15 @@ static bg_status explain_name(const char *name, bg_error *error)
     return BG_OK;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade options [OPTION]... [NAME]\n"
+             "Lists the library's options, or explains the one of that name: its own, that of a flag, PopTorch's or "
+             "Optimum's; or an optimizer. `optimizers` lists those.\n",
+    .examples = "brigade options recompute\n"
+                "brigade options --command mnist\n"
+                "brigade options adamw\n",
+};
+
 int cli_options(int argc, char **argv)
 {
     options_config config = {.to = "text"};
@@ -345,15 +354,13 @@ int cli_options(int argc, char **argv)
     const char *name = NULL;
     bg_error error = {0};
     uint32_t word_count, commands;
-    bool wants_help, is_markdown;
+    cli_help help;
+    bool is_markdown;
 
-    if (cli_options_read(options_flags, argc, argv, &config, &name, 1, &word_count, &wants_help, NULL, &error) != BG_OK)
+    if (cli_options_read(options_flags, argc, argv, &config, &name, 1, &word_count, &help, NULL, &error) != BG_OK)
         return cli_fail("options", CLI_USAGE, &error);
-    if (wants_help) {
-        printf("Usage: brigade options [OPTION]... [NAME]\n"
-               "Lists the library's options, or explains the one of that name: its own, that of\n"
-               "a flag, PopTorch's or Optimum's; or an optimizer. `optimizers` lists those.\n\n");
-        cli_options_help(options_flags, &defaults, stdout);
+    if (help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, options_flags, &defaults);
         return CLI_DONE;
     }
     commands = find_commands(config.command);

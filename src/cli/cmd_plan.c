@@ -14,12 +14,15 @@ static void print_usage(void)
 {
     const cli_model *model;
 
-    printf("Usage: brigade plan MODEL [OPTION]...\n"
-           "Shows the plan of a training, with the options of the program that trains the\nmodel. Nothing is run.\n\n"
-           "Models:\n");
-    for (uint32_t i = 0; (model = cli_model_at(i)) != NULL; i++)
-        printf("  %-9s as `brigade %s`\n", model->name, model->program);
-    printf("\n`brigade plan MODEL --help` lists its options.\n");
+    cli_print_lines("Usage: brigade plan MODEL [OPTION]...\n"
+                    "Shows the plan of a training, with the options of the program that trains the model. Nothing is "
+                    "run.\n\nModels:\n");
+    for (uint32_t i = 0; (model = cli_model_at(i)) != NULL; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "  %-9s  as `brigade %s`\n", model->name, model->program);
+        cli_print_lines(line);
+    }
+    cli_print_lines("\n`brigade plan MODEL --help` shows its options.\n");
 }
 
 static bg_status report_word(const char *word, bg_error *error)
@@ -48,11 +51,12 @@ static bool has_word(int argc, char **argv, const char *word)
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {
-    char head[512];
+    char usage[512];
+    const cli_help_page page = {.usage = usage, .common = model->common, .examples = model->plan_examples};
 
-    snprintf(head, sizeof head, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
+    snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
-    return cli_settings_read(settings, model, "plan", head, argc, argv, word, is_answered, error);
+    return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
 /* Where the model stands is known only with its options, whose values may be words as well: each model that is a word
@@ -90,7 +94,7 @@ int cli_plan(int argc, char **argv)
     int code = CLI_USAGE;
     bg_status status;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_usage();
         return CLI_DONE;
     }

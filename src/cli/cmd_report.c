@@ -65,21 +65,26 @@ static bg_status write_page(const report_config *config, const char *folder, bg_
     return status;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade report DIR [OPTION]...\n"
+             "Shows what --profile has recorded in a folder (docs/profiling.md).\n",
+    .examples = "brigade report profile --text\n"
+                "brigade report profile --output report.html\n",
+};
+
 int cli_report(int argc, char **argv)
 {
     report_config config = {.other = NULL};
     const report_config defaults = config;
     const char *words[1] = {NULL};
     uint32_t word_count = 0;
-    bool wants_help = false;
+    cli_help help = CLI_HELP_NONE;
     bg_error error = {0};
     bg_status status =
-        cli_options_read(report_options, argc, argv, &config, words, 1, &word_count, &wants_help, NULL, &error);
+        cli_options_read(report_options, argc, argv, &config, words, 1, &word_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade report DIR [OPTION]...\n"
-               "Shows what --profile has recorded in a folder (docs/profiling.md).\n\n");
-        cli_options_help(report_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, report_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK && word_count == 0)

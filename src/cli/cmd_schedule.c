@@ -415,28 +415,39 @@ static const struct {
 
 enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
 
-static int print_help(void)
+static int print_help(cli_help help)
 {
     const schedule_config defaults = schedule_config_defaults();
     const bg_schedule_generator *generator;
+    bgi_string usage = {0};
     const char *name;
 
-    printf("Usage: brigade schedule show NAME [OPTION]...\n"
-           "       brigade schedule list [OPTION]...\n"
-           "       brigade schedule verify|simulate FILE [OPTION]...\n"
-           "       brigade schedule convert FILE --to text|csv\n"
-           "Shows, compares, verifies, times and converts schedules of a chain of stages.\n"
-           "FILE is Brigade's text or PyTorch's CSV; its stages, devices and micro-batches\n"
-           "are those it names.\n\nCommands:\n");
+    bgi_string_add(&usage, "Usage: brigade schedule show NAME [OPTION]...\n"
+                           "       brigade schedule list [OPTION]...\n"
+                           "       brigade schedule verify|simulate FILE [OPTION]...\n"
+                           "       brigade schedule convert FILE --to text|csv\n"
+                           "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is "
+                           "Brigade's text or PyTorch's CSV; its stages, devices and micro-batches are those it "
+                           "names.\n\nCommands:\n");
     for (int i = 0; i < ACTION_COUNT; i++)
-        printf("  %-9s %s\n", actions[i].name, actions[i].summary);
-    printf("\nSchedules:\n");
+        bgi_string_add(&usage, "  %-9s  %s\n", actions[i].name, actions[i].summary);
+    bgi_string_add(&usage, "\nSchedules:\n");
     for (uint32_t i = 0; (generator = bg_schedule_generator_at(i)) != NULL; i++)
-        cli_print_wrapped(generator->summary, printf("  %-12s ", generator->name), 15, stdout);
-    printf("\nNames are read in any case. Other systems' names:\n");
+        bgi_string_add(&usage, "  %-12s  %s\n", generator->name, generator->summary);
+    bgi_string_add(&usage, "\nNames are read in any case. Other systems' names:\n");
     for (uint32_t i = 0; (name = bg_schedule_alias_at(i, &generator)) != NULL; i++)
-        printf("  %-21s  %s\n", name, generator->name);
-    cli_options_help(schedule_options, &defaults, stdout);
+        bgi_string_add(&usage, "  %-21s  %s\n", name, generator->name);
+    cli_print_help(
+        help,
+        &(cli_help_page){.usage = usage.data != NULL ? usage.data : "",
+                         .common = "stages micro-batches devices forward backward weights transfer timed svg to",
+                         .examples = "brigade schedule show zb-h1 --stages 4 --micro-batches 8\n"
+                                     "brigade schedule list --stages 4 --backward 2\n"
+                                     "brigade schedule show looped --stages 8 --devices 4 --svg looped.svg\n"
+                                     "brigade schedule show interleaved --to csv >interleaved.csv\n"
+                                     "brigade schedule verify interleaved.csv\n"},
+        schedule_options, &defaults);
+    bgi_string_clear(&usage);
     return CLI_DONE;
 }
 
@@ -501,13 +512,13 @@ int cli_schedule(int argc, char **argv)
     schedule_config config = schedule_config_defaults();
     const char *words[2] = {NULL, NULL};
     uint32_t word_count;
-    bool wants_help;
+    cli_help help;
     bg_error error = {0};
     bg_status status =
-        cli_options_read(schedule_options, argc, argv, &config, words, 2, &word_count, &wants_help, NULL, &error);
+        cli_options_read(schedule_options, argc, argv, &config, words, 2, &word_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help)
-        return print_help();
+    if (status == BG_OK && help != CLI_HELP_NONE)
+        return print_help(help);
     if (status == BG_OK)
         status = check_words(&config, words, word_count, &error);
     if (status != BG_OK)

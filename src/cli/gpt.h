@@ -60,8 +60,8 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
 /* What --help says first: a sentence without an end, and what all commands have. */
 #define GPT_PURPOSE(what)                                                                                              \
     what ".\n"                                                                                                         \
-         "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL\n"                              \
-         "GPT-3 example: --layers 3, --training.steps 100.\n"
+         "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
+         "--training.steps 100.\n"
 
 /* A cli_model's. */
 void gpt_set_defaults(void *settings, const char *command);

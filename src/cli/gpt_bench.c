@@ -114,6 +114,8 @@ static const cli_model bench_model = {
     GPT_MODEL,
     .program = "gpt bench",
     .purpose = GPT_PURPOSE("Times a GPT language model: a run that does not count, five that do"),
+    .common = "config set seed precision stages strategy schedule device-memory recompute kernels",
+    .examples = "brigade gpt bench --config tiny --layers 2\n",
 
     .flags = gpt_bench_flags,
     .build = build,

@@ -261,20 +261,23 @@ cleanup:
     return status;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade gpt eval --hf-model DIR --input-files FILE... [OPTION]...\n"
+             "Prints the mean loss and the perplexity of a GPT-2 of Hugging Face's format (docs/gpt.md).\n",
+    .examples = "brigade gpt eval --hf-model small-gpt --input-files story.txt --tokenizer bytes\n",
+};
+
 int cli_gpt_eval(int argc, char **argv)
 {
     eval_config config = {.dtype = "float32", .batch = 4};
     const eval_config defaults = config;
     uint32_t word_count;
-    bool wants_help;
+    cli_help help;
     bg_error error = {0};
-    bg_status status =
-        cli_options_read(eval_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, NULL, &error);
+    bg_status status = cli_options_read(eval_options, argc, argv, &config, NULL, 0, &word_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade gpt eval --hf-model DIR --input-files FILE... [OPTION]...\n"
-               "The mean loss and the perplexity of a GPT-2 of Hugging Face's format\n(docs/gpt.md).\n\n");
-        cli_options_help(eval_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, eval_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK && config.directory == NULL)

@@ -315,6 +315,15 @@ static bg_status check_config(const generate_config *config, bg_error *error)
     return BG_OK;
 }
 
+static const cli_help_page page = {
+    .usage = "Usage: brigade gpt generate --hf-model DIR [--prompt TEXT] [OPTION]...\n"
+             "Continues a text with a GPT-2 of Hugging Face's format (docs/gpt.md).\n",
+    .common = "hf-model tokenizer prompt prompt-file length temperature top-k top-p seed stop",
+    .examples =
+        "brigade gpt generate --hf-model small-gpt --tokenizer bytes --prompt \"Once upon a time\" --length 20\n"
+        "brigade gpt generate --hf-model small-gpt --tokenizer bytes --prompt Once --length 20 --temperature 0\n",
+};
+
 int cli_gpt_generate(int argc, char **argv)
 {
     generate_config config = {.dtype = "float32",
@@ -327,15 +336,13 @@ int cli_gpt_generate(int argc, char **argv)
                               .length_penalty = 1.0};
     const generate_config defaults = config;
     uint32_t word_count;
-    bool wants_help;
+    cli_help help;
     bg_error error = {0};
     bg_status status =
-        cli_options_read(generate_options, argc, argv, &config, NULL, 0, &word_count, &wants_help, NULL, &error);
+        cli_options_read(generate_options, argc, argv, &config, NULL, 0, &word_count, &help, NULL, &error);
 
-    if (status == BG_OK && wants_help) {
-        printf("Usage: brigade gpt generate --hf-model DIR [--prompt TEXT] [OPTION]...\n"
-               "Continues a text with a GPT-2 of Hugging Face's format (docs/gpt.md).\n\n");
-        cli_options_help(generate_options, &defaults, stdout);
+    if (status == BG_OK && help != CLI_HELP_NONE) {
+        cli_print_help(help, &page, generate_options, &defaults);
         return CLI_DONE;
     }
     if (status == BG_OK)

@@ -547,7 +547,13 @@ const cli_model cli_model_gpt = {
     GPT_MODEL,
     .program = "gpt pretrain",
     .purpose = GPT_PURPOSE("Trains a GPT language model"),
-    .plan = "Shows stages, memory and timetable of `brigade gpt pretrain` with the same\noptions.\n",
+    .plan = "Shows stages, memory and timetable of `brigade gpt pretrain` with the same options.\n",
+    .common = "config set input-files steps save load stages strategy precision profile",
+    .examples = "brigade gpt pretrain --config tiny --steps 20\n"
+                "brigade gpt pretrain --config tiny --set sequence_length=64 max_positional_length=64 --steps 20 "
+                "--save-hf small-gpt\n"
+                "brigade gpt pretrain --config tiny --strategy pipelined --steps 20 --save gpt-runs\n",
+    .plan_examples = "brigade plan gpt --config tiny --layers 4\n",
 
     .flags = gpt_pretrain_flags,
     .build = gpt_build,

@@ -34,17 +34,25 @@ static const cli_command commands[] = {
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-static void print_help(FILE *stream)
+static void print_command(const char *name, const char *summary)
 {
-    fputs("Usage: brigade COMMAND [OPTION]...\n"
-          "Trains and runs neural networks that are split over several devices.\n\nCommands:\n",
-          stream);
+    char line[128];
+
+    snprintf(line, sizeof line, "  %-10s  %s\n", name, summary);
+    cli_print_lines(line);
+}
+
+static void print_help(void)
+{
+    cli_print_lines("Usage: brigade COMMAND [OPTION]...\n"
+                    "Trains and runs neural networks that are split over several devices.\n\nCommands:\n");
     for (uint32_t i = 0; cli_model_at(i) != NULL; i++)
         if (cli_model_at(i)->summary != NULL)
-            fprintf(stream, "  %-10s %s\n", cli_model_at(i)->name, cli_model_at(i)->summary);
+            print_command(cli_model_at(i)->name, cli_model_at(i)->summary);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`brigade COMMAND --help` lists a command's options; `brigade --version` says the\nversion.\n", stream);
+        print_command(commands[i].name, commands[i].summary);
+    cli_print_lines("\n`brigade COMMAND --help` shows the options that most runs need, `brigade COMMAND --help all` "
+                    "every option; `brigade --version` says the version.\n");
 }
 
 /* What the program says without arguments: the commands to begin with. */
@@ -134,7 +142,7 @@ int main(int argc, char **argv)
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+        print_help();
         return cli_finish("help", CLI_DONE);
     }
     if (strcmp(argv[1], "--version") == 0) {

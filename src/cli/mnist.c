@@ -226,8 +226,16 @@ const cli_model cli_model_mnist = {
     .program = "mnist",
     .says = "mnist",
     .summary = "train the digit network of the pipelining tutorial and test it",
-    .purpose = "Trains the digit network of the pipelining tutorial on four virtual devices, and\ntests it.\n",
-    .plan = "Shows stages, memory and timetable of `brigade mnist` with the same options.\n--debug: the program too.\n",
+    .purpose = "Trains the digit network of the pipelining tutorial on four virtual devices, and tests it.\n",
+    .plan =
+        "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug shows the program too.\n",
+    .common = "epochs batch-size gradient-accumulation learning-rate stages strategy schedule replicas save checkpoint",
+    .examples = "brigade mnist --epochs 1 --save digits.onnx\n"
+                "brigade mnist --epochs 1 --stages \"B1,B2|B3|B4\" --schedule zb-h1 --profile\n"
+                "brigade mnist --epochs 1 --checkpoint runs\n"
+                "brigade mnist --epochs 2 --checkpoint runs --resume\n",
+    .plan_examples = "brigade plan mnist --stages auto:3 --schedule zb-h1\n"
+                     "brigade plan mnist --recompute auto --device-memory 2M\n",
     .samples = "images",
 
     .flags = mnist_flags,

@@ -43,7 +43,9 @@ typedef struct cli_model {
     const char *summary; /* for `brigade --help`; NULL: another command runs the program */
     const char *purpose; /* what --help begins with, after the usage */
     const char *plan;    /* the same for `brigade plan NAME` */
-    const char *samples; /* what a micro-batch has: "images" */
+    const char *common;  /* options that most people want: cli_help_page */
+    const char *examples, *plan_examples; /* command lines of both, which the helps end with; NULL: none */
+    const char *samples;                  /* what a micro-batch has: "images" */
     const char *operand; /* what the help calls the word that the program takes beside options; NULL: none */
     size_t operand_at;   /* where it goes in the settings, a const char * */
 
@@ -101,11 +103,12 @@ typedef struct cli_settings {
 } cli_settings;
 
 /* Reads a command line for `command`, which is model->says or "plan". At most one word that is no option goes to *word,
- * the next one to the model's operand; NULL: only the latter may be there. Help, which begins with `head`, and the list
- * of passes are printed when they are asked for; then *is_answered is set. Clear the settings in any case; they must
+ * the next one to the model's operand; NULL: only the latter may be there. Help, which is `page`, and the list of
+ * passes are printed when they are asked for; then *is_answered is set. Clear the settings in any case; they must
  * not move. */
-bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command, const char *head,
-                            int argc, char **argv, const char **word, bool *is_answered, bg_error *error);
+bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command,
+                            const cli_help_page *page, int argc, char **argv, const char **word, bool *is_answered,
+                            bg_error *error);
 void cli_settings_clear(cli_settings *settings);
 cli_library *cli_settings_library(const cli_settings *settings);
 

@@ -496,8 +496,14 @@ const cli_model cli_model_train = {
     .says = "train",
     .summary = "train a model that another framework has exported (ONNX)",
     .purpose = "Trains a model that another framework has exported as ONNX, on data from files.\n",
-    .plan = "Shows stages, memory and timetable of `brigade train` with the same options.\nData are not needed: --size "
-            "gives symbolic dimensions, --loss the loss.\n",
+    .plan = "Shows stages, memory and timetable of `brigade train` with the same options. Data are not needed: "
+            "--size gives symbolic dimensions, --loss the loss.\n",
+    .common = "input target loss epochs batch-size optimizer learning-rate stages save checkpoint",
+    .examples = "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "
+                "digits/train-labels-idx1-ubyte.gz\n"
+                "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "
+                "digits/train-labels-idx1-ubyte.gz --stages auto:2 --steps 20 --save trained.onnx\n",
+    .plan_examples = "brigade plan train digits.onnx --stages auto:2 --loss cross-entropy\n",
     .samples = "samples",
     .operand = "MODEL.onnx",
     .operand_at = offsetof(onnx_settings, path),

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static bg_status report_unknown(const cli_option *options, const char *name, bg_
     nearest = bgi_text_nearest(name, names, count);
     if (nearest != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; did you mean --%s?", name, nearest);
-    return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; --help lists the options", name);
+    return bg_error_set(error, BG_ERROR_INVALID, "unknown option --%s; --help all lists the options", name);
 }
 
 /* ---- values ---- */
@@ -299,7 +300,8 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     const cli_option *option = options;
 
     if (length > NAME_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID, "unknown option %.60s...; --help lists the options", argv[*index]);
+        return bg_error_set(error, BG_ERROR_INVALID, "unknown option %.60s...; --help all lists the options",
+                            argv[*index]);
     memcpy(name, text, length);
     name[length] = '\0';
     while (!is_end(option) && (option->kind == CLI_HEADING || strcmp(option->name, name) != 0))
@@ -326,17 +328,30 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     return read_value(option, value, values, error);
 }
 
+/* What a word of the command line asks for, with the word behind it (NULL: none). */
+static cli_help find_help(const char *word, const char *next)
+{
+    static const char prefix[] = "--help=";
+    const char *which = NULL;
+
+    if (strncmp(word, prefix, strlen(prefix)) == 0)
+        which = word + strlen(prefix);
+    else if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
+        which = next != NULL ? next : "";
+    if (which == NULL)
+        return CLI_HELP_NONE;
+    return strcmp(which, "all") == 0 ? CLI_HELP_ALL : strcmp(which, "table") == 0 ? CLI_HELP_TABLE : CLI_HELP_SHORT;
+}
+
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
-                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bool *given, bg_error *error)
+                           uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error)
 {
     *word_count = 0;
-    *wants_help = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
-            *wants_help = true;
-            return BG_OK;
-        }
-    }
+    *help = CLI_HELP_NONE;
+    for (int i = 1; i < argc && *help == CLI_HELP_NONE; i++)
+        *help = find_help(argv[i], i + 1 < argc ? argv[i + 1] : NULL);
+    if (*help != CLI_HELP_NONE)
+        return BG_OK;
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] == '-' && argv[i][2] != '\0') {
             BGI_TRY(read_option(options, argc, argv, &i, values, given, error));
@@ -345,114 +360,9 @@ bg_status cli_options_read(const cli_option *options, int argc, char **argv, voi
         } else if (*word_count < word_limit) {
             words[(*word_count)++] = argv[i];
         } else {
-            return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; --help lists the options", argv[i]);
+            return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; --help all lists the options",
+                                argv[i]);
         }
     }
     return BG_OK;
-}
-
-/* ---- help ---- */
-
-enum { HELP_INDENT = 28, HELP_LIMIT = 1024 };
-
-void cli_print_wrapped(const char *text, int column, int indent, FILE *stream)
-{
-    bool is_first = true;
-
-    while (*text != '\0') {
-        const int length = (int)strcspn(text, " ");
-        if (!is_first && column + 1 + length > CLI_HELP_COLUMNS) {
-            fprintf(stream, "\n%*s", indent, "");
-            column = indent;
-        } else if (!is_first) {
-            fputc(' ', stream);
-            column++;
-        }
-        column += fprintf(stream, "%.*s", length, text);
-        is_first = false;
-        text += length;
-        text += *text == ' ';
-    }
-    fputc('\n', stream);
-}
-
-static void add_row_default(const cli_option *option, const bg_options *options, char *text, size_t size)
-{
-    bgi_string value = {0};
-
-    bgi_option_print(option->row, options, &value);
-    snprintf(text, size, " (default: %s)",
-             option->row->kind == BGI_OPTION_BOOL          ? "off"
-             : value.data == NULL || value.data[0] == '\0' ? "none"
-                                                           : value.data);
-    bgi_string_clear(&value);
-}
-
-static void add_default(const cli_option *option, const void *values, char *text, size_t size)
-{
-    const void *value = (const char *)values + option->offset;
-
-    if (option->default_text != NULL) {
-        snprintf(text, size, " (default: %s)", option->default_text);
-        return;
-    }
-    if (option->row != NULL) {
-        add_row_default(option, value, text, size);
-        return;
-    }
-    switch (option->kind) {
-    case CLI_COUNT:
-    case CLI_SIZE:
-        snprintf(text, size, " (default: %" PRIu64 ")", *(const uint64_t *)value);
-        break;
-    case CLI_REAL:
-        snprintf(text, size, " (default: %g)", *(const double *)value);
-        break;
-    case CLI_TEXT:
-    case CLI_CHOICE:
-        snprintf(text, size, " (default: %s)",
-                 *(const char *const *)value != NULL ? *(const char *const *)value : "none");
-        break;
-    case CLI_FLAG:
-        snprintf(text, size, " (default: off)");
-        break;
-    default: /* of lists their tables say the default */
-        break;
-    }
-}
-
-static void print_option(const cli_option *option, const void *values, FILE *stream)
-{
-    char choices[CHOICES_BYTES], text[HELP_LIMIT];
-    const char *words = option->kind == CLI_CHOICE ? cli_option_choices(option, choices, sizeof choices) : NULL;
-    const bool is_inline = words != NULL && strlen(words) + strlen(option->name) < 40;
-    int column = fprintf(stream, "  --%s", option->name);
-
-    if (is_inline)
-        column += fprintf(stream, " %s", words);
-    else if (option->kind != CLI_FLAG)
-        column += fprintf(stream, " %s", words != NULL ? "NAME" : option->value);
-    snprintf(text, sizeof text, "%s%s%s", option->help, option->more != NULL ? "; " : "",
-             option->more != NULL ? option->more : "");
-    if (words != NULL && !is_inline) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), ": ");
-        for (; *words != '\0'; words++)
-            snprintf(text + strlen(text), sizeof text - strlen(text), *words == '|' ? ", " : "%c", *words);
-    }
-    add_default(option, values, text + strlen(text), sizeof text - strlen(text));
-    if (column > HELP_INDENT - 2)
-        fprintf(stream, "\n%*s", HELP_INDENT, "");
-    else
-        fprintf(stream, "%*s", HELP_INDENT - column, "");
-    cli_print_wrapped(text, HELP_INDENT, HELP_INDENT, stream);
-}
-
-void cli_options_help(const cli_option *options, const void *values, FILE *stream)
-{
-    for (; !is_end(options); options++)
-        if (options->kind == CLI_HEADING)
-            fprintf(stream, "\n%s:\n", options->help);
-        else
-            print_option(options, values, stream);
-    fprintf(stream, "  %-*sthis text\n", HELP_INDENT - 2, "-h, --help");
 }

@@ -10,8 +10,6 @@
 
 #include <brigade/base.h>
 
-#include <stdio.h>
-
 #include "options/table.h"
 
 typedef enum cli_kind {
@@ -84,19 +82,41 @@ uint32_t cli_table_find(const cli_table *table, const char *name);
         .name = NULL, .help = NULL                                                                                     \
     }
 
+/* What --help asks for. */
+typedef enum cli_help {
+    CLI_HELP_NONE = 0, /* nothing: the command runs */
+    CLI_HELP_SHORT,    /* the options that most people want */
+    CLI_HELP_ALL,      /* --help all: every option */
+    CLI_HELP_TABLE     /* --help table: every option as a line of fields with tabs between them */
+} cli_help;
+
+/* What --help prints of a command beside its options. */
+typedef struct cli_help_page {
+    const char *usage;    /* how it is called and what it does; each paragraph and each row of a list is one line */
+    const char *common;   /* the names of at most ten options, most wanted first; NULL: --help shows all */
+    const char *examples; /* command lines, one a line, that tests run; NULL: none */
+} cli_help_page;
+
 /*
  * Reads argv[1..]: "--name value", "--name=value". What is no option goes to words[], of which at most word_limit.
- * *wants_help is set by -h and --help (the rest is not looked at). given[i] (NULL: nobody asks; false before) is set
- * for the i-th line of the table that is met. BG_ERROR_INVALID says the option, the value, what is allowed.
+ * *help is set by -h and --help (the rest is not looked at). given[i] (NULL: nobody asks; false before) is set for the
+ * i-th line of the table that is met. BG_ERROR_INVALID says the option, the value, what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
-                           uint32_t word_limit, uint32_t *word_count, bool *wants_help, bool *given, bg_error *error);
+                           uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);
 
-/* Each option with its default, from `values` as they are before reading; no line is wider than CLI_HELP_COLUMNS. */
-enum { CLI_HELP_COLUMNS = 80 };
-void cli_options_help(const cli_option *options, const void *values, FILE *stream);
-/* Prints words in lines of at most CLI_HELP_COLUMNS that begin at `indent`; the first is at `column` already. */
-void cli_print_wrapped(const char *text, int column, int indent, FILE *stream);
+/* ---- help (help.c) ---- */
+
+/* Prints the page with each option's default, from `values` as they are before reading. */
+void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
+/* The columns of a line: those of the terminal within 40 to 100, and 80 where standard output is no terminal. */
+int cli_columns(void);
+/* Prints words in lines of at most that many columns that begin at `indent`; the first is at `column` already. */
+void cli_print_wrapped(const char *text, int column, int indent);
+/* Prints lines that are paragraphs or rows of a list ("  name  words"); what does not fit a line stands below its
+ * words.
+ */
+void cli_print_lines(const char *text);
 /* "pipelined|sharded": a row's choices or the command's own; NULL: it has none. Valid until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 

@@ -161,12 +161,13 @@ int cli_train(const cli_model *model, int argc, char **argv)
     cli_settings settings = {.model = NULL};
     bool is_answered = false;
     bg_error error = {0};
-    char head[1024];
+    char usage[1024];
+    const cli_help_page page = {.usage = usage, .common = model->common, .examples = model->examples};
     int code = CLI_USAGE;
 
-    snprintf(head, sizeof head, "Usage: brigade %s%s%s [OPTION]...\n%s", model->program,
+    snprintf(usage, sizeof usage, "Usage: brigade %s%s%s [OPTION]...\n%s", model->program,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->purpose);
-    if (cli_settings_read(&settings, model, model->says, head, argc, argv, NULL, &is_answered, &error) == BG_OK)
+    if (cli_settings_read(&settings, model, model->says, &page, argc, argv, NULL, &is_answered, &error) == BG_OK)
         code = is_answered ? CLI_DONE : model->resolve(settings.values, &error);
     if (code != CLI_DONE)
         code = cli_fail(model->says, code, &error);

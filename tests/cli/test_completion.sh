@@ -36,7 +36,7 @@ begin_case every_option
 # Each option of the help is offered, and nothing more.
 for command in mnist train infer inspect 'gpt pretrain' 'gpt generate' 'schedule' 'config' 'data digits' options; do
     # shellcheck disable=SC2086
-    "$program" $command --help | grep -oE '^  (-h, )?--[a-z0-9-]+' | sed 's/.*--/--/' | sort >"$folder/listed"
+    "$program" $command --help all | grep -oE '^  (-h, )?--[a-z0-9-]+' | sed 's/.*--/--/' | sort >"$folder/listed"
     # shellcheck disable=SC2086
     offers $command -- | sort >"$folder/offered"
     check "options of $command" cmp -s "$folder/listed" "$folder/offered"

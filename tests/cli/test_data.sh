@@ -67,10 +67,10 @@ error 2 '--shards goes with --stream' data bench --batch-size 4 --shards 2
 error 2 '--rebatched-size goes with --mode async-rebatched' data bench --batch-size 4 --rebatched-size 2
 error 1 'rebatched size 5 is above the batch size 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
 error 1 'makes no batch of 20000' data bench --batch-size 20000 --stream
-check "data bench --help: headings" sh -c "'$program' data bench --help | grep -q '^The loader:$'"
+check "data bench --help: headings" sh -c "'$program' data bench --help all | grep -q '^The loader:$'"
 error 2 '--epochs is `0`' data bench --epochs 0
-check "data --help" sh -c "'$program' data --help | grep -q 'brigade data bench'"
-check "bench --help" sh -c "'$program' data bench --help | grep -q -e '--shuffle-buffer'"
+check "data --help" sh -c "'$program' data --help | grep -q '^  bench  *measure'"
+check "bench --help" sh -c "'$program' data bench --help all | grep -q -e '--shuffle-buffer'"
 (cd "$folder" && "$program" mnist --data-dir data --device-iterations 2 --steps 2 --debug) >"$folder/out"
 check "verdict" sh -c "tail -n 1 '$folder/out' | grep -qE '^Verdict: the (device|data set) limits the run'"
 finish

@@ -78,8 +78,8 @@ error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers --eval
 error 2 'unexpected argument `extra`' gpt pretrain --layers 3 extra
 error 2 '`steps` is training.steps or checkpoint.steps; say which' gpt bench --steps 3
-error 2 'unknown option --quantum; --help lists the options' gpt pretrain --quantum 4
-error 2 'unknown option --input_files; --help lists the options' gpt bench --input_files a.txt
+error 2 'unknown option --quantum; --help all lists the options' gpt pretrain --quantum 4
+error 2 'unknown option --input_files; --help all lists the options' gpt bench --input_files a.txt
 for option in wandb wandb_name wandb-name wandb=True; do
     for command in pretrain bench; do
         error 2 "unknown option --${option%=*}: metrics are written by \`--tensorboard DIR\` and \`--log FILE\`" \

@@ -46,7 +46,7 @@ check "epochs 0 does not train" sh -c '! grep -q "^Epoch" only-test.out'
 lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 
 begin_case help
-"$program" mnist --help >help.out
+"$program" mnist --help all >help.out
 check "help ends well" test $? -eq 0
 # An option and all that is said of it in one line.
 awk '/^  -/ { printf "\n" } { printf "%s ", $0 }' help.out | tr -s ' ' | sed 's/^ //' >options.out

@@ -19,16 +19,110 @@ check "commands are found" test "$(wc -l <commands.txt)" -ge 14
 "$program" --help >top.out
 check "the first help fits 80 columns" test "$(wc -L <top.out)" -le 80
 while read -r command; do
-    # shellcheck disable=SC2086
-    "$program" $command --help >help.out 2>help.err </dev/null
-    check "$command --help ends well" test $? -eq 0
-    check "$command --help is short" test ! -s help.err
-    check "$command --help fits 80 columns: $(awk 'length($0) > 80' help.out)" test "$(wc -L <help.out)" -le 80
-    check "$command --help has words" test "$(wc -l <help.out)" -ge 4
-    check "no option is there twice in $command --help" test -z "$(sed -n 's/^  --\([a-z-]*\).*/\1/p' help.out | sort | uniq -d)"
+    place=$(echo "$command" | tr ' ' '-')
+    for form in '' all; do
+        # shellcheck disable=SC2086
+        "$program" $command --help $form >"$place.help$form" 2>help.err </dev/null
+        check "$command --help $form ends well" test $? -eq 0
+        check "$command --help $form is quiet" test ! -s help.err
+    done
+    # Lines, options, how many of them are there twice, how many the line of --help names, and what is too wide.
+    for form in '' all; do
+        awk 'length($0) > 80 { wide = wide $0 } /^  --/ { count++; twice += seen[$1]++ }
+            /-h, --help \[all\] .* all [0-9]* options/ { sub(/.* all /, ""); all = $1 + 0 }
+            END { printf "%d %d %d %d %s\n", NR, count, twice, all, wide }' "$place.help$form"
+    done >facts
+    { read -r lines shown twice told wide && read -r all_lines all all_twice all_told all_wide; } <facts
+    check "$command --help fits 80 columns: $wide $all_wide" test -z "$wide$all_wide"
+    check "$command --help has words" test "$lines" -ge 4 -a "$all_lines" -ge 4
+    check "no option is there twice in $command --help" test "$twice$all_twice" = 00
+    check "$command --help shows ten options at most, or all: $shown of $all" test "$shown" -le 10 -o "$shown" -eq "$all"
+    check "$command --help tells of the others" test "$shown" -eq "$all" -o "$told" -eq "$all" -a "$all_told" -eq "$all"
 done <commands.txt
+for command in mnist train 'plan mnist' 'gpt pretrain' 'gpt bench' 'gpt generate' schedule 'data bench'; do
+    # shellcheck disable=SC2086
+    check "$command --help has ten options" test "$("$program" $command --help | grep -c '^  --')" -eq 10
+done
 "$program" mnist --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | head -n 5 | tr '\n' ' ' >first.txt
 check "what is wanted most is first: $(cat first.txt)" grep -q -- '^--epochs --batch-size ' first.txt
+check "--help=all is --help all" test "$("$program" mnist --help=all | cksum)" = "$("$program" mnist --help all | cksum)"
+check "tables for programs have five fields" awk -F'\t' 'NF != 5 { exit 1 } END { exit NR < 20 }' <<END
+$("$program" mnist --help table)
+END
+end_case
+
+# On a terminal lines are as wide as it is.
+begin_case widths
+cat >terminal.py <<'END'
+import fcntl, os, pty, struct, sys, termios
+
+columns, command = int(sys.argv[1]), sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.execv(command[0], command)
+text = b""
+while True:
+    try:
+        piece = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not piece:
+        break
+    text += piece
+os.waitpid(pid, 0)
+widest = max(map(len, text.decode().splitlines()))
+print(widest)
+END
+if command -v python3 >/dev/null 2>&1; then
+    for columns in 56 70 100; do
+        for command in mnist schedule; do
+            # shellcheck disable=SC2086
+            widest=$(python3 terminal.py $columns "$program" $command --help all)
+            check "$command --help in $columns columns: $widest" test "$widest" -le $columns -a "$widest" -gt $((columns - 12))
+        done
+    done
+    check "and no wider than 100" test "$(python3 terminal.py 200 "$program" mnist --help all)" -le 100
+else
+    skipped=$((skipped + 1))
+fi
+end_case
+
+# The examples that helps end with run, in the order of the commands: those of mnist make what others read.
+begin_case examples
+mkdir run
+cd run || exit 1
+"$program" data digits --dir digits --count 4000 --test-count 400 >/dev/null
+for line in 1 2 3 4 5 6 7 8; do
+    echo 'Once upon a time there was a device that could not hold the whole network, and it asked three others.'
+done >story.txt
+while read -r command; do
+    # shellcheck disable=SC2086
+    "$program" $command --help </dev/null | sed -n '/^Examples:$/,$p' | sed 1d
+    [ "$command" != plan ] || for model in mnist gpt train; do
+        "$program" plan $model --help </dev/null | sed -n '/^Examples:$/,$p' | sed 1d
+    done
+done <../commands.txt | sed 's/^ *//' >examples.sh
+check "there are examples" test "$(grep -c '^brigade ' examples.sh)" -ge 30
+check "and nothing else" test -z "$(grep -v '^brigade \|^--' examples.sh)"
+mkdir bin
+ln -s "$program" bin/brigade
+export PATH="$PWD/bin:$PATH" BRIGADE_DATA=digits OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+awk '{ text = text $0 } /\\$/ { sub(/\\$/, "", text); next } { print text; text = "" }' examples.sh >joined.sh
+while IFS= read -r line; do
+    case $line in
+    *'brigade launch '*)
+        if [ -n "${BRIGADE_TEST_QUICK:-}" ] || ! command -v mpirun >/dev/null 2>&1; then
+            skipped=$((skipped + 1))
+            continue
+        fi
+        ;;
+    esac
+    { eval "$line"; } >example.out 2>&1 </dev/null
+    check "$line: $(tail -n 3 example.out)" test $? -eq 0
+done <joined.sh
+cd .. || exit 1
+unset BRIGADE_DATA
 end_case
 
 # A flag of an option says the option's own sentence.
@@ -40,14 +134,14 @@ check "and no others" sh -c '! grep -q no_memory_check list.out'
 for command in mnist gpt; do
     "$program" options --command $command | grep -o -e '(--[a-z-]*)' | tr -d '()' | sort -u >flags.txt
     check "$command has flags" test "$(wc -l <flags.txt)" -ge 20
-    "$program" $([ $command = gpt ] && echo gpt pretrain || echo mnist) --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' >help.txt
+    "$program" $([ $command = gpt ] && echo gpt pretrain || echo mnist) --help all | sed -n 's/^  \(--[a-z-]*\).*/\1/p' >help.txt
     while read -r flag; do
         check "$command --help has $flag" test "$(grep -c -x -e "$flag" help.txt)" -eq 1
     done <flags.txt
 done
 for flag in recompute-order strict cores clip-norm clip-value; do
     "$program" options $flag | sed -n 's/^  decides    *//p' | cut -c1-30 >sentence.txt
-    "$program" mnist --help | tr '\n' ' ' | tr -s ' ' >help.txt
+    "$program" mnist --help all | tr '\n' ' ' | tr -s ' ' >help.txt
     check "--$flag is explained" test -s sentence.txt
     check "the help of --$flag says it: $(cat sentence.txt)" grep -q -F -f sentence.txt help.txt
 done
@@ -101,7 +195,7 @@ end_case
 begin_case tables
 explained="$root/docs/strategies.md $root/docs/migrating.md $root/docs/configuration.md"
 for command in mnist 'gpt pretrain' 'gpt generate' 'gpt eval' schedule config 'data bench' 'data tokenize' 'data digits'; do
-    "$program" $command --help
+    "$program" $command --help all
 done >help.all 2>&1
 for name in $("$program" options | sed -n 's/^  \([a-z][a-z0-9_.]*\)  *.*/\1/p'); do
     "$program" options "$name" | awk -v name="$name" '
@@ -152,16 +246,23 @@ check "other words and defaults too: $(wrong other.md)" test "$(wrong other.md |
 end_case
 
 begin_case manual
-"$root/tools/make_man.sh" "$program" >brigade.1
-check "it begins as a manual page" grep -q '^\.TH BRIGADE 1' brigade.1
-for words in 'BRIGADE MNIST' 'BRIGADE GPT PRETRAIN' 'BRIGADE OPTIONS' 'EXIT STATUS'; do
-    check "it has $words" grep -q "$words" brigade.1
-done
-check "every flag is in it" test "$("$program" mnist --help | grep -c '^  --')" -le \
-    "$(sed -n '/BRIGADE MNIST/,/BRIGADE GPT PRETRAIN/p' brigade.1 | grep -c '^\\fB\\-\\-')"
-check "no line of help is lost" grep -q '^times through the training images' brigade.1
+"$root/tools/make_man.sh" "$program" man1
+check "it begins as a manual page" grep -q '^\.TH BRIGADE 1' man1/brigade.1
+check "it has the exit codes" grep -q 'EXIT STATUS' man1/brigade.1
+while read -r command; do
+    page=man1/brigade-$(echo "$command" | tr ' ' '-').1
+    check "$command has a page" test -s "$page"
+    sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p' "$(echo "$command" | tr ' ' '-').helpall" | sort >listed.txt
+    sed -n 's/^\\fB\(.*\)\\fR$/\1/p' "$page" | tr -d '\\' | sed -n 's/^\(--[a-z0-9-]*\).*/\1/p' | sort >printed.txt
+    check "$page has the options of $command" cmp -s listed.txt printed.txt
+done <commands.txt
+check "and there are no others" test "$(ls man1 | wc -l)" -eq $(($(wc -l <commands.txt) + 1))
+check "no line of help is lost" grep -q '^times through the training images' man1/brigade-mnist.1
+check "examples are in it" grep -q '^brigade mnist \\-\\-epochs 1' man1/brigade-mnist.1
 if command -v man >/dev/null && man --version >/dev/null 2>&1; then
-    check "man formats it: $(man --warnings -l brigade.1 2>&1 >/dev/null | head -n 3)" test -z "$(man --warnings -l brigade.1 2>&1 >/dev/null)"
+    for page in man1/brigade.1 man1/brigade-mnist.1 man1/brigade-schedule.1 man1/brigade-data.1; do
+        check "man formats $page" test -z "$(man --warnings -l $page 2>&1 >/dev/null)"
+    done
 fi
 end_case
 finish

@@ -114,7 +114,7 @@ check "no data beside the folder: $(head -n 1 "$folder/places")" sh -c 'head -n 
     "$folder/places"
 check "but in it: $(tail -n 1 "$folder/places")" sh -c 'tail -n 1 "$1" | grep -q "^Data: MNIST from data (400 training"' sh \
     "$folder/places"
-check "the place is named in no help" sh -c '! "$1" mnist --help | grep -q shared/data' sh "$program"
+check "the place is named in no help" sh -c '! "$1" mnist --help all | grep -q shared/data' sh "$program"
 
 clear_tests
 expect 1 "0 passed, 0 failed"

@@ -104,7 +104,7 @@ check "of data, before anything was learned: $(cat large.err)" grep -q \
     'at update 1: no weight had changed yet; look for values that are not finite, or too large, in the data' large.err
 
 begin_case help
-"$program" train --help >help.out
+"$program" train --help all >help.out
 check "the command" grep -q '^Usage: brigade train MODEL.onnx \[OPTION\]\.\.\.$' help.out
 check "its width" awk 'length > 80 { exit 1 }' help.out
 for option in input target loss validation normalize freeze save checkpoint stages replicas recompute offload shard; do
