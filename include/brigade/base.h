@@ -45,7 +45,8 @@ typedef enum bg_status {
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
     BG_ERROR_RANGE,         /* the data ended: give more, or repeat them */
-    BG_ERROR_INTERNAL       /* a defect in the library itself */
+    BG_ERROR_INTERNAL,      /* a defect in the library itself */
+    BG_ERROR_NOT_FINITE     /* a loss is infinite or no number, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
 /* Structs that callers fill begin with their size, struct_bytes, so that a program compiled for another release is told

@@ -425,6 +425,14 @@ typedef struct bg_numerics_options {
      * range. */
     double loss_scaling;
     bg_auto_loss_scaling auto_loss_scaling; /* default off */
+    /* Training: before an update all replicas and ranks agree on whether the losses of its micro-batches are finite. If
+     * one is infinite or no number, no weight and no state of the optimizer changes, by this update or by those of the
+     * same run that follow, and the run fails with BG_ERROR_NOT_FINITE: the iterations of bg_session_execute are those
+     * before it, the outputs are there, and the session can be saved or run again. What the forward pass itself
+     * changes, such as the running statistics of a batch norm, has changed. A gradient that overflows under
+     * auto_loss_scaling skips its update alone, and the training goes on. Default off. The check travels with the
+     * gradients; the updates of all stages wait for that of the loss's. */
+    bool guard_loss;
     /* The optimizer's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
      * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
     bg_dtype first_moment_dtype, second_moment_dtype;
@@ -538,10 +546,12 @@ typedef enum bg_optimizer_kind {
 
 /* Where the update of an optimizer of the caller's own finds its numbers, in a float64 [BG_UPDATE_NUMBERS]. */
 enum {
-    BG_UPDATE_RATE = 0,    /* the learning rate, with the parameter's factor (bg_graph_set_factors) */
-    BG_UPDATE_DECAY,       /* weight_decay, with the parameter's factor; 0 by decay_matrices_only */
-    BG_UPDATE_OWN,         /* bg_optimizer.numbers: this element and the next two */
-    BG_UPDATE_SKIP = 5,    /* not 0: gradients overflowed (auto_loss_scaling): the update leaves everything as it is */
+    BG_UPDATE_RATE = 0, /* the learning rate, with the parameter's factor (bg_graph_set_factors) */
+    BG_UPDATE_DECAY,    /* weight_decay, with the parameter's factor; 0 by decay_matrices_only */
+    BG_UPDATE_OWN,      /* bg_optimizer.numbers: this element and the next two */
+    /* not 0: gradients overflowed (auto_loss_scaling), or a loss is not finite (guard_loss): the update leaves
+     * everything as it is */
+    BG_UPDATE_SKIP = 5,
     BG_UPDATE_SKIPPED = 6, /* how many did: env->optimizer_step less this is how many updates were done before */
     BG_UPDATE_NUMBERS = 8
 };

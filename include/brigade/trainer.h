@@ -105,6 +105,8 @@ typedef enum bg_trainer_event_kind {
     BG_ON_PREDICT_START,
     BG_ON_PREDICT_END,
     BG_ON_SAVE_CHECKPOINT, /* the time to write weights, optimizer state and position (bg_trainer_resume) */
+    BG_ON_REFUSED_UPDATE,  /* a loss is not finite, and nothing was updated (numerics.guard_loss): the fit ends after
+                              this event with BG_ERROR_NOT_FINITE; the session can be saved */
     BG_TRAINER_EVENT_COUNT
 } bg_trainer_event_kind;
 /* "on_fit_start" and so on. */
@@ -135,13 +137,17 @@ BG_API uint64_t bg_trainer_call_valid(const bg_trainer_call *call, uint64_t inde
 typedef struct bg_trainer_event {
     bg_trainer_event_kind kind;
     bg_trainer *trainer;
-    bg_trainer_task task;        /* of the data at hand: VALIDATE for a validation within a fit */
-    uint64_t epoch;              /* of the fit, from 0 */
-    uint64_t batch;              /* batches done in this pass over the data */
-    uint64_t batch_count;        /* in all, as far as limits allow; 0: nobody knows */
-    uint64_t valid_count;        /* BATCH_END: samples in it that are no padding */
-    const bg_trainer_call *call; /* CALL_END; BATCH_END: the last one */
-    bool stop;                   /* set it to end the fit or the pass after this batch */
+    bg_trainer_task task; /* of the data at hand: VALIDATE for a validation within a fit */
+    uint64_t epoch;       /* of the fit, from 0 */
+    uint64_t batch;       /* batches done in this pass over the data */
+    uint64_t batch_count; /* in all, as far as limits allow; 0: nobody knows */
+    uint64_t valid_count; /* BATCH_END: samples in it that are no padding */
+    /* REFUSED_UPDATE: the first sample of that update in the batch, or in the call when the data come from an infeed */
+    uint64_t sample;
+    /* CALL_END; BATCH_END: the last one; REFUSED_UPDATE: that of the update, with the outputs of all its iterations,
+     * and in update_count the updates before the refused one */
+    const bg_trainer_call *call;
+    bool stop; /* set it to end the fit or the pass after this batch */
 } bg_trainer_event;
 
 typedef struct bg_trainer_callback {

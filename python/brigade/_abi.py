@@ -23,6 +23,7 @@ CONSTANTS = {
     "BG_ERROR_CANCELED": 11,
     "BG_ERROR_RANGE": 12,
     "BG_ERROR_INTERNAL": 13,
+    "BG_ERROR_NOT_FINITE": 14,
     "BG_DTYPE_NONE": 0,
     "BG_FLOAT32": 1,
     "BG_BFLOAT16": 2,
@@ -375,7 +376,8 @@ CONSTANTS = {
     "BG_ON_PREDICT_START": 11,
     "BG_ON_PREDICT_END": 12,
     "BG_ON_SAVE_CHECKPOINT": 13,
-    "BG_TRAINER_EVENT_COUNT": 14,
+    "BG_ON_REFUSED_UPDATE": 14,
+    "BG_TRAINER_EVENT_COUNT": 15,
     "BG_ARGUMENT_VALUE": 0,
     "BG_ARGUMENT_BATCH": 1,
     "BG_ARGUMENT_EPOCH": 2,
@@ -384,7 +386,7 @@ CONSTANTS = {
 
 # Constants of each enumeration.
 ENUMS = {
-    "bg_status": ['BG_OK', 'BG_ERROR_INVALID', 'BG_ERROR_SHAPE', 'BG_ERROR_PARSE', 'BG_ERROR_NOT_FOUND', 'BG_ERROR_MEMORY', 'BG_ERROR_BUDGET', 'BG_ERROR_UNSUPPORTED', 'BG_ERROR_IO', 'BG_ERROR_COMMUNICATION', 'BG_ERROR_TIMEOUT', 'BG_ERROR_CANCELED', 'BG_ERROR_RANGE', 'BG_ERROR_INTERNAL'],
+    "bg_status": ['BG_OK', 'BG_ERROR_INVALID', 'BG_ERROR_SHAPE', 'BG_ERROR_PARSE', 'BG_ERROR_NOT_FOUND', 'BG_ERROR_MEMORY', 'BG_ERROR_BUDGET', 'BG_ERROR_UNSUPPORTED', 'BG_ERROR_IO', 'BG_ERROR_COMMUNICATION', 'BG_ERROR_TIMEOUT', 'BG_ERROR_CANCELED', 'BG_ERROR_RANGE', 'BG_ERROR_INTERNAL', 'BG_ERROR_NOT_FINITE'],
     "bg_dtype": ['BG_DTYPE_NONE', 'BG_FLOAT32', 'BG_BFLOAT16', 'BG_FLOAT64', 'BG_INT32', 'BG_UINT8', 'BG_FLOAT16', 'BG_INT64', 'BG_DTYPE_COUNT'],
     "bg_mesh_axis": ['BG_MESH_NONE', 'BG_MESH_DATA', 'BG_MESH_TENSOR_1', 'BG_MESH_TENSOR_2', 'BG_MESH_TENSOR', 'BG_MESH_ALL'],
     "bg_rate_kind": ['BG_RATE_CONSTANT', 'BG_RATE_LINEAR', 'BG_RATE_COSINE', 'BG_RATE_POLYNOMIAL', 'BG_RATE_ONE_CYCLE', 'BG_RATE_STEP', 'BG_RATE_INVERSE_ROOT', 'BG_RATE_PLATEAU', 'BG_RATE_KIND_COUNT'],
@@ -439,7 +441,7 @@ ENUMS = {
     "bg_loader_mode": ['BG_LOADER_ASYNC', 'BG_LOADER_SYNC', 'BG_LOADER_ASYNC_REBATCHED', 'BG_LOADER_MODE_COUNT'],
     "bg_run_limit": ['BG_LIMIT_UNKNOWN', 'BG_LIMIT_DEVICE', 'BG_LIMIT_DATASET'],
     "bg_trainer_task": ['BG_TRAINER_FIT', 'BG_TRAINER_VALIDATE', 'BG_TRAINER_TEST', 'BG_TRAINER_PREDICT', 'BG_TRAINER_TASK_COUNT'],
-    "bg_trainer_event_kind": ['BG_ON_FIT_START', 'BG_ON_FIT_END', 'BG_ON_EPOCH_START', 'BG_ON_EPOCH_END', 'BG_ON_BATCH_START', 'BG_ON_CALL_END', 'BG_ON_BATCH_END', 'BG_ON_VALIDATION_START', 'BG_ON_VALIDATION_END', 'BG_ON_TEST_START', 'BG_ON_TEST_END', 'BG_ON_PREDICT_START', 'BG_ON_PREDICT_END', 'BG_ON_SAVE_CHECKPOINT', 'BG_TRAINER_EVENT_COUNT'],
+    "bg_trainer_event_kind": ['BG_ON_FIT_START', 'BG_ON_FIT_END', 'BG_ON_EPOCH_START', 'BG_ON_EPOCH_END', 'BG_ON_BATCH_START', 'BG_ON_CALL_END', 'BG_ON_BATCH_END', 'BG_ON_VALIDATION_START', 'BG_ON_VALIDATION_END', 'BG_ON_TEST_START', 'BG_ON_TEST_END', 'BG_ON_PREDICT_START', 'BG_ON_PREDICT_END', 'BG_ON_SAVE_CHECKPOINT', 'BG_ON_REFUSED_UPDATE', 'BG_TRAINER_EVENT_COUNT'],
     "bg_trainer_argument_kind": ['BG_ARGUMENT_VALUE', 'BG_ARGUMENT_BATCH', 'BG_ARGUMENT_EPOCH', 'BG_ARGUMENT_STEP'],
 }
 
@@ -1515,6 +1517,7 @@ bg_numerics_options._fields_ = [
     ("max_gradient_value", c_double),
     ("loss_scaling", c_double),
     ("auto_loss_scaling", bg_auto_loss_scaling),
+    ("guard_loss", c_bool),
     ("first_moment_dtype", c_int),
     ("second_moment_dtype", c_int),
     ("stochastic_rounding", c_bool),
@@ -2166,6 +2169,7 @@ bg_trainer_event._fields_ = [
     ("batch", c_uint64),
     ("batch_count", c_uint64),
     ("valid_count", c_uint64),
+    ("sample", c_uint64),
     ("call", POINTER(bg_trainer_call)),
     ("stop", c_bool),
 ]

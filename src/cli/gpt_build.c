@@ -56,7 +56,7 @@ bg_status gpt_build(void *settings, const cli_training *training, cli_build *out
     options->model = add_model;
     options->model_user = &own->config;
     options->micro_batch[BG_TRAINER_FIT] = (uint32_t)config->micro_batch_size;
-    options->max_epochs = UINT64_MAX; /* until the steps are done */
+    options->max_epochs = own->options.library.replay != NULL ? 1 : UINT64_MAX; /* until the steps are done */
     options->max_steps = own->options.stop > 0 ? own->options.stop : (uint64_t)config->steps;
     options->checkpoint_steps = (uint64_t)config->checkpoint_steps;
     options->learning_rate = find_rate;

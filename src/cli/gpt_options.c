@@ -59,6 +59,7 @@ const cli_option gpt_pretrain_flags[] = {
          "with --load, drop what differs: the optimizer's state, which begins anew; parameters that only one side has"},
     {CLI_TEXT, "resume-optimizer", AT(resume_optimizer), .value = "NAME", .default_text = "what the file says",
      .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
+    CLI_REPLAY(library),
     {.help = "Output"},
     {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
 #include "cli/gpt_devices.def"
@@ -264,6 +265,12 @@ static bg_status read_named(gpt_options *options, bg_error *error)
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));
+    if (options->library.replay != NULL) {
+        options->hf_model = options->save_hf = options->weights_path = options->log_path = options->tensorboard = NULL;
+        options->trace = options->resume_drop = options->resume_optimizer = NULL;
+        options->overwrite_hf = options->checkpoint_async = options->profile.is_on = false;
+        options->stop = 0;
+    }
     return refuse_options(options->library.run_options, error);
 }
 
@@ -326,6 +333,18 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
+/* With --replay: one update from the start of its data, and nothing written. */
+static void take_replay(const gpt_options *options, bgi_gpt_config *config)
+{
+    if (options->library.replay == NULL)
+        return;
+    config->load = options->library.replay;
+    config->save = config->memmap_dir = NULL;
+    config->checkpoint_steps = 0;
+    config->device_iterations = 1;
+    config->test_mode = true;
+}
+
 static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     bg_options plan;
@@ -341,6 +360,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     BGI_TRY(set_own(options, config, error));
     BGI_TRY(take_named(&options->library, config, error));
     BGI_TRY(take_precision(options, config, error));
+    take_replay(options, config);
     BGI_TRY(bgi_gpt_config_check(config, error));
     BGI_TRY(check_files(options, config, error));
     if (!config->test_mode)
@@ -446,7 +466,13 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns where nothing has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
+    plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL;
     cli_library_override(&options->library, &plan);
+    if (options->library.replay != NULL) {
+        plan.numerics.guard_loss = true;
+        plan.execution.device_iterations = 1;
+        plan.execution.layout = NULL;
+    }
     plan.numerics.precision = BG_PRECISION_32; /* take_precision */
     plan.replicas.input_group_size = (uint32_t)(config->tensor_parallel_1 * config->tensor_parallel_2);
     if (config->test_mode)

@@ -15,6 +15,7 @@
 #include <brigade/huggingface.h>
 #include <brigade/profile.h>
 
+#include "cli/bundle.h"
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/clock.h"
@@ -245,6 +246,21 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
+/* An update was refused: what repeats it is written beside the checkpoints. */
+static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
+{
+    const bgi_gpt_config *config = config_of(training);
+    char blob[160];
+
+    BGI_TRY(complete_checkpoint(training->state, true, error));
+    snprintf(blob, sizeof blob,
+             "{\"epoch\": 0, \"sample\": 0, \"samples\": %" PRIu64 ", \"sequence_length\": %" PRId64 "}",
+             cli_bundle_samples(event), config->sequence_length);
+    if (!config->test_mode)
+        cli_bundle_write(training, event, config->save, blob);
+    return BG_OK;
+}
+
 static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_error *error)
 {
     run *r = training->state;
@@ -258,6 +274,8 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         status = end_call(training, event->call, error);
     else if (event->kind == BG_ON_SAVE_CHECKPOINT)
         status = save_checkpoint(training, error);
+    else if (event->kind == BG_ON_REFUSED_UPDATE)
+        status = note_refused(training, event, error);
     else if (event->kind == BG_ON_FIT_END)
         end_section(training, "training");
     if (status == BG_OK && event->kind == BG_ON_CALL_END)
@@ -403,7 +421,7 @@ static bg_status write_profile(const cli_training *training, bg_error *error)
 
 static void load(const cli_training *training, bg_loader_options *out)
 {
-    out->shuffle = !options_of(training)->no_shuffle;
+    out->shuffle = !options_of(training)->no_shuffle && options_of(training)->library.replay == NULL;
     out->seed = (uint64_t)config_of(training)->seed;
 }
 
@@ -458,7 +476,10 @@ static bg_status resume(cli_training *training, bg_error *error)
     bg_session *session = session_of(training);
     run *r = training->state;
 
-    BGI_TRY(load_model(training, error));
+    if (options_of(training)->library.replay != NULL)
+        r->data.sample_count = bg_dataset_sample_count(training->data);
+    else
+        BGI_TRY(load_model(training, error));
     BGI_TRY(gpt_checkpoint_load(session, options_of(training), config_of(training), &r->data, &r->position, error));
     BGI_TRY(check_step(training, error));
     bg_trainer_resume(training->trainer, r->position.epoch, r->position.sample / samples, bg_session_step(session));

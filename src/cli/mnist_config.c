@@ -158,6 +158,7 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
 
     BGI_TRY(cli_library_read(&config->recipe.library, error));
     take_named(config);
+    cli_recipe_replay(&config->recipe);
     if (options->execution.device_iterations == 0 || options->execution.gradient_accumulation == 0 ||
         options->replicas.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -77,6 +77,8 @@ static void on_training_event(cli_training *training, const bg_trainer_event *ev
         cli_run_complete_checkpoint(&config->recipe, &run->common, false);
     } else if (event->kind == BG_ON_BATCH_END) {
         cli_progress_add(progress, event->valid_count, print_score(&run->score, text));
+    } else if (event->kind == BG_ON_REFUSED_UPDATE) {
+        cli_run_note_refused(&config->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {
         cli_run_save_checkpoint(&config->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_EPOCH_END) {

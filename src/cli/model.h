@@ -6,6 +6,7 @@
 #ifndef BGI_CLI_MODEL_H
 #define BGI_CLI_MODEL_H
 
+#include <brigade/safetensors.h>
 #include <brigade/trainer.h>
 
 #include "cli/options.h"
@@ -140,6 +141,12 @@ struct cli_training {
     bg_loader_statistics loader_statistics; /* zero when nothing was to be trained */
     double seconds;                         /* everything included */
     bg_error failure;                       /* of `on_event` */
+    /* The command line behind "brigade", but for the words of the program's name before the last. */
+    char **arguments;
+    int argument_count;
+    /* With --replay (bundle.h). */
+    bg_safetensors *replayed;
+    bg_dataset *replayed_data; /* is `data` */
     bg_error late;                          /* what is reported when all is done: an unfinished log, ... */
 };
 

@@ -224,6 +224,7 @@ int onnx_resolve(void *settings, bg_error *error)
     recipe->log_path = cli_ranks_log(recipe->log_path);
     if (cli_library_read(&recipe->library, error) != BG_OK)
         return CLI_USAGE;
+    cli_recipe_replay(recipe);
     onnx_choose_strategy(own);
     recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or take another rule";
     if (check(own, error) != BG_OK)

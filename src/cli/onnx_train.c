@@ -413,6 +413,8 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         cli_run_complete_checkpoint(&settings->recipe, &run->common, false);
     } else if (event->kind == BG_ON_BATCH_END) {
         cli_progress_add(progress, event->valid_count, score);
+    } else if (event->kind == BG_ON_REFUSED_UPDATE) {
+        cli_run_note_refused(&settings->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {
         cli_run_save_checkpoint(&settings->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_EPOCH_END && progress->total > 0) {

@@ -87,6 +87,7 @@ typedef struct cli_library {
     cli_sizes device_memory; /* one for all, or one for each */
     uint64_t offload_minimum, shard_minimum;
     const char *options_path;    /* --options */
+    const char *replay;          /* --replay: a folder that bundle.h is about; NULL: none */
     bg_run_options *run_options; /* what $BRIGADE_OPTIONS and that file say; NULL until they are read */
 } cli_library;
 
@@ -97,6 +98,13 @@ typedef struct cli_library {
             .value = "FILE", .default_text = "none",                                                                   \
             .help = "the library's options by name, a line each or JSON, as in $BRIGADE_OPTIONS; they hold over all "  \
                     "others (`brigade options` lists them)"                                                            \
+    }
+
+/* --replay, for the list of a command that trains. */
+#define CLI_REPLAY(library)                                                                                            \
+    {                                                                                                                  \
+        CLI_TEXT, "replay", AT(library.replay), .value = "DIR", .default_text = "none",                                \
+            .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
     }
 
 /* All defaults, for flags that no command has others for. */

@@ -159,6 +159,20 @@ static bg_status check_checkpoints(const cli_recipe *recipe, bg_error *error)
     return BG_OK;
 }
 
+void cli_recipe_replay(cli_recipe *recipe)
+{
+    if (recipe->library.replay == NULL)
+        return;
+    recipe->checkpoint_dir = recipe->init_path = recipe->save_path = recipe->log_path = recipe->profile_dir = NULL;
+    recipe->resume_drop = recipe->resume_optimizer = NULL;
+    recipe->checkpoint_steps = recipe->checkpoint_keep = recipe->checkpoint_interval_s = 0;
+    recipe->resume = recipe->checkpoint_async = recipe->profile = false;
+    recipe->no_shuffle = true;
+    recipe->library.options.execution.device_iterations = 1;
+    recipe->library.options.execution.layout = NULL;
+    recipe->library.options.reporting.output_mode = BG_OUTPUT_ALL;
+}
+
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 {
     BGI_TRY(check_checkpoints(recipe, error));
@@ -271,7 +285,13 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
+    options.numerics.guard_loss = options.numerics.guard_loss || recipe->checkpoint_dir != NULL;
     cli_library_override(&recipe->library, &options);
+    if (recipe->library.replay != NULL) {
+        options.execution.device_iterations = 1;
+        options.numerics.guard_loss = true;
+        options.reporting.output_mode = BG_OUTPUT_ALL;
+    }
     options.reporting.log = print_message;
     options.reporting.log_user = (void *)(uintptr_t)recipe;
     options.execution.stop = cli_is_asked_to_stop;
@@ -291,7 +311,7 @@ void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_ro
 {
     options->memory.recompute = BG_RECOMPUTE_NONE;
     options->memory.offload_optimizer = false;
-    options->numerics.auto_loss_scaling.enabled = false;
+    options->numerics.auto_loss_scaling.enabled = options->numerics.guard_loss = false;
     options->reporting.trace = recipe->profile;
     if (recipe->profile)
         options->reporting.trace_events = CLI_PROFILE_EVENTS;
@@ -302,7 +322,7 @@ void cli_recipe_infer(const cli_recipe *recipe, bg_options *options, cli_plan_ro
 bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_error *error)
 {
     out->micro_batch[BG_TRAINER_FIT] = (uint32_t)recipe->batch_size;
-    out->max_epochs = recipe->epochs;
+    out->max_epochs = recipe->library.replay != NULL && recipe->epochs > 0 ? 1 : recipe->epochs;
     out->max_steps = recipe->steps;
     out->interrupt = &cli_received_signal;
     if (recipe->checkpoint_dir != NULL) {

@@ -49,6 +49,8 @@ typedef struct cli_recipe {
 
 /* The defaults of every program; `program` says whose. */
 cli_recipe cli_recipe_defaults(const char *program);
+/* With --replay: one update from the start of its data, and nothing written. Before what follows. */
+void cli_recipe_replay(cli_recipe *recipe);
 /* What one option's range cannot say: options that do not go together. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
 /* The schedule that --rate-schedule, which was given, says. */
@@ -148,6 +150,9 @@ void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *train
                              const bg_trainer_event *event);
 /* With --debug: stages, memory, workers, timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
+/* An update was refused: what repeats it is written beside the checkpoints. */
+void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
+                          const bg_trainer_event *event);
 /* "Trained N weight updates, ..." */
 void cli_run_print_result(const cli_recipe *recipe, const cli_training *training, const cli_run *run);
 /* With --debug, the last line of a run: whether the loader kept up. */

@@ -220,20 +220,21 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
                                 bg_error *error)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
+    const char *replay = recipe->library.replay;
     bg_checkpoint found = {0};
     bg_status status;
 
-    if (!recipe->resume)
+    if (!recipe->resume && replay == NULL)
         return BG_OK;
     options.differences = BG_CHECKPOINT_REFUSE;
     options.drop = recipe->resume_drop;
     options.optimizer = recipe->resume_optimizer;
     options.drop_option = "--resume-drop";
     options.optimizer_option = "--resume-optimizer";
-    status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT), recipe->checkpoint_dir, &options,
-                                &found, error);
+    status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT),
+                                replay != NULL ? replay : recipe->checkpoint_dir, &options, &found, error);
     /* Of several ranks this one's folder may be empty, and others have it. */
-    if (status == BG_ERROR_NOT_FOUND) {
+    if (status == BG_ERROR_NOT_FOUND && replay == NULL) {
         bg_error_clear(error);
         if (cli_ranks_is_first())
             cli_say(recipe->command, "--resume: there is no checkpoint in %s; training begins anew",
@@ -244,5 +245,5 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
         status = resume(recipe, training, &found, owes_validation, error);
     *is_resumed = status == BG_OK;
     bg_checkpoint_clear(&found);
-    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--resume");
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, replay != NULL ? "--replay" : "--resume");
 }

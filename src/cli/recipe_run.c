@@ -9,6 +9,7 @@
 
 #include <brigade/checkpoint.h>
 
+#include "cli/bundle.h"
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/error.h"
@@ -68,6 +69,18 @@ void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *train
         cli_checkpoint_save(recipe, training, event->epoch, event->batch, &run->writer, &error) == BG_OK;
     if (!run->is_checkpointed)
         note_failure(recipe, run, &error);
+}
+
+void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,
+                          const bg_trainer_event *event)
+{
+    char blob[128];
+
+    cli_run_complete_checkpoint(recipe, run, true);
+    cli_clear_line(recipe->quiet);
+    snprintf(blob, sizeof blob, "{\"epoch\":0,\"image\":0,\"images\":%" PRIu64 ",\"shuffle\":false}",
+             cli_bundle_samples(event));
+    cli_bundle_write(training, event, recipe->checkpoint_dir, blob);
 }
 
 /* ---- what is printed ---- */

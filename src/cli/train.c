@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/bundle.h"
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/clock.h"
@@ -28,6 +29,10 @@ static bg_status on_event(void *user, bg_trainer_event *event, bg_error *error)
     cli_training *training = user;
 
     (void)error;
+    if (training->library->replay != NULL) {
+        cli_bundle_report(event);
+        return BG_OK;
+    }
     if (training->failure.status == BG_OK)
         training->model->on_event(training, event, &training->failure);
     event->stop = event->stop || training->failure.status != BG_OK;
@@ -98,15 +103,18 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     const cli_model *model = training->model;
     const bg_trainer_callback callback = {.function = on_event, .user = training};
     cli_build build;
+    const bool replays = training->library->replay != NULL;
     bg_status status = model->open(training, error);
 
+    if (status == BG_OK && replays)
+        status = cli_bundle_open(training, error);
     if (status == BG_OK)
         status = compile(training, settings, &build, &callback, error);
     if (status == BG_OK && model->begin != NULL)
         status = model->begin(training, error);
     if (status == BG_OK)
         status = train(training, &build, error);
-    if (status == BG_OK && model->finish != NULL)
+    if (status == BG_OK && model->finish != NULL && !replays)
         status = model->finish(training, error);
     if (status == BG_OK && training->failure.status != BG_OK) /* of an event after the training */
         status = bg_error_set(error, training->failure.status, "%s", training->failure.message);
@@ -115,12 +123,13 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     cli_log_close(&training->log);
     bg_trainer_destroy(training->trainer); /* while the build is there */
     model->close(training);
+    cli_bundle_close(training);
     bgi_folder_release(&training->folder);
     return status;
 }
 
 /* The exit code. */
-static int run_all(const cli_settings *settings)
+static int run_all(const cli_settings *settings, int argc, char **argv)
 {
     const cli_model *model = settings->model;
     cli_training training = {.model = model,
@@ -129,6 +138,8 @@ static int run_all(const cli_settings *settings)
                              .code = CLI_FAILED,
                              .folder = -1,
                              .inputs = model->inputs,
+                             .arguments = argv,
+                             .argument_count = argc,
                              .state = calloc(1, model->state_bytes)};
     const bool compiles_only = training.library->options.execution.compile_only;
     bg_error error = {0};
@@ -172,7 +183,7 @@ int cli_train(const cli_model *model, int argc, char **argv)
     if (code != CLI_DONE)
         code = cli_fail(model->says, code, &error);
     else if (!is_answered)
-        code = run_all(&settings);
+        code = run_all(&settings, argc, argv);
     cli_settings_clear(&settings);
     return code;
 }

@@ -11,9 +11,9 @@
 
 const char *bg_status_name(bg_status status)
 {
-    static const char *const names[] = {"ok",      "invalid",  "shape",       "parse",   "not found",
-                                        "memory",  "budget",   "unsupported", "io",      "communication",
-                                        "timeout", "canceled", "range",       "internal"};
+    static const char *const names[] = {"ok",      "invalid",  "shape",       "parse",    "not found",
+                                        "memory",  "budget",   "unsupported", "io",       "communication",
+                                        "timeout", "canceled", "range",       "internal", "not finite"};
 
     if ((unsigned)status >= sizeof names / sizeof names[0])
         return "unknown";

@@ -1,5 +1,6 @@
 /*
- * loss_scaling.c: the ops of an automatic loss scale. Transforms add them; no gradient flows through them.
+ * loss_scaling.c: the ops of an automatic loss scale, and the guard of the loss. Transforms add them; no gradient flows
+ * through them.
  */
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"
@@ -8,6 +9,7 @@
 
 BGI_OP_KERNEL(select_range_count, RANGE_COUNT)
 BGI_OP_KERNEL(select_loss_scale, LOSS_SCALE)
+BGI_OP_KERNEL(select_loss_guard, LOSS_GUARD)
 
 /* In an update x may be one piece. */
 static bg_status infer_range_count(const bg_op_signature *op, bg_type *outputs, bg_error *error)
@@ -101,4 +103,32 @@ bg_value bgi_loss_scale(bg_graph *graph, const char *name, bg_value loss_scale, 
     *out_hyper = outputs[1];
     *out_used = outputs[2];
     return outputs[0];
+}
+
+static bg_status infer_loss_guard(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bg_type hyper = bg_vector(BG_FLOAT64, BGI_HYPER_COUNT), counts = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
+
+    BGI_TRY(bgi_shape_equal(&op->types[0], "hyper", &hyper, "learning rate and the like", error));
+    BGI_TRY(bgi_shape_equal(&op->types[1], "counts", &counts, "of the losses of one update", error));
+    outputs[0] = hyper;
+    return BG_OK;
+}
+
+const bg_op_type bgi_op_loss_guard = {
+    .name = "loss_guard",
+    .minimum_inputs = 2,
+    .maximum_inputs = 2,
+    .output_count = 1,
+    .written_inputs = 1u << 0,
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_loss_guard,
+    .kernel = select_loss_guard,
+};
+
+bg_value bgi_loss_guard(bg_graph *graph, const char *name, bg_value hyper, bg_value counts)
+{
+    const bg_value inputs[] = {hyper, counts};
+
+    return bg_graph_add(graph, &bgi_op_loss_guard, name, inputs, 2, NULL, NULL);
 }

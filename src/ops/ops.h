@@ -37,7 +37,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(pad) OP(pad_backward) OP(cumulative_sum) \
     /* accumulate.c, optimizer.c */ \
     OP(accumulate) OP(accumulate_tree) OP(add_n) OP(scaled_sum) OP(sgd_update) OP(adam_update) OP(rmsprop_update) OP(lamb_moments) OP(lamb_update) OP(total_scale) OP(running_factors) OP(square_sum) \
-    OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) \
+    OP(gradient_norm) OP(clip_scale) OP(range_count) OP(loss_scale) OP(loss_guard) \
     /* conv_transpose.c */ \
     OP(conv_transpose2d) \
     /* resample.c */ \
@@ -170,5 +170,8 @@ bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, dou
 bg_value bgi_loss_scale(bg_graph *graph, const char *name, bg_value loss_scale, bg_value statistics, bg_value counts,
                         bg_value scale, bg_value hyper, const bgi_loss_scale_attributes *attributes,
                         bg_value *out_hyper, bg_value *out_used);
+/* hyper with the word to skip this update when `counts` says that a loss was not finite. The variable hyper gets the
+ * word too, and keeps it: all updates are skipped until the host writes it anew. */
+bg_value bgi_loss_guard(bg_graph *graph, const char *name, bg_value hyper, bg_value counts);
 
 #endif

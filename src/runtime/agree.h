@@ -25,10 +25,12 @@ bg_status bgi_ranks_agree(const bg_plan *plan, bgi_transport *transport, bg_erro
 /* rank_outputs.c: each output that a rank has an array for goes there from the ranks whose devices have made it. For
  * all ranks, after a run of so many iterations. */
 bg_status bgi_ranks_share_outputs(bgi_engine *engine, uint64_t iterations, bg_error *error);
-/* What this rank says at the end of a run: which outputs it has arrays for (bit i is output i, bit 62 all further
- * ones), and whether it would like to stop (bit 63). */
+/* What this rank says at the end of a run: which outputs it has arrays for (bit i is output i, bit 61 all further
+ * ones), whether its devices have refused an update (bit 62), and whether it would like to stop (bit 63). */
 uint64_t bgi_ranks_wanted(const bgi_engine *engine);
 /* After `finish`: whether any rank would like to; `own`: what this one has said. */
 bool bgi_ranks_ask_to_stop(const bgi_engine *engine, uint64_t own);
+/* The same of devices that have refused an update. */
+bool bgi_ranks_have_refused(const bgi_engine *engine, uint64_t own);
 
 #endif

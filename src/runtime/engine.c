@@ -13,6 +13,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/narrow.h"
+#include "options/optimizer.h"
 #include "runtime/agree.h"
 #include "runtime/host_memory.h"
 
@@ -778,15 +779,38 @@ static void end_spare(bgi_engine *engine)
         sched_yield();
 }
 
+/* Whether a device of this rank has refused an update: the numbers that the guard of the loss writes say so. */
+static bool has_refused(const bgi_engine *engine)
+{
+    const bg_plan *plan = engine->plan;
+    const bgi_plan_variable *hyper;
+    double numbers[BGI_OPTIMIZER_NUMBERS];
+
+    if (!plan->training || !plan->options.numerics.guard_loss || plan->hyper_variable == UINT32_MAX)
+        return false;
+    hyper = &plan->variables[plan->hyper_variable];
+    for (uint32_t replica = 0; replica < plan->replicas; replica++)
+        for (uint32_t p = 0; p < hyper->place_count; p++) {
+            if (!bgi_engine_has(engine, replica, hyper->places[p].device))
+                continue;
+            bgi_engine_read(engine, replica, &hyper->places[p], numbers, sizeof numbers);
+            if (numbers[BG_UPDATE_SKIP] != 0.0)
+                return true;
+        }
+    return false;
+}
+
 /* All ranks come to the end, and outputs to those that want them. */
 static bg_status share_results(bgi_engine *engine, bg_error *error)
 {
     const bgi_run *run = engine->run;
-    const uint64_t said = bgi_ranks_wanted(engine);
-    uint64_t wants_end = engine->gate.wants_end;
+    uint64_t said, wants_end = engine->gate.wants_end;
 
+    engine->has_refused = has_refused(engine);
+    said = bgi_ranks_wanted(engine);
     BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
     engine->is_asked_to_stop = bgi_ranks_ask_to_stop(engine, said);
+    engine->has_refused = bgi_ranks_have_refused(engine, said);
     /* Ranks without devices have been told nothing. */
     if (engine->ranks->carrier->rank_count > engine->device_count)
         BGI_TRY(bgi_ranks_share(engine->transport, 0, &engine->gate.end, sizeof engine->gate.end, error));
@@ -823,6 +847,8 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
         status = BG_ERROR_INTERNAL;
     else if (engine->transport->type->finish != NULL)
         status = share_results(engine, &own);
+    else
+        engine->has_refused = has_refused(engine);
     if (status != BG_OK) {
         engine->is_dead = true;
         /* Whoever is not inside a kernel leaves now, and so stops touching the caller's arrays. */

@@ -349,6 +349,7 @@ struct bgi_engine {
     bgi_counter devices_left; /* not done with the run; counts down */
     atomic_bool asks_to_stop; /* this rank would like no further run */
     bool is_asked_to_stop;    /* some rank had said so when the last run was over */
+    bool has_refused;         /* the last run refused an update (options.numerics.guard_loss), on whatever rank */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* after a failure or timeout */

@@ -245,6 +245,8 @@ static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out
             *out_iterations = iterations;
         status = check_data(session, &run, first, iterations, &own);
     }
+    if (status == BG_ERROR_NOT_FINITE && out_iterations != NULL)
+        *out_iterations = iterations; /* before the update that was refused */
     end_outfeeds(run.outfeeds, NULL, status, &own);
     return status != BG_OK ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-enum { LAST_BIT = 62, ASKS_BIT = 63, ROUND_BYTES = 1 << 20 };
+enum { LAST_BIT = 61, REFUSED_BIT = 62, ASKS_BIT = 63, ROUND_BYTES = 1 << 20 };
 
 static bool has_array(const bgi_engine *engine, uint32_t output)
 {
@@ -21,6 +21,8 @@ uint64_t bgi_ranks_wanted(const bgi_engine *engine)
 {
     uint64_t wanted = atomic_load(&engine->asks_to_stop) ? UINT64_C(1) << ASKS_BIT : 0;
 
+    if (engine->has_refused)
+        wanted |= UINT64_C(1) << REFUSED_BIT;
     for (uint32_t i = 0; i < engine->plan->output_count; i++)
         if (has_array(engine, i))
             wanted |= UINT64_C(1) << (i < LAST_BIT ? i : LAST_BIT);
@@ -35,14 +37,25 @@ static bool wants(const bgi_engine *engine, uint32_t rank, uint32_t output)
     return (wanted >> (output < LAST_BIT ? output : LAST_BIT) & 1) != 0;
 }
 
-bool bgi_ranks_ask_to_stop(const bgi_engine *engine, uint64_t own)
+/* Whether any rank has said what a bit stands for. */
+static bool is_said(const bgi_engine *engine, uint64_t own, uint32_t bit)
 {
-    bool asks = (own >> ASKS_BIT & 1) != 0;
+    bool said = (own >> bit & 1) != 0;
 
     for (uint32_t rank = 0; rank < engine->ranks->carrier->rank_count; rank++)
         if (rank != engine->ranks->carrier->rank)
-            asks = asks || (bgi_ranks_wanted_by(engine->transport, rank) >> ASKS_BIT & 1) != 0;
-    return asks;
+            said = said || (bgi_ranks_wanted_by(engine->transport, rank) >> bit & 1) != 0;
+    return said;
+}
+
+bool bgi_ranks_ask_to_stop(const bgi_engine *engine, uint64_t own)
+{
+    return is_said(engine, own, ASKS_BIT);
+}
+
+bool bgi_ranks_have_refused(const bgi_engine *engine, uint64_t own)
+{
+    return is_said(engine, own, REFUSED_BIT);
 }
 
 static uint32_t owner_of(const bgi_engine *engine, uint32_t output, uint32_t replica)

@@ -1132,6 +1132,26 @@ uint64_t bg_session_cycles(const bg_session *session)
     return session->cycles;
 }
 
+/* A run whose loss was refused: the iterations before that update are those that count. */
+static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_t *iterations, bg_error *error)
+{
+    const bgi_plan_variable *hyper = &session->plan->variables[session->plan->hyper_variable];
+    double numbers[BGI_OPTIMIZER_NUMBERS];
+    uint64_t update;
+
+    BGI_TRY(bgi_engine_fetch(session->engine, 0, &hyper->places[0], NULL, numbers, sizeof numbers, error));
+    update = (uint64_t)numbers[BG_UPDATE_SKIP] - 1 - run->optimizer_step;
+    *iterations = update < *iterations ? update : *iterations;
+    upload_optimizer(session); /* a run that follows begins without the word */
+    count_updates(session, *iterations);
+    update = session->weights->step;
+    return bg_error_set(error, BG_ERROR_NOT_FINITE,
+                        "the loss of weight update %" PRIu64
+                        " is infinite or no number: the update was refused, weights and optimizer are as they were "
+                        "after %" PRIu64,
+                        update + 1, update);
+}
+
 static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -1144,6 +1164,10 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     run->step = session->weights->step;
     run->optimizer_step = find_optimizer_step(session);
     status = run_timed(session, run, out_iterations, error);
+    if (status == BG_OK && session->engine->has_refused) {
+        claim_weights(session);
+        return report_refused(session, run, out_iterations, error);
+    }
     if (run->scalars != NULL)
         upload_optimizer(session); /* what was set holds again */
     if (status != BG_OK) {

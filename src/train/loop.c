@@ -28,6 +28,7 @@ typedef struct pass {
     uint64_t validate_every; /* batches: options.validate_share; 0: not by a share */
     uint64_t validated_step; /* of the newest validation of a share */
     uint64_t saved_step;     /* of the newest checkpoint, or where the fit began */
+    uint64_t refused_sample; /* of the batch: where an update begins that was refused */
     bool data_ended;         /* of an infeed */
 } pass;
 
@@ -36,7 +37,7 @@ typedef struct pass {
 static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_count, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
-    const bool has_call = kind == BG_ON_CALL_END || kind == BG_ON_BATCH_END;
+    const bool has_call = kind == BG_ON_CALL_END || kind == BG_ON_BATCH_END || kind == BG_ON_REFUSED_UPDATE;
     bg_trainer_event event = {.kind = kind,
                               .trainer = trainer,
                               .task = p->task,
@@ -44,6 +45,7 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
                               .batch = p->batch,
                               .batch_count = p->batch_count,
                               .valid_count = valid_count,
+                              .sample = kind == BG_ON_REFUSED_UPDATE ? p->refused_sample : 0,
                               .call = has_call ? &p->call : NULL};
 
     for (uint32_t i = 0; i < trainer->options.callback_count; i++) {
@@ -119,11 +121,10 @@ static bg_status set_optimizer(bg_trainer *trainer, bgi_compiled *compiled, bg_e
     return bg_session_set_optimizer(compiled->session, &trainer->optimizer, error);
 }
 
-/* What the call covers, its metrics and predictions, and the word to those who listen. */
-static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
-                             bg_error *error)
+/* What a call of so many iterations covers. */
+static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns)
 {
-    bgi_task *task = &p->trainer->tasks[p->task];
+    const bgi_task *task = &p->trainer->tasks[p->task];
     bgi_call_shape done = compiled->shape;
 
     done.iterations = (uint32_t)iterations;
@@ -144,11 +145,34 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
                                 .canonical = done.canonical};
     p->call.valid_count = valid < p->call.sample_count ? valid : p->call.sample_count;
     p->trainer->step += p->call.update_count;
+}
+
+/* What the call covers, its metrics and predictions, and the word to those who listen. */
+static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
+                             bg_error *error)
+{
+    bgi_task *task = &p->trainer->tasks[p->task];
+
+    describe_call(p, compiled, iterations, valid, run_ns);
     task->has_run = task->has_run || p->call.is_whole;
     bgi_metrics_add(&task->metrics, compiled, &p->call);
     if (p->predictions != NULL)
         BGI_TRY(bgi_predictions_add(p->predictions, compiled, &p->call, error));
     return notify(p, BG_ON_CALL_END, p->call.valid_count, error);
+}
+
+/* An update of the call was refused, after `iterations` that were not. Returns the run's error, whatever listeners say.
+ */
+static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t first)
+{
+    bgi_call_shape before = compiled->shape;
+    bg_error ignored = {0};
+
+    before.iterations = (uint32_t)iterations;
+    p->refused_sample = first + bgi_shape_samples(&before);
+    describe_call(p, compiled, iterations, UINT64_MAX, 0);
+    notify(p, BG_ON_REFUSED_UPDATE, 0, &ignored);
+    return BG_ERROR_NOT_FINITE;
 }
 
 /* What follows from the first model that is compiled. */
@@ -189,7 +213,8 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
                         .spare = help_loader,
                         .spare_user = source->loader,
                         .learning_rates = compiled->rates};
-    uint64_t start_ns;
+    uint64_t start_ns, iterations = 0;
+    bg_status status;
 
     BGI_TRY(bind(p, compiled, error));
     BGI_TRY(begin_results(p, compiled, error));
@@ -199,8 +224,11 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
     bgi_compiled_set_inputs(compiled, batch->tensors, first);
     start_ns = bgi_clock_ns();
     request_stop(p->trainer, compiled->session);
-    BGI_TRY(bg_session_execute(compiled->session, &run, NULL, error));
+    status = bg_session_execute(compiled->session, &run, &iterations, error);
     receive_stop(p->trainer, compiled->session);
+    if (status == BG_ERROR_NOT_FINITE)
+        return report_refused(p, compiled, iterations, first);
+    BGI_TRY(status);
     return finish_call(p, compiled, compiled->shape.iterations, valid, bgi_clock_ns() - start_ns, error);
 }
 
@@ -293,6 +321,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
     request_stop(p->trainer, compiled->session);
     status = bg_session_execute(compiled->session, &run, &iterations, &own);
     receive_stop(p->trainer, compiled->session);
+    if (status == BG_ERROR_NOT_FINITE)
+        report_refused(p, compiled, iterations, 0);
     p->data_ended = status == BG_ERROR_RANGE && bg_infeed_has_ended(run.infeed);
     if (status != BG_OK && !p->data_ended)
         return bg_error_set(error, status, "%s", own.message);

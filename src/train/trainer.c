@@ -18,9 +18,9 @@
 const char *bg_trainer_event_name(bg_trainer_event_kind kind)
 {
     static const char *const names[BG_TRAINER_EVENT_COUNT] = {
-        "on_fit_start", "on_fit_end",       "on_epoch_start",      "on_epoch_end",      "on_batch_start",
-        "on_call_end",  "on_batch_end",     "on_validation_start", "on_validation_end", "on_test_start",
-        "on_test_end",  "on_predict_start", "on_predict_end",      "on_save_checkpoint"};
+        "on_fit_start", "on_fit_end",       "on_epoch_start",      "on_epoch_end",       "on_batch_start",
+        "on_call_end",  "on_batch_end",     "on_validation_start", "on_validation_end",  "on_test_start",
+        "on_test_end",  "on_predict_start", "on_predict_end",      "on_save_checkpoint", "on_refused_update"};
 
     return (uint32_t)kind < BG_TRAINER_EVENT_COUNT ? names[kind] : "none";
 }

@@ -6,7 +6,7 @@
  *
  * needs: a forward graph with a loss. does: differentiates each term of the loss that is averaged in its own way
  * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c); sums
- * those in block order; adapts the loss's scale (loss_scaling.c) and bounds their norm (clipping.c) when asked; appends
+ * those in block order; guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds their norm (clipping.c) when asked; appends
  * the optimizer's update in the block that uses the parameter first. With offloaded state the update is wrapped in a
  * load and a store. keeps: everything that was there.
  */
@@ -345,6 +345,8 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     }
     free(room);
     if (status == BG_OK)
+        status = bgi_guard_loss(trainer, error);
+    if (status == BG_OK)
         status = bgi_adapt_loss_scale(trainer, final, parameters, error);
     if (status == BG_OK)
         status = bgi_clip_gradients(trainer, final, parameters, error);
@@ -543,6 +545,7 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
         goto cleanup;
     }
     BGI_TRY_CLEANUP(bgi_add_accumulators(&trainer, gradients, count, accumulators, error));
+    bgi_count_losses(&trainer);
     trainer.hyper = bg_graph_variable(graph, "optimizer.hyper", &hyper_type, BG_ROLE_HYPER, NULL);
     bgi_add_scale(&trainer);
     BGI_TRY_CLEANUP(bg_graph_check(graph, error));

@@ -23,6 +23,7 @@ typedef struct bgi_trainer {
     bgi_loss_term terms[BGI_MOST_LOSS_TERMS];
     bgi_term_average averages[BGI_MOST_LOSS_TERMS];
     bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; else null */
+    bg_value loss_counts;                 /* the accumulator of a guarded loss; else null */
     bg_value hyper;                       /* what updates read of it */
     bg_value scale;                       /* what gradients are multiplied by in the update */
 } bgi_trainer;
@@ -73,6 +74,11 @@ void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
+
+/* loss_guard.c, when the options ask for it: the accumulator of the micro-batches' losses that are not finite, in the
+ * backward phase; and in the update, before everything else, trainer->hyper with the word to skip it. */
+void bgi_count_losses(bgi_trainer *trainer);
+bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 
 /* clipping.c: the tensor axes, of more than one replica, along which a mesh cuts the parameter. */
 uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter);

@@ -464,6 +464,7 @@ static const bg_op_type *const elsewhere[] = {
     &bgi_op_clip_scale,
     &bgi_op_range_count,
     &bgi_op_loss_scale,
+    &bgi_op_loss_guard,
     &bgi_op_conv2d_backward_weights_accumulate,
     &bgi_op_conv2d_pool,
     &bgi_op_conv2d_pool_backward_input,

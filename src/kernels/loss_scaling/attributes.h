@@ -1,5 +1,5 @@
 /*
- * attributes.h: the operands and attributes of an automatic loss scale. Notation: kernels.h.
+ * attributes.h: the operands and attributes of an automatic loss scale and of the guard of the loss. Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_LOSS_SCALING_ATTRIBUTES_H
 #define BGI_KERNELS_LOSS_SCALING_ATTRIBUTES_H
@@ -10,7 +10,9 @@
 
 /* RANGE_COUNT x -> counts [BGI_RANGE_COUNTS]    (float64, which counts exactly; of x, or of the piece that it is)
  * LOSS_SCALE  loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
- *             (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted) */
+ *             (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted)
+ * LOSS_GUARD  hyper!, counts -> hyper
+ *             (SKIP is 1 + env->optimizer_step of the first update whose losses were not all finite) */
 
 /* What RANGE_COUNT counts. */
 enum {

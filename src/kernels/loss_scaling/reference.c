@@ -52,7 +52,8 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     float *loss_scale = call->operands[LOSS_SCALE];
     double *statistics = call->operands[STATISTICS], *hyper = call->operands[HYPER_OUT];
     const double *counts = call->operands[COUNTS], *given = call->operands[HYPER];
-    const bool overflows = counts[BGI_RANGE_NOT_FINITE] > 0.0;
+    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss itself: the scale is not the reason */
+    const bool overflows = is_refused || counts[BGI_RANGE_NOT_FINITE] > 0.0;
     const double steps = (double)call->env->optimizer_step;
 
     (void)part;
@@ -65,9 +66,24 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     hyper[BGI_HYPER_SKIPPED] = statistics[BGI_STATISTICS_SKIPPED];
     bgi_store(BG_FLOAT32, call->operands[SCALE_OUT], 0, *(const float *)call->operands[SCALE] / (double)*loss_scale);
     *(float *)call->operands[USED_OUT] = *loss_scale;
+    if (is_refused)
+        return;
     statistics[BGI_STATISTICS_SKIPPED] += overflows ? 1.0 : 0.0;
     statistics[BGI_STATISTICS_LOWER] += counts[BGI_RANGE_LOWER];
     statistics[BGI_STATISTICS_UPPER] += counts[BGI_RANGE_UPPER];
     statistics[BGI_STATISTICS_UPDATES] += 1.0;
     adapt(call->attributes, overflows, loss_scale, statistics);
+}
+
+void bgi_reference_loss_guard(const bg_kernel_call *call, uint32_t part)
+{
+    enum { HYPER = 0, COUNTS, HYPER_OUT };
+    double *hyper = call->operands[HYPER], *out = call->operands[HYPER_OUT];
+    const double *counts = call->operands[COUNTS];
+
+    (void)part;
+    if (hyper[BGI_HYPER_SKIP] == 0.0 && counts[BGI_RANGE_NOT_FINITE] > 0.0)
+        hyper[BGI_HYPER_SKIP] = (double)call->env->optimizer_step + 1.0;
+    for (int k = 0; k < BGI_HYPER_COUNT; k++)
+        out[k] = hyper[k];
 }

@@ -33,7 +33,8 @@ enum {
     BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
     BGI_HYPER_ALPHA = BGI_HYPER_DAMPENING, /* RMSProp, with MOMENTUM */
     BGI_HYPER_EPSILON,
-    /* Of an update whose loss scale is automatic (LOSS_SCALE): not 0: leave everything as it is. */
+    /* Of an update whose loss scale is automatic (LOSS_SCALE), or whose loss is guarded (LOSS_GUARD): not 0: leave
+     * everything as it is. */
     BGI_HYPER_SKIP,
     BGI_HYPER_SKIPPED,         /* updates of those in env->optimizer_step that were skipped */
     BGI_HYPER_MAX_WEIGHT_NORM, /* LAMB, with BETA1, BETA2 and EPSILON */
