@@ -66,7 +66,8 @@ static bg_status create_plan(const cli_build *build, bg_plan **out, bg_error *er
     return status;
 }
 
-static bg_status show_plan(const cli_settings *settings, const char *command, uint32_t parts, bg_error *error)
+static bg_status show_plan(const cli_settings *settings, const char *command, uint32_t parts,
+                           cli_prediction *prediction, bg_error *error)
 {
     const cli_model *model = settings->model;
     cli_build build;
@@ -76,6 +77,8 @@ static bg_status show_plan(const cli_settings *settings, const char *command, ui
     if (model->measure != NULL)
         BGI_TRY(model->measure(settings->values, false, error));
     BGI_TRY(cli_build_make(&build, settings, NULL, error));
+    if (prediction != NULL)
+        cli_prediction_set_budget(prediction, &build.training);
     cli_begin_compilation(build.quiet);
     status = create_plan(&build, &plan, error);
     cli_clear_line(build.quiet);
@@ -83,17 +86,21 @@ static bg_status show_plan(const cli_settings *settings, const char *command, ui
         return status;
     cli_end_at_signals(command); /* long pictures are drawn without looking up */
     cli_plan_report(plan, model->samples, build.is_measured);
-    status = print_parts(plan, parts == CLI_PLAN_USUAL ? build.plan_parts : parts, error);
+    if (prediction != NULL)
+        status = cli_prediction_show(prediction, plan, model->samples, error);
+    if (status == BG_OK)
+        status = print_parts(plan, parts == CLI_PLAN_USUAL ? build.plan_parts : parts, error);
     bg_plan_destroy(plan);
     return status;
 }
 
-int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, bg_error *error)
+int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
+                  bg_error *error)
 {
     cli_build build;
 
     if (cli_build_make(&build, settings, NULL, error) != BG_OK || cli_options_check(&build.training, error) != BG_OK)
         return CLI_USAGE;
     cli_catch_signals();
-    return show_plan(settings, command, parts, error) == BG_OK ? CLI_DONE : CLI_FAILED;
+    return show_plan(settings, command, parts, prediction, error) == BG_OK ? CLI_DONE : CLI_FAILED;
 }

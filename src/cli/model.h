@@ -33,6 +33,7 @@ typedef struct cli_build {
 } cli_build;
 
 typedef struct cli_training cli_training;
+typedef struct cli_prediction cli_prediction;
 
 /* A row. Functions that may be NULL say so; the others are needed. Settings are a struct of the model's; the program
  * clears them in any case. */
@@ -113,10 +114,32 @@ cli_library *cli_settings_library(const cli_settings *settings);
 
 /* Defaults, and what the model makes of them. */
 bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
-/* Prints the plan of a training: what it is, then `parts`, or CLI_PLAN_USUAL for those that the model has for
- * `brigade plan`. `command` is who says that a signal came. Returns the exit code: CLI_USAGE when the options are not
- * possible by themselves. */
-int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, bg_error *error);
+/* Prints the plan of a training: what it is, with `prediction` (may be NULL) what it will do, then `parts`, or
+ * CLI_PLAN_USUAL for those that the model has for `brigade plan`. `command` is who says that a signal came. Returns the
+ * exit code: CLI_USAGE when the options are not possible by themselves. */
+int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
+                  bg_error *error);
+
+/* ---- what a plan will do (plan_predict.c) ---- */
+
+/* The options of `brigade plan` itself. */
+struct cli_prediction {
+    const char *device, *svg_path, *html_path;
+    const char *title;              /* of pictures; the command line */
+    struct bgi_device_model *model; /* of --device; NULL: this machine */
+};
+
+/* Takes the options of `brigade plan` itself out of a command line; *out_argv, malloc'ed, has what is left. Clear the
+ * prediction in any case. */
+bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
+                              bg_error *error);
+void cli_prediction_help(void);
+void cli_prediction_clear(cli_prediction *prediction);
+/* A described device's memory is the budget where no other one is given. */
+void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options);
+/* Prints the prediction of a plan and writes its pictures. */
+bg_status cli_prediction_show(const cli_prediction *prediction, const bg_plan *plan, const char *samples,
+                              bg_error *error);
 
 /* ---- the program (train.c) ---- */
 

@@ -26,6 +26,33 @@ error 2 'unknown model `gtp`; there are mnist, gpt, train' plan gtp
 error 2 'unknown option --epochs' plan gpt --epochs 2
 error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug
 
+begin_case prediction
+devices=$BRIGADE_PRESETS/devices
+"$program" plan mnist --html page.html --svg picture.svg >predicted.out 2>predicted.err
+check "ends with 0: $(cat predicted.err)" test $? -eq 0
+check "devices of their own" grep -q '^4 devices of their own: an update takes .* images/s; idle [0-9.]* %$' predicted.out
+check "and the cores that are here" grep -q '^[0-9]* cores* shared by them: an update takes .* images/s; idle [0-9.]* %$' predicted.out
+check "where time goes, a row for each device" test "$(grep -c '^device [0-3]   *[0-9.]*  *[0-9.]' predicted.out)" -ge 4
+check "the picture" sh -c 'grep -q "^<svg " "$1" && grep -c "<rect class=.F" "$1" | grep -q "^41$"' sh picture.svg
+check "the page has it all, and no script" sh -c 'grep -q "<h2>Memory of devices</h2>" "$1" && grep -q "<svg " "$1" &&
+    grep -q "<h2>Memory by phase</h2>" "$1" && ! grep -q -i "<script\|src=\|href=" "$1"' sh page.html
+"$program" plan mnist --device=ipu-mk2 >ipu.out 2>&1
+check "another device: $(sed -n 5,9p ipu.out)" grep -q '^Graphcore IPU Mk2 (GC200), ' ipu.out
+check "its memory is the budget" sh -c 'grep -q "^memory: device 2 needs most, .* of 941 MB$" "$1" && grep -q "^device 3 .* 940572672 " "$1"' sh ipu.out
+check "this machine's cores are not asked" sh -c '! grep -q "shared by them" "$1"' sh ipu.out
+"$program" plan mnist --device h100 --device-memory 4M >own.out 2>&1
+check "but one that is given stays" grep -q '^device 3 .* 4194304 ' own.out
+sed 's/"memory_bytes": [0-9]*/"memory_bytes": 1e6/' "$devices/ipu-mk2.json" >small.json
+"$program" plan mnist --device small.json >small.out 2>&1
+check "what does not fit is refused with the table" test "$? $(grep -c 'device 2 needs 2.16 MB .*its budget is 1.00 MB' small.out)" = "1 1"
+sed 's/"devices": 64/"devices": 0/' small.json >wrong.json
+error 2 'wrong.json: `link.devices` is 0; it must be a whole number from 1 to 1.67772e+07' plan mnist --device wrong.json
+error 2 '--device ipu-mk3: there is no such file, and no ipu-mk3.json in' plan mnist --device ipu-mk3
+error 2 '--svg needs a value' plan mnist --svg
+error 1 'no/such/page.html' plan mnist --html no/such/page.html
+check "help" sh -c '"$1" plan mnist --help | grep -q "^  --device NAME|FILE"' sh "$program"
+check "alone, and of a model from a file" sh -c '"$1" plan train --help | grep -q "^  --svg FILE"' sh "$program"
+
 begin_case dump-after
 "$program" plan mnist --dump-after list >list.out
 check "the passes by name, with a sentence each" test "$(grep -c -E '^[a-z]+ +[a-z].* .*[^.]$' list.out)" -eq "$(wc -l <list.out)"

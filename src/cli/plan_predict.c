@@ -1,0 +1,209 @@
+/*
+ * plan_predict.c: `brigade plan` on what a plan will do: the options of the command itself, the described device, text
+ * and pictures. How long things take is the library's (predict/).
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/model.h"
+#include "cli/options.h"
+#include "cli/presets.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "predict/prediction.h"
+
+#define AT(field) .offset = offsetof(cli_prediction, field)
+
+static const cli_option prediction_options[] = {
+    {CLI_HEADING, .help = "Prediction:"},
+    {CLI_TEXT, "device", AT(device), .value = "NAME|FILE", .default_text = "this machine",
+     .help = "the device to plan for: ipu-mk2, h100, or a file that describes one (docs/formats.md); its memory is the "
+             "budget unless --device-memory says another"},
+    {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .default_text = "none",
+     .help = "draw the schedule of an update, to scale"},
+    {CLI_TEXT, "html", AT(html_path), .value = "FILE", .default_text = "none",
+     .help = "write the whole prediction as a page: schedule, time, memory, traffic"},
+    CLI_OPTIONS_END,
+};
+
+/* The option's row that a word names, "--svg" or "--svg=x"; NULL: it is the model's. */
+static const cli_option *find_own(const char *word, bool *has_value)
+{
+    const char *equals = strchr(word, '=');
+    const size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
+
+    *has_value = equals != NULL;
+    if (strncmp(word, "--", 2) != 0)
+        return NULL;
+    for (const cli_option *o = prediction_options; o->name != NULL || o->help != NULL; o++)
+        if (o->name != NULL && strlen(o->name) == length - 2 && strncmp(o->name, word + 2, length - 2) == 0)
+            return o;
+    return NULL;
+}
+
+/* Own words go to the front part of `words`, the others behind them. */
+static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
+{
+    bool has_value;
+
+    own[(*own_count)++] = argv[0];
+    rest[(*rest_count)++] = argv[0];
+    for (int i = 1; i < argc; i++) {
+        const cli_option *option = find_own(argv[i], &has_value);
+        if (option == NULL) {
+            rest[(*rest_count)++] = argv[i];
+            continue;
+        }
+        own[(*own_count)++] = argv[i];
+        if (option->kind != CLI_FLAG && !has_value && i + 1 < argc)
+            own[(*own_count)++] = argv[++i];
+    }
+}
+
+/* The command line as a title: "brigade plan mnist --replicas 2". */
+static bg_status make_title(cli_prediction *prediction, int argc, char **argv, bg_error *error)
+{
+    bgi_string title = {0};
+    char *text = NULL;
+
+    bgi_string_add(&title, "brigade");
+    for (int i = 0; i < argc; i++)
+        bgi_string_add(&title, " %s", argv[i]);
+    BGI_TRY(bgi_string_finish(&title, &text, error));
+    prediction->title = text;
+    return BG_OK;
+}
+
+/* A file when it is one; else a description that comes with the program or is the user's. */
+static bg_status load_device(cli_prediction *prediction, bg_error *error)
+{
+    char *path = NULL, *looked = NULL;
+    bg_status status;
+
+    prediction->model = calloc(1, sizeof *prediction->model);
+    if (prediction->model == NULL)
+        return bgi_error_memory(error, "a device", sizeof *prediction->model);
+    if (bgi_file_exists(prediction->device))
+        return bgi_device_model_load(prediction->device, prediction->model, error);
+    BGI_TRY(cli_preset_find(prediction->device, "devices", ".json", &path, &looked, error));
+    status = path != NULL ? bgi_device_model_load(path, prediction->model, error)
+                          : bg_error_set(error, BG_ERROR_NOT_FOUND,
+                                         "--device %s: there is no such file, and no %s.json in %s; there are ipu-mk2 "
+                                         "and h100",
+                                         prediction->device, prediction->device, looked);
+    free(path);
+    free(looked);
+    return status;
+}
+
+bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
+                              bg_error *error)
+{
+    char **words = calloc(2 * (size_t)argc + 2, sizeof *words);
+    int own_count = 0, rest_count = 0;
+    uint32_t word_count = 0;
+    bool wants_help = false;
+    bg_status status;
+
+    if (words == NULL)
+        return bgi_error_memory(error, "a command line", 2 * (size_t)argc * sizeof *words);
+    *out_argv = words;
+    part_words(argc, argv, words + argc + 1, &own_count, words, &rest_count);
+    *out_argc = rest_count;
+    status = cli_options_read(prediction_options, own_count, words + argc + 1, prediction, NULL, 0, &word_count,
+                              &wants_help, NULL, error);
+    if (status == BG_OK)
+        status = make_title(prediction, argc, argv, error);
+    if (status == BG_OK && prediction->device != NULL)
+        status = load_device(prediction, error);
+    return status;
+}
+
+void cli_prediction_help(void)
+{
+    const cli_prediction defaults = {.device = NULL};
+
+    cli_options_help(prediction_options, &defaults, stdout);
+}
+
+void cli_prediction_clear(cli_prediction *prediction)
+{
+    free((char *)prediction->title);
+    free(prediction->model);
+    prediction->title = NULL;
+    prediction->model = NULL;
+}
+
+void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options)
+{
+    bool has_own = options->memory.device_memory_bytes != 0;
+
+    for (uint32_t i = 0; options->execution.devices != NULL && i < options->execution.device_model_count; i++)
+        has_own = has_own || options->execution.devices[i].memory_bytes != 0;
+    if (prediction->model != NULL && !has_own)
+        options->memory.device_memory_bytes = (size_t)prediction->model->memory_bytes;
+}
+
+/* ---- output ---- */
+
+static bg_status save(const char *path, char *text, bg_error *error)
+{
+    const bg_status status = bgi_file_save(path, text, strlen(text), error);
+
+    free(text);
+    return status;
+}
+
+static bg_status write_pictures(const cli_prediction *prediction, const bgi_prediction *made, const char *samples,
+                                bg_error *error)
+{
+    char *text = NULL;
+
+    if (prediction->svg_path != NULL) {
+        BGI_TRY(bgi_prediction_draw(made, prediction->title, &text, error));
+        BGI_TRY(save(prediction->svg_path, text, error));
+    }
+    if (prediction->html_path != NULL) {
+        BGI_TRY(bgi_prediction_page(made, prediction->title, samples, &text, error));
+        BGI_TRY(save(prediction->html_path, text, error));
+    }
+    return BG_OK;
+}
+
+static uint32_t count_cores(const bg_plan *plan)
+{
+    const uint32_t wanted = bg_plan_options(plan)->execution.cores, there = bg_processor_count();
+
+    return wanted > 0 && wanted < there ? wanted : there;
+}
+
+bg_status cli_prediction_show(const cli_prediction *prediction, const bg_plan *plan, const char *samples,
+                              bg_error *error)
+{
+    const bool is_described = prediction->model != NULL;
+    bgi_device_model model;
+    bgi_prediction made;
+    bgi_prices prices;
+    char *text = NULL;
+    bg_status status;
+
+    if (is_described)
+        model = *prediction->model;
+    else
+        bgi_device_model_static(&model);
+    bgi_prices_of_model(&model, &prices);
+    BGI_TRY(bgi_prediction_make(plan, &prices, is_described ? 0 : count_cores(plan),
+                                prediction->svg_path != NULL || prediction->html_path != NULL, &made, error));
+    status = bgi_prediction_print(&made, samples, &text, error);
+    if (status == BG_OK) {
+        printf("\nPrediction\n%s", text);
+        status = write_pictures(prediction, &made, samples, error);
+    }
+    free(text);
+    bgi_prediction_clear(&made);
+    return status;
+}
