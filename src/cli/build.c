@@ -52,7 +52,7 @@ bg_status cli_build_make(cli_build *build, const cli_settings *settings, const c
     return settings->model->build(settings->values, training, build, error);
 }
 
-static bg_status create_plan(const cli_build *build, bg_plan **out, bg_error *error)
+bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_plan **out, bg_error *error)
 {
     const bg_trainer_options *trainer = &build->trainer;
     bg_graph *graph = NULL;
@@ -61,7 +61,8 @@ static bg_status create_plan(const cli_build *build, bg_plan **out, bg_error *er
 
     BGI_TRY(bg_graph_create(&graph, error));
     loss = trainer->model(trainer->model_user, graph, BG_TRAINER_FIT, trainer->micro_batch[BG_TRAINER_FIT]);
-    status = bg_plan_create_training(graph, loss, &trainer->optimizer, &build->training, out, error);
+    status = bg_plan_create_training(graph, loss, &trainer->optimizer, options != NULL ? options : &build->training,
+                                     out, error);
     bg_graph_destroy(graph);
     return status;
 }
@@ -80,14 +81,14 @@ static bg_status show_plan(const cli_settings *settings, const char *command, ui
     if (prediction != NULL)
         cli_prediction_set_budget(prediction, &build.training);
     cli_begin_compilation(build.quiet);
-    status = create_plan(&build, &plan, error);
+    status = cli_build_plan(&build, NULL, &plan, error);
     cli_clear_line(build.quiet);
     if (status != BG_OK)
         return status;
     cli_end_at_signals(command); /* long pictures are drawn without looking up */
     cli_plan_report(plan, model->samples, build.is_measured);
     if (prediction != NULL)
-        status = cli_prediction_show(prediction, plan, model->samples, error);
+        status = cli_prediction_show(prediction, &build, plan, model->samples, error);
     if (status == BG_OK)
         status = print_parts(plan, parts == CLI_PLAN_USUAL ? build.plan_parts : parts, error);
     bg_plan_destroy(plan);

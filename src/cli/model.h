@@ -112,6 +112,9 @@ cli_library *cli_settings_library(const cli_settings *settings);
 
 /* ---- build and plan (build.c) ---- */
 
+/* The plan of a training; `options`: NULL for those of the build. */
+bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_plan **out, bg_error *error);
+
 /* Defaults, and what the model makes of them. */
 bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
 /* Prints the plan of a training: what it is, with `prediction` (may be NULL) what it will do, then `parts`, or
@@ -125,6 +128,7 @@ int cli_plan_show(const cli_settings *settings, const char *command, uint32_t pa
 /* The options of `brigade plan` itself. */
 struct cli_prediction {
     const char *device, *svg_path, *html_path;
+    const char *calibrate;          /* missing, always or never */
     const char *title;              /* of pictures; the command line */
     struct bgi_device_model *model; /* of --device; NULL: this machine */
 };
@@ -137,9 +141,9 @@ void cli_prediction_help(void);
 void cli_prediction_clear(cli_prediction *prediction);
 /* A described device's memory is the budget where no other one is given. */
 void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options);
-/* Prints the prediction of a plan and writes its pictures. */
-bg_status cli_prediction_show(const cli_prediction *prediction, const bg_plan *plan, const char *samples,
-                              bg_error *error);
+/* Prints the prediction of a plan, which was made of the build, and writes its pictures. */
+bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
+                              const char *samples, bg_error *error);
 
 /* ---- the program (train.c) ---- */
 

@@ -11,9 +11,11 @@
 #include "cli/model.h"
 #include "cli/options.h"
 #include "cli/presets.h"
+#include "cli/ranks.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "predict/call_costs.h"
 #include "predict/prediction.h"
 
 #define AT(field) .offset = offsetof(cli_prediction, field)
@@ -23,6 +25,9 @@ static const cli_option prediction_options[] = {
     {CLI_TEXT, "device", AT(device), .value = "NAME|FILE", .default_text = "this machine",
      .help = "the device to plan for: ipu-mk2, h100, or a file that describes one (docs/formats.md); its memory is the "
              "budget unless --device-memory says another"},
+    {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
+     .help = "measure what calls take on this machine: those that the cache does not have, all, or none; "
+             "$BRIGADE_CALIBRATE is the default"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .default_text = "none",
      .help = "draw the schedule of an update, to scale"},
     {CLI_TEXT, "html", AT(html_path), .value = "FILE", .default_text = "none",
@@ -100,6 +105,24 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     return status;
 }
 
+/* When costs are measured unless --calibrate says so: as $BRIGADE_CALIBRATE does. */
+static bg_status find_default(cli_prediction *prediction, bg_error *error)
+{
+    static const char *const choices[] = {"missing", "always", "never"};
+    const char *value = getenv("BRIGADE_CALIBRATE");
+
+    prediction->calibrate = choices[0];
+    if (value == NULL || value[0] == '\0')
+        return BG_OK;
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
+        if (strcmp(value, choices[i]) == 0) {
+            prediction->calibrate = choices[i];
+            return BG_OK;
+        }
+    return bg_error_set(error, BG_ERROR_INVALID, "BRIGADE_CALIBRATE is `%.40s`; it must be missing, always or never",
+                        value);
+}
+
 bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
                               bg_error *error)
 {
@@ -109,6 +132,7 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     bool wants_help = false;
     bg_status status;
 
+    BGI_TRY(find_default(prediction, error));
     if (words == NULL)
         return bgi_error_memory(error, "a command line", 2 * (size_t)argc * sizeof *words);
     *out_argv = words;
@@ -125,7 +149,7 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
 
 void cli_prediction_help(void)
 {
-    const cli_prediction defaults = {.device = NULL};
+    const cli_prediction defaults = {.calibrate = "missing"};
 
     cli_options_help(prediction_options, &defaults, stdout);
 }
@@ -148,7 +172,7 @@ void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *opt
         options->memory.device_memory_bytes = (size_t)prediction->model->memory_bytes;
 }
 
-/* ---- output ---- */
+/* ---- pictures ---- */
 
 static bg_status save(const char *path, char *text, bg_error *error)
 {
@@ -181,23 +205,135 @@ static uint32_t count_cores(const bg_plan *plan)
     return wanted > 0 && wanted < there ? wanted : there;
 }
 
-bg_status cli_prediction_show(const cli_prediction *prediction, const bg_plan *plan, const char *samples,
-                              bg_error *error)
+/* ---- this machine ---- */
+
+/* A rehearsal of more work than this takes too long; longer ones than the first are made shorter. */
+static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
+
+/* What a step of all replicas takes on a core, by static costs. */
+static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *error)
 {
-    const bool is_described = prediction->model != NULL;
     bgi_device_model model;
-    bgi_prediction made;
     bgi_prices prices;
+    bgi_prediction made;
+
+    bgi_device_model_static(&model);
+    bgi_prices_of_model(&model, &prices);
+    BGI_TRY(bgi_prediction_make(plan, &prices, 0, false, &made, error));
+    *out_ns = 0.0;
+    for (uint32_t d = 0; d < made.own.device_count; d++)
+        for (int k = 0; k <= BGI_TIME_COPIES; k++)
+            *out_ns += made.own.times[d][k];
+    *out_ns *= plan->replicas * made.own.step_ns / made.own.total_ns;
+    bgi_prediction_clear(&made);
+    return BG_OK;
+}
+
+/* The same plan, to be run for a moment on one core: with fewer updates a run, and with fewer micro-batches where those
+ * would take long. Calls are the same. */
+static bg_status make_rehearsal(const cli_build *build, const bg_plan *plan, bg_plan **out, bg_error *error)
+{
+    bg_options options = build->training;
+    double step_ns = 0.0;
+
+    BGI_TRY(estimate_step(plan, &step_ns, error));
+    while (options.execution.gradient_accumulation > 1 && step_ns > long_rehearsal_ns) {
+        options.execution.gradient_accumulation = (options.execution.gradient_accumulation + 1) / 2;
+        step_ns /= 2.0;
+    }
+    if (step_ns > longest_rehearsal_ns)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "measuring the costs of calls would take a minute or more");
+    options.execution.device_iterations = options.execution.device_iterations < 4 && step_ns < long_rehearsal_ns / 4
+                                              ? options.execution.device_iterations
+                                          : step_ns < long_rehearsal_ns / 4 ? 4
+                                                                            : 1;
+    options.execution.cores = 1;
+    options.execution.compile_only = false;
+    options.execution.transport = NULL;
+    options.execution.planned_ranks = 0;
+    options.memory.device_memory_bytes = 0;
+    options.execution.devices = NULL;
+    options.execution.device_model_count = 0;
+    options.files.cache_dir = options.files.log_dir = options.files.memmap_dir = NULL;
+    options.reporting.dump_after = NULL;
+    options.reporting.log = NULL;
+    options.reporting.trace = true;
+    options.reporting.trace_events = 1024;
+    return cli_build_plan(build, &options, out, error);
+}
+
+static bg_status measure(const cli_build *build, const bg_plan *plan, uint32_t cores, bool anew, bgi_call_costs *costs,
+                         bg_error *error)
+{
+    bg_plan *rehearsal = NULL;
+    bg_status status = make_rehearsal(build, plan, &rehearsal, error);
+
+    if (!build->quiet && cli_writes_to_terminal() && status == BG_OK) {
+        fputs("Measuring...", stdout);
+        fflush(stdout);
+    }
+    if (status == BG_OK)
+        status = bgi_call_costs_measure(costs, rehearsal, cores, anew, error);
+    cli_clear_line(build->quiet);
+    bg_plan_destroy(rehearsal);
+    return status;
+}
+
+/* What cannot be kept or read is measured again the next time; a warning says so. */
+static void warn(const bg_error *error)
+{
+    if (error->status != BG_OK)
+        cli_warn("plan", error->message);
+}
+
+static void load_costs(const char *path, bgi_call_costs *costs)
+{
+    bg_error error = {0};
+
+    if (path != NULL && bgi_call_costs_load(path, costs, &error) != BG_OK && error.status != BG_ERROR_NOT_FOUND &&
+        error.status != BG_ERROR_UNSUPPORTED)
+        warn(&error);
+}
+
+/* Costs of the plan's calls: from the cache, measured, or as many as are known. */
+static bg_status find_costs(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
+                            uint32_t cores, bgi_call_costs *costs, uint32_t *counted, uint32_t *known, bg_error *error)
+{
+    const bool always = strcmp(prediction->calibrate, "always") == 0,
+               never = strcmp(prediction->calibrate, "never") == 0;
+    char *path = bgi_call_costs_path();
+    bg_error late = {0};
+    bg_status status;
+
+    load_costs(path, costs);
+    status = bgi_call_costs_count(costs, plan, counted, known, error);
+    if (status == BG_OK && !never && (always || *known < *counted || costs->cores != cores)) {
+        status = measure(build, plan, cores, always, costs, error);
+        if (status == BG_ERROR_UNSUPPORTED && !always) { /* too large for this machine */
+            bg_error_clear(error);
+            status = BG_OK;
+        } else if (status == BG_OK && path != NULL) {
+            bgi_call_costs_save(costs, path, &late);
+        }
+        if (status == BG_OK)
+            status = bgi_call_costs_count(costs, plan, counted, known, error);
+    }
+    warn(&late);
+    free(path);
+    return status;
+}
+
+/* ---- output ---- */
+
+static bg_status show(const cli_prediction *prediction, const bg_plan *plan, const bgi_prices *prices, uint32_t cores,
+                      const char *samples, bg_error *error)
+{
+    bgi_prediction made;
     char *text = NULL;
     bg_status status;
 
-    if (is_described)
-        model = *prediction->model;
-    else
-        bgi_device_model_static(&model);
-    bgi_prices_of_model(&model, &prices);
-    BGI_TRY(bgi_prediction_make(plan, &prices, is_described ? 0 : count_cores(plan),
-                                prediction->svg_path != NULL || prediction->html_path != NULL, &made, error));
+    BGI_TRY(bgi_prediction_make(plan, prices, cores, prediction->svg_path != NULL || prediction->html_path != NULL,
+                                &made, error));
     status = bgi_prediction_print(&made, samples, &text, error);
     if (status == BG_OK) {
         printf("\nPrediction\n%s", text);
@@ -205,5 +341,28 @@ bg_status cli_prediction_show(const cli_prediction *prediction, const bg_plan *p
     }
     free(text);
     bgi_prediction_clear(&made);
+    return status;
+}
+
+bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
+                              const char *samples, bg_error *error)
+{
+    const uint32_t cores = count_cores(plan);
+    bgi_call_costs costs = {.costs = NULL};
+    bgi_machine_prices machine;
+    bgi_prices described;
+    uint32_t counted = 0, known = 0;
+    bg_status status;
+
+    if (prediction->model != NULL) {
+        bgi_prices_of_model(prediction->model, &described);
+        return show(prediction, plan, &described, 0, samples, error);
+    }
+    status = find_costs(prediction, build, plan, cores, &costs, &counted, &known, error);
+    if (status == BG_OK) {
+        bgi_prices_of_machine(&costs, counted, known, &machine);
+        status = show(prediction, plan, &machine.prices, cores, samples, error);
+    }
+    bgi_call_costs_clear(&costs);
     return status;
 }

@@ -79,6 +79,10 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
         bg_status status;
         setup.cores = cores;
         setup.wants_events = false;
+        if (prices->shared_user != NULL && cores > 1) {
+            setup.user = prices->shared_user;
+            setup.instruction_ns = prices->shared_instruction_ns;
+        }
         status = bgi_simulate(plan, &setup, &made.shared, error);
         if (status != BG_OK) {
             bgi_prediction_clear(&made);

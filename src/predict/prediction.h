@@ -13,10 +13,13 @@ typedef struct bgi_prices {
     double (*call_ns)(const void *user, const bgi_call *call);
     const void *user;
     double instruction_ns;
+    /* While other cores work too; NULL: as above. */
+    const void *shared_user;
+    double shared_instruction_ns;
     char basis[320]; /* what the times are, for reports: "costs measured on this machine" */
 } bgi_prices;
 
-/* Calls by the model's operations and bytes in a second. The model is copied. */
+/* Calls by the model's operations and bytes in a second. The model is copied; the prices must not move. */
 void bgi_prices_of_model(const bgi_device_model *model, bgi_prices *out);
 double bgi_model_call_ns(const void *model, const bgi_call *call);
 /* One core of a server by the planner's static costs (plan/costs.h), for when nothing else is known. */

@@ -53,6 +53,24 @@ error 1 'no/such/page.html' plan mnist --html no/such/page.html
 check "help" sh -c '"$1" plan mnist --help | grep -q "^  --device NAME|FILE"' sh "$program"
 check "alone, and of a model from a file" sh -c '"$1" plan train --help | grep -q "^  --svg FILE"' sh "$program"
 
+begin_case calibration
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
+check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
+file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
+check "and kept: $file" grep -q '"format": "brigade call costs 1"' "$file"
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
+check "the next time they are known" test "$(sed 's/compiled in.*//' again.out)" = "$(sed 's/compiled in.*//' measured.out)"
+"$program" plan mnist --batch-size 5 >never.out
+check "others are by their kernels" grep -q ' of [0-9]* distinct calls measured on this machine, the others by operations' never.out
+echo '{' >"$file"
+"$program" plan mnist --batch-size 4 >broken.out 2>broken.err
+check "a broken cache is a warning: $(cat broken.err)" grep -q '^brigade plan: warning: .*calls-.*not JSON' broken.err
+check "and no costs" grep -q ', operations and bytes of each op, none measured$' broken.out
+rm "$file"
+error 2 '--calibrate' plan mnist --calibrate sometimes
+BRIGADE_CALIBRATE=x "$program" plan mnist >x.out 2>&1
+check "the variable is checked: $(cat x.out)" test "$? $(grep -c 'BRIGADE_CALIBRATE is .x.; it must be missing, always or never' x.out)" = "2 1"
+
 begin_case dump-after
 "$program" plan mnist --dump-after list >list.out
 check "the passes by name, with a sentence each" test "$(grep -c -E '^[a-z]+ +[a-z].* .*[^.]$' list.out)" -eq "$(wc -l <list.out)"
