@@ -116,7 +116,9 @@ int cli_plan(int argc, char **argv)
         return CLI_DONE;
     }
     if (cli_prediction_read(&prediction, argc, argv, &count, &rest, &error) == BG_OK)
-        code = show(&prediction, count, rest, &is_answered, &error);
+        code = prediction.search > 0 && !has_word(count, rest, "--help") && !has_word(count, rest, "-h")
+                   ? cli_plan_search(&prediction, count, rest, read_command_line, &error)
+                   : show(&prediction, count, rest, &is_answered, &error);
     cli_prediction_clear(&prediction);
     free(rest);
     return is_answered || code == CLI_DONE ? CLI_DONE : cli_fail("plan", code, &error);

@@ -129,6 +129,8 @@ int cli_plan_show(const cli_settings *settings, const char *command, uint32_t pa
 struct cli_prediction {
     const char *device, *svg_path, *html_path;
     const char *calibrate;          /* missing, always or never */
+    uint64_t search;                /* devices to search the best plan for; 0: not */
+    bool is_quiet;                  /* no progress of a search */
     const char *title;              /* of pictures; the command line */
     struct bgi_device_model *model; /* of --device; NULL: this machine */
 };
@@ -144,6 +146,28 @@ void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *opt
 /* Prints the prediction of a plan, which was made of the build, and writes its pictures. */
 bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                               const char *samples, bg_error *error);
+
+/* ---- the best of many plans (plan_search.c) ---- */
+
+/* A command line as settings; clear them in any case. */
+typedef bg_status (*cli_read_function)(cli_settings *settings, int argc, char **argv, bool *is_answered,
+                                       bg_error *error);
+/* Tries meshes, strategies, schedules, recomputation and offload for prediction->search devices, with the options of
+ * the command line where those say nothing of them, and prints what came of it. Returns the exit code. */
+int cli_plan_search(cli_prediction *prediction, int argc, char **argv, cli_read_function read, bg_error *error);
+
+/* What a plan is worth. */
+typedef struct cli_trial {
+    double update_ns, samples_per_s, idle_share;
+    double lost_ns[16]; /* a device's mean time an update, by class (predict/simulate.h) */
+    size_t device_bytes, remote_bytes;
+    bool fits;
+} cli_trial;
+typedef struct cli_pricing cli_pricing;
+/* The prices of --device, or what is known of this machine. */
+bg_status cli_pricing_open(const cli_prediction *prediction, cli_pricing **out, bg_error *error);
+void cli_pricing_close(cli_pricing *pricing);
+bg_status cli_pricing_try(const cli_pricing *pricing, const bg_plan *plan, cli_trial *out, bg_error *error);
 
 /* ---- the program (train.c) ---- */
 

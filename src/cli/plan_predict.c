@@ -28,6 +28,10 @@ static const cli_option prediction_options[] = {
     {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
      .help = "measure what calls take on this machine: those that the cache does not have, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
+    {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
+     .help =
+         "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the other "
+         "options leave them open"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .default_text = "none",
      .help = "draw the schedule of an update, to scale"},
     {CLI_TEXT, "html", AT(html_path), .value = "FILE", .default_text = "none",
@@ -224,7 +228,7 @@ static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *er
     for (uint32_t d = 0; d < made.own.device_count; d++)
         for (int k = 0; k <= BGI_TIME_COPIES; k++)
             *out_ns += made.own.times[d][k];
-    *out_ns *= plan->replicas * made.own.step_ns / made.own.total_ns;
+    *out_ns *= bg_plan_summarize(plan).replicas * made.own.step_ns / made.own.total_ns;
     bgi_prediction_clear(&made);
     return BG_OK;
 }
@@ -365,4 +369,67 @@ bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build 
     }
     bgi_call_costs_clear(&costs);
     return status;
+}
+
+/* ---- trials ---- */
+
+struct cli_pricing {
+    bgi_call_costs costs;
+    bgi_machine_prices machine;
+    bgi_prices described;
+    bool is_described;
+};
+
+bg_status cli_pricing_open(const cli_prediction *prediction, cli_pricing **out, bg_error *error)
+{
+    cli_pricing *pricing = calloc(1, sizeof *pricing);
+    char *path;
+
+    if (pricing == NULL)
+        return bgi_error_memory(error, "prices", sizeof *pricing);
+    pricing->is_described = prediction->model != NULL;
+    if (pricing->is_described) {
+        bgi_prices_of_model(prediction->model, &pricing->described);
+    } else {
+        path = bgi_call_costs_path();
+        load_costs(path, &pricing->costs);
+        free(path);
+        bgi_prices_of_machine(&pricing->costs, (uint32_t)pricing->costs.count, (uint32_t)pricing->costs.count,
+                              &pricing->machine);
+    }
+    *out = pricing;
+    return BG_OK;
+}
+
+void cli_pricing_close(cli_pricing *pricing)
+{
+    if (pricing == NULL)
+        return;
+    bgi_call_costs_clear(&pricing->costs);
+    free(pricing);
+}
+
+bg_status cli_pricing_try(const cli_pricing *pricing, const bg_plan *plan, cli_trial *out, bg_error *error)
+{
+    const bgi_prices *prices = pricing->is_described ? &pricing->described : &pricing->machine.prices;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    const double updates = summary.steps_per_run > 0 ? summary.steps_per_run : 1;
+    bgi_prediction made;
+    const bgi_simulation *simulation;
+    uint32_t device;
+    double run_ns;
+
+    BGI_TRY(bgi_prediction_make(plan, prices, pricing->is_described ? 0 : count_cores(plan), false, &made, error));
+    simulation = pricing->is_described ? &made.own : &made.shared;
+    run_ns = pricing->is_described ? made.own_run_ns : made.shared_run_ns;
+    *out = (cli_trial){.update_ns = run_ns / updates,
+                       .samples_per_s = run_ns > 0.0 ? 1e9 * (double)summary.samples_per_run / run_ns : 0.0,
+                       .idle_share = bgi_prediction_idle_share(&made.own)};
+    for (uint32_t d = 0; d < simulation->device_count; d++)
+        for (int k = 0; k < BGI_TIME_CLASS_COUNT && simulation->total_ns > 0.0; k++)
+            out->lost_ns[k] +=
+                simulation->times[d][k] / simulation->total_ns * out->update_ns / simulation->device_count;
+    out->fits = bgi_prediction_fits(&made, &device, &out->device_bytes, &out->remote_bytes);
+    bgi_prediction_clear(&made);
+    return BG_OK;
 }

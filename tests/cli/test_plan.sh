@@ -71,6 +71,25 @@ error 2 '--calibrate' plan mnist --calibrate sometimes
 BRIGADE_CALIBRATE=x "$program" plan mnist >x.out 2>&1
 check "the variable is checked: $(cat x.out)" test "$? $(grep -c 'BRIGADE_CALIBRATE is .x.; it must be missing, always or never' x.out)" = "2 1"
 
+begin_case search
+"$program" plan mnist --search 4 --device ipu-mk2 >search.out 2>search.err
+check "ends with 0: $(cat search.err)" test $? -eq 0
+best=$(sed -n 's/^Best: //p' search.out)
+check "the best one as options" test -n "$best"
+# shellcheck disable=SC2086
+"$program" plan mnist --device ipu-mk2 $best >best.out 2>&1
+check "they can be typed, and give what was said" sh -c 'grep -q "^4 devices of their own: an update takes" "$1" &&
+    grep -q "$(sed -n "s/^ 1\. [^,]*, \([^ ]* images.s\);.*/, \1/p" "$2")" "$1"' sh best.out search.out
+check "runners-up and why they lost" grep -q -E '^    (as fast, and needs|[0-9.]+ % slower, most of it by [a-z]+: )' search.out
+check "what is not possible, and why" grep -q '^    10 micro-batches an update are no multiple of 4 replicas$' search.out
+check "the best is first" test "$(sed -n 's/^ *[0-9]*\. .*, \([^ ]*\) images.s.*/\1/p' search.out | sort -g -r | head -1)" = "$(sed -n 's/^ 1\. .*, \([^ ]*\) images.s.*/\1/p' search.out)"
+"$program" plan mnist --search 2 --device ipu-mk2 --device-memory 2M --strategy pipelined --schedule gpipe >memory.out 2>&1
+check "remedies are tried where memory is short: $(cat memory.out)" test "$(grep -c 'its budget is 2.10 MB' memory.out)" -ge 3
+check "and what the command line says stays" sh -c '! grep -q -e "--schedule" "$1"' sh memory.out
+"$program" plan gpt --config tiny --set layers=2 --search 2 --device h100 >gpt.out 2>&1
+check "meshes of the other model: $(sed -n 1,3p gpt.out)" grep -q -e '--data_parallel 1 --tensor_parallel_1 2 --tensor_parallel_2 1' gpt.out
+error 2 '--search' plan mnist --search 0
+
 begin_case dump-after
 "$program" plan mnist --dump-after list >list.out
 check "the passes by name, with a sentence each" test "$(grep -c -E '^[a-z]+ +[a-z].* .*[^.]$' list.out)" -eq "$(wc -l <list.out)"
