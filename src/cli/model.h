@@ -110,7 +110,7 @@ bg_status cli_settings_read(cli_settings *settings, const cli_model *model, cons
 void cli_settings_clear(cli_settings *settings);
 cli_library *cli_settings_library(const cli_settings *settings);
 
-/* ---- build and plan (build.c) ---- */
+/* ---- build and plan (build.c, plan_show.c) ---- */
 
 /* The plan of a training; `options`: NULL for those of the build. */
 bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_plan **out, bg_error *error);
