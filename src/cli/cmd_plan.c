@@ -5,6 +5,7 @@
 #include "cli/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/model.h"
@@ -15,8 +16,8 @@ static void print_usage(void)
     const cli_model *model;
 
     cli_print_lines("Usage: brigade plan MODEL [OPTION]...\n"
-                    "Shows the plan of a training, with the options of the program that trains the model. Nothing is "
-                    "run.\n\nModels:\n");
+                    "Shows the plan of a training, with the options of the program that trains the model, and what "
+                    "it will do on this machine or on a described device. Nothing is trained.\n\nModels:\n");
     for (uint32_t i = 0; (model = cli_model_at(i)) != NULL; i++) {
         char line[128];
         snprintf(line, sizeof line, "  %-9s  as `brigade %s`\n", model->name, model->program);
@@ -86,26 +87,42 @@ static bg_status read_command_line(cli_settings *settings, int argc, char **argv
     return report_word(word, error);
 }
 
-int cli_plan(int argc, char **argv)
+/* The options of the command itself, then those of the model. */
+static int show(cli_prediction *prediction, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     cli_settings settings = {.model = NULL};
+    int code = CLI_USAGE;
+
+    if (read_command_line(&settings, argc, argv, is_answered, error) == BG_OK && !*is_answered) {
+        code = settings.model->resolve(settings.values, error);
+        if (code == CLI_DONE)
+            code = cli_plan_show(&settings, "plan", CLI_PLAN_USUAL, prediction, error);
+        if (code == CLI_DONE)
+            putchar('\n');
+    }
+    if (*is_answered && (has_word(argc, argv, "--help") || has_word(argc, argv, "-h")))
+        cli_prediction_help();
+    cli_settings_clear(&settings);
+    return code;
+}
+
+int cli_plan(int argc, char **argv)
+{
+    cli_prediction prediction = {.device = NULL};
     bg_error error = {0};
     bool is_answered = false;
-    int code = CLI_USAGE;
-    bg_status status;
+    int code = CLI_USAGE, count = 0;
+    char **rest = NULL;
 
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_usage();
         return CLI_DONE;
     }
-    status = read_command_line(&settings, argc, argv, &is_answered, &error);
-    if (status == BG_OK && !is_answered) {
-        code = settings.model->resolve(settings.values, &error);
-        if (code == CLI_DONE)
-            code = cli_plan_show(&settings, "plan", CLI_PLAN_USUAL, &error);
-        if (code == CLI_DONE)
-            putchar('\n');
-    }
-    cli_settings_clear(&settings);
+    if (cli_prediction_read(&prediction, argc, argv, &count, &rest, &error) == BG_OK)
+        code = prediction.search > 0 && !has_word(count, rest, "--help") && !has_word(count, rest, "-h")
+                   ? cli_plan_search(&prediction, count, rest, read_command_line, &error)
+                   : show(&prediction, count, rest, &is_answered, &error);
+    cli_prediction_clear(&prediction);
+    free(rest);
     return is_answered || code == CLI_DONE ? CLI_DONE : cli_fail("plan", code, &error);
 }

@@ -34,6 +34,7 @@ typedef struct cli_build {
 } cli_build;
 
 typedef struct cli_training cli_training;
+typedef struct cli_prediction cli_prediction;
 
 /* A row. Functions that may be NULL say so; the others are needed. Settings are a struct of the model's; the program
  * clears them in any case. */
@@ -113,14 +114,64 @@ bg_status cli_settings_read(cli_settings *settings, const cli_model *model, cons
 void cli_settings_clear(cli_settings *settings);
 cli_library *cli_settings_library(const cli_settings *settings);
 
-/* ---- build and plan (build.c) ---- */
+/* ---- build and plan (build.c, plan_show.c) ---- */
+
+/* The plan of a training; `options`: NULL for those of the build. */
+bg_status cli_build_plan(const cli_build *build, const bg_options *options, bg_plan **out, bg_error *error);
 
 /* Defaults, and what the model makes of them. */
 bg_status cli_build_make(cli_build *build, const cli_settings *settings, const cli_training *training, bg_error *error);
-/* Prints the plan of a training: what it is, then `parts`, or CLI_PLAN_USUAL for those that the model has for
- * `brigade plan`. `command` is who says that a signal came. Returns the exit code: CLI_USAGE when the options are not
- * possible by themselves. */
-int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, bg_error *error);
+/* Prints the plan of a training: what it is, with `prediction` (may be NULL) what it will do, then `parts`, or
+ * CLI_PLAN_USUAL for those that the model has for `brigade plan`. `command` is who says that a signal came. Returns the
+ * exit code: CLI_USAGE when the options are not possible by themselves. */
+int cli_plan_show(const cli_settings *settings, const char *command, uint32_t parts, cli_prediction *prediction,
+                  bg_error *error);
+
+/* ---- what a plan will do (plan_predict.c) ---- */
+
+/* The options of `brigade plan` itself. */
+struct cli_prediction {
+    const char *device, *svg_path, *html_path;
+    const char *calibrate;          /* missing, always or never */
+    uint64_t search;                /* devices to search the best plan for; 0: not */
+    bool is_quiet;                  /* no progress of a search */
+    const char *title;              /* of pictures; the command line */
+    struct bgi_device_model *model; /* of --device; NULL: this machine */
+};
+
+/* Takes the options of `brigade plan` itself out of a command line; *out_argv, malloc'ed, has what is left. Clear the
+ * prediction in any case. */
+bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
+                              bg_error *error);
+void cli_prediction_help(void);
+void cli_prediction_clear(cli_prediction *prediction);
+/* A described device's memory is the budget where no other one is given. */
+void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options);
+/* Prints the prediction of a plan, which was made of the build, and writes its pictures. */
+bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
+                              const char *samples, bg_error *error);
+
+/* ---- the best of many plans (plan_search.c) ---- */
+
+/* A command line as settings; clear them in any case. */
+typedef bg_status (*cli_read_function)(cli_settings *settings, int argc, char **argv, bool *is_answered,
+                                       bg_error *error);
+/* Tries meshes, strategies, schedules, recomputation and offload for prediction->search devices, with the options of
+ * the command line where those say nothing of them, and prints what came of it. Returns the exit code. */
+int cli_plan_search(cli_prediction *prediction, int argc, char **argv, cli_read_function read, bg_error *error);
+
+/* What a plan is worth. */
+typedef struct cli_trial {
+    double update_ns, samples_per_s, idle_share;
+    double lost_ns[16]; /* a device's mean time an update, by class (predict/simulate.h) */
+    size_t device_bytes, remote_bytes;
+    bool fits;
+} cli_trial;
+typedef struct cli_pricing cli_pricing;
+/* The prices of --device, or what is known of this machine. */
+bg_status cli_pricing_open(const cli_prediction *prediction, cli_pricing **out, bg_error *error);
+void cli_pricing_close(cli_pricing *pricing);
+bg_status cli_pricing_try(const cli_pricing *pricing, const bg_plan *plan, cli_trial *out, bg_error *error);
 
 /* ---- the program (train.c) ---- */
 

@@ -150,7 +150,7 @@ static int run_all(const cli_settings *settings, int argc, char **argv)
     if (status == BG_OK && model->print != NULL)
         status = model->print(&training, &error);
     if (status == BG_OK && compiles_only) {
-        code = cli_plan_show(settings, model->says, model->compile_only_parts, &error);
+        code = cli_plan_show(settings, model->says, model->compile_only_parts, NULL, &error);
     } else if (status == BG_OK) {
         if (model->measure != NULL)
             status = model->measure(settings->values, true, &error);

@@ -11,10 +11,6 @@
 #include "core/error.h"
 #include "plan/compile.h"
 
-/* What one core of a current server does with small kernels. */
-#define MODEL_FLOPS_PER_NS 80.0
-#define MODEL_CALL_NS      300.0
-
 #define KIND_COUNT ((size_t)BGI_SEGMENT_UPDATE) /* F, R, B, W */
 
 typedef struct bgi_estimate {
@@ -26,10 +22,10 @@ typedef struct bgi_estimate {
 
 static double model_ns(const bg_cost *cost)
 {
-    const double compute = cost->flops / MODEL_FLOPS_PER_NS;
+    const double compute = cost->flops / BGI_MODEL_FLOPS_PER_NS;
     const double memory = (cost->bytes_read + cost->bytes_written) / BGI_MODEL_BYTES_PER_NS;
 
-    return MODEL_CALL_NS + (compute > memory ? compute : memory);
+    return BGI_MODEL_CALL_NS + (compute > memory ? compute : memory);
 }
 
 static bg_cost cost_of(const bg_graph *graph, const bgi_op *op)

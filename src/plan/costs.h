@@ -8,6 +8,9 @@
 
 #include "transform/transform.h"
 
+/* What one core of a current server does with small kernels. */
+#define BGI_MODEL_FLOPS_PER_NS 80.0
+#define BGI_MODEL_CALL_NS      300.0
 /* Bytes a nanosecond between devices, as the device model has it. */
 #define BGI_MODEL_BYTES_PER_NS 20.0
 /* The same between a device and its remote store. */

@@ -1,7 +1,7 @@
 /*
- * record.h: what a session has recorded, for reports: events come by bg_session_trace_event, the rest by what is here.
- * Between runs only. With several ranks bg_session_share_trace brings what the others have; without it, theirs is
- * unknown.
+ * record.h: what a session has recorded, for reports and predictions: events come by bg_session_trace_event, the rest
+ * by what is here. Between runs only. With several ranks bg_session_share_trace brings what the others have; without
+ * it, theirs is unknown.
  */
 #ifndef BGI_RUNTIME_RECORD_H
 #define BGI_RUNTIME_RECORD_H

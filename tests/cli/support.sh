@@ -12,6 +12,8 @@ program=$build/brigade
 # A build folder may be anywhere: the presets are those of these sources.
 export BRIGADE_PRESETS=$root/share/presets
 folder=$(mktemp -d)
+# `brigade plan` measures where a test asks for it, and keeps what it measures here.
+export BRIGADE_CALIBRATE=never XDG_CACHE_HOME=$folder/.cache
 trap 'rm -rf "$folder"' EXIT
 passed=0 failed=0 skipped=0
 case_name='' case_lines='' cases_begun=' '

@@ -26,6 +26,70 @@ error 2 'unknown model `gtp`; there are mnist, gpt, train' plan gtp
 error 2 'unknown option --epochs' plan gpt --epochs 2
 error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug
 
+begin_case prediction
+devices=$BRIGADE_PRESETS/devices
+"$program" plan mnist --html page.html --svg picture.svg >predicted.out 2>predicted.err
+check "ends with 0: $(cat predicted.err)" test $? -eq 0
+check "devices of their own" grep -q '^4 devices of their own: an update takes .* images/s; idle [0-9.]* %$' predicted.out
+check "and the cores that are here" grep -q '^[0-9]* cores* shared by them: an update takes .* images/s; idle [0-9.]* %$' predicted.out
+check "where time goes, a row for each device" test "$(grep -c '^device [0-3]   *[0-9.]*  *[0-9.]' predicted.out)" -ge 4
+check "the picture" sh -c 'grep -q "^<svg " "$1" && grep -c "<rect class=.F" "$1" | grep -q "^41$"' sh picture.svg
+check "the page has it all, and no script" sh -c 'grep -q "<h2>Memory of devices</h2>" "$1" && grep -q "<svg " "$1" &&
+    grep -q "<h2>Memory by phase</h2>" "$1" && ! grep -q -i "<script\|src=\|href=" "$1"' sh page.html
+"$program" plan mnist --device=ipu-mk2 >ipu.out 2>&1
+check "another device: $(sed -n 5,9p ipu.out)" grep -q '^Graphcore IPU Mk2 (GC200), ' ipu.out
+check "its memory is the budget" sh -c 'grep -q "^memory: device 2 needs most, .* of 941 MB$" "$1" && grep -q "^device 3 .* 940572672 " "$1"' sh ipu.out
+check "this machine's cores are not asked" sh -c '! grep -q "shared by them" "$1"' sh ipu.out
+"$program" plan mnist --device h100 --device-memory 4M >own.out 2>&1
+check "but one that is given stays" grep -q '^device 3 .* 4194304 ' own.out
+sed 's/"memory_bytes": [0-9]*/"memory_bytes": 1e6/' "$devices/ipu-mk2.json" >small.json
+"$program" plan mnist --device small.json >small.out 2>&1
+check "what does not fit is refused with the table" test "$? $(grep -c 'device 2 needs 2.16 MB .*its budget is 1.00 MB' small.out)" = "1 1"
+sed 's/"devices": 64/"devices": 0/' small.json >wrong.json
+error 2 'wrong.json: `link.devices` is 0; it must be a whole number from 1 to 1.67772e+07' plan mnist --device wrong.json
+error 2 '--device ipu-mk3: there is no such file, and no ipu-mk3.json in' plan mnist --device ipu-mk3
+error 2 '--svg needs a value' plan mnist --svg
+error 1 'no/such/page.html' plan mnist --html no/such/page.html
+check "help" sh -c '"$1" plan mnist --help | grep -q "^  --device NAME|FILE"' sh "$program"
+check "alone, and of a model from a file" sh -c '"$1" plan train --help | grep -q "^  --svg FILE"' sh "$program"
+
+begin_case calibration
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
+check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
+file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
+check "and kept: $file" grep -q '"format": "brigade call costs 1"' "$file"
+"$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
+check "the next time they are known" test "$(sed 's/compiled in.*//' again.out)" = "$(sed 's/compiled in.*//' measured.out)"
+"$program" plan mnist --batch-size 5 >never.out
+check "others are by their kernels" grep -q ' of [0-9]* distinct calls measured on this machine, the others by operations' never.out
+echo '{' >"$file"
+"$program" plan mnist --batch-size 4 >broken.out 2>broken.err
+check "a broken cache is a warning: $(cat broken.err)" grep -q '^brigade plan: warning: .*calls-.*not JSON' broken.err
+check "and no costs" grep -q ', operations and bytes of each op, none measured$' broken.out
+rm "$file"
+error 2 '--calibrate' plan mnist --calibrate sometimes
+BRIGADE_CALIBRATE=x "$program" plan mnist >x.out 2>&1
+check "the variable is checked: $(cat x.out)" test "$? $(grep -c 'BRIGADE_CALIBRATE is .x.; it must be missing, always or never' x.out)" = "2 1"
+
+begin_case search
+"$program" plan mnist --search 4 --device ipu-mk2 >search.out 2>search.err
+check "ends with 0: $(cat search.err)" test $? -eq 0
+best=$(sed -n 's/^Best: //p' search.out)
+check "the best one as options" test -n "$best"
+# shellcheck disable=SC2086
+"$program" plan mnist --device ipu-mk2 $best >best.out 2>&1
+check "they can be typed, and give what was said" sh -c 'grep -q "^4 devices of their own: an update takes" "$1" &&
+    grep -q "$(sed -n "s/^ 1\. [^,]*, \([^ ]* images.s\);.*/, \1/p" "$2")" "$1"' sh best.out search.out
+check "runners-up and why they lost" grep -q -E '^    (as fast, and needs|[0-9.]+ % slower, most of it by [a-z]+: )' search.out
+check "what is not possible, and why" grep -q '^    10 micro-batches an update are no multiple of 4 replicas$' search.out
+check "the best is first" test "$(sed -n 's/^ *[0-9]*\. .*, \([^ ]*\) images.s.*/\1/p' search.out | sort -g -r | head -1)" = "$(sed -n 's/^ 1\. .*, \([^ ]*\) images.s.*/\1/p' search.out)"
+"$program" plan mnist --search 2 --device ipu-mk2 --device-memory 2M --strategy pipelined --schedule gpipe >memory.out 2>&1
+check "remedies are tried where memory is short: $(cat memory.out)" test "$(grep -c 'its budget is 2.10 MB' memory.out)" -ge 3
+check "and what the command line says stays" sh -c '! grep -q -e "--schedule" "$1"' sh memory.out
+"$program" plan gpt --config tiny --set layers=2 --search 2 --device h100 >gpt.out 2>&1
+check "meshes of the other model: $(sed -n 1,3p gpt.out)" grep -q -e '--data_parallel 1 --tensor_parallel_1 2 --tensor_parallel_2 1' gpt.out
+error 2 '--search' plan mnist --search 0
+
 begin_case dump-after
 "$program" plan mnist --dump-after list >list.out
 check "the passes by name, with a sentence each" test "$(grep -c -E '^[a-z]+ +[a-z].* .*[^.]$' list.out)" -eq "$(wc -l <list.out)"

@@ -1,0 +1,427 @@
+/*
+ * measure.c: what the calls of a plan take on this machine. The plan runs, for a moment, on zeros: its calls then find
+ * their operands where a run finds them, in the caches or not, and those that follow each other follow each other.
+ * Kernels take the same time for any values.
+ *
+ * A session has one core, so nobody helps with its calls. `cores` sessions run side by side for the times of busy
+ * cores, and one for the times of a core that is alone. A time is the median, over runs, of the mean of all calls with
+ * the key.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "predict/call_costs.h"
+#include "runtime/record.h"
+#include "runtime/state.h"
+
+/* The runtime times the calls of a session's first 16 steps. */
+enum { SAMPLED_STEPS = 16, LEAST_ROUNDS = 3, MOST_ROUNDS = 9, PLAIN_RUNS = 3, COPY_BYTES = 1 << 22, MOST_CORES = 64 };
+static const double enough_s = 0.6;
+
+/* What one call of a round took, all sites and sessions together. */
+typedef struct round_time {
+    char *key;
+    double total_ns, count;
+    double samples[MOST_ROUNDS];
+    uint32_t sample_count;
+} round_time;
+
+typedef struct rehearsal {
+    const bg_plan *plan;
+    uint32_t cores;
+    pthread_mutex_t mutex; /* of `order` */
+    pthread_cond_t changed;
+    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, when all of them are there */
+    pthread_barrier_t gate;
+    bool is_over; /* written between two gates by the first session's thread */
+    uint32_t rounds, most_rounds;
+    round_time *times;
+    size_t time_count, time_capacity;
+    double plain_ns[PLAIN_RUNS];
+    struct actor {
+        struct rehearsal *rehearsal;
+        pthread_t thread;
+        bg_session *session;
+        void **streams;
+        uint32_t input_count, stream_count;
+        bg_error error;
+    } actors[MOST_CORES];
+} rehearsal;
+
+static int compare_numbers(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+static double median(double *values, uint32_t count)
+{
+    if (count == 0)
+        return 0.0;
+    qsort(values, count, sizeof *values, compare_numbers);
+    return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+}
+
+/* ---- sessions ---- */
+
+static bg_status open_actor(struct actor *a, const bg_plan *plan, bg_error *error)
+{
+    BGI_TRY(bgi_session_create(plan, NULL, true, &a->session, error));
+    a->input_count = bg_session_input_count(a->session);
+    a->stream_count = a->input_count + bg_session_output_count(a->session);
+    a->streams = calloc((size_t)a->stream_count + 1, sizeof *a->streams);
+    if (a->streams == NULL)
+        return bgi_error_memory(error, "inputs", a->stream_count * sizeof *a->streams);
+    for (uint32_t i = 0; i < a->input_count; i++) {
+        bg_stream stream;
+        BGI_TRY(bg_session_input(a->session, i, &stream, error));
+        a->streams[i] = calloc(1, stream.size_bytes + 1);
+        if (a->streams[i] == NULL)
+            return bgi_error_memory(error, stream.name, stream.size_bytes);
+    }
+    return BG_OK;
+}
+
+static void close_actor(struct actor *a)
+{
+    for (uint32_t i = 0; a->streams != NULL && i < a->input_count; i++)
+        free(a->streams[i]);
+    free(a->streams);
+    bg_session_destroy(a->session);
+}
+
+static bool run(struct actor *a)
+{
+    return a->error.status != BG_OK ||
+           bg_session_run(a->session, (const void *const *)a->streams, a->streams + a->input_count, &a->error) == BG_OK;
+}
+
+/* ---- one round ---- */
+
+static round_time *time_of_key(rehearsal *r, const char *key)
+{
+    size_t low = 0, high = r->time_count;
+    char *copy;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(r->times[middle].key, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < r->time_count && strcmp(r->times[low].key, key) == 0)
+        return &r->times[low];
+    copy = malloc(strlen(key) + 1);
+    if (copy == NULL ||
+        !bgi_array_reserve((void **)&r->times, &r->time_capacity, r->time_count + 1, sizeof *r->times)) {
+        free(copy);
+        return NULL;
+    }
+    memcpy(copy, key, strlen(key) + 1);
+    memmove(r->times + low + 1, r->times + low, (r->time_count - low) * sizeof *r->times);
+    r->time_count++;
+    r->times[low] = (round_time){.key = copy};
+    return &r->times[low];
+}
+
+static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t replica, uint32_t device, bg_error *error)
+{
+    const bgi_plan_device *program = &r->plan->devices[device];
+    char key[BGI_CALL_KEY_BYTES];
+    const bgi_call *before = NULL;
+    bgi_recorded recorded;
+
+    if (!bgi_session_recorded(session, replica, device, &recorded))
+        return BG_OK;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const bgi_instruction *instruction = &program->instructions[i];
+        if (instruction->call_count == 0 || instruction->calls == before)
+            continue;
+        before = instruction->calls;
+        for (uint32_t c = 0; c < instruction->call_count; c++) {
+            const bgi_call *call = &instruction->calls[c];
+            const bgi_call_time *time = &recorded.times[recorded.first[i] + c];
+            round_time *sum;
+            if (call->is_transfer || call->is_collective || time->count == 0 || !bgi_call_key(call, key))
+                continue;
+            sum = time_of_key(r, key);
+            if (sum == NULL)
+                return bgi_error_memory(error, "costs of calls", sizeof *sum);
+            sum->total_ns += (double)time->total_ns;
+            sum->count += (double)time->count;
+        }
+    }
+    return BG_OK;
+}
+
+/* By the first session's thread while the others wait. */
+static void end_round(rehearsal *r)
+{
+    bg_error *error = &r->actors[0].error;
+
+    for (uint32_t a = 0; a < r->cores && error->status == BG_OK; a++) {
+        for (uint32_t i = 0; i < r->plan->replicas * r->plan->device_count && error->status == BG_OK; i++)
+            add_device(r, r->actors[a].session, i / r->plan->device_count, i % r->plan->device_count, error);
+        bgi_session_record(r->actors[a].session, true); /* forgets */
+    }
+    for (size_t t = 0; t < r->time_count; t++) {
+        round_time *time = &r->times[t];
+        if (time->count > 0.0 && time->sample_count < MOST_ROUNDS)
+            time->samples[time->sample_count++] = time->total_ns / time->count;
+        time->total_ns = time->count = 0.0;
+    }
+    r->rounds++;
+}
+
+static void *act(void *argument)
+{
+    struct actor *a = argument;
+    rehearsal *r = a->rehearsal;
+    const bool is_first = a == r->actors;
+    const uint64_t begin_ns = bgi_clock_ns();
+
+    run(a); /* touches memory for the first time */
+    pthread_barrier_wait(&r->gate);
+    if (is_first)
+        for (uint32_t i = 0; i < r->cores; i++)
+            bgi_session_record(r->actors[i].session, true);
+    pthread_barrier_wait(&r->gate);
+    while (!r->is_over) {
+        run(a);
+        pthread_barrier_wait(&r->gate);
+        if (is_first) {
+            end_round(r);
+            r->is_over = r->rounds >= r->most_rounds ||
+                         (r->rounds >= LEAST_ROUNDS && (double)(bgi_clock_ns() - begin_ns) > 1e9 * enough_s);
+            for (uint32_t i = 0; i < r->cores; i++)
+                r->is_over = r->is_over || r->actors[i].error.status != BG_OK;
+            for (uint32_t i = 0; r->is_over && i < r->cores; i++)
+                bgi_session_record(r->actors[i].session, false);
+        }
+        pthread_barrier_wait(&r->gate);
+    }
+    for (uint32_t i = 0; i < PLAIN_RUNS; i++) {
+        const uint64_t start_ns = bgi_clock_ns();
+        run(a);
+        if (is_first)
+            r->plain_ns[i] = (double)(bgi_clock_ns() - start_ns);
+        pthread_barrier_wait(&r->gate);
+    }
+    return NULL;
+}
+
+/* ---- all rounds ---- */
+
+static void *enter(void *argument)
+{
+    struct actor *a = argument;
+    rehearsal *r = a->rehearsal;
+    bool goes;
+
+    pthread_mutex_lock(&r->mutex);
+    while (r->order == ORDER_WAIT)
+        pthread_cond_wait(&r->changed, &r->mutex);
+    goes = r->order == ORDER_GO;
+    pthread_mutex_unlock(&r->mutex);
+    return goes ? act(a) : NULL;
+}
+
+static void give_order(rehearsal *r, bool goes)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->order = goes ? ORDER_GO : ORDER_LEAVE;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+/* All threads, or none: those that wait at a gate must be as many as it is for. */
+static bg_status start(rehearsal *r, bg_error *error)
+{
+    uint32_t started = 1;
+    bool goes = true;
+    bg_status status = BG_OK;
+
+    if (pthread_barrier_init(&r->gate, NULL, r->cores) != 0)
+        return bg_error_set(error, BG_ERROR_IO, "the system refused a barrier to measure costs");
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    while (goes && started < r->cores) {
+        goes = pthread_create(&r->actors[started].thread, NULL, enter, &r->actors[started]) == 0;
+        started += goes;
+    }
+    give_order(r, goes);
+    if (goes)
+        act(&r->actors[0]);
+    else
+        status = bg_error_set(error, BG_ERROR_IO, "the system refused a thread to measure costs");
+    for (uint32_t i = 1; i < started; i++)
+        pthread_join(r->actors[i].thread, NULL);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->mutex);
+    pthread_barrier_destroy(&r->gate);
+    for (uint32_t i = 0; i < r->cores && status == BG_OK; i++)
+        if (r->actors[i].error.status != BG_OK)
+            status = bg_error_set(error, r->actors[i].error.status, "%s", r->actors[i].error.message);
+    return status;
+}
+
+static void forget(rehearsal *r)
+{
+    for (uint32_t i = 0; i < r->cores; i++)
+        close_actor(&r->actors[i]);
+    for (size_t i = 0; i < r->time_count; i++)
+        free(r->times[i].key);
+    free(r->times);
+    free(r);
+}
+
+static double work_ns(const bg_plan *plan, const bgi_device_model *model, rehearsal *r)
+{
+    double ns = 0.0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++) {
+        const bgi_plan_device *program = &plan->devices[d];
+        for (uint32_t i = 0; i < program->instruction_count; i++) {
+            for (uint32_t c = 0; c < program->instructions[i].call_count; c++) {
+                char key[BGI_CALL_KEY_BYTES];
+                const bgi_call *call = &program->instructions[i].calls[c];
+                if (!call->is_transfer && !call->is_collective && bgi_call_key(call, key)) {
+                    const round_time *time = time_of_key(r, key);
+                    ns += time != NULL && time->sample_count > 0 ? time->samples[time->sample_count / 2] : 0.0;
+                }
+            }
+            for (uint32_t c = 0; c < program->instructions[i].copy_count; c++)
+                ns += 2.0 * (double)program->instructions[i].copies[c].size_bytes / model->memory_bytes_per_ns;
+        }
+        for (uint32_t t = 0; t < program->transfer_count; t++)
+            ns += 2.0 * (double)program->transfers[t].size_bytes / model->memory_bytes_per_ns;
+    }
+    return ns * plan->replicas;
+}
+
+static uint64_t count_instructions(const bg_plan *plan)
+{
+    uint64_t count = 0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        count += plan->devices[d].instruction_count;
+    return count * plan->replicas;
+}
+
+/* What a run takes beyond its calls and copies, shared out among instructions. */
+static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
+{
+    const bgi_device_model model = {.memory_bytes_per_ns = copy_bytes_per_ns};
+    const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
+    const double rest = median(r->plain_ns, PLAIN_RUNS) / steps - work_ns(r->plan, &model, r);
+
+    return rest > 0.0 ? rest / (double)count_instructions(r->plan) : 0.0;
+}
+
+static double measure_copy(void)
+{
+    char *memory = malloc(2 * (size_t)COPY_BYTES);
+    double best = 0.0;
+
+    if (memory == NULL)
+        return 0.0;
+    memset(memory, 1, 2 * (size_t)COPY_BYTES);
+    for (int i = 0; i < 8; i++) {
+        const uint64_t start_ns = bgi_clock_ns();
+        double rate;
+        memcpy(memory + (i % 2 != 0 ? COPY_BYTES : 0), memory + (i % 2 != 0 ? 0 : COPY_BYTES), COPY_BYTES);
+        rate = 2.0 * COPY_BYTES / (double)(bgi_clock_ns() - start_ns + 1);
+        best = rate > best ? rate : best;
+    }
+    free(memory);
+    return best;
+}
+
+/* Times of `cores` sessions side by side: to the table, alone or busy. */
+static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool is_busy, bg_error *error)
+{
+    rehearsal *r = calloc(1, sizeof *r);
+    bg_status status = BG_OK;
+
+    if (r == NULL)
+        return bgi_error_memory(error, "measuring costs", sizeof *r);
+    r->plan = plan;
+    r->cores = cores;
+    r->most_rounds = SAMPLED_STEPS / (plan->iterations > 0 ? plan->iterations : 1);
+    r->most_rounds = r->most_rounds < LEAST_ROUNDS + 1  ? LEAST_ROUNDS
+                     : r->most_rounds - 1 > MOST_ROUNDS ? MOST_ROUNDS
+                                                        : r->most_rounds - 1;
+    for (uint32_t i = 0; i < cores && status == BG_OK; i++) {
+        r->actors[i].rehearsal = r;
+        status = open_actor(&r->actors[i], plan, error);
+    }
+    if (status == BG_OK)
+        status = start(r, error);
+    for (size_t t = 0; t < r->time_count && status == BG_OK; t++) {
+        const double ns = median(r->times[t].samples, r->times[t].sample_count);
+        const bgi_call_cost *alone = bgi_call_costs_find(costs, r->times[t].key);
+        status = bgi_call_costs_put(costs, r->times[t].key, is_busy && alone != NULL ? alone->alone_ns : ns, ns, error);
+    }
+    if (status == BG_OK && !is_busy)
+        costs->alone_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
+    if (status == BG_OK)
+        costs->busy_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
+    forget(r);
+    return status;
+}
+
+static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *error)
+{
+    const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    const double free_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0.0;
+    double bytes = 0.0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        bytes += (double)plan->devices[d].arena_bytes + (double)plan->devices[d].remote_bytes;
+    /* The host has the weights as well. */
+    bytes *= 2.0 * plan->replicas * cores;
+    if (bytes > 0.6 * free_bytes)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "measuring the costs of calls would take %.3g GB of memory, of which %.3g GB are free",
+                            1e-9 * bytes, 1e-9 * free_bytes);
+    return BG_OK;
+}
+
+/* What is known already stays: costs are measured once, so that predictions can be compared. */
+static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
+{
+    for (size_t i = 0; i < measured->count; i++)
+        if (bgi_call_costs_find(costs, measured->costs[i].key) == NULL)
+            BGI_TRY(bgi_call_costs_put(costs, measured->costs[i].key, measured->costs[i].alone_ns,
+                                       measured->costs[i].busy_ns, error));
+    return BG_OK;
+}
+
+bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew, bg_error *error)
+{
+    bgi_call_costs measured = {.copy_bytes_per_ns = measure_copy()};
+    bg_status status;
+
+    cores = cores < 1 ? 1 : cores > MOST_CORES ? MOST_CORES : cores;
+    measured.cores = cores;
+    BGI_TRY(check_memory(plan, cores, error));
+    status = rehearse(&measured, plan, 1, false, error);
+    if (status == BG_OK && cores > 1)
+        status = rehearse(&measured, plan, cores, true, error);
+    if (status == BG_OK && (anew || costs->cores != cores)) {
+        /* Times of busy cores hold for as many cores alone. */
+        bgi_call_costs_clear(costs);
+        *costs = measured;
+        return BG_OK;
+    }
+    if (status == BG_OK)
+        status = keep_known(&measured, costs, error);
+    bgi_call_costs_clear(&measured);
+    return status;
+}

@@ -1,0 +1,263 @@
+/*
+ * test_call_costs.c: costs of calls: the table, the file and every value of it that cannot be, prices of what is known
+ * and of what is not, and costs that are measured, for a kernel that sleeps a known time.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <brigade/session.h>
+
+#include "predict/call_costs.h"
+#include "support/folder.h"
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status != BG_OK)
+        fail_msg("%s", error->message);
+}
+
+static void costs_are_found(void **state)
+{
+    bgi_call_costs costs = {.costs = NULL};
+    bg_error error = {0};
+    char key[32];
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "call %d", i * 37 % 100);
+        require(bgi_call_costs_put(&costs, key, i, 2.0 * i, &error), &error);
+    }
+    require(bgi_call_costs_put(&costs, "call 7", 5.5, 6.5, &error), &error);
+    assert_int_equal(costs.count, 100);
+    assert_true(bgi_call_costs_find(&costs, "call 7")->alone_ns == 5.5);
+    assert_true(bgi_call_costs_find(&costs, "call 37")->busy_ns == 2.0);
+    assert_null(bgi_call_costs_find(&costs, "call 100"));
+    bgi_call_costs_clear(&costs);
+}
+
+static bgi_call_costs make_costs(void)
+{
+    bgi_call_costs costs = {
+        .cores = 2, .alone_instruction_ns = 11.5, .busy_instruction_ns = 12.5, .copy_bytes_per_ns = 20.0};
+    bg_error error = {0};
+
+    require(bgi_call_costs_put(&costs, "a \"quoted\" call", 1.25, 2.5, &error), &error);
+    require(bgi_call_costs_put(&costs, "b", 0.0, 1e12, &error), &error);
+    return costs;
+}
+
+static char *save(const bgi_call_costs *costs, const char *folder, char *path, size_t path_bytes)
+{
+    char *text;
+    bg_error error = {0};
+    FILE *stream;
+    long size;
+
+    snprintf(path, path_bytes, "%s/cache/brigade/calls.json", folder);
+    require(bgi_call_costs_save(costs, path, &error), &error);
+    stream = fopen(path, "r");
+    assert_non_null(stream);
+    fseek(stream, 0, SEEK_END);
+    size = ftell(stream);
+    rewind(stream);
+    text = calloc(1, (size_t)size + 1);
+    assert_int_equal(fread(text, 1, (size_t)size, stream), size);
+    fclose(stream);
+    return text;
+}
+
+static void files_read_back(void **state)
+{
+    bgi_call_costs costs = make_costs(), read;
+    bg_error error = {0};
+    char folder[TEST_FOLDER_BYTES], path[512], *text;
+
+    (void)state;
+    test_folder_create(folder);
+    text = save(&costs, folder, path, sizeof path);
+    require(bgi_call_costs_load(path, &read, &error), &error);
+    assert_int_equal(read.count, 2);
+    assert_int_equal(read.cores, 2);
+    assert_true(read.alone_instruction_ns == 11.5 && read.busy_instruction_ns == 12.5 &&
+                read.copy_bytes_per_ns == 20.0);
+    assert_true(bgi_call_costs_find(&read, "a \"quoted\" call")->busy_ns == 2.5);
+    bgi_call_costs_clear(&read);
+    free(text);
+    remove(path);
+    assert_int_equal(bgi_call_costs_load(path, &read, &error), BG_ERROR_NOT_FOUND);
+    test_folder_remove(folder);
+    bgi_call_costs_clear(&costs);
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        bg_status status;
+    } cases[] = {
+        {"brigade call costs 1", "brigade call costs 2", BG_ERROR_PARSE},
+        {"\"build\": \"", "\"build\": \"x", BG_ERROR_UNSUPPORTED},
+        {"\"processor\": \"", "\"processor\": \"x", BG_ERROR_UNSUPPORTED},
+        {"\"cores\": 2", "\"cores\": 0", BG_ERROR_PARSE},
+        {"\"cores\": 2", "\"cores\": 1.5", BG_ERROR_PARSE},
+        {"\"alone_ns\": 1.25", "\"alone_ns\": -1.25", BG_ERROR_PARSE},
+        {"\"alone_ns\": 1.25", "\"alone_ns\": null", BG_ERROR_PARSE},
+        {"\"call\": \"b\"", "\"call\": \"a \\\"quoted\\\" call\"", BG_ERROR_PARSE},
+        {"\"call\": \"b\"", "\"cell\": \"b\"", BG_ERROR_PARSE},
+        {"\"copy_bytes_per_ns\": 20.0", "\"copy_bytes_per_ns\": -20.0", BG_ERROR_PARSE},
+        {"\"cores\"", "\"other\": 1, \"cores\"", BG_ERROR_PARSE},
+    };
+    bgi_call_costs costs = make_costs(), read = {.cores = 77};
+    char folder[TEST_FOLDER_BYTES], path[512], *text;
+
+    (void)state;
+    test_folder_create(folder);
+    text = save(&costs, folder, path, sizeof path);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *at = strstr(text, cases[i].from);
+        bg_error error = {0};
+        char damaged[4096];
+        bg_status status;
+        if (at == NULL)
+            fail_msg("case %zu: no `%s` in %s", i, cases[i].from, text);
+        snprintf(damaged, sizeof damaged, "%.*s%s%s", (int)(at - text), text, cases[i].to, at + strlen(cases[i].from));
+        status = bgi_call_costs_parse("file", damaged, strlen(damaged), &read, &error);
+        if (status != cases[i].status || strncmp(error.message, "file", 4) != 0)
+            fail_msg("case %zu: status %d, `%s`", i, (int)status, error.message);
+        assert_int_equal(read.cores, 77); /* untouched */
+    }
+    free(text);
+    test_folder_remove(folder);
+    bgi_call_costs_clear(&costs);
+}
+
+/* Known calls have their price; others that of their kernel's known ones, by operations and bytes. */
+static void unknown_calls_are_like_known_ones_of_the_kernel(void **state)
+{
+    bg_type types[2] = {bg_vector(BG_FLOAT32, 8), bg_vector(BG_FLOAT32, 8)};
+    bgi_call call = {.kernel = {.name = "k.fast", .part_count = 1},
+                     .input_count = 1,
+                     .output_count = 1,
+                     .types = types,
+                     .cost = {.flops = 8e6}};
+    bgi_call_costs costs = {.copy_bytes_per_ns = 20.0};
+    bgi_machine_prices machine;
+    bgi_device_model model;
+    char key[BGI_CALL_KEY_BYTES];
+    bg_error error = {0};
+    double modeled;
+
+    (void)state;
+    bgi_device_model_static(&model);
+    modeled = bgi_model_call_ns(&model, &call);
+    assert_true(bgi_call_key(&call, key));
+    require(bgi_call_costs_put(&costs, key, 3.0 * modeled, 5.0 * modeled, &error), &error);
+    bgi_prices_of_machine(&costs, 1, 1, &machine);
+    assert_true(bgi_measured_call_ns(&machine.alone, &call) == 3.0 * modeled);
+    assert_true(bgi_measured_call_ns(&machine.busy, &call) == 5.0 * modeled);
+    types[0] = bg_vector(BG_FLOAT32, 16);
+    call.cost.flops = 16e6;
+    assert_true(fabs(bgi_measured_call_ns(&machine.alone, &call) / (3.0 * bgi_model_call_ns(&model, &call)) - 1) <
+                1e-9);
+    call.kernel.name = "k";
+    assert_true(bgi_measured_call_ns(&machine.alone, &call) == bgi_model_call_ns(&model, &call));
+    bgi_call_costs_clear(&costs);
+}
+
+/* ---- measuring ---- */
+
+enum { NAP_NS = 2000000, WIDTH = 4 };
+
+static void run_nap(const bg_kernel_call *call, uint32_t part)
+{
+    (void)part;
+    memcpy(call->operands[1], call->operands[0], WIDTH * sizeof(float));
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+static bg_status infer_nap(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    (void)error;
+    outputs[0] = op->types[0];
+    return BG_OK;
+}
+
+static bg_status choose_nap(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op, (void)policy, (void)error;
+    *out = (bg_kernel){.name = "nap", .run = run_nap, .part_count = 1};
+    return BG_OK;
+}
+
+static const bg_op_type nap = {BG_OP_TYPE_DEFAULTS, .name = "nap",      .minimum_inputs = 1, .maximum_inputs = 1,
+                               .output_count = 1,   .infer = infer_nap, .kernel = choose_nap};
+
+static bg_plan *make_naps(void)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    bg_graph *graph = NULL;
+    bg_plan *plan = NULL;
+    bg_value x;
+
+    options.execution.cores = 1;
+    options.reporting.trace = true;
+    require(bg_graph_create(&graph, &error), &error);
+    x = bg_graph_input(graph, "x", &type);
+    x = bg_graph_add(graph, &nap, NULL, &x, 1, NULL, NULL);
+    bg_graph_output(graph, "y", x);
+    require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
+    bg_graph_destroy(graph);
+    return plan;
+}
+
+/* Sleeping takes at least as long as it says, on any machine. */
+static void calls_are_measured_once(void **state)
+{
+    bg_plan *plan = make_naps();
+    bgi_call_costs costs = {.costs = NULL};
+    bg_error error = {0};
+    uint32_t counted, known;
+    double before;
+
+    (void)state;
+    require(bgi_call_costs_count(&costs, plan, &counted, &known, &error), &error);
+    assert_int_equal(known, 0);
+    assert_true(counted >= 1);
+    require(bgi_call_costs_measure(&costs, plan, 2, false, &error), &error);
+    require(bgi_call_costs_count(&costs, plan, &counted, &known, &error), &error);
+    assert_int_equal(known, counted);
+    assert_int_equal(costs.cores, 2);
+    assert_true(costs.copy_bytes_per_ns > 0.0);
+    for (size_t i = 0; i < costs.count; i++)
+        if (strncmp(costs.costs[i].key, "nap ", 4) == 0)
+            assert_true(costs.costs[i].alone_ns >= NAP_NS && costs.costs[i].busy_ns >= NAP_NS);
+    costs.costs[0].alone_ns = before = 77.0;
+    require(bgi_call_costs_measure(&costs, plan, 2, false, &error), &error);
+    assert_true(costs.costs[0].alone_ns == before); /* known stays */
+    require(bgi_call_costs_measure(&costs, plan, 2, true, &error), &error);
+    assert_true(costs.costs[0].alone_ns != before);
+    bgi_call_costs_clear(&costs);
+    bg_plan_destroy(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(costs_are_found),         cmocka_unit_test(files_read_back),
+        cmocka_unit_test(wrong_files_are_refused), cmocka_unit_test(unknown_calls_are_like_known_ones_of_the_kernel),
+        cmocka_unit_test(calls_are_measured_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
