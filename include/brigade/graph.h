@@ -100,7 +100,7 @@ struct bg_op_type {
     uint32_t revision;
     /* The library's collectives: replicas meet in it, and plans ask for no kernel. */
     bool is_collective;
-    /* Of written_inputs: those that change in training only (env->training), as running statistics do. */
+    /* Those of written_inputs that change only in training (env->training), such as running statistics. */
     uint32_t training_writes;
     /* The update of an optimizer of the caller's own (bg_update_rule in options.h) in which no element depends on
      * another: where replicas share out the update each runs it on a piece of all operands, as vectors. */
