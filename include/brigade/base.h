@@ -49,13 +49,13 @@ typedef enum bg_status {
     BG_ERROR_NOT_FINITE     /* a loss is infinite or no number, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
-/* Structs that callers fill begin with their size, struct_bytes, so that a program compiled for another release is told
- * (BG_ERROR_INVALID names the struct) instead of being misread:
+/* Structs that callers fill begin with their size, struct_bytes, so that a program that was compiled for another
+ * release gets an error (BG_ERROR_INVALID names the struct):
  *
  * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), ..._init for
  *   bindings, which give the size they know), that function sets it, and 0 is refused with the function's name.
  * - Where all-zero is how such a struct begins ((bg_run){.inputs = inputs}), 0 stands for this release's size. A
- * program that wants to be told sets `.struct_bytes = sizeof(bg_run)`.
+ * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
  * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and what the library fills have no size of their
  * own; they change with the library's SONAME alone. */

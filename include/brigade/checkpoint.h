@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: the state of a training run in a file, from which it goes on as if it had never stopped.
+ * checkpoint.h: the state of a training run in a file, from which it resumes as if it had never stopped.
  *
  *     bg_session_run ... bg_checkpoint_save(session, "run1", ...)     run1/checkpoint_train_step_100.safetensors
  *     (the process ends, in whatever way)
@@ -7,16 +7,16 @@
  *
  * A checkpoint holds every weight, buffer and optimizer's state under its name, the count of weight updates, the seed,
  * and what the caller wants to find again (where its data stood, for instance: the epoch and position of a bg_loader).
- * It does not know how the run was split: another strategy, schedule or number of devices goes on from it. Numbers that
- * the caller sets between runs (bg_session_set_learning_rate) are the caller's to set again.
+ * It does not depend on how the run was split: a run with another strategy, schedule or number of devices resumes from
+ * it. Numbers that the caller sets between runs (bg_session_set_learning_rate) must be set again.
  *
- * A checkpoint is there complete or not at all, and has checksums over all that it says. A folder is written by one
- * training at a time.
+ * A checkpoint appears complete or not at all, and has checksums over all of its content. One training at a time writes
+ * to a folder.
  *
  * Several ranks write a part each, at the same time, into the folder that has the same name on each of their hosts; it
- * may be one folder or several. The file above is then the manifest, which comes last and says who wrote what. Any
- * number of ranks, and one process, load it: ranks read what their devices need, and bring each other the parts that
- * only some of their folders have.
+ * may be one folder or several. The file above is then the manifest, which is written last and lists the parts. Any
+ * number of ranks, or one process, can load it: ranks read what their devices need, and send each other parts that only
+ * some of their folders have.
  */
 #ifndef BRIGADE_CHECKPOINT_H
 #define BRIGADE_CHECKPOINT_H
@@ -35,8 +35,8 @@ typedef struct bg_checkpoint_save_options {
     const void *blob;         /* the caller's, returned by load; NULL: none */
     size_t blob_bytes;        /* at most BG_CHECKPOINT_BLOB_LIMIT */
     const char *info;         /* text for people, UTF-8; NULL: none */
-    uint64_t keep_interval_s; /* of older ones one in so many seconds stays beside; 0, the default: none */
-    bool one_file;            /* of several ranks: all to one file, which rank 0 writes; else each rank its part */
+    uint64_t keep_interval_s; /* seconds between older checkpoints that stay too; 0, the default: none */
+    bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -134,12 +134,11 @@ BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
 /*
  * Sets the session's weights and its step. The checkpoint is checked as a whole before anything is changed. `out` may
  * be NULL, as may `options`. A checkpoint of another optimizer or another model is BG_ERROR_INVALID, with the names or
- * numbers of both, unless options.drop asks for it; an inference session takes no state, so that its optimizer is not
- * compared.
- * Errors: BG_ERROR_NOT_FOUND (no checkpoint there: begin anew), BG_ERROR_PARSE (damaged; the message says what to do:
- * an older one is never taken silently), BG_ERROR_UNSUPPORTED (a newer version of the format), BG_ERROR_SHAPE,
- * BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. A file that changes after it was checked may end the reading of
- * values with BG_ERROR_IO; some weights have the checkpoint's values then: load again.
+ * numbers of both, unless options.drop allows it; an inference session loads no state, so its optimizer is not
+ * compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE (damaged; the
+ * message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of the format),
+ * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. A file that changes after it was checked may end the
+ * reading of values with BG_ERROR_IO; some weights have the checkpoint's values then: load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);

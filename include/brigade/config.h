@@ -106,7 +106,7 @@ BG_API bg_status bg_ipu_config_parse_json(const char *text, const char *name, co
 BG_API bg_status bg_ipu_config_parse_yaml(const char *text, const char *name, const bg_ipu_config_load_options *options,
                                           bg_ipu_config **out, bg_error *error);
 
-/* Whether the texts and files below name the version of Brigade, as `brigade_version`, which Optimum does not know.
+/* Whether the strings and files below contain the version of Brigade as `brigade_version`, which Optimum does not know.
  * True at first: a configuration that was made here names it, one that was loaded names what its file named. */
 BG_API void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written);
 /* As ipu_config.json in a folder, which is made when it is missing. A path to a regular file is an error. */

@@ -16,11 +16,11 @@ extern "C" {
 /* ---- IDX files (the format of the MNIST files) ---- */
 
 /*
- * Reads an IDX file of uint8 with 1 to 4 dimensions, plain or gzipped (told by its content, not its name). A file whose
- * size does not agree with its header is refused, as are headers that promise more than 2 GiB; a hostile file makes
- * the reader allocate no more than about a thousand times the file's own size.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (with the byte offset), BG_ERROR_UNSUPPORTED (another
- * element type or rank), BG_ERROR_MEMORY.
+ * Reads an IDX file of uint8 with 1 to 4 dimensions, plain or gzipped (recognized by its content, not its name). A file
+ * whose size does not agree with its header is refused, as are headers that promise more than 2 GiB; a hostile file
+ * makes the reader allocate no more than about a thousand times the file's own size. Errors: BG_ERROR_NOT_FOUND,
+ * BG_ERROR_IO, BG_ERROR_PARSE (with the byte offset), BG_ERROR_UNSUPPORTED (another element type or rank),
+ * BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_idx_read(const char *path, bg_array *out, bg_error *error);
 
@@ -82,7 +82,7 @@ static inline bg_mnist_download_options bg_mnist_download_options_defaults(const
 
 /*
  * Fetches the four files (12 MB) that are not in the folder yet, checks each one's MD5 after unpacking, and only then
- * gives it its name. Errors: BG_ERROR_IO (every mirror failed; what each said), BG_ERROR_CANCELED.
+ * gives it its name. Errors: BG_ERROR_IO (every mirror failed; with the error of each), BG_ERROR_CANCELED.
  * libcurl initializes itself on first use: do not call this from two threads at once.
  */
 BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *error);
@@ -140,7 +140,7 @@ BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 
-/* Gives up the caller's hold of it; what was made from it (below) keeps it alive. */
+/* Releases the caller's reference; data sets that were made from it (below) keep it alive. */
 BG_API void bg_dataset_destroy(bg_dataset *dataset);
 BG_API uint64_t bg_dataset_sample_count(const bg_dataset *dataset);
 BG_API uint32_t bg_dataset_tensor_count(const bg_dataset *dataset);
@@ -149,7 +149,7 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 /* ---- data sets made from data sets ---- */
 
 /*
- * Each is lazy: it says how its samples come from the source's, and nothing is read before a sample is asked for. Each
+ * Each is lazy: nothing is read before a sample is asked for. Each
  * holds its source, so the source may be destroyed at once. Sample i of epoch e stays a function of (e, i), so the
  * order is that of any number of workers, and a run resumes anywhere. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
@@ -283,31 +283,31 @@ typedef struct bg_loader_options {
     uint64_t batch_size; /* samples in a batch: the combined batch size of one run call */
     bool shuffle;        /* a new order each epoch; otherwise ascending */
     bool drop_last;      /* leave out the remainder; otherwise the last batch is smaller */
-    /* With drop_last off: fills the last batch up to a multiple of this many samples (a divisor of batch_size; 0: it
-     * stays as small as it is). Data made for it have pad_samples[t] as tensor t's sample (its bytes; copied), zeros
-     * where pad_samples or one of them is NULL: a label that the loss ignores, for instance. */
+    /* With drop_last off: fills the last batch up to a multiple of this many samples (a divisor of batch_size; 0: it is
+     * not filled). Added samples have pad_samples[t] as tensor t's sample (its bytes; copied), for instance a label
+     * that the loss ignores, and zeros where pad_samples or one of them is NULL. */
     uint64_t pad_multiple;
     const void *const *pad_samples;
     uint64_t shuffle_buffer; /* with shuffle: as bg_dataset_shuffle's; 0: all samples */
     uint64_t seed;           /* of the order */
     uint32_t worker_count;   /* 0: batches are made in the caller, when asked for */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
-    /* This process's part when several share the data set. All draw the same order and take disjoint parts of equal
-     * size (with drop_last; else the first ones take one sample more). With drop_last the part shifts by what was left
+    /* This process's part when several share the data set. All use the same order and take disjoint parts of equal size
+     * (without drop_last the first parts may have one sample more). With drop_last the part shifts by what was left
      * over in odd epochs, so that every sample is seen. */
     uint32_t process_index;
     uint32_t process_count;
-    /* Lists of samples instead of an order: sampler_combine consecutive lists, out of sampler_list_count an epoch, make
-     * a batch, for which batch_size is the room. Not with shuffle or several processes. drop_last leaves out a last
-     * batch of fewer lists. The function writes the indices of list `list` of an epoch: at least one, at most `limit`,
-     * each below the data set's count. They depend on (epoch, list) alone. One thread at a time calls it. */
+    /* Lists of samples instead of an order. An epoch has sampler_list_count lists; sampler_combine consecutive ones
+     * make a batch, which has at most batch_size samples. Not with shuffle or several processes. drop_last leaves out a
+     * last batch of fewer lists. The function writes the indices of list `list` of an epoch: at least one, at most
+     * `limit`, each below the data set's count. They depend on (epoch, list) alone. One thread at a time calls it. */
     bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                          uint64_t *out_count, bg_error *error);
     void *sampler_user;
     uint64_t sampler_list_count;
     uint64_t sampler_combine;
     bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
-    bool load_indefinitely; /* goes on into the next epoch at the end of one; otherwise when it is begun */
+    bool load_indefinitely; /* prepares the next epoch at the end of one; otherwise when it is begun */
     /* Of streams only. */
     uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
     uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
@@ -343,24 +343,24 @@ BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_opt
  * shard_count, never of the number of workers. The remainder of each shard is left out with drop_last and a smaller
  * batch without; with BG_LOADER_ASYNC_REBATCHED the shards' samples are first joined in that order, and at most one
  * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; what it points at is
- * borrowed. bg_loader_batch_count is 0: nobody knows; bg_loader_begin_at reads the batches before the position and lets
- * them go. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, none of which a stream can
- * have; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
+ * borrowed. bg_loader_batch_count is 0, because the number is not known. bg_loader_begin_at reads the batches before
+ * the position and drops them. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, which
+ * streams do not support; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
  */
 BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options,
                                          bg_loader **out, bg_error *error);
 
 /*
- * For a consumer that uses a part of each batch, such as a process of several that each have a part of the devices: of
- * batches with batch_size samples of the data set only what is wanted is read; in place of the rest there is anything.
- * The order of samples and smaller batches stay as they are. A sample of which some tensor is wanted is read whole
- * where its tensors come together (callbacks, records). What was prepared is dropped: bg_loader_begin_at comes next.
- * `wanted` says in bit t whether tensor t of sample `sample` of a batch is. It is called by several threads at a time,
- * until the next bg_loader_want or the end of the loader; NULL: all is wanted. Streams are always read whole.
+ * For a consumer that uses a part of each batch, such as one of several processes that share the devices. Of full
+ * batches of a data set only the wanted tensors are read; the others have any content. The order of samples does not
+ * change, and smaller batches are read whole. A sample whose tensors come together (callbacks, records) is read whole
+ * if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit t for each
+ * wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
+ * bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
  */
 BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user);
 
-/* Waits for calls of the data set's `get` in progress and ends the workers. */
+/* Waits for calls of the data set's `get` that are in progress, and ends the workers. */
 BG_API void bg_loader_destroy(bg_loader *loader);
 
 BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 0 of a stream */
@@ -372,9 +372,9 @@ BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
- * Goes to the beginning of an epoch, from wherever the loader is. The epoch after the one that just ended is already
- * being prepared; any other choice (a restart, a jump after a resume) drops what was prepared. Batches handed out
- * before are no longer valid. Also the way to go on after an error.
+ * Goes to the beginning of an epoch, from any place. The epoch after the one that just ended is already being prepared;
+ * any other choice (a restart, a jump after a resume) drops prepared batches. Batches that were returned before are no
+ * longer valid. Call this to continue after an error, too.
  */
 BG_API bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_error *error);
 
@@ -384,17 +384,17 @@ BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t 
 
 /*
  * The next batch of the epoch; waits for it when it is not ready. It is valid until the next call on this loader.
- * At the end of the epoch the status is BG_OK and out->sample_count is 0, as often as one asks.
+ * At the end of the epoch the status is BG_OK and out->sample_count is 0, and stays so.
  * Errors: what the data set's callback returned, with the sample's index; the same again until bg_loader_begin_epoch.
  * BG_ERROR_INVALID when no epoch was begun.
  */
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
 
 /*
- * For threads that have nothing to do for a moment: copies some kilobytes of samples to a batch ahead; false when there
- * are none to copy, somebody else is about it, or the loader's samples take more than copying (callbacks, streams). Any
- * thread, but none once the loader is being destroyed. Once there has been a call the loader's own threads fill batches
- * only when fewer than half of prefetch_depth are ready.
+ * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch ahead. Returns false when there are
+ * none to copy, when another thread is copying, or when samples are not just copied (callbacks, streams). Any thread
+ * may call it until the loader is destroyed. After the first call the loader's own threads fill batches only while
+ * fewer than half of prefetch_depth are ready.
  */
 BG_API bool bg_loader_help(bg_loader *loader);
 
@@ -410,17 +410,16 @@ BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
 /* ---- infeeds of samples (feed.h) ---- */
 
 /* Batches of a loader, cut into micro-batches; each batch must be a whole number of them (drop_last or pad_multiple).
- * Borrows the loader, and nobody else may use it until the infeed is destroyed. */
+ * Borrows the loader, which the infeed alone may use until it is destroyed. */
 BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
                                          bg_error *error);
 /* The samples of a data set in ascending order; the remainder of an epoch is left out. Borrows the data set. */
 BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
                                           bg_error *error);
 
-/* A run with a loader, whose batches the session goes on with from run to run: its inputs are the loader's `next`.
- * They are those of `epoch`, at whose end a run returns BG_ERROR_RANGE; another epoch than in the run before begins at
- * its beginning. (An infeed can begin inside an epoch, and go on with the next by itself.) The loader is borrowed until
- * the session is destroyed or given another one. */
+/* Runs with the next batch of a loader as inputs. At the end of `epoch` a run returns BG_ERROR_RANGE; an epoch that
+ * differs from the last run's begins at its first batch. (An infeed can begin inside an epoch, and continues with the
+ * next by itself.) The loader is borrowed until the session is destroyed or gets another one. */
 BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
                                        bg_error *error);
 
@@ -438,9 +437,9 @@ typedef enum bg_run_limit {
  * into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
 BG_API bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text);
 
-/* The same verdict before there is a run, from two rates in samples a second: what the data come at (of a benchmark,
- * below), and what the devices take. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds);
- * else one waits for the other. A rate that is not above 0, or not finite, makes BG_LIMIT_UNKNOWN. */
+/* The same verdict before a run, from two rates in samples a second: that of the data (of a benchmark, below), and that
+ * of the devices. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds); otherwise devices and
+ * data wait for each other. A rate that is not above 0, or not finite, gives BG_LIMIT_UNKNOWN. */
 BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead, char *text);
 
 /* ---- benchmarks ---- */

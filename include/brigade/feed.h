@@ -57,8 +57,9 @@ typedef struct bg_infeed_options {
     uint32_t prefetch_depth;
     /* A dictionary: the name of the input that each tensor is for. NULL: a tuple, for inputs 0, 1, ... */
     const char *const *names;
-    bool repeat; /* data sets and loaders: after an epoch the next one; else the data end there */
-    /* Data sets and loaders: begins in this epoch, behind so many of its elements, to go on where a run left off. */
+    bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one */
+    /* Data sets and loaders: where the infeed begins, an epoch and the number of its elements to skip, to continue
+     * where a run ended. */
     uint64_t first_epoch, first_element;
     /* Where several ranks share a session, each infeed's source makes every element. With this it makes what the
      * devices of its rank read: tensors[t] is NULL for a tensor that none of them reads of the element, and all are for
@@ -80,7 +81,7 @@ static inline bg_infeed_options bg_infeed_options_defaults(void)
 BG_API bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
                                   const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
-/* A source that knows samples: an element has as many of each tensor as the input's first dimension says. */
+/* A source of samples: the first dimension of an input is the number of samples in an element. */
 typedef struct bg_sample_source {
     size_t struct_bytes; /* 0, or sizeof(bg_sample_source): see base.h */
     /* Called when the infeed is started, before the first element. NULL: nothing to do. */
@@ -119,11 +120,11 @@ typedef struct bg_outfeed_options {
      * ("{loss}" is short for "{loss: loss}"), and any nesting of these: "({a: x, b: (y, z)}, loss)". NULL with `loss`.
      */
     const char *structure;
-    bool newest_only;      /* the outfeed keeps the newest row alone; else each row until it is taken */
+    bool newest_only;      /* the outfeed keeps the newest row alone; false: each row until it is taken */
     uint32_t buffer_depth; /* rows that wait for the consumer before a bounded queue holds the devices: at least 1 */
-    /* Memory for buffer_depth rows and those that the devices have begun (of one step), no more: when nobody takes
-     * rows the devices wait. Else there is room for all that a run gives, and for what earlier runs left.
-     * Not with newest_only. */
+    /* Memory for buffer_depth rows and those that the devices have begun (of one step), no more: the devices wait until
+     * the consumer takes rows. Otherwise it has memory for all rows of a run, and for rows that earlier runs left. Not
+     * with newest_only. */
     bool bounded;
     /* Training: rows hold the loss alone, instead of a structure. */
     bool loss;
@@ -146,7 +147,7 @@ static inline bg_outfeed_options bg_outfeed_options_defaults(void)
 }
 
 BG_API bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out, bg_error *error);
-/* The consumer leaves; rows that nobody took are lost, and devices go on without it. Also during a run. */
+/* The consumer leaves: rows that were not taken are lost, and devices continue without it. Also during a run. */
 BG_API void bg_outfeed_destroy(bg_outfeed *outfeed);
 /* Once in an outfeed's life, between runs. */
 BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *error);
@@ -198,9 +199,8 @@ typedef struct bg_run {
     /* Name of an output, a scalar: the run ends after the first iteration in whose last micro-batch it is above 0 on
      * any replica. NULL: none. */
     const char *stop;
-    /* What workers do who find nothing else to do: called again as long as it returns true, by several at once perhaps,
-     * never after the run. It takes microseconds, or it keeps devices waiting: bg_loader_help, for instance. NULL:
-     * none.
+    /* Work for idle workers: called again as long as it returns true, maybe by several at the same time, never after
+     * the run. It takes microseconds, or it keeps devices waiting: bg_loader_help, for instance. NULL: none.
      */
     bool (*spare)(void *user);
     void *spare_user;
@@ -213,7 +213,7 @@ typedef struct bg_run {
 /*
  * One run. *out_iterations (may be NULL): device iterations done; arrays of outputs hold those of these only.
  * Errors beyond bg_session_run's: BG_ERROR_RANGE when the infeed's data ended before the run did, the source's error
- * when it failed. After these two the iterations that were done count, and the session goes on working.
+ * when it failed. After these two errors the iterations that were done count, and the session can run again.
  */
 BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint64_t *out_iterations, bg_error *error);
 /* bg_session_execute with an infeed and arrays for outputs (or NULL). */

@@ -100,7 +100,7 @@ struct bg_op_type {
     uint32_t revision;
     /* The library's collectives: replicas meet in it, and plans ask for no kernel. */
     bool is_collective;
-    /* Of written_inputs: those that change in training only (env->training), as running statistics do. */
+    /* Those of written_inputs that change only in training (env->training), such as running statistics. */
     uint32_t training_writes;
     /* The update of an optimizer of the caller's own (bg_update_rule in options.h) in which no element depends on
      * another: where replicas share out the update each runs it on a piece of all operands, as vectors. */
@@ -194,8 +194,8 @@ BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, co
 
 /*
  * A section of a tensor: the indices first .. first + count - 1 along one dimension. Weights, files and checkpoints
- * have the whole under its own name, so that a model may keep it whole, in sections, or in other sections, and go on
- * with what another of these has trained. `name` is copied.
+ * have the whole under its own name, so a model may have it whole or in any sections, and continue with weights that
+ * another form has trained. `name` is copied.
  */
 typedef struct bg_section {
     const char *name; /* of the whole */
@@ -235,7 +235,7 @@ BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format,
 
 BG_API bg_type bg_graph_type(const bg_graph *graph, bg_value value);     /* zeroed type for null values */
 BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" for null values */
-/* The variable of that name; null when there is none. */
+/* The variable of that name; null when it does not exist. */
 BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
 BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
 /* A number that differs for each call on this graph: the identity of a random op, the same in every strategy. */

@@ -87,8 +87,8 @@ BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, 
 /* How a dimension is cut. All zero: not at all. */
 typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
-    uint32_t blocks; /* the dimension is so many tensors side by side, each of which is cut: 3 for the columns q, k, v.
-                        0: 1 */
+    uint32_t blocks;   /* number of tensors that lie side by side in the dimension, each of which is cut: 3 for the
+                          columns q, k, v.   0: 1 */
     uint32_t multiple; /* pieces are rounded up to a multiple of this, and zeros follow the last element; 0: no zeros,
                           the pieces must be equal. The GPT example's tables have 16 */
 } bg_shard_dim;

@@ -43,7 +43,7 @@ typedef struct bg_conv_options {
     size_t struct_bytes; /* set by bg_conv_defaults; see base.h */
     /* A number for each dimension of x behind its channels; what is left of three is not read. */
     int64_t stride[3];         /* at least 1 */
-    int64_t padding[3];        /* zeros on both sides; a transposed convolution takes so much away */
+    int64_t padding[3];        /* zeros on both sides; a transposed convolution removes them from its result */
     int64_t dilation[3];       /* at least 1 */
     int64_t output_padding[3]; /* of transposed convolutions: more at the end of the result, less than the stride */
     int64_t groups;            /* divides C and O */
@@ -307,15 +307,15 @@ typedef enum bg_comparison {
     BG_GREATER_EQUAL,
     BG_COMPARISON_COUNT
 } bg_comparison;
-/* uint8: 1 where `a comparison b` holds, else 0. Operands broadcast as in NumPy and may have any element type, both the
- * same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor greater. No
- * gradient. A scalar result is what a loop's condition or bg_run.stop can read. Errors, in bg_graph_check:
+/* uint8: 1 where `a comparison b` holds, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
+ * both the same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor
+ * greater. No gradient. A scalar result is what a loop's condition or bg_run.stop can read. Errors, in bg_graph_check:
  * BG_ERROR_SHAPE, BG_ERROR_INVALID for a comparison that does not exist. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
-/* a where the condition (uint8, as bg_compare gives it) is not 0, else b. All three broadcast as in NumPy; a and b may
- * have any element type, both the same (floats of 16 and 32 bits may be mixed). Gradients of float a and b are those of
- * the elements that were chosen, and 0 elsewhere, even where the gradient of the result is infinite or NaN. Errors, in
- * bg_graph_check: BG_ERROR_SHAPE. */
+/* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
+ * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). Gradients of float a and b are
+ * those of the elements that were chosen, and 0 elsewhere, even where the gradient of the result is infinite or NaN.
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -327,13 +327,13 @@ typedef enum bg_logic {
 /* uint8, 1 or 0: what does not equal 0 counts as true. Operands of any element types broadcast as in NumPy. No
  * gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a function that does not exist. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
-/* 1 where x equals 0, else 0. */
+/* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
 /* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; diagonal says
  * how many places to the right of the main one it lies, negative: to the left. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
-/* x above 0, else slope x, as torch.prelu: slope has one number, or one for each channel (dimension 1 of x). Gradients
- * flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE. */
+/* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
+ * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE. */
 BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope);
 
 /* ---- reductions and shapes ---- */
@@ -408,7 +408,7 @@ BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_va
 /* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 has zeros alone. */
 BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype);
 /* The k largest (or smallest) elements of each row of x [..., C], first ones first -> values [..., k]; `*out_numbers`
- * (may be NULL) their places in the row, int32. Of equal elements the first comes first; NaN counts as the largest.
+ * (may be NULL) their places in the row, int32. Equal elements keep their order; NaN counts as the largest.
  * Gradients flow to the elements that were chosen. */
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
@@ -454,8 +454,8 @@ typedef struct bg_attention_options {
     bool causal;             /* a token sees itself and those before it */
     double scale;            /* of scores; 0: 1 / sqrt(D) */
     double dropout;          /* of the shares (after softmax), in training: 0 to below 1 */
-    int64_t serialization;   /* kernels take the queries of a sequence in so many pieces, which divide S: less memory
-                                at a time, never another number */
+    int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries: less
+                                memory at a time, never another number */
     bg_mesh_axis axis; /* heads are a replica's piece of those of the whole model, cut along it: random numbers are
                           those of the whole; default NONE */
 } bg_attention_options;
@@ -628,9 +628,9 @@ typedef struct bg_scan_options {
     uint32_t output_count; /* at least 1; each of these at most BG_SCAN_MOST */
     int32_t axis;          /* of time, in inputs and outputs; negative: from the end */
     bool reverse;          /* from the last step to the first */
-    int64_t truncate;   /* gradients reach back so many steps at most: states are cut off at every multiple; 0: all */
-    int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of so many steps: with recompute
-                           `checkpoints` what is between is computed again instead of kept; 0: no marks */
+    int64_t truncate;      /* most steps that gradients reach back: states are cut off at every multiple; 0: all */
+    int64_t checkpoint;    /* states are marked (bg_graph_checkpoint) at every multiple of so many steps: with recompute
+                              `checkpoints` what is between is computed again instead of kept; 0: no marks */
 } bg_scan_options;
 
 BG_API void bg_scan_options_init(bg_scan_options *options, size_t struct_bytes);
@@ -694,8 +694,8 @@ BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x,
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;
 
 /* logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for float64 logits), or [N]
- * for NONE. Labels equal to ignore_index count for nothing; the mean is over the others (0 if there are none), in
- * training over those of the whole update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes the
+ * for NONE. Labels equal to ignore_index do not count; the mean is over the others (0 if there are none), in training
+ * over those of the whole update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes the
  * loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
@@ -764,10 +764,10 @@ BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_v
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* How many labels are among the k largest logits of their rows [..., C], first ones first where equal: int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
-/* What scores of a pass are made of (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
+/* The counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
  *
  * Of logits [..., C] and labels [...]: int32 [3, C], how many rows of each class are right, predicted so (the first
- * largest element), labeled so. Rows whose label is none of 0..C-1 count for nothing. */
+ * largest element), labeled so. Rows with a label outside of 0..C-1 do not count. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* Of floats of one type and shape, of which those above the threshold (targets: above one half) are yes: int32 [3, 2],
  * the same of no and yes. A logit's threshold is 0, a probability's 0.5. */

@@ -19,30 +19,30 @@ typedef enum bg_strategy {
     BG_STRATEGY_PHASED      /* phases of stages one after the other, all micro-batches of a step through each */
 } bg_strategy;
 
-/* Stages that nobody lists. */
+/* How blocks become stages when `stages` is NULL. */
 typedef enum bg_auto_stage {
     /* Neighboring blocks on one device are a stage; without any device ids each block is one. */
     BG_AUTO_STAGE_SAME_AS_IPU = 0,
-    /* Each new block is the next stage, from 1; stage 0 is what precedes the first block, if anything does. Neighbors
-     * on one device are one stage all the same. */
+    /* Each new block is the next stage, from 1; stage 0 has the ops before the first block, if there are any. Neighbors
+     * on one device are still one stage. */
     BG_AUTO_STAGE_INCREMENT
 } bg_auto_stage;
 
-/* What a device is to the planner: only estimates and budgets, for devices are virtual. */
+/* What the planner assumes of a device. Devices are virtual, so these are estimates and budgets. */
 typedef struct bg_device_model {
     double speed;        /* relative to the others; above 0 */
     size_t memory_bytes; /* budget; 0: as options.memory.device_memory_bytes says */
 } bg_device_model;
 
-/* What a block was measured to take for one micro-batch, instead of the estimate. */
+/* Measured time of a block for one micro-batch, instead of the estimate. */
 typedef struct bg_block_cost {
     const char *name;
     double forward_ns, backward_ns, weights_ns; /* weights: that part of the backward pass which no other block needs */
 } bg_block_cost;
 
 /*
- * What an update's gradient is. Of means it is that of the loss of the whole batch, all micro-batches of all replicas,
- * however the batch is split: of the terms that a loss adds up,
+ * How an update's gradient is averaged. With means it is the gradient of the loss of the whole batch, that is of all
+ * micro-batches of all replicas, however the batch is split. Of the terms that a loss adds up,
  *
  * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
  *   counts; where none is counted the term adds nothing, and the other terms are as they would be without it;
@@ -120,7 +120,7 @@ typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each */
 } bg_accumulator_type;
 
-/* What a run returns of an output that is computed for each micro-batch; per replica. */
+/* Which micro-batches' values of an output a run returns, for each replica. */
 typedef enum bg_output_mode {
     BG_OUTPUT_DEFAULT = 0, /* final in training, all in inference */
     BG_OUTPUT_FINAL,       /* the last micro-batch of the last device iteration */
@@ -131,9 +131,9 @@ typedef enum bg_output_mode {
 } bg_output_mode;
 
 /* An output mode for one output, instead of the options' common one; also a second form of the same output. Also an
- * anchor: what any op of the forward graph makes, returned although nothing marked it when the graph was built. Where
- * ops are fused over it, it is computed once more apart: asking changes no bit of the rest. Values of the backward pass
- * cannot be asked for. */
+ * anchor: the result of any op of the forward graph, even if it was not marked as an output. If ops are fused over it,
+ * it is computed once more separately, so the request does not change other results. Values of the backward pass cannot
+ * be requested. */
 typedef struct bg_output_request {
     const char *output; /* of the graph; else the op's name (NAME.1 for its second result) */
     const char *name;   /* name in the session; NULL: the same */
@@ -151,8 +151,9 @@ typedef enum bg_location_class {
     BG_LOCATION_COUNT
 } bg_location_class;
 
-/* Neutral in bits. What is remote has its home in a remote store (the host's memory) and is on the device only while it
- * is used: optimizer state one variable at a time, the rest as phase_liveness says. Loads and stores overlap work. */
+/* Does not change results. Remote values live in a remote store (the host's memory) and are on the device only while
+ * they are used: optimizer state one variable at a time, other values as phase_liveness says. Loads and stores overlap
+ * work. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; else DEVICE */
     BG_PLACE_DEVICE,
@@ -188,8 +189,8 @@ typedef enum bg_phase_liveness {
  * the session, and none ever leaves it. Results do not depend on it. */
 typedef enum bg_pinning {
     BG_PINNING_NONE = 0, /* the system places workers, and moves them away from processors that other work keeps busy */
-    /* Worker i is bound to the i-th allowed processor that nobody else is bound to, core after core, all processors of
-     * a core before the next core.
+    /* Worker i is bound to the i-th allowed processor to which no other thread is bound, core after core, all
+     * processors of a core before the next core.
      */
     BG_PINNING_COMPACT,
     /* Workers are bound evenly over the allowed cores, one on each core before any core gets a second one. */
@@ -198,11 +199,11 @@ typedef enum bg_pinning {
 
 /* What a session does with files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
-    BG_MEMMAP_CONTINUE = 0, /* goes on from them; makes them where there are none */
-    BG_MEMMAP_RENEW,        /* as before, but files that cannot be gone on from are made anew instead of being an error:
-                               for who sets all weights next, as from a checkpoint */
-    BG_MEMMAP_READ_ONLY /* goes on from them and leaves them untouched: what changes is kept in memory. Without files
-                           remote stores are in memory */
+    BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
+    BG_MEMMAP_RENEW,    /* as before, but replaces files from which it cannot resume, instead of an error: for programs
+                           that set all weights next, as from a checkpoint */
+    BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. Without files remote
+                           stores are in memory */
 } bg_memmap_mode;
 
 /* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",
@@ -228,10 +229,11 @@ typedef enum bg_precision {
 /* A loss scale that begins at options.numerics.loss_scaling and adapts itself between updates, as PopART's does: of the
  * elements of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled;
  * of the sum over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the
- * largest number of float16, are counted, whatever type the gradients have. Is their share of the whole update above
- * the threshold, the scale is multiplied by `decrease`, else by `increase`, from the next update on. An accumulated
- * gradient that is not finite skips the update (weights and optimizer state stay; it counts for bg_session_step alone)
- * and decreases the scale at once. All updates wait for all gradients. The scale is a variable of the weights,
+ * largest number of float16, are counted, whatever type the gradients have. If their share of the whole update is above
+ * the threshold, the scale is multiplied by `decrease`, and otherwise by `increase`, from the next update on. An
+ * accumulated gradient that is not finite skips the update (weights and optimizer state stay; it counts for
+ * bg_session_step alone) and decreases the scale at once. All updates wait for all gradients. The scale is a variable
+ * of the weights,
  * "loss.scale" (float32), that checkpoints keep. Training by means only. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
@@ -249,69 +251,71 @@ typedef struct bg_auto_loss_scaling {
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
-/* Who does what, when and on how many devices and processors. */
+/* Which device does which part of the work, when, and on how many processors. */
 typedef struct bg_execution_options {
     bg_strategy strategy;
     /* PIPELINED: name of a schedule generator (bg_schedule_generator_find: any case, other systems' names too); NULL:
      * "interleaved", in training with stages that share devices "grouped" (bg_plan_schedule_name). "auto" searches the
      * order that ends first with the stages' costs, within the budgets. */
     const char *schedule;
-    /* Training: the backward of the stage with the loss is a position of the pipeline of its own, one step after its
+    /* Training: the backward of the stage with the loss is a separate position of the pipeline, one step after its
      * forward, as in TensorFlow for IPU; false: it follows its forward at once, as in PopTorch. It matters for
      * "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in each stage), for PHASED
-     * (the last phase does all forwards, then all backwards) and for "auto"; other schedules have an order of their
-     * own. Results are the same bits. */
+     * (the last phase does all forwards, then all backwards) and for "auto"; other schedules ignore it. Results are the
+     * same bits. */
     bool separate_loss;
-    /* For debugging: at no time do two devices of a replica have an action. Each action, with the loads and stores that
-     * it begins, ends before the next one on any device begins, also from one step to the next. Results are the same
-     * bits. For SHARDED and the schedule "sequential" (and anything on one device); an error with other schedules,
-     * whose devices work at the same time. Replicas run side by side as ever. */
+    /* For debugging: two devices of a replica never have an action at the same time. Each action, with the loads and
+     * stores that it begins, ends before the next one on any device begins, also from one step to the next. Results are
+     * the same bits. For SHARDED and the schedule "sequential" (and anything on one device); an error with other
+     * schedules, whose devices work at the same time. Replicas still run side by side. */
     bool strict;
-    /* What the stages cost, one of each stage (bg_profile_measure); NULL: a model of the ops. They decide times and,
-     * with "auto", the order; never a bit of the result. Measured with W in B (weights_ns 0) or apart, they
-     * serve schedules of both kinds. */
+    /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. They decide times and,
+     * with "auto", the order; they never change results. Costs with W in B (weights_ns 0) or separate from it serve
+     * schedules of both kinds. */
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: they are free */
-    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". & joins stages that run at
-     * the same time and share neither data nor weights: "B1|B2&B3|B4"; ; parts phases (PHASED): "B1,B2|B3;B4|B5".
-     * "auto:4": four stages whose longest is as short as block borders allow; "auto-ops:4" cuts inside blocks too.
-     * NULL: as auto_stage says. */
+    /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". An & joins stages that run
+     * at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
+     * "B1,B2|B3;B4|B5". "auto:4": four stages whose longest is as short as block borders allow; "auto-ops:4" cuts
+     * inside blocks too. NULL: as auto_stage says. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
     /* The device of each stage; devices may repeat, and neighbors on one device stay two stages. Devices that are
-     * left out are idle (at most 64, and a warning). NULL: the device behind @, else that of the stage's blocks, else
-     * where the schedule places the stage. */
+     * left out are idle (at most 64, and a warning). NULL: the device behind @, or that of the stage's blocks, or the
+     * one on which the schedule places the stage. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
-    uint32_t device_count; /* of one replica; 0: what the stages and the schedule make of it */
-    bool phases_parallel; /* PHASED: two groups of devices take turns, even and odd; else all phases are on one group */
+    uint32_t device_count; /* of one replica; 0: as many as the stages and the schedule need */
+    bool phases_parallel;  /* PHASED: two groups of devices take turns, even and odd; otherwise all phases are on one
+                              group */
     const bg_device_model *devices;   /* NULL: all alike */
     uint32_t device_model_count;      /* as many as there are devices */
     const bg_block_cost *block_costs; /* NULL: estimates */
     uint32_t block_cost_count;
     uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
     uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
-    /* Worker threads; 0: one for each processor that the thread which creates the session may use, but no more than
-     * kernels have parts for. A session of one worker runs on the thread that calls bg_session_run, without a thread of
-     * its own, unless it is pinned or the graph has ops of the caller's (whose kernels may hang). */
+    /* Worker threads. 0: one for each processor that the thread which creates the session may use, but no more than the
+     * kernels' parts can keep busy. A session of one worker runs on the thread that calls bg_session_run, without a
+     * thread of its own, unless it is pinned or the graph has ops of the caller's (whose kernels may hang). */
     uint32_t cores;
-    /* Default none, with which sessions and processes share a machine as the system sees fit. Workers are bound to
-     * processors to which no other thread of the machine is bound alone, as long as there are such: two sessions or
-     * processes that pin do not halve each other while a processor is free. A session that needs all allowed
-     * processors takes them. With more workers than allowed processors, and of I/O threads, none is bound. */
+    /* Default none: the system places the threads of sessions and processes. Workers are bound to processors to which
+     * no other single thread of the machine is bound, while there are any, so two sessions or processes that pin do not
+     * share a processor while one is free. A session that needs all allowed processors uses them all. With more workers
+     * than allowed processors, and of I/O threads, none is bound. */
     bg_pinning pinning;
-    /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created, it puts
+    /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created. It sorts
      * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,
-     * as `pinning` says, and returns how many of the first are on cores of their own; 0: not known. bg_topology_order
-     * (topology.h), which knows cores and caches, is one. */
+     * as `pinning` says. It returns the number of leading processors that are on different cores; 0: not known.
+     * bg_topology_order (topology.h), which knows cores and caches, is one. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
-    /* Threads of the caller's for the session's workers and I/O threads, instead of the system's: called while a
-     * session is made, and begins function(argument) on a thread that does nothing else until the function returns,
-     * which is when the session is destroyed (bg_session_destroy waits for that). False: there is no such thread, and
-     * the session is an error. Signals of these threads are the caller's affair, and so is their place: only with
-     * BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: threads of the system. */
+    /* Starts a thread of the caller's for a worker or I/O thread of the session, instead of the system's. Called while
+     * a session is created; it runs function(argument) on a thread that does nothing else until the function returns,
+     * which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is no
+     * thread; creating the session then fails. The caller is responsible for the signals and the placement of these
+     * threads: only with BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: threads of
+     * the system. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
@@ -321,29 +325,29 @@ typedef struct bg_execution_options {
         auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
     double wait_limit_s;    /* a wait longer than this ends the run with an error; default 60 */
     bool compile_only;      /* the plan is to be looked at: it is made as ever, and a session of it is an error */
-    /* Asked while a plan is made, at least every 0.1 s or so: true ends that with BG_ERROR_CANCELED. Never asked once
-     * the plan is there. NULL: nothing stops it. */
+    /* Called while a plan is made, about every 0.1 s or more often: true ends the compilation with BG_ERROR_CANCELED.
+     * NULL: it cannot be stopped. */
     bg_stop_function stop;
     void *stop_user;
-    /* Processes that share the devices (brigade/transport.h): this one makes, fills and runs only those that the layout
-     * gives its rank. Has to live as long as the plan. NULL: all devices are of this process. */
+    /* Processes that share the devices (brigade/transport.h): this process creates and runs only the devices that the
+     * layout gives its rank. Must outlive the plan. NULL: all devices belong to this process. */
     const struct bg_transport *transport;
-    /* Which devices a rank has: an order of the axes "tensor", "stage" and "data", innermost first, in which devices
-     * are dealt out in almost equal stretches; or a rank for each device of each replica ("0,0,1,1"). NULL or "":
-     * "tensor,stage,data", so that those who say most to each other are together. */
+    /* Which devices a rank has: an order of the axes "tensor", "stage" and "data", innermost first, in which ranks get
+     * devices in almost equal stretches; or a rank for each device of each replica ("0,0,1,1"). NULL or "":
+     * "tensor,stage,data", which keeps devices that exchange most in one rank. */
     const char *layout;
     /* Ranks for which the program describes a plan that it does not run (bg_plan_print_ranks); 0: as many as there are.
      */
     uint32_t planned_ranks;
 } bg_execution_options;
 
-/* What lives where, and for how long. */
+/* Where values live, and for how long. */
 typedef struct bg_memory_options {
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
-     * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. With
-     * less there are fewer or smaller pieces at a time, down to the smallest one; no bit changes. Shares become
-     * powers of two of bytes, rounded down. The weights' gradient of a fused convolution and pool takes no notice. */
+     * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. A smaller
+     * share means fewer or smaller pieces at a time, down to the smallest one; results do not change. Shares become
+     * powers of two of bytes, rounded down. The weights' gradient of a fused convolution and pool ignores it. */
     const double *matmul_proportions;
     uint32_t matmul_proportion_count;
     bool offload_optimizer; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
@@ -351,7 +355,7 @@ typedef struct bg_memory_options {
      * sum of its piece of the gradients only, which an optimizer with state needs STATE sharded for. WEIGHTS sharded,
      * which must be remote: each replica's remote store keeps a piece of each parameter, a load brings all pieces, and
      * each replica stores its updated piece without broadcasting it. ACTIVATIONS sharded, remote too, on a
-     * mesh with tensor axes: of those that all replicas along an axis have in common each keeps a piece. */
+     * mesh with tensor axes: replicas along an axis keep a piece each of the activations that they have in common. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
     const bg_location_rule *location_rules;
     uint32_t location_rule_count;
@@ -359,23 +363,24 @@ typedef struct bg_memory_options {
     bg_recompute recompute;           /* training */
     double recompute_fraction;        /* FRACTION: 0 (nothing runs again) to 1 */
     bg_recompute_order recompute_order;
-    bool no_memory_check; /* a session of a plan that takes more memory than the machine has free is made all the same
+    bool no_memory_check; /* a session may be created although its plan needs more memory than the machine has free
                              (bg_session_create) */
-    /* Memory of the caller's for what devices have, their arenas and remote stores, instead of the C library's: `size`
-     * bytes, of any content, at a multiple of `alignment` (a power of two), NULL when there are none; and back, with
-     * the same size. Called by the thread that makes and the one that destroys the session. Both, or neither. */
+    /* The caller's allocator for the memory of devices, their arenas and remote stores, instead of the C library's.
+     * `allocate` returns size_bytes of any content at a multiple of `alignment` (a power of two), or NULL. `release`
+     * gets them back, with the same size. Called by the thread that makes and the one that destroys the session. Both,
+     * or neither. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* given to both */
 } bg_memory_options;
 
-/* Copies of the model, and what they have in common. */
+/* Copies of the model, and what they share. */
 typedef struct bg_replicas_options {
     /* Copies of all stages. Of a graph for a mesh (bg_graph_set_mesh) all replicas together: data-parallel copies times
      * tensor_1 times tensor_2, numbered as mesh.h says; those that make up one copy of the model get the same data. */
     uint32_t count;
-    /* Devices of all replicas together; 0: as many as there are replicas for. Else `count` is what they make of the
-     * devices of one: 8 devices with two stages are 4 replicas, 7 are an error. Leave `count` 1, or agree. */
+    /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it decides `count`: 8 devices
+     * with two stages are 4 replicas, 7 are an error. Leave `count` 1, or let it agree. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
     uint32_t input_group_size; /* default 1; divides `count`. Leave it 1 on a mesh */
@@ -387,7 +392,7 @@ typedef struct bg_replicas_options {
     bool synchronize_batch_norm;
 } bg_replicas_options;
 
-/* What is computed, and in which types. */
+/* Number types, and how sums are made. */
 typedef struct bg_numerics_options {
     bg_precision precision;
     bg_accumulation accumulation;
@@ -436,10 +441,10 @@ typedef struct bg_numerics_options {
     /* The optimizer's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
      * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
     bg_dtype first_moment_dtype, second_moment_dtype;
-    /* New weights and optimizer state of 16 bits are rounded up or down by chance, such that the mean of many roundings
-     * is the value: else updates of less than half a last place are lost. The chance of an element is a function of
-     * seed, step and the parameter's name: the same under every strategy and on replicas that keep the same. A warning
-     * when nothing is kept in 16 bits. */
+    /* New weights and optimizer state of 16 bits are rounded up or down at random, so that the mean of many roundings
+     * is the value; without it, updates of less than half a last place are lost. The random number of an element is a
+     * function of seed, step and the parameter's name, so it is the same under every strategy and on all replicas.
+     * Causes a warning when nothing is stored in 16 bits. */
     bool stochastic_rounding;
     uint64_t seed;
     bg_kernel_policy kernels;
@@ -455,28 +460,27 @@ typedef struct bg_numerics_options {
 
 /* Folders that plans, remote memory and the log are kept in. */
 typedef struct bg_files_options {
-    /* A folder, made if it is not there, in which the remote stores of a session are files that are mapped into memory
-     * instead of memory of the process. They keep weights, optimizer state and step from one session to the next that
-     * has the same plan (bg_session_flush). A file that is foreign, damaged (in its length, its first page or the
-     * index; the values have no checksum, which a checkpoint's have) or in use is an error of the session, never used.
-     * Which values are remote, `locations` say. NULL or "": none. */
+    /* A folder, created if it is missing, for the remote stores of a session, which are then files that are mapped into
+     * memory. They keep weights, optimizer state and step from one session to the next that has the same plan
+     * (bg_session_flush). A file that is foreign, damaged (in its length, its first page or the index; values have no
+     * checksum here, unlike in a checkpoint) or in use is an error of the session. `locations` decide which values are
+     * remote. NULL or "": none. */
     const char *memmap_dir;
     bg_memmap_mode memmap_mode;
-    /* A folder in which plans are kept: who asks for the same plan again (graph, options, library, kind of processor)
-     * gets it from there, many times faster. Processes may share it. A file that is damaged or foreign is not used,
-     * with a note for the log; nor is a folder that cannot be written an error. Files are never deleted. NULL or "":
-     * none. */
+    /* A folder in which plans are cached. The same plan (graph, options, library, kind of processor) is later read from
+     * there, many times faster. Processes may share the folder. A damaged or foreign file is not used, and the log gets
+     * a note; a folder that cannot be written is not an error. Files are never deleted. NULL or "": none. */
     const char *cache_dir;
-    /* A folder, made if it is not there, with the file brigade.log: each message that `log` is told is added as a line
-     * with time (UTC) and level, and of each plan that is made its stages, memory and timetable. NULL or "": none. A
-     * file that cannot be written is an error of the plan; what fails to be written later is lost. */
+    /* A folder, created if it is missing, with the file brigade.log. Each message that `log` gets is appended as a line
+     * with time (UTC) and level, and so are the stages, memory and timetable of each plan. NULL or "": none. A file
+     * that cannot be opened for writing is an error of the plan; lines that cannot be written later are lost. */
     const char *log_dir;
 } bg_files_options;
 
 /* What a run returns and records. */
 typedef struct bg_reporting_options {
-    /* Training has a further output, `gradient_norm`, a float32 scalar: that norm before it is bounded, whether it is
-     * or not. One value for each weight update, the same on all replicas; holds up no update. */
+    /* Training has a further output, `gradient_norm`, a float32 scalar: the norm of all gradients before it is bounded.
+     * One value for each weight update, the same on all replicas. No update waits for it. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
@@ -485,20 +489,20 @@ typedef struct bg_reporting_options {
     bool requests_only;    /* return the requests alone; inference leaves out what they do not need */
     bool trace;            /* record every action */
     uint32_t trace_events; /* events kept for each device; default 65536 */
-    /* For reading the compiler: after the pass of this name, or after each pass ("all"), `dump` is given the model as
-     * it is then, as text: the graph, then each device's order of actions, then the programs. bg_plan_pass_at lists the
+    /* For looking into the compiler: after the pass of this name, or after each pass ("all"), `dump` gets the model as
+     * text: the graph, later each device's order of actions, and at last the programs. bg_plan_pass_at lists the
      * passes. Such a plan is compiled even when cache_dir has it. NULL: none. */
     const char *dump_after;
     void (*dump)(void *user, const char *pass, const char *text); /* `text` lasts as long as the call. NULL: none */
     void *dump_user;
-    bool log_cycles;     /* tells the log, as BG_LOG_INFO, the cycles of each run; see bg_session_cycles */
+    bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
 } bg_reporting_options;
 
 typedef struct bg_options {
-    /* sizeof(bg_options) where the struct was made, set by bg_options_defaults: tells a struct that nobody initialized,
-     * and that of a caller compiled for another release, which is refused. */
+    /* sizeof(bg_options) at the caller, set by bg_options_defaults. A struct that was not initialized, or that was
+     * compiled for another release, is refused. */
     size_t struct_bytes;
     bg_execution_options execution;
     bg_memory_options memory;
@@ -519,15 +523,15 @@ static inline bg_options bg_options_defaults(void)
     bg_options_init(&options, sizeof options);
     return options;
 }
-/* Everything that is wrong with the options by themselves, a line each, with reason and remedy: what a plan would be
- * refused for before its graph is looked at. malloc'ed; "" when there is nothing. */
+/* Everything that is wrong with the options by themselves, a line each, with reason and remedy: the errors of a plan
+ * that do not depend on its graph. malloc'ed; "" when there is none. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
 /* The word for a value of an option that is one of several, as options by name have it: "pipelined" for "strategy" and
  * BG_STRATEGY_PIPELINED. NULL: there is no such option (names are those of docs/options.md), it is not of this kind, or
  * has no such value. */
 BG_API const char *bg_option_value_name(const char *option, int value);
-/* The value of a word, in *out; false, and *out as it was: there is none. */
+/* Sets *out to the value of a word. Returns false, and leaves *out unchanged, when there is no such word. */
 BG_API bool bg_option_value_find(const char *option, const char *word, int *out);
 
 /* ---- optimizers ---- */
@@ -673,16 +677,16 @@ static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule 
     return optimizer;
 }
 
-/* From a text: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and what differs from its defaults:
- * "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The words are the fields' names. `out`
- * is untouched when the text is wrong; the numbers' ranges are bg_optimizer_validate's. */
+/* From a string: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and settings that differ from its
+ * defaults: "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The words are the fields'
+ * names. `out` is untouched when the text is wrong; the numbers' ranges are bg_optimizer_validate's. */
 BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
 /* "adamw"; NULL for BG_CUSTOM and for none of the kinds. */
 BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
-/* Names whose state this is: the optimizer's name and the settings that change what its state means, such as "adamw",
- * "sgd:momentum" or "rmsprop:momentum,tf_variant". State of one text has no meaning for an optimizer of another text.
- * Numbers that may change during training are left out. `text` has room for BG_OPTIMIZER_STATE_TEXT_BYTES. */
+/* Describes to which optimizer state belongs: its name and the settings that change the meaning of the state, such as
+ * "adamw", "sgd:momentum" or "rmsprop:momentum,tf_variant". State has no meaning for an optimizer with another
+ * description. Numbers that may change during training are left out. `text` holds BG_OPTIMIZER_STATE_TEXT_BYTES. */
 BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
 /* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
  * their names, "exp_avg exp_avg_sq". "": it keeps none. */

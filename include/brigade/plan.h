@@ -1,6 +1,6 @@
 /*
- * plan.h: a graph, compiled for a strategy: which device does what in which order, and where every byte lives. Known
- * before anything runs. What does not fit a device is refused here, with the table.
+ * plan.h: a graph, compiled for a strategy: which device does what in which order, and where every byte lives. All of
+ * it is known before anything runs. A plan that does not fit a device is refused here, with a table.
  */
 #ifndef BRIGADE_PLAN_H
 #define BRIGADE_PLAN_H
@@ -17,7 +17,7 @@ typedef struct bg_plan bg_plan;
 /* The graph must carry `loss` (a scalar it computes); the graph is copied and may be destroyed. */
 BG_API bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
                                          const bg_options *options, bg_plan **out, bg_error *error);
-/* Computes the graph's outputs (all that are marked); what they do not need is left out. */
+/* Computes the graph's outputs (all that are marked); ops that they do not need are left out. */
 BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out,
                                           bg_error *error);
 BG_API void bg_plan_destroy(bg_plan *plan);
@@ -92,15 +92,15 @@ BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_p
 
 /* Text, malloc'ed: the table of bytes a device and class; blocks with their stage and device; the timetable. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
-/* The same for each phase: a pass over a stage, F, R, B, W or U. What is remote counts as what it is, in the phases
- * that have a window of it; what lies on the device, in those that touch it. An update's `transient` has the moments
- * that it loads. Stages that follow each other and hold the same share a row. */
+/* The same for each phase: a pass over a stage, F, R, B, W or U. Remote values count in their own class, in the phases
+ * that have a window of them; values on the device count in the phases that touch them. An update's `transient` has the
+ * moments that it loads. Stages that follow each other and hold the same share a row. */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
 /* What each remote store keeps, and what a step moves, by class. */
 BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
-/* Its generator's name: where options.execution.schedule is NULL, what was taken for it. */
+/* The name of its generator, also when options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
 /* Which rank has which devices, and in tables in which equal ranks share a row: each rank's memory, with what the

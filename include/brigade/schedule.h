@@ -1,7 +1,7 @@
 /*
- * schedule.h: who does what in which order. A schedule is, for each device, an ordered list of actions for one step
- * (one weight update in training; one pass over the micro-batches in inference). It knows stages and edges, not
- * graphs or memory.
+ * schedule.h: in which order each device does its actions. A schedule is, for each device, an ordered list of actions
+ * for one step (one weight update in training; one pass over the micro-batches in inference). It knows stages and
+ * edges, not graphs or memory.
  *
  *     problem --generator--> compute order --complete--> full schedule --verify--> analysis
  *                              (SEND, RECEIVE, LOAD, STORE, HOST_IN, HOST_OUT)      (depths, bubble)
@@ -75,10 +75,10 @@ typedef enum bg_residency {
     BG_RESIDENCY_VISIT             /* as long as the device works on the stage without a break (a visit) */
 } bg_residency;
 
-/* What lives in a remote store and is brought to the device of its stage by LOAD and taken back by STORE. Either a
+/* A value of a remote store, which LOAD brings to the device of its stage and STORE writes back. Either a
  * stage's variables, or (per_micro_batch) what an edge on one device holds between its producer and its readers:
- * STORE(m) follows the producer, LOAD(m) comes before the first reader. What a stage receives and keeps for later is
- * stored once: the edge from its F on then loads again what the one to its F has stored (shares_store). */
+ * STORE(m) follows the producer, LOAD(m) comes before the first reader. An input that a stage stashes is stored once:
+ * the edge from its F loads again what the edge to its F has stored (shares_store). */
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* whose actions use it; of an edge: the receiving stage */
     uint32_t reads, writes; /* of variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
@@ -89,8 +89,8 @@ typedef struct bg_schedule_buffer {
     bool per_micro_batch;
     uint32_t edge;     /* per_micro_batch */
     uint32_t slots;    /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
-    bool shares_store; /* per_micro_batch: has no STORE, and nobody writes its slots; LOAD(m) brings what that of buffer
-                          `store_of`, whose edge ends where this one begins, has stored */
+    bool shares_store; /* per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) brings what that of
+                          buffer `store_of`, whose edge ends where this one begins, has stored */
     uint32_t store_of;
     size_t size_bytes;
     size_t store_bytes; /* what a STORE copies of them; 0: all. Of weights in pieces: the replica's own */
@@ -167,11 +167,11 @@ BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t 
 
 typedef struct bg_schedule bg_schedule;
 
-/* Which device each stage is on when nobody says: of N stages on D devices, stage k is on device ... */
+/* The default device of each stage: of N stages on D devices, stage k is on device ... */
 typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
     BG_PLACEMENT_LOOP,     /* k mod D: several stages a device, far apart (virtual stages) */
-    BG_PLACEMENT_ANY,      /* k mod D, any D up to N; a device a stage where nobody says how many devices there are */
+    BG_PLACEMENT_ANY,      /* k mod D, any D up to N; by default a device for each stage */
     BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
     BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
 } bg_placement;
@@ -200,7 +200,7 @@ BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name)
  * NULL) is the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
-/* How many devices that takes when nobody says: one a stage; for LOOP and FOLD half as many, if they come out even; for
+/* The default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is even; for
  * ONE a single one. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
 /* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
@@ -223,11 +223,10 @@ BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_
 /* Slots of an edge on its receiving device, as the verifier computed it; 0 before that. Of an edge on one device: the
  * micro-batches its list holds at once. Of a message: those between RECEIVE and last reader and send_ahead more; with
  * send_ahead also at least what is under way at once when every action takes one step, so that an edge which skips
- * stages does not throttle a pipeline. Where that deadlocks, as many more as it takes. 1 to micro_batch_count; 1 for
- * UPDATE edges. */
+ * stages does not throttle a pipeline. More where that would deadlock. 1 to micro_batch_count; 1 for UPDATE edges. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
-/* Of a buffer of an edge: how many micro-batches the device holds at once between LOAD and last reader; else 1; 0
- * before the schedule was verified. The edge's own depth is then that of the remote store. */
+/* Of a buffer of an edge: how many micro-batches the device holds at the same time between LOAD and last reader. Of
+ * other buffers 1. 0 before the schedule was verified. The edge's own depth is then that of the remote store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
 /* The most micro-batches for which a stage's forward has begun and its backward is not done; 1 in inference, 0 before
  * the schedule was verified. */
@@ -254,8 +253,8 @@ typedef struct bg_schedule_timing {
 
 /* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order; a
  * message is there size / bytes_per_ns after its SEND, and messages do not slow each other down; a producer waits for a
- * free slot. LOAD and STORE only enqueue: each device has one queue for them, worked off in order at
- * remote_bytes_per_ns; their events are the times of the transfer, and whoever uses the buffer waits for its LOAD. A
+ * free slot. LOAD and STORE only enqueue: each device has one queue for them, which runs in order at
+ * remote_bytes_per_ns. Their events are the times of the transfer, and actions that use the buffer wait for its LOAD. A
  * RECEIVE lasts from when the device turns to it until the message is there, all other actions start after their wait;
  * busy time is that of F, R, B, W and U. */
 BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
@@ -269,8 +268,8 @@ BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text,
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* A timetable, each F, R, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch)
  * or "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
- * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. Of what would
- * take more than 32 MiB the steps in the middle are left out ("..."), which a last line says. With few micro-batches
+ * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. A text of
+ * more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few micro-batches
  * two strategies may give the same orders, hence the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);

@@ -1,20 +1,21 @@
 /*
  * session.h: a plan that runs: devices with memory, worker threads, weights.
  *
- * Weights live in a bg_weights that sessions share: whoever asks for them (another session that starts a run, a file
- * writer) gets the newest, without explicit copies.
+ * Weights live in a bg_weights that sessions share. Another session that starts a run, or a function that writes a
+ * file, gets the newest values without explicit copies.
  *
- * Threads. One thread at a time uses weights and all sessions that share them; which thread it is may change between
- * calls. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
+ * Threads. One thread at a time uses weights and all sessions that share them; it may be another thread from call to
+ * call. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
  * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
- * such a function with the same weights, and when a callback or kernel calls it within a run. Nothing has changed then,
- * and the other thread's run goes on undisturbed. This holds for inference too, even when all sessions that share the
- * weights only infer. What a returned pointer shows (bg_weights_at) is not guarded: another thread may change it once
- * the function has returned. Threads that are to infer at once over the same weights, beside one that trains them, have
- * readers (bg_session_create_reader), one each. Exceptions: bg_session_stop ends a run of another thread; what never
- * changes (streams, workers, notes), the counts bg_weights_count, bg_session_step and bg_session_cycles, may be read at
- * any time; bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another
- * thread is inside; bg_session_destroy waits for a thread that uses another session of the same weights.
+ * such a function with the same weights, and when a callback or kernel calls it within a run. The call then changes
+ * nothing, and the other thread's run continues. This holds for inference too, even when all sessions that share the
+ * weights only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it
+ * once the function has returned. Threads that infer at the same time over the same weights, beside one that trains
+ * them, have a reader each (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread.
+ * Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
+ * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
+ * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
+ * another session of the same weights.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H
@@ -30,11 +31,10 @@ typedef struct bg_weights bg_weights;
 
 /* ---- weights: named tensors, shared by name ----
  *
- * Weights have whole tensors, whatever the sessions make of them: pieces over a mesh (bg_graph_sharded_variable) and
+ * Weights have whole tensors, even where sessions have pieces: over a mesh (bg_graph_sharded_variable) and
  * sections (bg_graph_section_parameter: layers in pieces, with any factor or splits). Tensors that are named and cut as
  * the pieces of such layers are, "x.split_embeddings.I.weight" and "x.split_linear_layers.I.weight" in equal parts, may
- * be set all the same: they are joined to "x.weight" by the first session that asks for that, and from then on each is
- * a range of it.
+ * also be set. The first session that asks for "x.weight" joins them to it, and from then on each is a range of it.
  */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
@@ -52,7 +52,7 @@ BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *o
 /* NOT_FOUND when there is no such weight. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
 /* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
- * a weight that is there sets that range of it. */
+ * an existing weight sets that range of it. */
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
@@ -83,8 +83,8 @@ BG_API void bg_session_destroy(bg_session *session);
  *
  * Published values never change. A reader is a session for inference over the values that were published last: it reads
  * them where they are, without a copy of its own, so that any number of readers takes the memory of one set of weights.
- * Readers use no other session's threads and wait for nobody: each has workers of its own, one thread at a time uses
- * it, and whatever others do with the weights meanwhile (training, loading, publishing) it may go on.
+ * Each reader has its own workers, and one thread at a time uses it. It waits for no other session, and it may run
+ * while other threads train, load or publish the weights.
  *
  *     one thread      trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
@@ -96,18 +96,19 @@ BG_API void bg_session_destroy(bg_session *session);
 
 /* Makes the newest values of all parameters and buffers the published ones, as a whole: runs that begin afterward use
  * them, runs that have begun end with what they have. Values that have not changed since the last version are shared
- * with it, others take memory of their own; an older version goes when the next one is published after its last run.
+ * with it; the others are copied. An older version is freed when the next one is published after its last run.
  * *out_version (may be NULL): 1, 2, ... Between runs, by the thread that may use the weights. Errors: BG_ERROR_INVALID
- * (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY; readers go on
+ * (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY; readers continue
  * with the version before. */
 BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, bg_error *error);
-/* A reader, as bg_session_create makes a session; publishes the weights when that was never done (only then may another
- * thread be in the way). `weights` and the plan of a reader must outlive a kernel that does not return; the reader
- * holds a reference of the weights. bg_session_weights are these. Errors: as bg_session_create; BG_ERROR_INVALID (a
- * plan for training, of several ranks, or with options.files.memmap_dir; weights that have pieces of what the plan has
- * whole and were never joined). */
+/* Creates a reader, as bg_session_create creates a session. Publishes the weights if they were never published; only
+ * then may another thread be in the way. `weights` and the plan of a reader must outlive a kernel that does not return;
+ * the reader holds a reference of the weights. bg_session_weights are these. Errors: as bg_session_create;
+ * BG_ERROR_INVALID (a plan for training, of several ranks, or with options.files.memmap_dir; weights that have pieces
+ * of what the plan has whole and were never joined). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* The version that a reader's last run used; before a run the one it was made of; 0: no reader. */
+/* The version that a reader's last run used, or before the first run the version at its creation. 0: the session is no
+ * reader. */
 BG_API uint64_t bg_session_version(const bg_session *session);
 
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
@@ -137,8 +138,8 @@ BG_API uint32_t bg_session_find_output(const bg_session *session, const char *na
  * Errors: BG_ERROR_TIMEOUT when no device made progress for options.execution.wait_limit_s, naming the device, its
  * action and what it waits for; the failure of the lowest device otherwise. After either the session cannot run again,
  * and weights whose newest values only this session had are lost: reading them is an error until they are set again.
- * Should a kernel not return, keep its plan until it does: destroying the session works, and the session's memory is
- * freed then.
+ * If a kernel does not return, keep its plan until it does. The session can be destroyed; its memory is freed when the
+ * kernel returns.
  */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
@@ -152,12 +153,12 @@ BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_erro
 /* ---- with options.files.memmap_dir ---- */
 
 /* Not NULL when the session has resumed from files of an earlier one: its weights (those that were not given), the
- * optimizer's state and the step are theirs. It is the text that was given to the flush, "" when there was none.
+ * optimizer's state and the step are theirs. It is the note of that flush, "" when there was none.
  * Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
-/* Writes to the disk what the files still lack, with a text of the caller's (UTF-8; NULL is ""), such as the place in
- * its data: from then until the next run or change of a weight, a session that is created with the same plan and
- * directory goes on from here. A process that ends at another time leaves files that nobody goes on from. Without
+/* Completes the files on disk, with a note of the caller's (UTF-8; NULL is ""), such as the place in its data. From
+ * then until the next run or change of a weight, a session that is created with the same plan and directory resumes
+ * from here. A process that ends at another time leaves files from which no session can resume. Without
  * options.files.memmap_dir, and with files that are read only, nothing happens. Of all ranks (brigade/transport.h).
  * Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
@@ -165,7 +166,7 @@ BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_erro
 /* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
  * 0 without options.reporting.log_cycles, before a run, and after one that failed. */
 BG_API uint64_t bg_session_cycles(const bg_session *session);
-/* Processors that the calling thread may use, at least 1: as many workers as a session has by default. */
+/* The number of processors that the calling thread may use, at least 1. It is a session's default number of workers. */
 BG_API uint32_t bg_processor_count(void);
 /* Which worker runs where, one a line: "worker 0 on core 0" when it is bound, else "worker 0 on any core of 0-3" or
  * "worker 0 on the calling thread". malloc'ed. */
@@ -173,22 +174,23 @@ BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
  * operand when options.reporting.trace is on; else the size of the arena. 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
-/* To end a loop over runs on all ranks after the same run, when a signal, say, has come to one of them: says that this
- * one would like to; may be called by any thread and by a handler of signals. */
+/* Requests that a loop over runs ends on all ranks after the same run, for example when one rank has got a signal. May
+ * be called by any thread and by a signal handler. */
 BG_API void bg_session_ask_to_stop(bg_session *session);
-/* Whether any rank had said so when the last run ended; the same on all. In one process: whether it has. */
+/* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
-/* Of all ranks (brigade/transport.h): rank `rank` reads weights, to write them to a file for example. It returns what
- * `use` does, and `use` alone may ask there for values (bg_weights_at, bg_weights_find and what calls them), as often
- * and in any order; the others send it what it asks for, one value at a time, and return the same status when `use` has
- * returned. So no rank needs memory for more than one value. In one process only `use` is called. Elsewhere
- * bg_weights_at and bg_weights_find are of all ranks, and all get the value, each time. */
+/* Of all ranks (brigade/transport.h): rank `rank` reads weights, to write them to a file for example. On that rank
+ * `use` alone may ask for values (bg_weights_at, bg_weights_find and functions that call them), in any order and
+ * number. The others send one value at a time, so no rank needs memory for more than one value. All ranks return the
+ * status of `use`. In one process the function only calls `use`. Outside of it, all ranks call bg_weights_at and
+ * bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
                                          bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
-/* Whether a device is of this process: always, but where several ranks share them (brigade/transport.h). */
+/* Whether a device belongs to this process: always true unless several ranks share the devices (brigade/transport.h).
+ */
 BG_API bool bg_session_has_device(const bg_session *session, uint32_t replica, uint32_t device);
 /* Whether a device of this process reads micro-batch `index` of an input's array, in the order of the array. A run
- * looks at no other part of it. */
+ * reads no other part of the array. */
 BG_API bool bg_session_reads(const bg_session *session, uint32_t input, uint64_t index);
 
 /* ---- trace ---- */
@@ -203,8 +205,8 @@ typedef struct bg_trace_event {
     bool is_beside; /* beside the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE whose
                        end the device does not wait for (its share of the sum) */
 } bg_trace_event;
-/* Events of a device: of its program, oldest first, then what ran beside it, oldest first; the count kept (of either at
- * most options.reporting.trace_events; older ones are dropped). */
+/* The number of recorded events of a device: those of its program, oldest first, then those that ran beside it, oldest
+ * first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);

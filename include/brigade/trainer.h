@@ -1,6 +1,6 @@
 /*
- * trainer.h: training, validation, test and prediction as loops that nobody has to write: epochs, limits, metrics,
- * callbacks. The ideas and the names are those of PyTorch Lightning and its IPUStrategy.
+ * trainer.h: training, validation, test and prediction without loops of your own: epochs, limits, metrics, callbacks.
+ * The ideas and the names are those of PyTorch Lightning and its IPUStrategy.
  *
  *     model function --> graph for a task --> plan and session for a task --.
  *                                                                           +-- weights, shared by all tasks
@@ -128,7 +128,7 @@ typedef struct bg_trainer_call {
     bool is_whole;  /* of the task's own shape; false: what was left of a batch or of max_steps */
     bool canonical; /* values of outputs lie as canonical_reductions says: [iteration][replica][accumulation] */
 } bg_trainer_call;
-/* An output by name: its values, NULL when there is none; `out_stream` may be NULL. */
+/* The values of an output by name; NULL when the output does not exist. `out_stream` may be NULL. */
 BG_API const void *bg_trainer_call_output(const bg_trainer_call *call, const char *name, bg_stream *out_stream);
 /* How many of the samples of micro-batch `index` of the call, in the order in which a run returns those of all
  * micro-batches, are no padding. */
@@ -140,7 +140,7 @@ typedef struct bg_trainer_event {
     bg_trainer_task task; /* of the data at hand: VALIDATE for a validation within a fit */
     uint64_t epoch;       /* of the fit, from 0 */
     uint64_t batch;       /* batches done in this pass over the data */
-    uint64_t batch_count; /* in all, as far as limits allow; 0: nobody knows */
+    uint64_t batch_count; /* in all, within the limits; 0: not known */
     uint64_t valid_count; /* BATCH_END: samples in it that are no padding */
     /* REFUSED_UPDATE: the first sample of that update in the batch, or in the call when the data come from an infeed */
     uint64_t sample;
@@ -188,7 +188,7 @@ typedef struct bg_trainer_options {
     uint32_t accumulate_grad_batches; /* micro-batches in an update; default 1 */
     double gradient_clip;             /* bound of the norm of all gradients; 0: none */
     uint64_t seed;                    /* of weights and dropout */
-    /* Validation, test and prediction with weights that nobody has trained or set begin with values made from the seed,
+    /* Validation, test and prediction with weights that were neither trained nor set use values made from the seed,
      * instead of being an error: options.numerics.initialize_missing in all plans. */
     bool initialize_missing;
     uint64_t max_epochs;                          /* default 1 */
@@ -197,8 +197,8 @@ typedef struct bg_trainer_options {
     /* And the share of a pass's batches, rounded down, as Lightning's limit_train_batches = 0.25 has it; default 1; 0:
      * the task is off. A share of less than one batch, and of data whose number of batches is unknown, is an error. */
     double batch_shares[BG_TRAINER_TASK_COUNT];
-    uint64_t validate_epochs;  /* a fit validates after every so many epochs; default 1; 0: never */
-    uint64_t validate_batches; /* and after every so many batches; 0: not within epochs */
+    uint64_t validate_epochs;  /* epochs between the validations of a fit; default 1; 0: none */
+    uint64_t validate_batches; /* and batches between them; 0: none within epochs */
     /* And after every such share of an epoch's batches (0.25: four times, the last at the end, where validate_epochs
      * adds none then), rounded down to a batch or more; 0: not within epochs. */
     double validate_share;
@@ -252,9 +252,9 @@ typedef struct bg_trainer_data {
      * sample: they leave the last batch smaller whatever drop_last says, unless drop_rest is set. */
     const bg_loader_options *loading;
     bool drop_rest; /* of a data set in validation, test and prediction: follow loading's drop_last */
-    /* Not started yet, or by this task. A pass ends with its data, and a fit too; or with batch_limits, and the next
-     * pass goes on behind it. Inference leaves out what is less than a call at the end of the data, training what is
-     * less than an update. */
+    /* Not started yet, or by this task. A pass and a fit end with their data. With batch_limits a pass ends there, and
+     * the next one continues behind it. Inference leaves out what is less than a call at the end of the data, training
+     * what is less than an update. */
     bg_infeed *infeed;
     const char *const *names; /* the input that each tensor is for; a name that the task's graph does not
                                  have is left out. NULL: in the order of the inputs. Not with an infeed */
@@ -293,7 +293,7 @@ BG_API bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimize
 BG_API void bg_trainer_stop(bg_trainer *trainer);
 /* Whether the last function ended early: by a stop, or by the interrupt flag. */
 BG_API bool bg_trainer_was_stopped(const bg_trainer *trainer);
-/* The next fit goes on at this batch of this epoch, `step` updates being done: what a checkpoint holds beside the
+/* The next fit continues at this batch of this epoch, after `step` updates. A checkpoint holds these numbers beside the
  * weights. Needs a loader or a data set when `batch` is above 0. */
 BG_API void bg_trainer_resume(bg_trainer *trainer, uint64_t epoch, uint64_t batch, uint64_t step);
 

@@ -53,10 +53,11 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
                          bool *is_answered, bg_error *error)
 {
     char usage[512];
-    const cli_help_page page = {.usage = usage, .common = model->common, .examples = model->plan_examples};
+    cli_help_page page = {.usage = usage, .common = model->common, .examples = model->plan_examples};
 
     snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
+    cli_prediction_add_help(&page);
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
@@ -87,7 +88,6 @@ static bg_status read_command_line(cli_settings *settings, int argc, char **argv
     return report_word(word, error);
 }
 
-/* The options of the command itself, then those of the model. */
 static int show(cli_prediction *prediction, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     cli_settings settings = {.model = NULL};
@@ -100,8 +100,6 @@ static int show(cli_prediction *prediction, int argc, char **argv, bool *is_answ
         if (code == CLI_DONE)
             putchar('\n');
     }
-    if (*is_answered && (has_word(argc, argv, "--help") || has_word(argc, argv, "-h")))
-        cli_prediction_help();
     cli_settings_clear(&settings);
     return code;
 }

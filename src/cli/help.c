@@ -307,10 +307,13 @@ static void print_table(const cli_option *options, const void *values)
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values)
 {
     const bool is_short = help == CLI_HELP_SHORT && page->common != NULL;
+    uint32_t count = count_options(options);
     char text[64];
 
     if (help == CLI_HELP_TABLE) {
         print_table(options, values);
+        if (page->more != NULL)
+            print_table(page->more, page->more_values);
         return;
     }
     cli_print_lines(page->usage);
@@ -318,7 +321,11 @@ void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *
         print_common(options, values, page->common);
     else
         print_all(options, values);
-    snprintf(text, sizeof text, "this text, or all %u options in groups", (unsigned)count_options(options));
+    if (page->more != NULL) {
+        print_all(page->more, page->more_values);
+        count += count_options(page->more);
+    }
+    snprintf(text, sizeof text, "this text, or all %u options in groups", (unsigned)count);
     print_row("-h, --help", page->common != NULL ? "[all]" : NULL, page->common != NULL ? text : "this text");
     if (page->examples != NULL)
         print_examples(page->examples);

@@ -143,7 +143,8 @@ struct cli_prediction {
  * prediction in any case. */
 bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv, int *out_argc, char ***out_argv,
                               bg_error *error);
-void cli_prediction_help(void);
+/* Adds those options to a help page. */
+void cli_prediction_add_help(cli_help_page *page);
 void cli_prediction_clear(cli_prediction *prediction);
 /* A described device's memory is the budget where no other one is given. */
 void cli_prediction_set_budget(const cli_prediction *prediction, bg_options *options);

@@ -133,7 +133,7 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     char **words = calloc(2 * (size_t)argc + 2, sizeof *words);
     int own_count = 0, rest_count = 0;
     uint32_t word_count = 0;
-    bool wants_help = false;
+    cli_help help;
     bg_status status;
 
     BGI_TRY(find_default(prediction, error));
@@ -143,7 +143,7 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     part_words(argc, argv, words + argc + 1, &own_count, words, &rest_count);
     *out_argc = rest_count;
     status = cli_options_read(prediction_options, own_count, words + argc + 1, prediction, NULL, 0, &word_count,
-                              &wants_help, NULL, error);
+                              &help, NULL, error);
     if (status == BG_OK)
         status = make_title(prediction, argc, argv, error);
     if (status == BG_OK && prediction->device != NULL)
@@ -151,11 +151,12 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     return status;
 }
 
-void cli_prediction_help(void)
+void cli_prediction_add_help(cli_help_page *page)
 {
-    const cli_prediction defaults = {.calibrate = "missing"};
+    static const cli_prediction defaults = {.calibrate = "missing"};
 
-    cli_options_help(prediction_options, &defaults, stdout);
+    page->more = prediction_options;
+    page->more_values = &defaults;
 }
 
 void cli_prediction_clear(cli_prediction *prediction)

@@ -4,22 +4,22 @@
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *
- * Who owns what. A device names its own memory and nothing else: its arena, its remote store, and the windows of the
- * messages that it sends, which are wherever the transport says. What crosses from one owner to another is explicit:
- * messages (edges between devices), REDUCE, GATHER and collective calls, and transfers of which other replicas have
- * pieces. bgi_plan_check refuses anything else.
+ * Ownership. A device names only its own memory: its arena, its remote store, and the windows of the messages that it
+ * sends, which the transport places. Values pass from one owner to another only by messages (edges between devices),
+ * REDUCE, GATHER and collective calls, and by transfers of which other replicas have pieces. bgi_plan_check refuses
+ * anything else.
  *
  * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
  * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
  *
- * Transfers. What is remote comes to the device and goes back by transfers. A device has a list of them for a step, in
+ * Transfers move remote values to the device and back. A device has a list of them for a step, in
  * the order of its program; LOAD and STORE, and the load and store calls of an update, only issue the next ones, which
  * then run beside the program, one after the other. Where an instruction or a call touches memory that a transfer reads
  * or writes, it waits until that one is done: `io_wait` counts transfers from the beginning of the step before. With T
  * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
- * Sums beside the program. A REDUCE may only begin a sum, which then goes on while the device does what follows: until
- * an instruction comes that needs it (beside.c). One sum is under way at a time, and none when a step ends.
+ * Sums beside the program. A REDUCE may only begin a sum, which then runs beside the following instructions, up to the
+ * one that needs it (beside.c). One sum is in progress at a time, and none when a step ends.
  *
  * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE moves it to the
  * remote one, LOAD from there to the one that the readers read.
@@ -362,8 +362,8 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
     return plan->training || plan->is_loop;
 }
 
-/* check.c: everything that whoever runs a plan relies on: indices in range, operands inside their memory, kernels
- * present. */
+/* check.c: everything that running a plan relies on: indices in range, operands inside their memory, kernels present.
+ */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
 /* beside.c: the first instruction of the step behind a REDUCE (an instruction's number) that touches what is being
@@ -377,7 +377,7 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
 
 /* The memory of such a plan, malloc'ed, with its constants; NULL when memory is out. */
 void *bgi_interpret_memory(const bg_plan *plan);
-/* Puts the constants into memory that somebody else has taken: devices[0].arena_bytes, 64-byte aligned. */
+/* Writes the constants into memory of the caller: devices[0].arena_bytes, 64-byte aligned. */
 void bgi_interpret_begin(const bg_plan *plan, void *memory);
 /* One iteration. `inputs`: by input of the plan. *out_value: output `output` as a number; left alone when there is no
  * such output. */

@@ -3,20 +3,20 @@
  * optimizers, and not how memory is allocated (device/device.h) or how devices reach each other
  * (transport/transport.h).
  *
- * Runners and workers. A runner is a device and how far its program has come; only the order of its instructions
- * matters, not which thread carries them out. A worker owns at most one runner at a time. It takes one that can go on,
- * advances it instruction by instruction until the next one must wait, parks it, and takes another.
+ * Runners and workers. A runner is a device and its position in its program. Only the order of its instructions
+ * matters, not the thread that carries them out. A worker owns at most one runner at a time. It takes one that is
+ * ready, advances it instruction by instruction until the next one must wait, parks it, and takes another.
  *
  *     worker --take--> runner --advance--> ... --must wait--> park --> look again --> take another | help | sleep
  *
- * Of several runners it takes the one that is least advanced in its program, and of equals the last one, which is
- * nearest the end of the pipeline and frees the most. It leaves a runner that could go on, when there are fewer workers
- * than devices and another one that is ready has fallen behind by more than half a micro-batch. Keeping a runner as
- * long as it can go on lets the devices drift apart until the last workers starve: on 4 devices and 3 workers, 1F1B
- * with B = 2 F, that keeps workers busy 88% of the time, this 99% (with 2 workers both do, within 1%).
+ * Of several ready runners it takes the one that is least advanced in its program. Of equals it takes the last one,
+ * which is nearest the end of the pipeline and frees the most. When there are fewer workers than devices, it leaves a
+ * runner that is still ready if another ready one has fallen behind by more than half a micro-batch. If workers kept a
+ * runner until it must wait, the devices would drift apart until the last workers starve: on 4 devices and 3 workers,
+ * 1F1B with B = 2 F, workers would be busy 88% of the time instead of 99% (with 2 workers the difference is below 1%).
  *
- * Waiting has one form. Whatever a runner waits for is a counter that only grows, and a number it must reach. All of
- * them are on the runner's own side; those that others raise come from the transport:
+ * Waiting has one form: a counter that only grows, and a number that it must reach. All counters are on the runner's
+ * own side; the transport raises those that other devices advance:
  *
  *     RECEIVE          arrived   of the link         >  the message's sequence number
  *     a free slot      credit    of the link         >= sequence number + 1 - depth
@@ -29,85 +29,85 @@
  *     a sum            sums_done of the runner       >= sums that it has begun
  *     the next run     runs      of the engine       >= runs it has done + 1
  *
- * so a parked runner is a pair (counter, target), and anyone can see whether it can go on without owning it. The pair
- * is a hint only: whoever takes the runner looks again.
+ * So a parked runner is a pair (counter, target), and any thread can see whether it is ready without owning it. The
+ * pair is only a hint: the thread that takes the runner checks again.
  *
- * No wake-up is lost. A parker writes the pair, gives ownership up, and looks at the counter once more; whoever raises
- * a counter then looks whether the runner that may wait for it is unowned and ready, and wakes a sleeper if so.
- * Sleepers announce themselves before their last look (core/threads.h). These stores and looks are sequentially
- * consistent, hence of any two that could miss each other one sees the other. A raised counter costs no system call
- * while nobody sleeps, and wakes nobody when its runner is at work or waits for something else. Workers never sleep
- * long with a transport that has to be polled: nobody would wake them for what is on its way.
+ * No wake-up is lost. A worker that parks a runner writes the pair, gives ownership up, and reads the counter once
+ * more. A thread that raises a counter then checks whether the runner that may wait for it is unowned and ready, and
+ * wakes a sleeper if so. Sleepers announce themselves before their last check (core/threads.h). These stores and loads
+ * are sequentially consistent, so of any two threads that could miss each other one sees the other. Raising a counter
+ * costs no system call while no worker sleeps, and wakes none when its runner is at work or waits for something else.
+ * With a transport that must be polled, workers never sleep long, because a message on its way would not wake them.
  *
  * Messages. A producer writes into the window of a message once the transport has credit for it, SEND posts it, the
  * last reader releases the slot that it came in. Sequence numbers count over the life of the engine, so nothing is
  * reset between steps or runs. A message leaves as soon as it is written, which may be in the middle of an action: the
- * gradient for the stage before does not wait for the gradients of weights behind it. The plan says after which call;
- * the SEND that comes in its turn then has nothing left to do.
+ * gradient for the stage before does not wait for the gradients of weights that follow it. The plan names the call
+ * after which it leaves; the later SEND is then empty.
  *
- * Helping. A kernel call is cut into parts by its shapes. Where there is more than one worker the owner of a call
- * publishes its parts in the runner's ticket (ticket.h); always, because one who becomes idle in the middle of a part
- * would otherwise wait until the owner comes to the next. The owner claims parts from the beginning, helpers from the
- * end, so that in one call after the other the same part of the data tends to stay with the same core. The call cannot
- * end without a part that was claimed, so what a helper reads about the call is stable. Scratch that only a part that
- * runs needs is told apart by who runs it: the owner is 0, a
- * helper has the number of the first part it claimed of the call. That is part 0 only when the owner claims none. The
- * device decides what a call is made of (prepare, parts, combine, finish); for each of its lists of parts the owner
- * claims like everyone and waits for those that others took. A helper looks after each part whether there is a runner
- * that it can take, and leaves for it. With nobody idle all this is one compare-and-swap a part, on a line that is the
- * owner's alone; with one worker it is nothing. Who runs a part never changes a bit: parts write disjoint memory, sums
- * over parts are made by `combine` and `finish` in part order.
+ * Helping. A kernel call is cut into parts by its shapes. With more than one worker the owner of a call always
+ * publishes its parts in the runner's ticket (ticket.h), because a worker that becomes idle in the middle of a part
+ * would otherwise wait until the owner comes to the next call. The owner claims parts from the beginning and helpers
+ * claim from the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot
+ * end while a claimed part runs, so the fields that a helper reads about the call are stable. Scratch memory of a
+ * running part is chosen by its runner: the owner is 0, and a helper has the number of the first part of the call that
+ * it claimed, which is part 0 only when the owner claims none. The device decides which lists of parts a call has
+ * (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and waits for those that
+ * helpers took. After each part a helper checks whether a runner is ready, and leaves for it. While no worker is idle,
+ * helping costs one compare-and-swap a part, on a cache line of the owner; with one worker it costs nothing. The thread
+ * that runs a part never changes a bit: parts write disjoint memory, and `combine` and `finish` add up sums over parts
+ * in part order.
  *
- * Loads and stores. Remote memory comes and goes by transfers, which the plan lists for each device in the order of its
- * program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`; the
- * copying is done beside the program, in order, by whoever holds the runner's queue: an I/O thread, a worker without
- * anything better to do, or the worker whose runner waits for a transfer that nobody has begun. `io_done` says how far
- * it is. The plan knows which transfers each instruction and each call of an update needs to be done
- * (plan/transfers.c).
+ * Loads and stores. Transfers move remote memory to a device and back. The plan lists them for each device in the order
+ * of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`. The
+ * thread that holds the runner's queue copies beside the program, in order: an I/O thread, an idle worker, or the
+ * worker whose runner waits for a transfer that has not begun. `io_done` counts completed transfers. The plan knows
+ * which transfers each instruction, and each call of an update, waits for (plan/transfers.c).
  *
  *     program  LOAD 1 --- F0 F0 F0 --- LOAD 2 --- wait for 1 --- F1 F1 F1 ---
  *     queue      ==== 1 ====             ======= 2 =======
  *
- * A transfer of more than a piece (io.c) is cut: the holder publishes the pieces in a ticket and lets go, and whoever
- * has nothing better to do copies some. Where a device waits for the transfer, that is everyone who is idle. The one
- * who finds the last piece copied holds the queue again, counts the transfer as done and begins the next.
+ * A transfer of more than one piece (io.c) is cut: the holder publishes the pieces in a ticket and releases the queue,
+ * and idle threads copy them. When a device waits for the transfer, all idle threads do. The thread that finds the last
+ * piece copied holds the queue again, counts the transfer as done and begins the next.
  *
- * A queue is held by a flag that is taken or left alone, never waited for. The holder looks again after letting go, the
- * issuer wakes a sleeper after raising `io_issued`, and a runner that must wait does the transfers itself if the queue
- * is free; so no transfer is forgotten, with any number of I/O threads and with none.
+ * A flag holds a queue; a thread takes it or leaves it, and never waits for it. The holder checks again after releasing
+ * it, the issuer wakes a sleeper after raising `io_issued`, and a worker whose runner must wait does the transfers
+ * itself if the queue is free. So no transfer is forgotten, with any number of I/O threads or none.
  *
- * Of sharded weights each replica's store has a piece. LOAD fetches the others' pieces into the window, STORE takes the
- * own one away: the next load gathers what the others have updated. A load must see the stores that come before it in
- * the program, of all replicas, and a store must leave alone what one of them has yet to load. So runners tell each
- * other how far their queues are, and such a transfer waits until it has been told; while it does, and while pieces are
- * on their way, its queue counts as having nothing to do.
+ * Sharded weights have a piece in each replica's store. LOAD fetches all pieces into the window, and STORE writes the
+ * replica's own piece back, so the next load gathers the updated pieces. A load must see the stores of all replicas
+ * that precede it in the program, and a store must not overwrite a piece that a replica has yet to load. So runners
+ * notify each other of the positions of their queues, and such a transfer waits for the notes of the others. Meanwhile,
+ * and while pieces are on their way, its queue counts as empty.
  *
  * Replicas meet: for sums of gradients, for pieces of new weights, and for collectives of the model, which are calls
- * inside a forward or a backward. A runner brings what it has to a meeting, is parked, does its share when all are
- * there, is parked again, and goes on when all have theirs (collective.c), so that one worker can run any number of
- * replicas. Each element is summed once, in the members' order, wherever and whenever that happens. Replicas of a mesh
- * (brigade/mesh.h) are in a group along each set of its axes. All run one program, so the members of a group come to
- * the same meetings in the same order, and what cannot deadlock for one replica cannot for all.
+ * inside a forward or a backward. A runner contributes to a meeting, is parked, does its share when all have
+ * contributed, is parked again, and continues when all have their results (collective.c). So one worker can run any
+ * number of replicas. Each element is summed once, in the members' order, on whichever device and at whatever time.
+ * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes. All run one program, so the members of
+ * a group come to the same meetings in the same order, and a program that cannot deadlock for one replica cannot
+ * deadlock for all.
  *
- * The caller as worker. An engine of one worker, which is not to be bound, has no thread for it: the thread in
- * bgi_engine_run does the work itself, and looks at the limit whenever it has nothing to do. It would not come back
- * from a kernel that hangs, so this is for plans whose kernels are all the library's.
+ * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
+ * the work, and checks the time limit whenever it is idle. It would not return from a kernel that hangs, so this is
+ * only for plans whose kernels are all the library's.
  *
- * Sums of gradients may go on beside the program: REDUCE brings what is to be summed and the device does what follows,
- * up to the instruction that needs the sum (plan/beside.c). Who holds the device's queue of transfers does its share
- * when all have come, and notes when all have theirs: an I/O thread, a worker without anything better to do, or the
- * worker whose device needs it. One such sum of a device is under way at a time; other meetings of the same group wait
- * for it.
+ * Sums of gradients may run beside the program: REDUCE contributes the gradients, and the device continues up to the
+ * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers does the
+ * device's share when all have contributed, and records when all have their results: an I/O thread, an idle worker, or
+ * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
+ * group wait for it.
  *
- * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when it has
- * been told so many are done, and tells the device of the next one when the instruction and all transfers that it
- * issued are done. All replicas take the same turns, so those that meet in one are there.
+ * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
+ * that precede it are done, and notifies the device of the next one when the instruction and all transfers that it
+ * issued are done. All replicas take the same turns, so replicas that meet in one are all there.
  *
- * Failure. The thread in bgi_engine_run wakes now and then and looks whether any runner made progress. If none did for
- * the limit, or one has told the host that it failed, the engine is dead: workers leave, the run reports the device at
- * fault. A worker that does not come back from a kernel cannot be ended; it is detached at destroy, and the engine's
- * memory stays until that kernel returns (the last such worker frees it). The plan's memory is the caller's: keep it
- * until then.
+ * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If none did within
+ * the limit, or one has reported a failure to the host, the engine is dead: workers leave, and the run reports the
+ * device at fault. A worker that does not return from a kernel cannot be ended. It is detached at destroy, and the
+ * engine's memory stays until that kernel returns (the last such worker frees it). The plan's memory is the caller's:
+ * keep it until then.
  */
 #ifndef BGI_RUNTIME_ENGINE_H
 #define BGI_RUNTIME_ENGINE_H
@@ -189,7 +189,7 @@ typedef struct bgi_copying {
 
 /* One (replica, device). */
 struct bgi_runner {
-    /* Read by all who look for work. The pair is written by the owner before it gives ownership up. */
+    /* Read by all workers that look for work. The owner writes the pair before it gives ownership up. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
     _Atomic uint64_t wait_target; /* 0: for nothing */
@@ -199,11 +199,11 @@ struct bgi_runner {
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
 
-    /* What the host and other devices have told this one. */
+    /* Notes of the host and of other devices to this one. */
     bgi_counter granted;         /* iterations over the life of the engine that may begin; UINT64_MAX: `end` is known */
     _Atomic uint64_t end;        /* iterations of this run; UINT64_MAX: not known yet */
-    bgi_counter turn;            /* of a strict plan: instructions that were done when it was told last */
-    _Atomic uint64_t *peer_done; /* by replica: loads and stores done there; NULL: nobody's matter */
+    bgi_counter turn;            /* of a strict plan: instructions done, as of the last note */
+    _Atomic uint64_t *peer_done; /* by replica: loads and stores done there; NULL: not needed */
 
     /* Transfers. Issued by the owner, done by the holder. */
     bgi_counter io_issued, io_done; /* over the life of the engine */
@@ -217,8 +217,8 @@ struct bgi_runner {
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
     _Atomic uint32_t pieces_left;                        /* not copied yet */
 
-    /* A sum over replicas beside the program: begun by the owner, gone on with by the holder of the queue. The pair is
-     * a hint, as that of the program. */
+    /* A sum over replicas beside the program: begun by the owner, continued by the holder of the queue. The pair is a
+     * hint, as that of the program. */
     bgi_counter sums_begun, sums_done; /* over the life of the engine */
     _Atomic(bgi_counter *) sum_counter;
     _Atomic uint64_t sum_target;
@@ -236,7 +236,7 @@ struct bgi_runner {
     _Atomic uint32_t call;                                    /* of the instruction: running; or BGI_NO_CALL */
     _Atomic uint64_t iteration;                               /* steps over the life of the engine */
 
-    /* The owner's; handed on with ownership. Helpers read these fields between parts, so they are on another cache line
+    /* The owner's; passed on with ownership. Helpers read these fields between parts, so they are on another cache line
      * than the owner's progress counters. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
@@ -289,12 +289,12 @@ struct bgi_worker {
     bool has_exited;      /* under the engine's mutex */
 };
 
-/* Memory for remote stores that somebody else has: files, say. The engine lets go of it when its last worker has left,
- * which may be after bgi_engine_destroy. */
+/* Memory for remote stores that the engine does not own, such as files. The engine releases it when its last worker has
+ * left, which may be after bgi_engine_destroy. */
 typedef struct bgi_stores {
     void *user;
-    void *(*address)(const void *user, uint32_t device); /* of all replicas' devices; NULL: it has none for this one */
-    void (*close)(void *user);                           /* NULL: nothing to let go of */
+    void *(*address)(const void *user, uint32_t device); /* of all replicas' devices; NULL: none for this one */
+    void (*close)(void *user);                           /* NULL: nothing to release */
 } bgi_stores;
 
 /* What an engine runs on. */
@@ -320,9 +320,9 @@ struct bgi_engine {
     uint32_t in_place_count;
     bgi_runner **local; /* those of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
-    _Atomic uint64_t *rank_progress;  /* by rank: how much it has done when it told last; NULL: one process */
+    _Atomic uint64_t *rank_progress;  /* by rank: its progress as of its last note; NULL: one process */
     _Atomic uint64_t *rank_heard_ns;  /* by rank: when that was, on this process's clock */
-    char lost[BGI_FAILURE_BYTES * 2]; /* what another rank has said when it gave up; "": nothing */
+    char lost[BGI_FAILURE_BYTES * 2]; /* the last message of another rank that gave up; "": none */
     bg_status lost_status;
     bgi_transport *transport;
     bgi_link *links;        /* [replica][edge] */

@@ -1,26 +1,26 @@
 /*
  * io.c: transfers between arenas and remote stores. Knows queues and memory; not why something is moved.
  *
- * A device's queue is its plan's list of transfers, over and over: the owner of the device counts those that are
- * issued, whoever holds the queue does the next ones in order and counts those that are done. Nothing is ever copied
- * into a queue, so it cannot be full.
+ * A device's queue is its plan's list of transfers, repeated for each step. The owner of the device counts the
+ * transfers that are issued. The holder of the queue does the next ones in order and counts those that are done. A
+ * queue stores nothing, so it cannot be full.
  *
  * A transfer of more than PIECE_BYTES is copied in pieces, by any number of threads, without the queue: the holder
  * begins it and counts it as done when no piece is left.
  *
- *     hold: publish the pieces -- let go -- copy pieces, here and elsewhere -- hold: count it, begin the next
+ *     hold: publish the pieces -- release -- copy pieces, here and elsewhere -- hold: count it, begin the next
  *
- * One transfer of a device is at work at a time, so whoever waits for a transfer has all earlier ones. A piece takes
- * about ten microseconds; an idle worker looks for something better to do after each.
+ * A device has one transfer in progress at a time, so when a transfer is done all earlier ones are, too. A piece takes
+ * about ten microseconds; after each an idle worker looks for a device that is ready.
  *
- * Nobody waits for a queue that somebody holds: who finds it held leaves. So the holder looks once more when it has let
- * go: a transfer that was issued in between would have no one else.
+ * A thread that finds a queue held leaves it; no thread waits for one. So the holder checks once more after releasing
+ * it, because no other thread would do a transfer that was issued in between.
  *
- * What replicas keep in pieces is loaded from all of them. Such a transfer waits for counters too, those of the other
- * replicas' queues; while it does, nobody wants its queue, and whoever raises such a counter looks whether it is wanted
- * now.
+ * Values in pieces are loaded from all replicas. Such a transfer also waits for counters of the other replicas' queues.
+ * While it waits, its queue counts as empty, and a thread that raises such a counter checks whether the transfer can
+ * begin.
  *
- * A sum over replicas that goes on beside the program (collective.c) is the holder's as well.
+ * The holder also does a sum over replicas that runs beside the program (collective.c).
  */
 #include "runtime/engine.h"
 

@@ -2,13 +2,13 @@
  * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that, or in the
  * session that trained it last. The version counts values: a session uploads when its version is another one.
  *
- * A weight may be at home in a session whose remote buffers are files (memmap.h): it then has no host copy, so that
- * memory holds no second one of a model that is larger than memory. Its value is where the session computes with it;
- * who asks gets an address in the file, or what the replicas have put together in one buffer of the weights, which
- * the next one who asks takes over. While `newest` is neither NULL nor the home, another session has a newer value.
+ * A weight may be at home in a session whose remote buffers are files (memmap.h). It then has no host copy, so a model
+ * that is larger than memory is not stored twice. Its value is where the session computes with it. A reader gets an
+ * address in the file, or a buffer of the weights in which the replicas' pieces are joined; the next reader reuses that
+ * buffer. While `newest` is neither NULL nor the home, another session has a newer value.
  *
- * In sessions of several ranks all weights are at home: a rank has its own devices' parts and no host copy. Whoever
- * fetches a value does so with all ranks, and those who read it put it together in that buffer.
+ * In sessions of several ranks all weights are at home: a rank has its own devices' parts and no host copy. All ranks
+ * fetch a value together, and the ranks that read it join it in that buffer.
  *
  * One thread at a time uses weights and the sessions that share them. Every public function that reads or changes their
  * state enters the weights first and is refused when another thread is inside: one compare-and-swap for a whole run.
@@ -24,10 +24,11 @@
 
 enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
-/* What weights ask of the sessions that have their values; given by session.c. */
+/* What weights call in the sessions that have their values; set by session.c. */
 typedef struct bgi_weight_holder {
     /* Copies the whole value of a variable's weight: all sections that the session has of it, from the homes of those
-     * replicas that have different parts. What the session does not have of the weight is left alone. Of several ranks
+     * replicas that have different parts. Parts of the weight that the session does not have stay as they are. Of
+     * several ranks
      * all call it, and `readers` (by rank; NULL: all) get it; `data` is NULL on others. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);

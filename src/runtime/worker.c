@@ -17,7 +17,7 @@ enum {
     MOST_WORKERS = 1024,
     LOOKS_PER_CLOCK = 16,
     SPIN_NS = 40000,        /* a system's wake-up takes about this long */
-    SPIN_CROWDED_NS = 2000, /* more workers than processors: somebody else needs this one */
+    SPIN_CROWDED_NS = 2000, /* more workers than processors: another worker needs this one */
     YIELD_NS = 2000000,     /* then, where a transport must be polled and the processor is this worker's: a timed sleep
                                takes several times as long as a message */
     POLL_NS = 20000         /* the longest sleep with a transport that must be polled */
@@ -172,8 +172,8 @@ static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
     return !is_stopping(worker->engine) && bgi_runner_is_ready(runner) && !atomic_exchange(&runner->is_owned, true);
 }
 
-/* What the device waited for may have come between the last look and giving the device up, when nobody else could take
- * it; so one more look. A device that we leave although it can go on is for whoever is idle. */
+/* The event that the device waited for may have come between the last check and giving the device up, while no other
+ * worker could take it, so this checks once more. A device that we leave although it is ready is for an idle worker. */
 static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
@@ -204,10 +204,10 @@ static void leave(bgi_worker *worker)
         bgi_engine_free(engine);
 }
 
-/* False when there is nothing to do. */
+/* Returns false when there was no work. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* also while there is always a device that can go on */
+    const bool has_moved = make_progress(engine); /* also while there is always a device that is ready */
     bgi_runner *runner = take_device(engine);
 
     if (runner != NULL)

@@ -1,8 +1,9 @@
 /*
  * transport.h: how devices reach each other. Knows devices; knows no plans, no schedule and no workers.
  *
- * Nobody blocks here. Whoever needs something from another device gets a counter that only grows, on its own side, and
- * the number that it must reach, and comes again. When the transport has raised a counter it says so (events.raise).
+ * No function blocks. A caller that needs something from another device gets a counter that only grows, on its own
+ * side, and the number that it must reach, and calls again when it has. The transport reports each counter that it
+ * raises (events.raise).
  *
  *     message    sender     credit >= sequence + 1 - depth --> window: write --> post
  *                receiver   arrived > sequence --> read its own slot --> release
@@ -19,9 +20,9 @@
  * addresses that the transport gives: contributions to read, results to write. Members sum in the members' order, with
  * code that all transports share, so a sum's bits do not depend on the transport.
  *
- * What is posted, delivered or told by one device reaches another in order; between different pairs there is none.
- * Functions are called by whoever owns the device, or its queue of loads and stores; `tell` and `progress` by anyone,
- * by several threads at a time.
+ * Posts, deliveries and notes of one device reach another in order; different pairs of devices have no order. The owner
+ * of the device, or of its queue of loads and stores, calls the functions; any thread may call `tell` and `progress`,
+ * several at the same time.
  */
 #ifndef BGI_TRANSPORT_TRANSPORT_H
 #define BGI_TRANSPORT_TRANSPORT_H
