@@ -4,7 +4,7 @@
  * Weights live in a bg_weights that sessions share: whoever asks for them (another session that starts a run, a file
  * writer) gets the newest, without explicit copies.
  *
- * Threads. One thread at a time uses weights and all sessions that share them; which thread it is may change between
+ * Threads: One thread at a time uses weights and all sessions that share them; which thread it is may change between
  * calls. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
  * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
  * such a function with the same weights, and when a callback or kernel calls it within a run. Nothing has changed then,
@@ -15,6 +15,9 @@
  * changes (streams, workers, notes), the counts bg_weights_count, bg_session_step and bg_session_cycles, may be read at
  * any time; bg_session_trace_count and (with options.reporting.trace) bg_session_device_bytes return 0 while another
  * thread is inside; bg_session_destroy waits for a thread that uses another session of the same weights.
+ *
+ * Errors: BG_ERROR_INVALID for an argument that the function cannot take, and while another thread is inside the
+ * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; of several ranks BG_ERROR_COMMUNICATION.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H
