@@ -8,6 +8,9 @@
 #   make install   PREFIX=/usr/local LIBDIR=$(PREFIX)/lib DESTDIR= PYTHONDIR=(where this python3 looks for packages)
 #   make deb       Debian packages, in $(BUILD)/deb; check-deb installs them into a fresh Debian system and uses them there
 #   make man       the manual pages, $(BUILD)/man
+#   make reference every function, type and constant as HTML, $(BUILD)/reference
+#   make site      documents, reference, pictures and a sample report as pages that need no server, $(BUILD)/site
+#   make since     note the release of new symbols of the headers in abi/since.txt
 #   make tables    write the tables of options in the documents anew
 #   make bindings  make what Python and bg_struct_bytes know of the headers anew
 #   make abi       what the binary interface changed since the baseline; abi-baseline makes it the baseline
@@ -112,7 +115,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-all pictures man tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -194,11 +197,35 @@ bench-mpi: all $(MPI_BENCHES)
 pictures: all
 	@tools/draw_schedules.sh $(PROGRAM) docs/schedules
 
-# The manual pages: of commands from what the program says of itself.
-man: $(BUILD)/man/man1/brigade.1
+# The manual pages: of commands from what the program says of itself, of the library from its headers where Python is.
+PYTHON3 := $(shell command -v python3 2>/dev/null)
+man: $(BUILD)/man/man1/brigade.1 $(if $(PYTHON3),$(BUILD)/man/man3/brigade_base.3)
 $(BUILD)/man/man1/brigade.1: $(PROGRAM) tools/make_man.sh
 	@rm -rf $(@D)
 	@tools/make_man.sh $(PROGRAM) $(@D)
+
+# Of functions, types and constants from the headers.
+REFERENCE := tools/make_reference.py tools/header_docs.py abi/since.txt $(wildcard include/brigade/*.h examples/*.[ch])
+$(BUILD)/man/man3/brigade_base.3: $(REFERENCE)
+	@rm -rf $(@D)
+	@tools/make_reference.py man $(@D)
+
+# The reference as HTML.
+reference: $(BUILD)/reference/index.html
+$(BUILD)/reference/index.html: $(REFERENCE)
+	@rm -rf $(@D)
+	@tools/make_reference.py html $(@D)
+	@echo $@
+
+# Documents, reference, pictures and a sample report as pages that need no server (Debian: cmark-gfm).
+site: $(PROGRAM)
+	@tools/make_site.py $(PROGRAM) $(BUILD)/site
+	@tools/make_site.py --check $(BUILD)/site
+	@echo $(BUILD)/site/index.html
+
+# The release of each new symbol of the headers; tests/style/test_reference.sh holds the list against them.
+since:
+	@tools/make_reference.py since
 
 # Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
 tables: all
@@ -392,6 +419,7 @@ ifeq ($(MINIMAL),)
 	install -m 644 $(wildcard python/brigade/*.py) $(DESTDIR)$(PYTHONDIR)/brigade/
 endif
 	install -d $(DESTDIR)$(PREFIX)/share/man/man3
+	$(if $(MINIMAL),,$(if $(PYTHON3),install -m 644 $(BUILD)/man/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/))
 	$(call install_filled,tools/brigade.3.in,$(PREFIX)/share/man/man3/brigade.3)
 	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
 	install -m 755 $(SHARED) $(if $(MINIMAL),,$(MPI_LIBRARIES)) $(DESTDIR)$(LIBDIR)/
@@ -408,6 +436,7 @@ endif
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/brigade $(DESTDIR)$(PREFIX)/share/man/man1/brigade.1 $(DESTDIR)$(PREFIX)/share/man/man1/brigade-*.1 $(DESTDIR)$(PREFIX)/share/man/man3/brigade.3 \
+		$(DESTDIR)$(PREFIX)/share/man/man3/brigade_*.3 $(DESTDIR)$(PREFIX)/share/man/man3/bg_*.3 $(DESTDIR)$(PREFIX)/share/man/man3/BG_*.3 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/brigade $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_brigade \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/brigade.fish \
 		$(DESTDIR)$(PREFIX)/share/brigade $(DESTDIR)$(DOC) $(DESTDIR)$(LIBDIR)/libbrigade.a $(DESTDIR)$(LIBDIR)/libbrigade.so* \

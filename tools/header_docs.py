@@ -7,7 +7,7 @@ line share it. A comment between blank lines, and what stands below "---- name -
 Five tags end a comment, each with a colon behind it: Shapes, Errors, Threads, Owner, Since. A symbol that does not have
 a tag of its own takes it from the group that shares its comment, from its section, and then from the head of its header,
 so that a header says once what holds for all of it. Owner follows from the declaration where base.h's two sentences on
-ownership decide it, and Since comes from include/since.txt.
+ownership decide it, and Since comes from abi/since.txt.
 """
 import pathlib
 import re
@@ -95,6 +95,7 @@ def split_tags(text):
             value = " ".join(paragraph[match.end():end].split())
             if match[2]:
                 value = f"in bg_graph_check: {value}"
+            value = value[:1].upper() + value[1:] if re.match(r"[a-z]+ ", value) else value
             tags[match[1]] = f"{tags[match[1]]} {value}" if match[1] in tags else value
     return "\n\n".join(kept), tags
 
@@ -209,7 +210,7 @@ class Reader:
     def read_head(self, text):
         text = re.sub(r"^[\w.]+: ", "", text)
         text, self.header.tags = split_tags(text)
-        self.header.prose = text
+        self.header.prose = text[:1].upper() + text[1:]
         self.header.summary = re.split(r"(?<=[.:])\s", " ".join(text.split()), maxsplit=1)[0].rstrip(".:")
 
     def read_piece(self, piece, following):
@@ -290,7 +291,7 @@ class Reader:
 # ---- tags ----
 
 def read_since():
-    lines = (ROOT / "include/since.txt").read_text().splitlines()
+    lines = (ROOT / "abi/since.txt").read_text().splitlines()
     return dict(line.split() for line in lines if line and not line.startswith("#"))
 
 
@@ -313,10 +314,12 @@ def find_owner(symbol, names):
     """Who owns what a function gives, as base.h has it for the whole library; None where that does not decide."""
     said = []
     for kind, parameter in re.findall(r"(\w+) \*\*(out\w*)", symbol.parameters):
-        if kind == "char" and re.search(r"malloc|free\(\)", symbol.doc):
+        if kind == "char" and f"const char **{parameter}" not in symbol.parameters:
             said.append(f"*{parameter} is the caller's, to be released with free().")
         elif f"{kind}_destroy" in names:
             said.append(f"*{parameter} is the caller's, to be released with {kind}_destroy.")
+        elif "malloc'ed" in symbol.doc:
+            said.append(f"*{parameter} is the caller's, to be released with free().")
         elif re.search(rf"const {kind} \*\*{parameter}", symbol.parameters) or "borrowed" in symbol.doc.lower():
             said.append(f"*{parameter} is borrowed.")
         else:

@@ -1,5 +1,7 @@
 /*
  * array.h: a value in memory of its own.
+ *
+ * Threads: one thread at a time uses an array.
  */
 #ifndef BRIGADE_ARRAY_H
 #define BRIGADE_ARRAY_H

@@ -10,6 +10,10 @@
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
  * directly is borrowed from its parent. `*_destroy(NULL)` is fine. On failure `*out` is untouched.
+ *
+ * Threads: any thread may call these functions at any time; one thread at a time uses a bg_error.
+ *
+ * Errors: the status that is given or found; nothing is allocated.
  */
 #ifndef BRIGADE_BASE_H
 #define BRIGADE_BASE_H

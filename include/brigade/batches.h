@@ -3,6 +3,10 @@
  * 3 samples, not that of the largest batch filled up. Each size that comes has a plan and a reader
  * (bg_session_create_reader) of its own, made when it comes first or beforehand. All of them read the same published
  * weights in place.
+ *
+ * Threads: one thread at a time uses a bg_batches; each thread that serves has one of its own.
+ *
+ * Errors: as bg_plan_create_inference and bg_session_create_reader.
  */
 #ifndef BRIGADE_BATCHES_H
 #define BRIGADE_BATCHES_H

@@ -5,6 +5,8 @@
  * Struct sizes can be compared before anything is called, and structs that a function returns by value, through memory
  * that the compiler passes behind the program's back, come through a pointer here. The functions that make a bg_type or
  * a bg_loop have no such form: a binding fills these structs itself.
+ *
+ * Threads: as the function that each of these stands for.
  */
 #ifndef BRIGADE_BINDINGS_H
 #define BRIGADE_BINDINGS_H

@@ -17,6 +17,11 @@
  * may be one folder or several. The file above is then the manifest, which is written last and lists the parts. Any
  * number of ranks, or one process, can load it: ranks read what their devices need, and send each other parts that only
  * some of their folders have.
+ *
+ * Threads: as bg_session_run (session.h): one thread at a time uses the weights and all sessions that share them.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_SHAPE (another model),
+ * BG_ERROR_COMMUNICATION (of several ranks), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_CHECKPOINT_H
 #define BRIGADE_CHECKPOINT_H
@@ -68,8 +73,7 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
  * comes last. Either way older ones go at the end. One writer at a time for a folder; the session must live until
  * bg_checkpoint_finish, which waits for the thread, says what came of it and frees the writer. All three are of all
  * ranks. Errors: those of bg_checkpoint_save, of writing from bg_checkpoint_finish; BG_ERROR_INVALID (one_file of
- * several ranks).
- */
+ * several ranks). Owner: *out is the caller's, to be released with bg_checkpoint_finish. */
 typedef struct bg_checkpoint_writer bg_checkpoint_writer;
 BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
                                      const bg_checkpoint_save_options *options, bg_checkpoint_writer **out,

@@ -1,6 +1,13 @@
 /*
  * config.h: configurations as people bring them: the IPUConfig of Optimum Graphcore (`ipu_config.json`, also as YAML),
  * and options by name, from files and from the environment. Both end as the bg_options of options.h.
+ *
+ * Threads: one thread at a time while the object is made or changed; after that any number of threads may read it.
+ *
+ * Errors: BG_ERROR_INVALID for a value that cannot hold, BG_ERROR_PARSE, BG_ERROR_NOT_FOUND, BG_ERROR_IO,
+ * BG_ERROR_MEMORY.
+ *
+ * Shapes: as the layer of nn.h that it stands for.
  */
 #ifndef BRIGADE_CONFIG_H
 #define BRIGADE_CONFIG_H

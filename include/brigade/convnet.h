@@ -1,5 +1,10 @@
 /*
  * convnet.h: the digit network of `brigade mnist`, in four blocks.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_CONVNET_H
 #define BRIGADE_CONVNET_H

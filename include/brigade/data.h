@@ -3,6 +3,12 @@
  * the loader that shuffles them into batches ahead of the consumer.
  *
  * Nothing here looks at the environment, prints, or knows what a batch is used for.
+ *
+ * Threads: any number of threads may read one data set; one thread at a time uses a loader. bg_loader_help may be
+ * called by any thread.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
+ * What a callback returned is passed on.
  */
 #ifndef BRIGADE_DATA_H
 #define BRIGADE_DATA_H

@@ -7,6 +7,12 @@
  * A queue has a bounded number of elements in flight: producer and devices wait for each other. Whatever stops one side
  * reaches the other: data that end or fail end the run between two iterations; a failed run ends the outfeed; a
  * consumer that leaves is waited for no more.
+ *
+ * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may take rows of an outfeed while
+ * another one runs the session. bg_session_stop may be called by any thread.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE for tensors that do not fit the session, BG_ERROR_RANGE where the data have
+ * ended, BG_ERROR_MEMORY; of functions that run a session, also those of bg_session_run.
  */
 #ifndef BRIGADE_FEED_H
 #define BRIGADE_FEED_H

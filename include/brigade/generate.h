@@ -5,6 +5,10 @@
  *     one sequence, by hand:     feed, then again and again: sample, feed
  *     any number of prompts:     bg_generator_run: several at once, stop strings, a callback for each token, beam
  * search
+ *
+ * Threads: one thread at a time uses a generator.
+ *
+ * Errors: as bg_session_run; BG_ERROR_INVALID, BG_ERROR_RANGE, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_GENERATE_H
 #define BRIGADE_GENERATE_H

@@ -1,6 +1,11 @@
 /*
  * gpt.h: the GPT-2 language model: names, shapes and first values are those of Hugging Face's GPT2LMHeadModel, so that
  * weight files can be exchanged without a transpose.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_GPT_H
 #define BRIGADE_GPT_H

@@ -4,6 +4,13 @@
  * A graph is built once and then compiled by sessions. Building is sticky: after a first error further adds return
  * the null value and do nothing, and bg_graph_check (or the session) reports that first error with the op's name.
  * The graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ *
+ * Shapes: the type that is given, or that the op's shape rule finds.
  */
 #ifndef BRIGADE_GRAPH_H
 #define BRIGADE_GRAPH_H

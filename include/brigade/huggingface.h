@@ -6,6 +6,11 @@
  * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights here are float32; one that
  * is there already in bfloat16 or float16 stays that, and the values are rounded. `lm_head.weight` is the embedding
  * once more, and `attn.bias` and `attn.masked_bias` are masks: they are not read.
+ *
+ * Threads: one thread at a time uses the weights (session.h).
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
+ * BG_ERROR_SHAPE for tensors that do not fit.
  */
 #ifndef BRIGADE_HUGGINGFACE_H
 #define BRIGADE_HUGGINGFACE_H

@@ -7,6 +7,8 @@
  * present, runs once before all parts, for what they all read: it leaves that in `scratch`. Reductions that combine
  * partial results in part order come after all parts: large ones in `combine`, when present, which has parts too;
  * `finish`, when present, runs once at the end.
+ *
+ * Threads: parts of a kernel call run on several threads at the same time.
  */
 #ifndef BRIGADE_KERNEL_H
 #define BRIGADE_KERNEL_H

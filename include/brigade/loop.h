@@ -8,6 +8,11 @@
  * in the next. Its other inputs come from the infeed, iteration after iteration, or stay the same (bg_run.constants).
  * A loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no carried values:
  * bg_plan_create_training with device iterations.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_LOOP_H
 #define BRIGADE_LOOP_H

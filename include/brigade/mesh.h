@@ -10,6 +10,10 @@
  * Two ways to say who belongs together. By axes: the members of a group differ in the coordinates along the named axes
  * and agree in the others; what collectives over a mesh use. By (size, stride): PopXL's replica groupings, found by
  * scanning the replicas. Groups of both kinds are numbered by their lowest member, members ascend.
+ *
+ * Threads: pure functions: any thread may call them at any time.
+ *
+ * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_MESH_H
 #define BRIGADE_MESH_H

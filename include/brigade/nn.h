@@ -6,6 +6,13 @@
  * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in 16 bits too.
  *
  * Layers are as sticky as the graph: after an error they return the null value, and bg_graph_check says why.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ *
+ * Shapes: the result has the shape of x where a function says no other.
  */
 #ifndef BRIGADE_NN_H
 #define BRIGADE_NN_H
@@ -35,7 +42,8 @@ BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, i
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
 /* The same by bg_conv_transpose: `name.weight` [C, out_channels / groups, ..], both uniform in +-1/sqrt(out_channels /
- * groups * the kernel's elements), as PyTorch has it. */
+ * groups * the kernel's elements), as PyTorch has it. Shapes: x [N, C, ..] -> [N, out_channels, ..], by
+ * bg_conv_transpose. */
 BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                         const int64_t *kernel, bool bias, const bg_conv_options *options);
 
@@ -95,7 +103,7 @@ BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int
                               bg_value *out_c);
 BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
-/* torch.nn.RNN: the same with one gate. */
+/* torch.nn.RNN: the same with one gate. Shapes: x [T, N, in] -> [T, N, width]. */
 BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
@@ -126,23 +134,23 @@ BG_API bool bg_split_block_name(const bg_split_placement *placement, const char 
 /* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
  * layer), looked up one after the other and added. Equal to the plain layer in every number. The factor (0: what the
  * placement says) must divide row_count. The parts are sections of `name.weight`: first values, weights and checkpoints
- * are the plain layer's. */
+ * are the plain layer's. Shapes: ids [...] -> [..., width]. */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
                                               int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
                                               const bg_split_placement *placement);
 
 /* bg_linear in `factor` products, one after the other. The factor must divide what is cut; sums of REDUCING_DIM are in
- * another order than the plain product's. The bias is added once, at the end. */
+ * another order than the plain product's. The bias is added once, at the end. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
-/* The same with bg_linear_layer's parameters. */
+/* The same with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
 BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
 /* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
  * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). The parts are
  * sections of `name.weight`, as an embedding's are. The gradient of x is a sum over rows' parts; LAMB takes each part
- * for a parameter of its own. */
+ * for a parameter of its own. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
@@ -191,7 +199,7 @@ BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_v
 BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
                                              bg_mesh_axis axis);
 /* The parameter `name` [rows, width], rows cut along axis 1 in pieces of a multiple of 16, zeros behind the last row,
- * columns along axis 2. */
+ * columns along axis 2. Shapes: the replica's piece of [rows, width]. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
                                   const bg_initializer *initializer);
 /* Rows of such a table by id: [..., piece of width], the same on all replicas along axis 1. The second, of a head with

@@ -29,6 +29,8 @@
  * (uint64 above 2^63 - 1 is refused): inputs are given, and outputs come, in these. bg_onnx_port.element is the file's.
  *
  * Threads: one thread at a time uses a bg_onnx.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_ONNX_H
 #define BRIGADE_ONNX_H

@@ -4,6 +4,13 @@
  * Float ops take float32, bfloat16, float16 and float64; operands of one op have one float type unless said otherwise,
  * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d take mixtures
  * of float32 and types of 16 bits, as float32. `name` may be NULL.
+ *
+ * Threads: one thread at a time uses a graph; different graphs are independent.
+ *
+ * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
+ * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ *
+ * Shapes: the result has the shape and the element type of x where a function says no other.
  */
 #ifndef BRIGADE_OPS_H
 #define BRIGADE_OPS_H
@@ -90,7 +97,7 @@ static inline bg_pool2d_options bg_pool2d_defaults(int64_t kernel_size)
     return options;
 }
 
-/* The first largest element of each window; NaN wins. */
+/* The first largest element of each window; NaN wins. Shapes: x [N,C,H,W] -> [N,C,OH,OW]. */
 BG_API bg_value bg_max_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 
@@ -117,12 +124,13 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
 }
 
 /* Of x [N,C,L], [N,C,H,W] or [N,C,D,H,W], as bg_max_pool2d and bg_avg_pool2d, which they are made of; in three
- * dimensions over planes, then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
+ * dimensions over planes, then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options.
+ * Shapes: x [N,C,..] -> [N,C,..] with the sizes of the windows. */
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* To `sizes`, a number for each dimension of x behind its channels (NULL: 1 each, a global pool), as PyTorch's adaptive
  * pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). Sizes that do not divide x's:
- * the maximum is made window by window, along an axis at most 60. */
+ * the maximum is made window by window, along an axis at most 60. Shapes: x [N,C,..] -> [N,C,sizes..]. */
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 
@@ -194,7 +202,7 @@ BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_valu
  * order. 1 to 16 operands, multiplied from the left; made of transposes and batched products. No letter twice in one
  * operand, and no "...". Errors, in bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read,
  * BG_ERROR_SHAPE, BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions.
- */
+ * Shapes: the letters behind "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
@@ -269,9 +277,10 @@ typedef enum bg_binary {
 /* Operands broadcast as in NumPy. Both are floats, int32 or int64, of one element type (floats of 16 and 32 bits may be
  * mixed and give float32). Integers are computed exactly and wrap around where they overflow; their quotient truncates
  * towards zero, x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE,
- * BG_ERROR_INVALID for a function that does not exist. */
+ * BG_ERROR_INVALID for a function that does not exist. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
+/* As bg_elementwise_unary and bg_elementwise_function. */
 BG_API bg_value bg_relu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_gelu_tanh(bg_graph *graph, bg_value x);
@@ -280,6 +289,7 @@ BG_API bg_value bg_sigmoid(bg_graph *graph, bg_value x);
 BG_API bg_value bg_silu(bg_graph *graph, bg_value x);
 BG_API bg_value bg_clamp(bg_graph *graph, bg_value x, double lowest, double highest);
 BG_API bg_value bg_power(bg_graph *graph, bg_value x, double exponent);
+/* As bg_elementwise_binary. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_add(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_subtract(bg_graph *graph, bg_value a, bg_value b);
 BG_API bg_value bg_multiply(bg_graph *graph, bg_value a, bg_value b);
@@ -310,12 +320,13 @@ typedef enum bg_comparison {
 /* uint8: 1 where `a comparison b` holds, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
  * both the same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor
  * greater. No gradient. A scalar result is what a loop's condition or bg_run.stop can read. Errors, in bg_graph_check:
- * BG_ERROR_SHAPE, BG_ERROR_INVALID for a comparison that does not exist. */
+ * BG_ERROR_SHAPE, BG_ERROR_INVALID for a comparison that does not exist. Shapes: a and b broadcast to the
+ * result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
 /* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
  * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). Gradients of float a and b are
  * those of the elements that were chosen, and 0 elsewhere, even where the gradient of the result is infinite or NaN.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE. */
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -325,7 +336,8 @@ typedef enum bg_logic {
     BG_LOGIC_COUNT
 } bg_logic;
 /* uint8, 1 or 0: what does not equal 0 counts as true. Operands of any element types broadcast as in NumPy. No
- * gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a function that does not exist. */
+ * gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a function that does not exist. Shapes: a
+ * and b broadcast to the result. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
@@ -341,24 +353,27 @@ BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value
 typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG_REDUCTION_COUNT } bg_reduction;
 /* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. Sums and maxima also
  * of int32 and int64; sums wrap around. The gradient of MAX
- * goes to the first largest element, as torch.max over a dimension does it (torch.amax shares it among equals). */
+ * goes to the first largest element, as torch.max over a dimension does it (torch.amax shares it among equals). Shapes:
+ * x without the axes, or with size 1 for each of them. */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
 /* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
 BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
-/* To `type`'s shape by NumPy's rules (dtype unchanged). */
+/* To `type`'s shape by NumPy's rules (dtype unchanged). Shapes: the dims that are given. */
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
-/* One dim may be -1. No data moves. */
+/* One dim may be -1. No data moves. Shapes: the dims that are given. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* [N, ...] -> [N, product of the rest] */
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
-/* Output dim i is input dim permutation[i]. */
+/* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
 /* Elements start, start+step, ... below stop along `axis`; start and stop may be negative (from the end), and then
- * 0 <= start < stop <= size must hold. step >= 1. */
+ * 0 <= start < stop <= size must hold. step >= 1. Shapes: x with ceil((stop - start) / step) elements along the axis.
+ */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
-/* More than 60 values are concatenated in steps. */
+/* More than 60 values are concatenated in steps. Shapes: values that agree in all dims but the axis -> the sum of their
+ * sizes along the axis. */
 BG_API bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
 
 typedef enum bg_pad_mode {
@@ -371,16 +386,19 @@ typedef enum bg_pad_mode {
 /* x with before[i] and after[i] more elements around dimension i (both have as many numbers as x has dimensions; they
  * are copied): `value` for BG_PAD_CONSTANT, which also takes numbers below 0 (so many elements are left out), else
  * elements of x. Any element type. Errors, in bg_graph_check: BG_ERROR_SHAPE for numbers that the mode cannot give
- * (reflect: less than the dimension; circular: not more), or a dimension of which nothing is left. */
+ * (reflect: less than the dimension; circular: not more), or a dimension of which nothing is left. Shapes: dim i is
+ * before[i] + the size of x + after[i]. */
 BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode, const int64_t *before,
                        const int64_t *after, double value);
 /* y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are added in double;
  * int32 and int64 exactly, wrapping around. */
 BG_API bg_value bg_cumulative_sum(bg_graph *graph, const char *name, bg_value x, int32_t axis, bool exclusive,
                                   bool reverse);
-/* Values of one type, side by side along a new axis (negative: from the end of the result's). At most 60. */
+/* Values of one type, side by side along a new axis (negative: from the end of the result's). At most 60. Shapes: one
+ * dim more than the values, of size `count`. */
 BG_API bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
-/* x repeated times[i] times along dimension i; one number for each dimension. */
+/* x repeated times[i] times along dimension i; one number for each dimension. Shapes: dim i is times[i] times that of
+ * x. */
 BG_API bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times);
 /* y[(i + shift) mod size] = x[i] along the axis. */
 BG_API bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift);
@@ -400,7 +418,7 @@ BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
 /* A number for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except along the
- * axis. */
+ * axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
 /* x, and each of `updates` (in ids' shape) added to the element that its id names, as torch.scatter_add does. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
@@ -415,6 +433,7 @@ BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t 
 
 /* ---- normalization, embedding, dropout ---- */
 
+/* Over the axis (negative: from the end). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 /* Over the last dim. gamma, beta [last]; both or neither. */
@@ -481,7 +500,7 @@ BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, co
  * variable [L, 2 heads D], has a row for each token so far, its keys, then its values; positions int32 says with its
  * first number where the new tokens stand, from 0 to L - S (others count as the nearest). Writes the new rows of the
  * cache and gives y [S, heads D], with the bits that bg_attention gives. Causal, without dropout, without a gradient.
- */
+ * Shapes: qkv [S, 3 heads D] -> [S, heads D]. */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
 
@@ -529,14 +548,14 @@ BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_v
  * each place; positions int32 [N] says where the first of a sample's new tokens stands, from 0 to L - S (others count
  * as the nearest), so that samples may differ in length. Writes the new rows of the caches and gives y [N, S, heads D].
  * A token sees the rows up to its own, within the window; `offset` and `dropout` are not read, and `causal` is meant.
- * Memory is linear in L. Without a gradient.
- */
+ * Memory is linear in L. Without a gradient. Shapes: query [N, S, heads D] -> [N, S, heads D]. */
 BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                                 bg_value value, bg_value key_cache, bg_value value_cache,
                                                 bg_value positions, const bg_dot_product_attention_options *options);
 
 /* A mask of padding, uint8 [N, 1, 1, length]: 1 at places below each sample's own length. lengths: int32 or int64 [N].
- * As the bias of bg_dot_product_attention it hides the keys behind them. */
+ * As the bias of bg_dot_product_attention it hides the keys behind them. Shapes: lengths [N] -> uint8 [N, 1, 1,
+ * length]. */
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
@@ -604,10 +623,11 @@ BG_API bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value w
                        bool batch_first, bool reverse);
 
 /* A GRU whose reset gate goes to the state before the product instead of behind it, as the paper (Cho et al., 2014) and
- * ONNX's linear_before_reset = 0 have it: n = tanh(x + weight (r h) + bias). */
+ * ONNX's linear_before_reset = 0 have it: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
 BG_API bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                    bg_value h0, bool batch_first, bool reverse);
-/* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. */
+/* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. Shapes: x [T,
+ * N, H] -> [T, N, H]. */
 BG_API bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool relu, bool batch_first, bool reverse);
 
@@ -649,8 +669,8 @@ static inline bg_scan_options bg_scan_defaults(void)
  * steps; the step's number is known, so steps may differ. `states` are the first states; they come back as the last
  * ones. `outputs` receives those of all steps along `axis`. Gradients flow to inputs, first states and what the body
  * uses; those of an input's steps cost its own bytes. Returns output 0. Errors, in bg_graph_check: BG_ERROR_SHAPE
- * (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID (counts).
- */
+ * (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID (counts). Shapes: output 0 of all steps
+ * along the axis. */
 BG_API bg_value bg_scan(bg_graph *graph, const bg_scan_options *options, const bg_value *inputs, bg_value *states,
                         void (*body)(void *user, bg_graph *graph, bg_scan_step *step), void *user, bg_value *outputs);
 
@@ -664,7 +684,7 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
 /* Writes `value` over entry `index`; beyond the entries nothing is written. Loads and stores happen in the order in
  * which they are added. The result is the index again: an output made of it keeps the store in an inference, which
- * leaves out what no output needs. */
+ * leaves out what no output needs. Shapes: the shape of index. */
 BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
 
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
@@ -684,9 +704,11 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
-/* The members' x one after the other along `axis` (negative: from the end). Its gradient is the scattered sum. */
+/* The members' x one after the other along `axis` (negative: from the end). Its gradient is the scattered sum. Shapes:
+ * x with the sum of the members' sizes along the axis. */
 BG_API bg_value bg_all_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
-/* The member's piece along `axis`, which the members divide, of the members' sum. Its gradient is gathered. */
+/* The member's piece along `axis`, which the members divide, of the members' sum. Its gradient is gathered. Shapes: x
+ * with the member's share of the size along the axis. */
 BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
 
 /* ---- losses and metrics ---- */
@@ -703,12 +725,13 @@ BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value log
 /* The same with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1: this
  * share of each label is spread evenly over all classes. A label counts with its class's weight, and the mean is
  * divided by the sum of these, in training over the whole update, as PyTorch's cross_entropy has it. No gradient flows
- * to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a label_smoothing outside 0..1. */
+ * to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a label_smoothing outside 0..1.
+ * Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
 /* The negative log-likelihood of labels: of logarithms of probabilities [..., C], as bg_log_softmax makes them; labels,
- * weights (or null), mean and errors as above. */
+ * weights (or null), mean and errors as above. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
@@ -746,13 +769,13 @@ typedef enum bg_pointwise_loss_function {
  * that does not exist, a parameter that is negative or not finite, a delta of 0. */
 BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_function function,
                                   double parameter, bg_value prediction, bg_value target, bg_loss_reduction reduction);
-/* bg_pointwise_loss of BG_LOSS_SQUARED. */
+/* bg_pointwise_loss of BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
 BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_value target,
                             bg_loss_reduction reduction);
 
 /* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which goes away, as torch.cosine_similarity; PyTorch's
  * epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for an
- * epsilon that is not above 0. */
+ * epsilon that is not above 0. Shapes: a without the axis. */
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
 /* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
@@ -760,21 +783,25 @@ BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
-/* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. */
+/* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. Shapes: logits [N, C],
+ * labels [N] -> int32 scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* How many labels are among the k largest logits of their rows [..., C], first ones first where equal: int32 scalar. */
+/* How many labels are among the k largest logits of their rows [..., C], first ones first where equal: int32 scalar.
+ * Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
 /* The counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
  *
  * Of logits [..., C] and labels [...]: int32 [3, C], how many rows of each class are right, predicted so (the first
- * largest element), labeled so. Rows with a label outside of 0..C-1 do not count. */
+ * largest element), labeled so. Rows with a label outside of 0..C-1 do not count. Shapes: logits [..., C], labels
+ * [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* Of floats of one type and shape, of which those above the threshold (targets: above one half) are yes: int32 [3, 2],
- * the same of no and yes. A logit's threshold is 0, a probability's 0.5. */
+ * the same of no and yes. A logit's threshold is 0, a probability's 0.5. Shapes: operands of one shape -> int32 [3, 2].
+ */
 BG_API bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value predictions, bg_value targets,
                                  double threshold);
 /* Of logits [..., C] and labels [...]: float32 [2], the sum of the negative logarithms of the labels' likelihoods, and
- * how many labels are not ignore_index (bg_cross_entropy). */
+ * how many labels are not ignore_index (bg_cross_entropy). Shapes: logits [..., C], labels [...] -> float32 [2]. */
 BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                    int64_t ignore_index);
 
@@ -784,7 +811,8 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
  * replica's pieces. Over an axis of size 1, and BG_MESH_NONE, they are the plain ops. */
 
 /* bg_embedding of a table that is cut by rows: ids count from the first row of the whole, and those of other replicas'
- * rows read as zeros. bg_identical_gradients over the axis makes the rows of it. */
+ * rows read as zeros. bg_identical_gradients over the axis makes the rows of it. Shapes: table [V, H], ids [...] ->
+ * [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
 /* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
@@ -796,7 +824,7 @@ BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_valu
                                       double epsilon, bg_mesh_axis axis);
 /* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes`: of the whole; columns behind the last
  * of them are padding and count for nothing. Three collectives forward, none backward; the loss is the same on all
- * replicas of a group. */
+ * replicas of a group. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                          int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
                                          bg_mesh_axis axis);

@@ -1,6 +1,11 @@
 /*
  * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct, filled by
  * bg_options_defaults, checked as a whole when a plan is made.
+ *
+ * Threads: one thread at a time writes a struct of options; functions that only read it may be called by any number of
+ * threads.
+ *
+ * Errors: BG_ERROR_INVALID with every value that cannot hold; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_OPTIONS_H
 #define BRIGADE_OPTIONS_H

@@ -1,6 +1,12 @@
 /*
  * plan.h: a graph, compiled for a strategy: which device does what in which order, and where every byte lives. All of
  * it is known before anything runs. A plan that does not fit a device is refused here, with a table.
+ *
+ * Threads: a plan does not change once it is made: any number of threads may use it at the same time. No
+ * thread may use it while another one destroys it.
+ *
+ * Errors: BG_ERROR_INVALID for options that cannot hold, BG_ERROR_SHAPE for a graph that is wrong, BG_ERROR_BUDGET for
+ * what does not fit a device, BG_ERROR_UNSUPPORTED, BG_ERROR_CANCELED (options.execution.stop), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_PLAN_H
 #define BRIGADE_PLAN_H
@@ -14,10 +20,12 @@ extern "C" {
 
 typedef struct bg_plan bg_plan;
 
-/* The graph must carry `loss` (a scalar it computes); the graph is copied and may be destroyed. */
+/* Makes a plan for training. The graph must carry `loss` (a scalar it computes); the graph is copied and may be
+ * destroyed. */
 BG_API bg_status bg_plan_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
                                          const bg_options *options, bg_plan **out, bg_error *error);
-/* Computes the graph's outputs (all that are marked); ops that they do not need are left out. */
+/* Makes a plan for inference, which computes the graph's outputs (all that are marked); ops that they do not need are
+ * left out. */
 BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_options *options, bg_plan **out,
                                           bg_error *error);
 BG_API void bg_plan_destroy(bg_plan *plan);

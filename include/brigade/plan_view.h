@@ -2,6 +2,8 @@
  * plan_view.h: what a plan consists of, to be read: for reports, profiles and other tools that show a plan or what came
  * of it. plan.h has what is said of a plan as a whole. Functions of this header may be called by any thread; what they
  * point to lives as long as the plan.
+ *
+ * Threads: any thread may call these functions while the plan lives.
  */
 #ifndef BRIGADE_PLAN_VIEW_H
 #define BRIGADE_PLAN_VIEW_H

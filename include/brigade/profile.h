@@ -1,5 +1,9 @@
 /*
  * profile.h: what a session that ran with options.reporting.trace did when, as a trace file, as text, and as a report.
+ *
+ * Threads: one thread at a time uses the session (session.h).
+ *
+ * Errors: BG_ERROR_INVALID (the session did not trace, or nothing ran yet), BG_ERROR_IO, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_PROFILE_H
 #define BRIGADE_PROFILE_H

@@ -4,6 +4,8 @@
  * Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
  * bijection of a 128-bit counter, chosen by a 64-bit key. A random number is a function of (key, counter), never of
  * how many were drawn before, so it is the same whichever thread, process or schedule asks for it.
+ *
+ * Threads: pure functions: any thread may call them at any time.
  */
 #ifndef BRIGADE_RANDOM_H
 #define BRIGADE_RANDOM_H

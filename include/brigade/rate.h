@@ -2,6 +2,8 @@
  * rate.h: learning rates that change from update to update, by rule. bg_rate_at has the form of
  * bg_trainer_options.learning_rate, with the schedule as its user; without a trainer, bg_session_set_learning_rate or
  * bg_run.learning_rates takes what it returns.
+ *
+ * Threads: pure functions: any thread may call them at any time.
  */
 #ifndef BRIGADE_RATE_H
 #define BRIGADE_RATE_H

@@ -5,6 +5,10 @@
  * about a thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the
  * content is wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option),
  * BG_ERROR_MEMORY.
+ *
+ * Threads: any thread may call these functions at any time; what they return belongs to one thread at a time.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_READERS_H
 #define BRIGADE_READERS_H

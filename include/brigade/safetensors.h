@@ -4,6 +4,10 @@
  * A file is 8 bytes of little-endian header length, a JSON header, then the tensors' bytes one after the other:
  * {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}.
  * This machine's byte order must be little-endian, as the format's is.
+ *
+ * Threads: an open file does not change: any number of threads may read it.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_SAFETENSORS_H
 #define BRIGADE_SAFETENSORS_H

@@ -14,6 +14,11 @@
  * `depth` slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when
  * the producer starts (a producer writes straight into the receiver's slot) and is free again when the last consumer
  * has finished. An action that needs a slot that is not free, or a value that is not there, waits.
+ *
+ * Threads: a schedule does not change once it is made: any number of threads may read it.
+ *
+ * Errors: BG_ERROR_INVALID for a problem or a schedule that cannot be, BG_ERROR_PARSE of texts, BG_ERROR_UNSUPPORTED
+ * where a generator cannot order the problem, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_SCHEDULE_H
 #define BRIGADE_SCHEDULE_H

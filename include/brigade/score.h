@@ -7,6 +7,8 @@
  *     ...
  *     const bg_score scores[] = {{.name = "f1", .output = "counts", .kind = BG_SCORE_F1}};
  *     options.scores = scores, options.score_count = 1;       a metric "f1" of the trainer's tasks
+ *
+ * Threads: pure functions: any thread may call them at any time.
  */
 #ifndef BRIGADE_SCORE_H
 #define BRIGADE_SCORE_H

@@ -4,7 +4,7 @@
  * Weights live in a bg_weights that sessions share. Another session that starts a run, or a function that writes a
  * file, gets the newest values without explicit copies.
  *
- * Threads. One thread at a time uses weights and all sessions that share them; it may be another thread from call to
+ * Threads: One thread at a time uses weights and all sessions that share them; it may be another thread from call to
  * call. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
  * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
  * such a function with the same weights, and when a callback or kernel calls it within a run. The call then changes
@@ -16,6 +16,9 @@
  * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
  * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
  * another session of the same weights.
+ *
+ * Errors: BG_ERROR_INVALID for an argument that the function cannot take, and while another thread is inside the
+ * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; of several ranks BG_ERROR_COMMUNICATION.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H

@@ -3,6 +3,10 @@
  *
  * Both work on bytes, so any content can be encoded, whether it is UTF-8 or not, and decoding gives it back unchanged.
  * A tokenizer does not change once it is made: threads may share it.
+ *
+ * Threads: a tokenizer does not change once it is made: any number of threads may use it.
+ *
+ * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_TOKENIZER_H
 #define BRIGADE_TOKENIZER_H

@@ -1,5 +1,7 @@
 /*
  * topology.h: where processors are in the machine: which share a core, and which are far from each other.
+ *
+ * Threads: any thread may call it at any time.
  */
 #ifndef BRIGADE_TOPOLOGY_H
 #define BRIGADE_TOPOLOGY_H

@@ -11,6 +11,11 @@
  * what the loader gives for a call. A batch that is smaller (the last one of an epoch), or a call of which max_steps
  * leaves less, runs in a plan of its own: the whole updates in it, then one update in micro-batches as large as divide
  * the rest; in inference the rest at once, on one replica.
+ *
+ * Threads: one thread at a time uses a trainer; callbacks are called in that thread.
+ *
+ * Errors: as bg_plan_create_training, bg_session_create and bg_session_run; what a callback or the data returned is
+ * passed on; BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_TRAINER_H
 #define BRIGADE_TRAINER_H

@@ -14,6 +14,9 @@
  * A transport of your own is a struct of functions. They never wait: `send` and `receive` begin something, `poll` says
  * what is done. Brigade calls them from the thread that calls Brigade, and when `takes_any_thread` is true from
  * others too, several at a time.
+ *
+ * Threads: Brigade calls these functions from the thread that calls Brigade, and from several threads when
+ * takes_any_thread is set.
  */
 #ifndef BRIGADE_TRANSPORT_H
 #define BRIGADE_TRANSPORT_H

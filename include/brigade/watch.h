@@ -4,6 +4,10 @@
  *
  *     bg_watch watch = bg_watch_defaults("loss");
  *     const bg_trainer_callback callbacks[] = {{bg_watch_event, &watch}};
+ *
+ * Threads: the trainer calls these functions in its own thread.
+ *
+ * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_WATCH_H
 #define BRIGADE_WATCH_H

@@ -5,6 +5,9 @@
  *
  * Threads: as bg_weights_set and bg_weights_find (brigade/session.h). Weights of a session over several ranks are saved
  * inside bg_session_read_weights, and loaded before the session is created.
+ *
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
+ * BG_ERROR_SHAPE for tensors that do not fit.
  */
 #ifndef BRIGADE_WEIGHTS_H
 #define BRIGADE_WEIGHTS_H

@@ -69,8 +69,6 @@ static void add_values(bgi_string *text, const bgi_option *option)
         add_range(text, words[option->kind], option->minimum, option->maximum, option->is_above, false);
     else
         bgi_string_add(text, "%s", words[option->kind]);
-    if (option->unit != NULL)
-        bgi_string_add(text, ", in %s", option->unit);
 }
 
 static void add_default(bgi_string *text, const bgi_option *option)
@@ -120,8 +118,12 @@ static void explain(const bgi_option *option)
     printf("%s\n", option->name);
     print_words("decides", option->what);
     print_row_words("values", option, add_values);
+    if (option->unit != NULL)
+        print_words("unit", option->unit);
     if (option->kind != BGI_OPTION_RECORDS && option->kind != BGI_OPTION_POINTER)
         print_row_words("default", option, add_default);
+    if (option->costs != NULL)
+        print_words("costs", option->costs);
     if (option->is_bounded && option->rule != NULL)
         print_words("rule", option->rule);
     snprintf(text, sizeof text, "options.%s", option->path);
@@ -136,6 +138,8 @@ static void explain(const bgi_option *option)
         print_words("PopTorch", option->poptorch);
     if (option->optimum != NULL)
         print_words("Optimum", option->optimum);
+    if (option->elsewhere != NULL)
+        print_words("elsewhere", option->elsewhere);
     print_words("plan cache",
                 option->shapes_plan ? "plans that differ in it are two" : "plans that differ in it are one");
 }
@@ -259,6 +263,25 @@ static void print_cell(const char *text)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
+/* What others call it: PopTorch's and Optimum's names, then those of other systems. */
+static void print_names(const bgi_option *option)
+{
+    const char *separator = "";
+
+    if (option->poptorch != NULL) {
+        printf("PopTorch: `%s`", option->poptorch);
+        separator = "; ";
+    }
+    if (option->optimum != NULL) {
+        printf("%sOptimum: `%s`", separator, option->optimum);
+        separator = "; ";
+    }
+    if (option->elsewhere != NULL) {
+        printf("%s", separator);
+        print_cell(option->elsewhere);
+    }
+}
+
 static void print_row(const bgi_option *option)
 {
     bgi_string values = {0}, standard = {0};
@@ -268,17 +291,15 @@ static void print_row(const bgi_option *option)
     printf("| `%s` | ", option->name);
     if (option->flag != NULL)
         printf("`--%s`", option->flag);
-    printf(" | %s | ", values.data != NULL ? values.data : "");
+    printf(" | %s | %s | ", values.data != NULL ? values.data : "", option->unit != NULL ? option->unit : "");
     if (option->kind != BGI_OPTION_RECORDS && option->kind != BGI_OPTION_POINTER)
         printf("%s", standard.data != NULL ? standard.data : "");
     printf(" | ");
     print_cell(option->what);
     printf(" | ");
-    if (option->poptorch != NULL)
-        printf("`%s`", option->poptorch);
-    printf("%s", option->poptorch != NULL && option->optimum != NULL ? ", " : "");
-    if (option->optimum != NULL)
-        printf("`%s`", option->optimum);
+    print_cell(option->costs != NULL ? option->costs : "");
+    printf(" | ");
+    print_names(option);
     printf(" |\n");
     bgi_string_clear(&values);
     bgi_string_clear(&standard);
@@ -289,8 +310,8 @@ static void print_option_tables(uint32_t commands)
     const bgi_option *option;
 
     for (uint32_t group = 0; group < BGI_OPTION_GROUPS; group++) {
-        printf("%s**%s**\n\n| Option | Flag | Values | Default | What it decides | PopTorch, Optimum "
-               "|\n|---|---|---|---|---|---|\n",
+        printf("%s**%s**\n\n| Option | Flag | Values | Unit | Default | What it decides | What it costs | Elsewhere "
+               "|\n|---|---|---|---|---|---|---|---|\n",
                group > 0 ? "\n" : "", bgi_option_group_name((bgi_option_group)group));
         for (uint32_t i = 0; (option = bgi_option_at(i)) != NULL; i++)
             if (is_listed(option, group, commands))

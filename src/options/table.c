@@ -110,18 +110,21 @@ RECORD(rule, bg_location_rule)
      .shapes_plan = key,                                                                                               \
      .what = sentence},
 /* What there is of each class of tensors. */
-#define LOCATION(label, tensors, class, is_on_demand)                                                                  \
+#define LOCATION(label, tensors, class, is_on_demand, place_elsewhere, shard_elsewhere)                                \
     OPTION(MEMORY, "place_" label, memory.locations[class].place, CHOICE, BG_PLACE_DEFAULT, KEY,                       \
            "where " tensors " live", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,        \
-           .rule = "it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE")                                                  \
+           .rule = "it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE",                                                  \
+           .costs = "remote: transfers between the device and remote memory", .elsewhere = place_elsewhere)            \
     OPTION(MEMORY, "shard_" label, memory.locations[class].sharded, BOOL, false, KEY,                                  \
-           "each replica keeps a piece of " tensors, .flag = "shard", .commands = MNIST | GPT)                         \
+           "each replica keeps a piece of " tensors, .flag = "shard", .commands = MNIST | GPT,                         \
+           .costs = "replicas exchange their pieces", .elsewhere = shard_elsewhere)                                    \
     OPTION(MEMORY, "minimum_remote_" label, memory.locations[class].minimum_elements_remote, SIZE, 2, KEY,             \
            "smaller " tensors " stay on the device", .unit = "elements", .flag = "offload-minimum", .commands = MNIST) \
     OPTION(MEMORY, "minimum_sharded_" label, memory.locations[class].minimum_elements_sharded, SIZE, 8192, KEY,        \
            "smaller " tensors " stay whole", .unit = "elements", .flag = "shard-minimum", .commands = MNIST)           \
     OPTION(MEMORY, "on_demand_" label, memory.locations[class].on_demand, BOOL, is_on_demand, KEY,                     \
-           "remote " tensors " are loaded when they are needed instead of one visit before", .rule = NULL)
+           "remote " tensors " are loaded when they are needed instead of one visit before",                           \
+           .costs = "devices wait for the loads")
 
 static const bgi_option rows[] = {
 #include "options/options.def"

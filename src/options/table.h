@@ -79,14 +79,16 @@ struct bgi_option {
     bool is_above;
     bool is_for_c; /* has no text form although its kind has */
     double minimum, maximum;
-    const char *rule;     /* what a value out of range is told: "a run has at least 1" */
-    const char *unit;     /* NULL: none */
-    const char *poptorch; /* accessor of poptorch.Options; NULL: none */
-    const char *optimum;  /* field of Optimum's IPUConfig that decides it; NULL: none */
-    const char *flag;     /* without dashes; NULL: the program has none */
-    uint32_t commands;    /* bgi_command: those that have the flag */
-    const char *value;    /* what help calls the flag's value; NULL: as its kind */
-    const char *what;     /* one sentence without its full stop */
+    const char *rule;      /* what a value out of range is told: "a run has at least 1" */
+    const char *unit;      /* NULL: none */
+    const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
+    const char *optimum;   /* field of Optimum's IPUConfig that decides it; NULL: none */
+    const char *elsewhere; /* its names in other systems, "PyTorch: clip_grad_norm_"; NULL: none */
+    const char *costs;     /* what it takes in time, memory or accuracy when it is used; NULL: nothing */
+    const char *flag;      /* without dashes; NULL: the program has none */
+    uint32_t commands;     /* bgi_command: those that have the flag */
+    const char *value;     /* what help calls the flag's value; NULL: as its kind */
+    const char *what;      /* one sentence without its full stop */
 };
 
 /* By number, in the order of the table; NULL past the last. */

@@ -15,6 +15,8 @@ begin_case files
 check "make install" run_make install PREFIX="$folder/usr"
 for file in bin/brigade lib/libbrigade.a lib/libbrigade.so lib/pkgconfig/brigade.pc include/brigade.h include/brigade/nn.h \
     lib/cmake/brigade/brigade-config.cmake lib/cmake/brigade/brigade-config-version.cmake share/man/man1/brigade.1 \
+    share/man/man1/brigade-gpt-pretrain.1 \
+    share/man/man3/bg_session_run.3 share/man/man3/brigade_session.3 share/man/man3/BG_ERROR_SHAPE.3 \
     share/man/man3/brigade.3 share/doc/brigade/docs/embedding.md share/doc/brigade/examples/digits.c share/brigade/presets/mnist.json \
     share/bash-completion/completions/brigade share/zsh/site-functions/_brigade share/fish/vendor_completions.d/brigade.fish \
     share/doc/brigade/LICENSE include/brigade/brigade.hpp share/doc/brigade/examples/mlp.cpp share/doc/brigade/examples/mlp.py; do

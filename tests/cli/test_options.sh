@@ -188,6 +188,14 @@ for document in "$root"/docs/*.md; do
     check "$(basename "$document") is current; make tables writes it anew" cmp -s "$document" "docs/$(basename "$document")"
 done
 check "there is one" test -n "$(ls docs)"
+# Every flag of every help is in the table of flags with its command, and the other way round.
+while read -r command; do
+    [ "$command" = plan ] || sed -n "s/^  \(--[a-z0-9-]*\).*/$command \1/p" "$(echo "$command" | tr ' ' '-').helpall"
+done <commands.txt | sort >helps.flags
+awk -F' [|] ' '/^[|] `--/ { split($1, flag, "[` ]"); count = split($2, names, ", ")
+    for (i = 1; i <= count; i++) print names[i], flag[3] }' docs/options.md | sort >document.flags
+check "its flags are those of the helps: $(diff helps.flags document.flags | head -n 5)" cmp -s helps.flags document.flags
+check "they are many" test "$(wc -l <document.flags)" -ge 300
 check "every option is in it" test "$(grep -c '^| `' docs/options.md)" -ge 95
 end_case
 
