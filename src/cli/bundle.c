@@ -192,8 +192,8 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
         cli_say(training->model->says, "warning: %s: the update cannot be repeated: %s", path,
                 error.status != BG_OK ? error.message : saving.message);
     else
-        cli_say(training->model->says, "note: `sh %s/%s` repeats update %" PRIu64 " in one process", path, script_name,
-                step + 1);
+        printf("Update %" PRIu64 " was refused: `sh %s/%s` repeats it in one process\n", step + 1, path, script_name);
+    fflush(stdout);
 }
 
 /* ---- replay ---- */

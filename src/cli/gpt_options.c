@@ -466,7 +466,8 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns where nothing has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
-    plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL;
+    /* Where a run leaves something to go on from. */
+    plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
     if (options->library.replay != NULL) {
         plan.numerics.guard_loss = true;

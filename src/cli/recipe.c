@@ -170,6 +170,7 @@ void cli_recipe_replay(cli_recipe *recipe)
     recipe->no_shuffle = true;
     recipe->library.options.execution.device_iterations = 1;
     recipe->library.options.execution.layout = NULL;
+    recipe->library.options.files.memmap_dir = NULL;
     recipe->library.options.reporting.output_mode = BG_OUTPUT_ALL;
 }
 
@@ -285,7 +286,9 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
-    options.numerics.guard_loss = options.numerics.guard_loss || recipe->checkpoint_dir != NULL;
+    /* Where a run leaves something to go on from. */
+    options.numerics.guard_loss =
+        options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
     if (recipe->library.replay != NULL) {
         options.execution.device_iterations = 1;

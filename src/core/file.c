@@ -6,6 +6,7 @@
 #include "core/file.h"
 
 #include "core/error.h"
+#include "core/write_back.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -174,7 +175,7 @@ void bgi_folder_release(int *held)
 
 /* ---- writing ---- */
 
-enum { BUFFER_BYTES = 1 << 16 };
+enum { BUFFER_BYTES = 1 << 16, STRETCH_BYTES = 16 << 20 };
 
 /* A rename is on disk only once its folder is. 0, or why it is not. The path is cut meanwhile, since there may be no
  * memory for another. */
@@ -292,12 +293,12 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
     return BG_OK;
 }
 
-/* To the file itself. */
+/* To the file itself. Of a large file the disk begins with each stretch at once, and so is at work all the time. */
 static void write_through(bgi_file_writer *writer, const unsigned char *data, size_t size_bytes)
 {
     while (size_bytes > 0 && writer->first_errno == 0) {
-        /* No system writes more than 2 GB in one call. */
-        const ssize_t written = write(writer->descriptor, data, size_bytes < (1 << 30) ? size_bytes : 1 << 30);
+        const ssize_t written =
+            write(writer->descriptor, data, size_bytes < STRETCH_BYTES ? size_bytes : STRETCH_BYTES);
 
         if (written < 0 && errno == EINTR)
             continue;
@@ -307,6 +308,11 @@ static void write_through(bgi_file_writer *writer, const unsigned char *data, si
         }
         data += written;
         size_bytes -= (size_t)written;
+        writer->unsent_bytes += (size_t)written;
+        if (writer->unsent_bytes >= STRETCH_BYTES) {
+            bgi_begin_write_back(writer->descriptor);
+            writer->unsent_bytes = 0;
+        }
     }
 }
 
@@ -370,9 +376,10 @@ static bg_status fail_write(const bgi_file_writer *writer, bg_error *error)
     return fail_io(error, writer->path, "write", writer->first_errno);
 }
 
-bg_status bgi_file_writer_flush(bgi_file_writer *writer, bg_error *error)
+bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error)
 {
-    flush_writer(writer);
+    empty_buffer(writer);
+    bgi_begin_write_back(writer->descriptor);
     return writer->first_errno == 0 ? BG_OK : fail_write(writer, error);
 }
 

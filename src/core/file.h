@@ -20,6 +20,7 @@ typedef struct bgi_file_writer {
     char *temporary_path;
     unsigned char *buffer; /* NULL: nothing is being written */
     size_t buffered;
+    size_t unsent_bytes; /* written since the disk was last asked to begin */
     int descriptor;
     int first_errno; /* of the first that failed of all below; 0 while all is well */
 } bgi_file_writer;
@@ -34,9 +35,9 @@ void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes
 /* Formatted text, likewise. */
 void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
 
-/* Everything so far to the disk, so that temporary_path can be opened and checked before it takes the target's place.
- * On failure the writer is still to be abandoned. */
-bg_status bgi_file_writer_flush(bgi_file_writer *writer, bg_error *error);
+/* Everything so far to the system, so that temporary_path can be opened and checked before it takes the target's place,
+ * while the disk is at work: commit waits for it. On failure the writer is still to be abandoned. */
+bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
 
 /* Flush, fsync, rename, fsync the folder. On failure before the rename the temporary file is gone and the target is
  * untouched; a folder that cannot be flushed is a failure with the new file in place. */

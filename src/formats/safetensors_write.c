@@ -1,6 +1,6 @@
 /*
  * safetensors_write.c: writing files of named tensors. The header is made and checked before the file is begun, and
- * read back before the file takes its name: what is there under that name was opened once.
+ * read back before the file takes its name: what is there under that name was opened once. The disk works meanwhile.
  */
 #include "formats/safetensors.h"
 
@@ -208,7 +208,7 @@ static bg_status write_all(const content *c, const char *header, size_t header_b
     bgi_file_write(&writer, "        ", padded_bytes - header_bytes);
     status = write_data(&writer, c, from, error);
     if (status == BG_OK)
-        status = bgi_file_writer_flush(&writer, error);
+        status = bgi_file_writer_send(&writer, error);
     if (status == BG_OK)
         status = check_file(writer.temporary_path, c, from, error);
     if (status != BG_OK) {

@@ -52,7 +52,7 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
     uint64_t now_ns;
 
     if (atomic_load(&r->is_lost))
-        return bg_error_set(error, BG_ERROR_IO, "%s: the ranks have lost each other", what);
+        return bg_error_set(error, r->lost_status, "%s: %s", what, r->lost_why);
     if (bgi_ranks_move(r, true))
         return BG_OK;
     if (++p->looks < SPINS) {
@@ -131,7 +131,7 @@ void bgi_ranks_give_up(bgi_transport *transport, bg_status status, const char *w
     while (!has_said_all(r) && bgi_clock_ns() - begun_ns < leave_ns)
         if (!bgi_ranks_move(r, true))
             sched_yield();
-    atomic_store(&r->is_lost, true);
+    bgi_ranks_note_lost(r, status, why);
 }
 
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank)
@@ -179,7 +179,7 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
 
     atomic_store(&r->caller, pthread_self());
     if (from != to && (own == from || own == to) && atomic_load(&r->is_lost))
-        return bg_error_set(error, BG_ERROR_IO, "values of another rank: the ranks have lost each other");
+        return bg_error_set(error, r->lost_status, "values of another rank: %s", r->lost_why);
     if (from == to || (own != from && own != to) || size_bytes == 0)
         return BG_OK;
     pthread_mutex_lock(&r->moving);

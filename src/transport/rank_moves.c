@@ -14,8 +14,18 @@ enum { DONE_AT_ONCE = 32, MOST_EAGER = 8 /* messages of an operation */ };
 
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why)
 {
-    if (!atomic_exchange(&r->is_lost, true))
+    if (bgi_ranks_note_lost(r, status, why))
         r->base.setup.events.lost(r->base.setup.events.user, status, why);
+}
+
+bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
+{
+    if (atomic_exchange(&r->is_losing, true))
+        return false;
+    r->lost_status = status;
+    snprintf(r->lost_why, sizeof r->lost_why, "%s", why);
+    atomic_store(&r->is_lost, true);
+    return true;
 }
 
 /* ---- operations ---- */

@@ -152,6 +152,9 @@ struct ranks {
     wire_note *early; /* of runs that have not begun here */
     size_t early_count, early_capacity;
     _Atomic uint64_t run;
+    atomic_bool is_losing; /* somebody writes down, or has written down, why */
+    bg_status lost_status; /* and that is here once is_lost is true */
+    char lost_why[WHY_BYTES];
     atomic_bool is_lost;
 
     pthread_mutex_t mutex;                    /* of the notes and of fetches that have not begun */
@@ -178,6 +181,8 @@ static inline uint32_t bgi_ranks_owner(const ranks *r, uint32_t device)
 
 /* All ranks hear that this one gives up, and the engine here. */
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why);
+/* The same without a word to the runtime; false when there was a cause before. */
+bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why);
 /* Begins all messages of an operation. For the mover. */
 void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
                      size_t size_bytes);

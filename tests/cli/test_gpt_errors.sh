@@ -169,10 +169,15 @@ check "an older one, by its name" \
 check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2.safetensors \
     saved/checkpoint_train_step_2.safetensors
 
-# A loss that is not finite ends the run, and leaves no checkpoint.
-error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint was made of it' \
+# A loss that is not finite ends the run before its update, and leaves no checkpoint but the folder that repeats it;
+# without the guard, after it.
+error 1 'the loss of weight update 2 is infinite or no number: the update was refused' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
-check "no checkpoint" test -z "$(ls diverging)"
+check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2
+echo guard_loss=false >off
+error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint was made of it' \
+    gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save unguarded --options off
+check "no checkpoint: $(ls unguarded)" test -z "$(ls unguarded)"
 
 # ---- places to write to ----
 

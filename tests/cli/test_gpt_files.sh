@@ -58,7 +58,7 @@ check "nothing is cut" test "$(wc -l <shared.jsonl)" -eq $((lines + 1))
 
 begin_case diverged
 for rate in 1e30 1e19; do
-    error 1 'no checkpoint was made of it' gpt pretrain $one precision=float32 training.optimizer.name=sgd gradient_clipping=0 \
+    error 1 'the update was refused' gpt pretrain $one precision=float32 training.optimizer.name=sgd gradient_clipping=0 \
         maximum=$rate constant=true --steps 9 --quiet --save "wrong-$rate"
     check "and none is there" sh -c "! ls wrong-$rate/*.safetensors 2>/dev/null"
 done

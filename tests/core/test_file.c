@@ -88,7 +88,7 @@ static void test_target_is_old_until_commit(void **state)
     assert_int_equal(bgi_file_save(f->path, "old", 3, &error), BG_OK);
     assert_int_equal(bgi_file_writer_begin(&writer, f->path, &error), BG_OK);
     bgi_file_write(&writer, "new", 3);
-    assert_int_equal(bgi_file_writer_flush(&writer, &error), BG_OK);
+    assert_int_equal(bgi_file_writer_send(&writer, &error), BG_OK);
     assert_content(f->path, "old");
     assert_content(writer.temporary_path, "new");
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
