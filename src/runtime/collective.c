@@ -8,8 +8,9 @@
  *     REDUCE to pieces    sums its piece up, for itself                 (reduce-scatter)
  *     GATHER              takes the others' pieces                      (all-gather)
  *
- * and the same three as calls of the model, along dimensions of its tensors. A REDUCE beside the program goes the same
- * four steps, of which the last three are those of whoever holds the device's queue of transfers.
+ * and the same three as calls of the model, along dimensions of its tensors. What is much goes these steps in several
+ * rounds. A REDUCE beside the program goes the same steps, of which all but the first are those of whoever holds the
+ * device's queue of transfers.
  */
 #include "runtime/engine.h"
 
@@ -20,8 +21,28 @@ enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES };
 
 /* ---- meeting ---- */
 
-/* Fills runner->exchanges. */
+/* Fills runner->brought.all. */
 typedef void (*bring_function)(bgi_runner *runner, const void *what);
+
+static void begin_rounds(bgi_brought *brought, uint32_t count)
+{
+    brought->count = count;
+    brought->cut = (bgi_cut){0};
+}
+
+static bool has_more(const bgi_brought *brought)
+{
+    return brought->cut.exchange < brought->count;
+}
+
+static bgi_wait offer_round(bgi_runner *runner, bgi_brought *brought, uint32_t group, uint32_t member)
+{
+    bgi_transport *transport = runner->transport;
+
+    brought->round_count = bgi_exchange_cut(bgi_exchange_round_bytes(transport, group), brought->all, brought->count,
+                                            &brought->cut, brought->round);
+    return transport->type->offer(transport, group, member, brought->round, brought->round_count);
+}
 
 /* Meets the group along the axes as far as it goes; true when all have done their share of `what`. */
 static bool meet(bgi_runner *runner, uint32_t axes, bring_function bring, const void *what, uint32_t count,
@@ -31,29 +52,36 @@ static bool meet(bgi_runner *runner, uint32_t axes, bring_function bring, const 
     const uint32_t member = bg_mesh_group_member(&mesh, axes, runner->replica);
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, axes, runner->replica);
     bgi_transport *transport = runner->transport;
-    uint64_t start_ns;
+    bgi_brought *brought = &runner->brought;
 
     if (bg_mesh_group_size(&mesh, axes) == 1)
         return true;
     if (runner->phase == ARRIVE) {
         bring(runner, what);
-        runner->meeting = transport->type->offer(transport, group, member, runner->exchanges, count);
+        begin_rounds(brought, count);
+        runner->meeting_ns = 0;
+        runner->meeting = offer_round(runner, brought, group, member);
         runner->phase = WAIT_FOR_ALL;
     }
-    if (runner->phase == WAIT_FOR_ALL) {
-        if (!bgi_runner_reached(runner, runner->meeting.counter, runner->meeting.target))
-            return false;
-        start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0;
-        bgi_exchange_run(transport, group, member, runner->exchanges, count);
-        if (bgi_trace_is_on(runner))
-            bgi_trace_add(runner, worker, traced_as, start_ns);
-        runner->meeting = transport->type->deliver(transport, group, member);
-        runner->phase = WAIT_FOR_SHARES;
+    while (bgi_runner_reached(runner, runner->meeting.counter, runner->meeting.target)) {
+        if (runner->phase == WAIT_FOR_ALL) {
+            if (bgi_trace_is_on(runner) && runner->meeting_ns == 0)
+                runner->meeting_ns = bgi_clock_ns();
+            bgi_exchange_run(transport, group, member, brought->round, brought->round_count);
+            if (bgi_trace_is_on(runner) && !has_more(brought))
+                bgi_trace_add(runner, worker, traced_as, runner->meeting_ns);
+            runner->meeting = transport->type->deliver(transport, group, member);
+            runner->phase = WAIT_FOR_SHARES;
+        } else if (has_more(brought)) {
+            bgi_runner_add_progress(runner);
+            runner->meeting = offer_round(runner, brought, group, member);
+            runner->phase = WAIT_FOR_ALL;
+        } else {
+            runner->phase = ARRIVE;
+            return true;
+        }
     }
-    if (!bgi_runner_reached(runner, runner->meeting.counter, runner->meeting.target))
-        return false;
-    runner->phase = ARRIVE;
-    return true;
+    return false;
 }
 
 /* ---- REDUCE and GATHER ---- */
@@ -86,7 +114,7 @@ static void list_variables(bgi_runner *runner, const bgi_instruction *instructio
 
 static void bring_variables(bgi_runner *runner, const void *what)
 {
-    list_variables(runner, what, runner->exchanges);
+    list_variables(runner, what, runner->brought.all);
 }
 
 bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
@@ -108,16 +136,16 @@ static void note_meeting(bgi_runner *runner, bgi_wait meeting)
  * found nothing to go on with here, so we look. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction)
 {
-    const bgi_transport_type *type = runner->transport->type;
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
     const uint64_t begun = atomic_load_explicit(&runner->sums_begun.value, memory_order_relaxed);
 
-    list_variables(runner, instruction, runner->sum_exchanges);
+    list_variables(runner, instruction, runner->sum_brought.all);
+    begin_rounds(&runner->sum_brought, instruction->reduced_count);
     runner->sum = instruction;
     runner->sum_is_delivered = false;
+    runner->sum_ns[0] = 0;
     runner->sum_step = runner->engine->run->step + runner->run_iteration;
-    note_meeting(runner, type->offer(runner->transport, group, bgi_group_place(runner), runner->sum_exchanges,
-                                     instruction->reduced_count));
+    note_meeting(runner, offer_round(runner, &runner->sum_brought, group, bgi_group_place(runner)));
     atomic_store(&runner->sums_begun.value, begun + 1);
     if (bgi_sum_is_wanted(runner))
         bgi_io_wake(runner->engine);
@@ -141,9 +169,9 @@ static void do_share(bgi_runner *runner, const bgi_worker *worker)
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
 
     bgi_device_enter(runner->device);
-    if (bgi_trace_is_on(runner))
+    if (bgi_trace_is_on(runner) && runner->sum_ns[0] == 0)
         runner->sum_ns[0] = bgi_clock_ns();
-    bgi_exchange_run(transport, group, member, runner->sum_exchanges, runner->sum->reduced_count);
+    bgi_exchange_run(transport, group, member, runner->sum_brought.round, runner->sum_brought.round_count);
     if (bgi_trace_is_on(runner))
         runner->sum_ns[1] = bgi_clock_ns();
     runner->sum_worker = worker->number;
@@ -171,18 +199,26 @@ static void trace_sum(bgi_runner *runner)
 
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker)
 {
+    const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
     const uint64_t begun = atomic_load(&runner->sums_begun.value);
+    bool has_moved = false;
 
-    if (begun == atomic_load_explicit(&runner->sums_done.value, memory_order_relaxed) || !has_met(runner))
+    if (begun == atomic_load_explicit(&runner->sums_done.value, memory_order_relaxed))
         return false;
-    if (!runner->sum_is_delivered) {
-        do_share(runner, worker);
-        if (!has_met(runner))
-            return true;
+    while (has_met(runner)) {
+        has_moved = true;
+        if (!runner->sum_is_delivered) {
+            do_share(runner, worker);
+        } else if (has_more(&runner->sum_brought)) {
+            runner->sum_is_delivered = false;
+            note_meeting(runner, offer_round(runner, &runner->sum_brought, group, bgi_group_place(runner)));
+        } else {
+            trace_sum(runner);
+            bgi_counter_raise(&runner->sums_done, begun, runner);
+            break;
+        }
     }
-    trace_sum(runner);
-    bgi_counter_raise(&runner->sums_done, begun, runner);
-    return true;
+    return has_moved;
 }
 
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
@@ -224,7 +260,7 @@ static void bring_tensor(bgi_runner *runner, const void *what)
     const bgi_call *call = what;
     const bgi_collective_attributes *attributes = call->attributes;
 
-    runner->exchanges[0] =
+    runner->brought.all[0] =
         (bgi_exchange){.pattern = bgi_collective_pattern(call),
                        .dtype = call->types[0].dtype,
                        .function = attributes->function,

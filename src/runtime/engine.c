@@ -194,6 +194,17 @@ static size_t count_most_exchanges(const bgi_plan_device *device)
     return most;
 }
 
+static bg_status make_room(bgi_brought *brought, const bgi_plan_device *device, bg_error *error)
+{
+    const size_t most = count_most_exchanges(device);
+
+    brought->all = calloc(most, sizeof *brought->all);
+    brought->round = calloc(most, sizeof *brought->round);
+    return brought->all != NULL && brought->round != NULL
+               ? BG_OK
+               : bgi_error_memory(error, "exchanges", 2 * most * sizeof *brought->all);
+}
+
 bool bgi_has_sums_beside(const bgi_plan_device *device)
 {
     for (uint32_t i = 0; i < device->instruction_count; i++)
@@ -247,9 +258,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
     if (runner->operands == NULL)
         return bgi_error_memory(error, "operands", widest * sizeof *runner->operands);
     runner->kernel_call.operands = runner->operands;
-    runner->exchanges = calloc(count_most_exchanges(runner->program), sizeof *runner->exchanges);
-    if (runner->exchanges == NULL)
-        return bgi_error_memory(error, "exchanges", count_most_exchanges(runner->program) * sizeof *runner->exchanges);
+    BGI_TRY(make_room(&runner->brought, runner->program, error));
     if (runner->device->type->map == NULL) {
         runner->host_value = malloc(find_largest_output(plan));
         if (runner->host_value == NULL)
@@ -266,13 +275,9 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         runner->is_traced = true;
     }
     atomic_init(&runner->sum_counter, &engine->runs); /* for nothing, so far */
-    if (bgi_has_sums_beside(runner->program)) {
-        const size_t most = count_most_exchanges(runner->program);
-        runner->sum_exchanges = calloc(most, sizeof *runner->sum_exchanges);
-        if (runner->sum_exchanges == NULL)
-            return bgi_error_memory(error, "exchanges", most * sizeof *runner->sum_exchanges);
-    }
-    if (plan->options.reporting.trace && (runner->program->transfer_count > 0 || runner->sum_exchanges != NULL))
+    if (bgi_has_sums_beside(runner->program))
+        BGI_TRY(make_room(&runner->sum_brought, runner->program, error));
+    if (plan->options.reporting.trace && (runner->program->transfer_count > 0 || runner->sum_brought.all != NULL))
         BGI_TRY(bgi_trace_init(&runner->io_trace, plan->options.reporting.trace_events, error));
     return BG_OK;
 }
@@ -581,8 +586,10 @@ void bgi_engine_free(bgi_engine *engine)
             bgi_trace_clear(&engine->runners[i].trace);
             bgi_trace_clear(&engine->runners[i].io_trace);
             bgi_call_times_clear(&engine->runners[i].call_times);
-            free(engine->runners[i].exchanges);
-            free(engine->runners[i].sum_exchanges);
+            free(engine->runners[i].brought.all);
+            free(engine->runners[i].brought.round);
+            free(engine->runners[i].sum_brought.all);
+            free(engine->runners[i].sum_brought.round);
             free((void *)engine->runners[i].peer_done);
             free(engine->runners[i].host_value);
             free(engine->runners[i].operands);

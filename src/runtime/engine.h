@@ -99,6 +99,8 @@
  * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
  * group wait for it.
  *
+ * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows them as one.
+ *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
  * that precede it are done, and notifies the device of the next one when the instruction and all transfers that it
  * issued are done. All replicas take the same turns, so replicas that meet in one are all there.
@@ -187,6 +189,13 @@ typedef struct bgi_copying {
     size_t size_bytes, piece_bytes;
 } bgi_copying;
 
+/* What a device brings to a meeting, and those of the round at work. */
+typedef struct bgi_brought {
+    bgi_exchange *all, *round;
+    uint32_t count, round_count;
+    bgi_cut cut;
+} bgi_brought;
+
 /* One (replica, device). */
 struct bgi_runner {
     /* Read by all workers that look for work. The owner writes the pair before it gives ownership up. */
@@ -223,11 +232,11 @@ struct bgi_runner {
     _Atomic(bgi_counter *) sum_counter;
     _Atomic uint64_t sum_target;
     const bgi_instruction *sum;
-    bgi_exchange *sum_exchanges;
+    bgi_brought sum_brought;
     bgi_wait sum_meeting;
-    bool sum_is_delivered; /* the device has done its share */
+    bool sum_is_delivered; /* the device has done its share of the round */
     uint64_t sum_step;     /* for the trace */
-    uint64_t sum_ns[2];    /* when the share was begun and done, while tracing */
+    uint64_t sum_ns[2];    /* when the first share was begun and the last one done, while tracing */
     uint32_t sum_worker;   /* who did it */
 
     /* Written by the owner, read at leisure by the watching thread. */
@@ -250,18 +259,19 @@ struct bgi_runner {
     uint32_t first_link; /* of the replica's edges */
     uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
-    bool is_ending;          /* of a strict plan: the instruction is done but for its transfers */
-    uint64_t run_count;      /* runs done */
-    uint64_t run_begin;      /* iteration of its first step; steady while transfers are under way */
-    uint64_t run_iteration;  /* steps done in this run */
-    uint32_t micro_batch;    /* of the current instruction */
-    uint32_t phase;          /* of REDUCE, GATHER and a collective call */
-    uint32_t next_call;      /* of an instruction that waits between its calls; else 0 */
-    bgi_wait meeting;        /* what it waits for in one */
-    bgi_exchange *exchanges; /* room for what it brings to one */
-    size_t touched_bytes;    /* of the arena; by operands only while tracing */
-    atomic_bool is_traced;   /* changed between runs only */
-    bool is_sampled;         /* the calls of this step are timed */
+    bool is_ending;         /* of a strict plan: the instruction is done but for its transfers */
+    uint64_t run_count;     /* runs done */
+    uint64_t run_begin;     /* iteration of its first step; steady while transfers are under way */
+    uint64_t run_iteration; /* steps done in this run */
+    uint32_t micro_batch;   /* of the current instruction */
+    uint32_t phase;         /* of REDUCE, GATHER and a collective call */
+    uint32_t next_call;     /* of an instruction that waits between its calls; else 0 */
+    bgi_wait meeting;       /* what it waits for in one */
+    bgi_brought brought;    /* what it brings to one */
+    uint64_t meeting_ns;    /* when its share was begun, while tracing */
+    size_t touched_bytes;   /* of the arena; by operands only while tracing */
+    atomic_bool is_traced;  /* changed between runs only */
+    bool is_sampled;        /* the calls of this step are timed */
     bgi_trace_ring trace;
     bgi_call_times call_times;
     bg_status failure_status;

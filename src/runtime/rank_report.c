@@ -36,10 +36,10 @@ typedef struct survey {
     const uint32_t *owners;
     uint32_t rank_count;
     figures *ranks;
-    bgi_exchange *exchanges; /* room for those of an instruction */
-    uint64_t meeting;        /* its number */
-    uint64_t *last_meetings; /* by rank: with a member there that was looked at */
-    char (*rows)[ROW_BYTES]; /* by rank */
+    bgi_exchange *exchanges, *round; /* room for those of an instruction */
+    uint64_t meeting;                /* its number */
+    uint64_t *last_meetings;         /* by rank: with a member there that was looked at */
+    char (*rows)[ROW_BYTES];         /* by rank */
 } survey;
 
 static uint32_t owner(const survey *s, uint32_t replica, uint32_t device)
@@ -92,13 +92,19 @@ static void add_meeting(survey *s, uint32_t replica, uint32_t device, uint32_t a
     }
     for (uint32_t other = 0; other < size; other++) {
         const uint32_t rank = owner(s, bg_mesh_group_at(&mesh, axes, replica, other), device);
-        bgi_meeting_bytes bytes;
+        bgi_meeting_bytes most = {0};
+        bgi_cut cut = {0};
         if (other == member || rank == own)
             continue;
-        bytes = bgi_ranks_meeting_bytes(s->exchanges, count, member, other, are_apart);
-        s->ranks[own].sent[class] += bytes.sent;
-        room += bytes.room;
-        sums = bytes.sums > sums ? bytes.sums : sums;
+        while (cut.exchange < count) {
+            const uint32_t some = bgi_exchange_cut(bgi_ranks_round_bytes(size), s->exchanges, count, &cut, s->round);
+            const bgi_meeting_bytes bytes = bgi_ranks_meeting_bytes(s->round, some, member, other, are_apart);
+            s->ranks[own].sent[class] += bytes.sent;
+            most.room = bytes.room > most.room ? bytes.room : most.room;
+            most.sums = bytes.sums > most.sums ? bytes.sums : most.sums;
+        }
+        room += most.room;
+        sums = most.sums > sums ? most.sums : sums;
     }
     room += sums;
     *staging = room > *staging ? room : *staging;
@@ -330,7 +336,9 @@ bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **o
     s.rows = calloc(s.rank_count, sizeof *s.rows);
     s.last_meetings = calloc(s.rank_count, sizeof *s.last_meetings);
     s.exchanges = calloc(most_exchanges(plan), sizeof *s.exchanges);
-    if (owners == NULL || s.rows == NULL || s.last_meetings == NULL || s.ranks == NULL || s.exchanges == NULL)
+    s.round = calloc(most_exchanges(plan), sizeof *s.round);
+    if (owners == NULL || s.rows == NULL || s.last_meetings == NULL || s.ranks == NULL || s.exchanges == NULL ||
+        s.round == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a table of ranks", s.rank_count * sizeof *s.ranks));
     if (s.rank_count > 1)
         BGI_TRY_CLEANUP(bgi_layout_make(plan, rank_count == 0 ? transport : &made, owners, error));
@@ -341,6 +349,7 @@ bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **o
     status = bgi_string_finish(&text, out_text, error);
 cleanup:
     free(s.exchanges);
+    free(s.round);
     free(s.rows);
     free(s.last_meetings);
     free(s.ranks);

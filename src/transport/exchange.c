@@ -231,6 +231,59 @@ static void copy_all(const share *s)
     }
 }
 
+/* ---- rounds ---- */
+
+static size_t count_bytes(const bgi_exchange *exchange)
+{
+    const bgi_pattern *pattern = &exchange->pattern;
+    const bool is_rows = pattern->kind == BGI_PATTERN_SUM_ROWS || pattern->kind == BGI_PATTERN_GATHER_ROWS;
+
+    return pattern->count * (is_rows ? pattern->size * pattern->piece : 1) * bg_dtype_size_bytes(exchange->dtype);
+}
+
+/* Elements `first` .. `first` + `count` - 1 of a sum. */
+static bgi_exchange cut_out(const bgi_exchange *exchange, size_t first, size_t count)
+{
+    const size_t offset = first * bg_dtype_size_bytes(exchange->dtype);
+    bgi_exchange part = *exchange;
+
+    part.pattern.count = count;
+    if (exchange->from != NULL)
+        part.from = (const char *)exchange->from + offset;
+    if (exchange->to != NULL)
+        part.to = (char *)exchange->to + offset;
+    return part;
+}
+
+uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
+                          bgi_exchange *out_round)
+{
+    uint32_t taken = 0;
+    size_t bytes = 0;
+
+    while (cut->exchange < count) {
+        const bgi_exchange *next = &exchanges[cut->exchange];
+        const size_t next_bytes = count_bytes(next);
+        if (taken > 0 && (next_bytes > round_bytes || bytes > round_bytes - next_bytes))
+            break;
+        if (next->pattern.kind == BGI_PATTERN_SUM && next_bytes > round_bytes) {
+            const size_t most = round_bytes / bg_dtype_size_bytes(next->dtype);
+            const size_t left = next->pattern.count - cut->element, some = left < most ? left : most;
+            *out_round = cut_out(next, cut->element, some);
+            *cut = some == left ? (bgi_cut){cut->exchange + 1, 0} : (bgi_cut){cut->exchange, cut->element + some};
+            return 1;
+        }
+        out_round[taken++] = *next;
+        bytes += next_bytes;
+        cut->exchange++;
+        if (bytes > round_bytes)
+            break;
+    }
+    return taken;
+}
+
+/* ---- a member's share ---- */
+
 void bgi_exchange_run(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                       uint32_t count)
 {

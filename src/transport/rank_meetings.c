@@ -15,6 +15,10 @@
  * more that each makes all sums than what a second round takes. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
+/* A member's share of a round. What it gets of another is still in its nearer caches when it sums that, and a message
+ * of so many bytes takes long beside the two that begin it. */
+enum { ROUND_SHARE_BYTES = 512 << 10 };
+
 /* As among threads: the last one to come wakes workers for the others. */
 static void come(ranks *r, bgi_counter *counter, uint32_t size)
 {
@@ -223,8 +227,8 @@ static bool pack_sum(party *p)
 
     for (uint32_t i = 0; i < p->share_count; i++) {
         share *s = &p->shares[i];
-        s->sum_out_bytes = p->is_short ? 0 : count_sums(p, p->member, s->member);
-        s->sum_in_bytes = p->is_short ? 0 : count_sums(p, s->member, p->member);
+        s->sum_out_bytes = count_sums(p, p->member, s->member);
+        s->sum_in_bytes = count_sums(p, s->member, p->member);
         most = s->sum_out_bytes > most ? s->sum_out_bytes : most;
         s->sum_data = NULL;
         if (s->sum_in_bytes > 0 && p->count == 1) {
@@ -364,6 +368,11 @@ static void end_sum_in(ranks *r, operation *what)
     if (s->sum_data == NULL)
         copy_sums(s->of, s->member, s->of->member, s->sum_room, false);
     end_share(s);
+}
+
+size_t bgi_ranks_round_bytes(uint32_t size)
+{
+    return (size_t)size * ROUND_SHARE_BYTES;
 }
 
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
@@ -536,6 +545,15 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
+/* What its members sent has left before they summed, and they send no more: nothing is to be moved. All of the counter
+ * is this member's, and only it waits for that. */
+static void deliver_short(party *p, uint64_t number)
+{
+    p->begun_deliveries = number;
+    atomic_store(&p->deliveries, number);
+    atomic_store(&p->delivered.value, number * size_of(p));
+}
+
 bgi_wait bgi_ranks_deliver(bgi_transport *transport, uint32_t group, uint32_t member)
 {
     ranks *r = bgi_ranks_of(transport);
@@ -546,7 +564,9 @@ bgi_wait bgi_ranks_deliver(bgi_transport *transport, uint32_t group, uint32_t me
         return r->threads->type->deliver(r->threads, group, member);
     p = r->parties[group][member];
     number = atomic_load_explicit(&p->deliveries, memory_order_relaxed) + 1;
-    if (pack_sum(p)) {
+    if (p->is_short) {
+        deliver_short(p, number);
+    } else if (pack_sum(p)) {
         come_to_all(p, true);
         atomic_store(&p->deliveries, number);
         bgi_ranks_kick(r, &p->item);

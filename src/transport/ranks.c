@@ -245,6 +245,14 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
                             : r->threads->type->release(r->threads, link, sequence);
 }
 
+/* Members that are all here copy nothing. */
+static size_t round_bytes(const bgi_transport *transport, uint32_t group)
+{
+    return ((const ranks *)transport)->parties[group] != NULL
+               ? bgi_ranks_round_bytes(transport->setup.groups[group].size)
+               : SIZE_MAX;
+}
+
 static void fetch(bgi_transport *transport, uint32_t device, uint32_t from, size_t offset, void *to, size_t size_bytes)
 {
     ranks *r = bgi_ranks_of(transport);
@@ -325,6 +333,7 @@ const bgi_transport_type bgi_transport_ranks = {.name = "ranks",
                                                 .contribution = bgi_ranks_contribution,
                                                 .result = bgi_ranks_result,
                                                 .deliver = bgi_ranks_deliver,
+                                                .round_bytes = round_bytes,
                                                 .meeting = bgi_ranks_meeting,
                                                 .fetch = fetch,
                                                 .fetched = fetched,

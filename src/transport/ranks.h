@@ -10,6 +10,8 @@
  *                  sends the sum to those who get it: of n members each sends and receives 2 (n - 1) / n of the whole
  *     a short one  of few bytes, with each member on a rank of its own: each sends the whole to all others and sums
  *                  all of it, in the same order; one round instead of two
+ *     rounds       of much they sum some after the other, so that what was received is in a cache when it is summed,
+ *                  and large tensors are sent from where they are
  *     a fetch      is a note to the rank that has the store, which sends
  *     notes        between the same two ranks travel together, as many as there are
  *
@@ -70,5 +72,7 @@ typedef struct bgi_meeting_bytes {
 } bgi_meeting_bytes;
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
                                           uint32_t other, bool are_apart);
+/* Of a group of so many members. */
+size_t bgi_ranks_round_bytes(uint32_t size);
 
 #endif

@@ -18,7 +18,8 @@
  * Meetings. Members of a group bring exchanges, all the same ones but for their addresses (pattern.h says what belongs
  * where), and keep them as they are until the meeting is over. Between the two waits each member does its share, with
  * addresses that the transport gives: contributions to read, results to write. Members sum in the members' order, with
- * code that all transports share, so a sum's bits do not depend on the transport.
+ * code that all transports share, so a sum's bits do not depend on the transport. Of much they may meet in rounds
+ * (bgi_exchange_cut), each a meeting: then what is exchanged is summed while it is in a cache, and needs little room.
  *
  * Posts, deliveries and notes of one device reach another in order; different pairs of devices have no order. The owner
  * of the device, or of its queue of loads and stores, calls the functions; any thread may call `tell` and `progress`,
@@ -150,6 +151,8 @@ struct bgi_transport_type {
      * result. */
     bgi_strip (*result)(bgi_transport *transport, uint32_t group, uint32_t member, uint32_t reader, uint32_t index);
     bgi_wait (*deliver)(bgi_transport *transport, uint32_t group, uint32_t member);
+    /* Bytes of a round of the group's; NULL: they bring all they have to one meeting. */
+    size_t (*round_bytes)(const bgi_transport *transport, uint32_t group);
     /* The two counters a member may wait for in a meeting, for reports. */
     bgi_counter *(*meeting)(bgi_transport *transport, uint32_t group, uint32_t member, bool is_delivery);
 
@@ -175,6 +178,23 @@ struct bgi_transport_type {
 };
 
 /* ---- exchange.c ---- */
+
+/* How far exchanges have been cut into rounds; begins as zeros. */
+typedef struct bgi_cut {
+    uint32_t exchange; /* the next one; their count when none is left */
+    size_t element;    /* of it, to begin with */
+} bgi_cut;
+
+static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, uint32_t group)
+{
+    return transport->type->round_bytes != NULL ? transport->type->round_bytes(transport, group) : SIZE_MAX;
+}
+
+/* The exchanges of the next round, and how many they are, at most `count`. A sum of more than `round_bytes` is cut, and
+ * its parts have rounds of their own; others come together as long as they have no more. Which member sums an element
+ * may change by that, its bits do not. */
+uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
+                          bgi_exchange *out_round);
 
 /* A member's share of a meeting, between the two waits. */
 void bgi_exchange_run(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,

@@ -1,6 +1,7 @@
 /*
  * test_meetings.c: sums over members that are on different ranks: short meetings take one message each way, larger ones
- * two, in half the bytes each; the bits are those of a plain loop over the members, in place too.
+ * two, in half the bytes each, and what is much comes in rounds; the bits are those of a plain loop over the members,
+ * in place too.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ __attribute__((constructor)) static void ask_for_three(void)
 
 /* ---- the test's transport, with an eye on its messages ---- */
 
-static uint32_t messages;
+static uint32_t messages, rounds;
 static size_t bytes;
 
 static bg_status begin_send(void *user, void *lane, uint32_t to, uint32_t tag, const void *data, size_t size_bytes,
@@ -137,14 +138,39 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
+/* In rounds of so many bytes. */
+static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
+                           const uint32_t *here, uint32_t here_count)
+{
+    bgi_exchange round[2][MOST_EXCHANGES];
+    bgi_cut cuts[2] = {{0}, {0}};
+    uint32_t some[2] = {0};
+    bgi_wait waits[2];
+
+    while (cuts[0].exchange < count) {
+        rounds++;
+        for (uint32_t h = 0; h < here_count; h++) {
+            some[h] = bgi_exchange_cut(round_bytes, exchanges[h], count, &cuts[h], round[h]);
+            waits[h] = r->transport->type->offer(r->transport, 0, here[h], round[h], some[h]);
+        }
+        for (uint32_t h = 0; h < here_count; h++)
+            wait_for(r, waits[h]);
+        for (uint32_t h = 0; h < here_count; h++) {
+            bgi_exchange_run(r->transport, 0, here[h], round[h], some[h]);
+            waits[h] = r->transport->type->deliver(r->transport, 0, here[h]);
+        }
+        for (uint32_t h = 0; h < here_count; h++)
+            wait_for(r, waits[h]);
+    }
+}
+
 /* What the members here bring; each meets the others. */
-static void meet(const rig *r, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
+static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
 {
     static float data[2][MOST_EXCHANGES][MOST_ELEMENTS], results[2][MOST_EXCHANGES][MOST_ELEMENTS];
     bgi_exchange exchanges[2][MOST_EXCHANGES];
     const uint32_t own = test_ranks_transport()->rank;
     uint32_t here[2], here_count = 0;
-    bgi_wait waits[2];
 
     for (uint32_t m = 0; m < r->group.size; m++)
         if (r->owners[m] == own)
@@ -161,16 +187,8 @@ static void meet(const rig *r, const size_t *sizes, uint32_t count, bool is_tree
                                .to = in_place ? data[h][e] : results[h][e],
                                .is_tree = is_tree};
         }
-        waits[h] = r->transport->type->offer(r->transport, 0, here[h], exchanges[h], count);
     }
-    for (uint32_t h = 0; h < here_count; h++)
-        wait_for(r, waits[h]);
-    for (uint32_t h = 0; h < here_count; h++) {
-        bgi_exchange_run(r->transport, 0, here[h], exchanges[h], count);
-        waits[h] = r->transport->type->deliver(r->transport, 0, here[h]);
-    }
-    for (uint32_t h = 0; h < here_count; h++)
-        wait_for(r, waits[h]);
+    meet_in_rounds(r, round_bytes, exchanges, count, here, here_count);
     for (uint32_t h = 0; h < here_count; h++)
         for (uint32_t e = 0; e < count; e++)
             for (size_t i = 0; i < sizes[e]; i++) {
@@ -200,7 +218,7 @@ static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
             for (uint32_t way = 0; way < 4; way++) {
                 messages = 0;
-                meet(r, cases[i].sizes, cases[i].count, way % 2 == 1, way > 1);
+                meet(r, SIZE_MAX, cases[i].sizes, cases[i].count, way % 2 == 1, way > 1);
                 assert_int_equal(messages, cases[i].is_short ? short_messages : long_messages);
             }
 }
@@ -233,10 +251,36 @@ static void messages_are_cut_for_a_carrier_that_asks(void **state)
         const size_t size = cases[i].bytes / sizeof(float);
         messages = 0;
         bytes = 0;
-        meet(&r, &size, 1, false, i % 2 == 1);
+        meet(&r, SIZE_MAX, &size, 1, false, i % 2 == 1);
         assert_int_equal(messages, (rank_count() - 1) * cases[i].pieces);
         assert_int_equal(bytes, (rank_count() - 1) * cases[i].bytes);
     }
+    close_rig(&r);
+}
+
+/* The same sums in rounds; small tensors share one. */
+static void much_comes_in_rounds(void **state)
+{
+    static const struct {
+        size_t sizes[MOST_EXCHANGES], round_bytes;
+        uint32_t rounds;
+    } cases[] = {{{20000, 5, 7}, 80000, 2},  {{20000, 5, 7}, 79996, 3},   {{20000, 20000, 7}, 40000, 5},
+                 {{5, 20000, 7}, 30000, 5},  {{5, 7, 20000}, 30000, 4},   {{300, 400, 500}, 2800, 2},
+                 {{300, 400, 500}, 4, 1200}, {{20000, 5, 7}, SIZE_MAX, 1}};
+    rig r;
+
+    (void)state;
+    open_rig(&r, false);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (uint32_t way = 0; way < 4; way++) {
+            rounds = 0;
+            meet(&r, cases[i].round_bytes, cases[i].sizes, MOST_EXCHANGES, way % 2 == 1, way > 1);
+            assert_int_equal(rounds, cases[i].rounds);
+        }
+    close_rig(&r);
+    open_rig(&r, true);
+    for (uint32_t way = 0; way < 4; way++)
+        meet(&r, 3000, (const size_t[]){20000, 5, 2000}, MOST_EXCHANGES, way % 2 == 1, way > 1);
     close_rig(&r);
 }
 
@@ -249,7 +293,7 @@ static void two_members_on_a_rank(void **state)
     open_rig(&r, true);
     for (uint32_t way = 0; way < 4; way++)
         for (size_t size = 1; size < MOST_ELEMENTS; size = size * 5 + 1)
-            meet(&r, &size, 1, way % 2 == 1, way > 1);
+            meet(&r, SIZE_MAX, &size, 1, way % 2 == 1, way > 1);
     close_rig(&r);
 }
 
@@ -268,7 +312,7 @@ static void bytes_are_as_foretold(void **state)
         for (uint32_t other = 0; other < r.group.size; other++)
             foretold += other != own ? bgi_ranks_meeting_bytes(&exchange, 1, own, other, true).sent : 0;
         bytes = 0;
-        meet(&r, &size, 1, false, false);
+        meet(&r, SIZE_MAX, &size, 1, false, false);
         assert_int_equal(bytes, foretold);
     }
     close_rig(&r);
@@ -278,7 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_member_a_rank), cmocka_unit_test(two_members_on_a_rank),
                                        cmocka_unit_test(messages_are_cut_for_a_carrier_that_asks),
-                                       cmocka_unit_test(bytes_are_as_foretold)};
+                                       cmocka_unit_test(much_comes_in_rounds), cmocka_unit_test(bytes_are_as_foretold)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
