@@ -1,0 +1,255 @@
+/*
+ * checkpoint.c: how fast a checkpoint is written beside the disk's own speed, what it costs a training that goes on
+ * meanwhile, and its memory.
+ *
+ *   build/bench/checkpoint DIR [GIGABYTES [speed|beside]]     writes and removes DIR/brigade-checkpoint-bench
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <brigade.h>
+
+enum {
+    WIDTH = 2048,
+    MICRO_BATCH = 8,
+    ACCUMULATION = 16,
+    PART_BYTES = 1 << 20,
+    SCRATCH_BYTES = 1 << 30,
+    MOST_STEPS = 4096,
+    PLAIN_STEPS = 7
+};
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "checkpoint: %s\n", error->message);
+    exit(1);
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A field of /proc/self/status, in bytes. */
+static double read_status(const char *field)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    double kilobytes = 0.0;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, field, strlen(field)) == 0)
+            kilobytes = strtod(line + strlen(field) + 1, NULL);
+    if (file != NULL)
+        fclose(file);
+    return 1024.0 * kilobytes;
+}
+
+/* ---- the disk ---- */
+
+/* Bytes a second of a file that is written and flushed, of what does not compress. */
+static double measure_disk(const char *path, size_t bytes)
+{
+    unsigned char *part = malloc(PART_BYTES);
+    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    uint64_t state = 1;
+    double start_s;
+
+    if (part == NULL || file < 0) {
+        perror(path);
+        exit(1);
+    }
+    for (size_t i = 0; i + 8 <= PART_BYTES; i += 8) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        memcpy(part + i, &state, 8);
+    }
+    start_s = now_s();
+    for (size_t at = 0; at < bytes; at += PART_BYTES) {
+        memcpy(part, &at, sizeof at);
+        if (write(file, part, PART_BYTES) != PART_BYTES) {
+            perror(path);
+            exit(1);
+        }
+    }
+    if (fsync(file) != 0)
+        perror(path);
+    start_s = now_s() - start_s;
+    close(file);
+    unlink(path);
+    free(part);
+    return (double)bytes / start_s;
+}
+
+/* ---- the training ---- */
+
+typedef struct training {
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_session *session;
+    float *x;
+    float losses[ACCUMULATION];
+} training;
+
+static void open_training(training *t, uint32_t layers)
+{
+    const bg_optimizer optimizer = bg_adamw(1e-4);
+    const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH);
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    bg_value y, loss;
+
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.gradient_accumulation = ACCUMULATION;
+    options.reporting.output_mode = BG_OUTPUT_ALL;
+    require(bg_graph_create(&t->graph, &error), &error);
+    bg_block_begin(t->graph, "B", BG_DEVICE_NONE);
+    y = bg_graph_input(t->graph, "x", &type);
+    for (uint32_t i = 0; i < layers; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%u", i);
+        y = bg_linear_layer(t->graph, name, y, WIDTH, false);
+    }
+    loss = bg_reduce(t->graph, "loss", BG_REDUCE_MEAN, bg_multiply(t->graph, y, y), NULL, 0, false);
+    bg_block_end(t->graph);
+    bg_graph_output(t->graph, "loss", loss);
+    require(bg_plan_create_training(t->graph, loss, &optimizer, &options, &t->plan, &error), &error);
+    require(bg_session_create(t->plan, NULL, &t->session, &error), &error);
+    t->x = calloc((size_t)ACCUMULATION * MICRO_BATCH * WIDTH, sizeof *t->x);
+    for (size_t i = 0; t->x != NULL && i < (size_t)ACCUMULATION * MICRO_BATCH * WIDTH; i++)
+        t->x[i] = (float)(i % 17) * 0.01f;
+}
+
+static void close_training(training *t)
+{
+    free(t->x);
+    bg_session_destroy(t->session);
+    bg_plan_destroy(t->plan);
+    bg_graph_destroy(t->graph);
+}
+
+static double step(training *t)
+{
+    const double start_s = now_s();
+    bg_error error = {0};
+
+    require(bg_session_run(t->session, (const void *[]){t->x}, (void *[]){t->losses}, &error), &error);
+    return now_s() - start_s;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+/* ---- the figures ---- */
+
+static double file_bytes(const char *folder, uint64_t number)
+{
+    char path[4096];
+    struct stat found;
+
+    snprintf(path, sizeof path, "%s/checkpoint_train_step_%llu.safetensors", folder, (unsigned long long)number);
+    return stat(path, &found) == 0 ? (double)found.st_size : 0.0;
+}
+
+static void remove_checkpoint(const char *folder, uint64_t number)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/checkpoint_train_step_%llu.safetensors", folder, (unsigned long long)number);
+    unlink(path);
+}
+
+static void measure_saving(training *t, const char *folder, const char *scratch)
+{
+    double before, after, seconds, bytes;
+    bg_error error = {0};
+
+    before = measure_disk(scratch, SCRATCH_BYTES);
+    printf("disk before             %.0f MB/s\n", before * 1e-6);
+    fflush(stdout);
+    seconds = now_s();
+    require(bg_checkpoint_save(t->session, folder, NULL, &error), &error);
+    seconds = now_s() - seconds;
+    bytes = file_bytes(folder, bg_session_step(t->session));
+    printf("saved                   %.2f GB in %.1f s, %.0f MB/s\n", bytes * 1e-9, seconds, bytes / seconds * 1e-6);
+    fflush(stdout);
+    after = measure_disk(scratch, SCRATCH_BYTES);
+    printf("disk after              %.0f MB/s: saved at %.0f %% of their mean\n", after * 1e-6,
+           200.0 * bytes / seconds / (before + after));
+}
+
+static void measure_beside(training *t, const char *folder)
+{
+    static double plain[PLAIN_STEPS], beside[MOST_STEPS];
+    const double resident = read_status("VmRSS:");
+    bg_checkpoint_writer *writer = NULL;
+    double begun_s, bytes, peak = 0.0;
+    bg_error error = {0};
+    bool is_written = false;
+    uint64_t number;
+    int count = 0;
+
+    for (int i = 0; i < PLAIN_STEPS; i++)
+        plain[i] = step(t);
+    number = bg_session_step(t->session);
+    begun_s = now_s();
+    require(bg_checkpoint_begin(t->session, folder, NULL, &writer, &error), &error);
+    printf("copied in               %.2f s\n", now_s() - begun_s);
+    while (!is_written && count < MOST_STEPS) {
+        const double now = read_status("VmRSS:");
+        peak = now > peak ? now : peak;
+        beside[count++] = step(t);
+        require(bg_checkpoint_is_written(writer, &is_written, &error), &error);
+    }
+    require(bg_checkpoint_finish(writer, &error), &error);
+    bytes = file_bytes(folder, number);
+    printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", count,
+           median(beside, count), median(plain, PLAIN_STEPS), median(beside, count) / median(plain, PLAIN_STEPS));
+    printf("memory meanwhile        %.2f GB more, %.2f times the state\n", (peak - resident) * 1e-9,
+           (peak - resident) / bytes);
+}
+
+int main(int argc, char **argv)
+{
+    const double gigabytes = argc > 2 ? strtod(argv[2], NULL) : 2.0;
+    const uint32_t layers = (uint32_t)(gigabytes * 1e9 / (3.0 * sizeof(float) * WIDTH * WIDTH) + 0.5);
+    const char *part = argc > 3 ? argv[3] : "";
+    char folder[3800], scratch[4000];
+    training t = {0};
+
+    if (argc < 2 || layers < 1) {
+        fprintf(stderr, "checkpoint DIR [GIGABYTES [speed|beside]]\n");
+        return 2;
+    }
+    snprintf(folder, sizeof folder, "%s/brigade-checkpoint-bench", argv[1]);
+    snprintf(scratch, sizeof scratch, "%s.scratch", folder);
+    open_training(&t, layers);
+    step(&t);
+    if (strcmp(part, "beside") != 0)
+        measure_saving(&t, folder, scratch);
+    if (strcmp(part, "speed") != 0)
+        measure_beside(&t, folder);
+    for (uint64_t number = 0; number <= bg_session_step(t.session); number++)
+        remove_checkpoint(folder, number);
+    rmdir(folder);
+    close_training(&t);
+    return 0;
+}
