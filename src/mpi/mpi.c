@@ -313,19 +313,29 @@ static uint32_t hand_out(lane *l, void **out_operations, uint32_t most)
     return count;
 }
 
+/* MPI_Testsome that finds nothing looks what has come, and says so the next time only: then it is asked once more. */
+static int find_finished(lane *l, int *out_count)
+{
+    int code = MPI_SUCCESS;
+
+    *out_count = 0;
+    for (int look = 0; look < 2 && l->count > 0 && *out_count == 0 && code == MPI_SUCCESS; look++)
+        code = MPI_Testsome(l->count, l->requests, out_count, l->finished, l->statuses);
+    return code;
+}
+
 static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t most, uint32_t *out_count,
                            bg_error *error)
 {
     mpi *m = user;
     lane *l = of;
-    int finished = 0, code = MPI_SUCCESS;
+    int finished = 0, code;
     bg_status status = BG_OK;
 
     pthread_mutex_lock(&m->mutex);
     if (l->opening != MPI_REQUEST_NULL)
         status = look_at_opening(l, error);
-    if (l->count > 0)
-        code = MPI_Testsome(l->count, l->requests, &finished, l->finished, l->statuses);
+    code = find_finished(l, &finished);
     if (code == MPI_SUCCESS && finished != MPI_UNDEFINED && finished > 0)
         take_finished(l, finished);
     *out_count = hand_out(l, out_operations, most);

@@ -494,7 +494,7 @@ bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t memb
         is_ready = pack_share(p, &p->shares[i]) && make_room(p, &p->shares[i]);
     if (is_ready) {
         come_to_all(p, false);
-        atomic_store(&p->offers, number);
+        atomic_store_explicit(&p->offers, number, memory_order_release); /* the queue orders it before the mover */
         bgi_ranks_kick(r, &p->item);
     }
     return (bgi_wait){&p->offered, number * size};
@@ -550,8 +550,8 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
 static void deliver_short(party *p, uint64_t number)
 {
     p->begun_deliveries = number;
-    atomic_store(&p->deliveries, number);
-    atomic_store(&p->delivered.value, number * size_of(p));
+    atomic_store_explicit(&p->deliveries, number, memory_order_relaxed);
+    atomic_store_explicit(&p->delivered.value, number * size_of(p), memory_order_release);
 }
 
 bgi_wait bgi_ranks_deliver(bgi_transport *transport, uint32_t group, uint32_t member)
