@@ -65,7 +65,7 @@ check "the program's" grep -q '^  points  *learn the quarters of the plane$' hel
 "$program" points --help >own.out
 check "its own" sh -c 'sed -n 1p own.out | grep -q "^Usage: brigade points \[OPTION\]" && grep -q "^  --hidden N .*16" own.out'
 "$program" plan --help >plans.out
-check "that of plans" grep -q '^  points    as `brigade points`$' plans.out
+check "that of plans" grep -q '^  points  *as `brigade points`$' plans.out
 
 begin_case mistakes
 error 2 'brigade points: unexpected argument `x`' points x
