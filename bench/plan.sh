@@ -5,15 +5,16 @@ cd "$(dirname "$0")/.." || exit 1
 
 # plan ARGUMENT...: what /usr/bin/time says of a plan, behind its first lines
 plan() {
-    /usr/bin/time -f '%e s, %U s of processor time, %M KB' build/brigade plan gpt --config tiny --device ipu-mk2 \
-        --tensor_parallel_1 1 --tensor_parallel_2 1 "$@" 2>&1 >"$out" | tail -1
+    /usr/bin/time -o "$out.time" -f '%e s, %U s of processor time, %M KB' build/brigade plan gpt --config tiny \
+        --device ipu-mk2 --tensor_parallel_1 1 --tensor_parallel_2 1 "$@" >"$out"
+    tail -1 "$out.time"
     sed -n '1p;/ of their own: /p' "$out"
 }
 
 if [ "${1:-}" = scale ]; then
     make -s build/brigade || exit 1
     out=$(mktemp)
-    trap 'rm -f "$out"' EXIT
+    trap 'rm -f "$out" "$out.time"' EXIT
     devices=${2:-512}
     micro_batches=$((devices > 512 ? 512 : 2 * devices))
     for schedule in interleaved zb-h1; do

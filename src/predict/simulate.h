@@ -57,8 +57,7 @@ typedef struct bgi_simulation {
 /* What `steps` steps take that follow each other. */
 double bgi_simulation_run_ns(const bgi_simulation *simulation, uint64_t steps);
 
-/* Errors: BG_ERROR_MEMORY, BG_ERROR_CANCELED (the plan's options say stop), BG_ERROR_INTERNAL (a program that waits for
- * ever: a defect of the plan). */
+/* Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that waits for ever: a defect of the plan). */
 bg_status bgi_simulate(const bg_plan *plan, const bgi_simulation_setup *setup, bgi_simulation *out, bg_error *error);
 void bgi_simulation_clear(bgi_simulation *simulation);
 
