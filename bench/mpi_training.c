@@ -10,8 +10,11 @@
  * bits.
  *
  * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
- * has a core, messages take no time, and stages cost what all ranks measure at the same time, each on its own core.
- * Measuring takes a turn like training does.
+ * has a core, and stages cost what all ranks measure at the same time, each on its own core, and what their messages
+ * cost. That is the time in which MPI alone brings so many bytes from one rank to another that waits for them, half of
+ * a ping-pong: it copies them, with the receiver's core, so it belongs to the stage that receives. A sum of a
+ * tensor-parallel layer costs what it takes MPI alone to exchange shares, twice. Measuring takes a turn like training
+ * does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
  * machine that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do
@@ -38,7 +41,9 @@ enum {
     SEQUENCES = 4,
     LENGTH = 256,
     DIGITS_STEPS = 5,
-    WAIT_TAG = 1
+    WAIT_TAG = 1,
+    TRANSFER_TAG = 2,
+    TRANSFERS = 15
 };
 static const double LEAST_S = 0.1, GOAL = 0.95; /* a turn takes at least so long */
 
@@ -302,6 +307,74 @@ static double find_median(double *values, long count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
+/* ---- what messages cost at least ---- */
+
+/* Nanoseconds of an exchange of so many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
+ * touched; the median of several. */
+static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
+{
+    char *out = allocate(size_bytes), *in = allocate(size_bytes);
+    const int next = (int)((b->rank + 1) % b->rank_count), last = (int)((b->rank + b->rank_count - 1) % b->rank_count);
+    double ns[TRANSFERS];
+
+    memset(out, 1, size_bytes);
+    memset(in, 1, size_bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = -2; i < TRANSFERS; i++) {
+        const uint64_t begin_ns = bgi_clock_ns();
+        if (is_exchange)
+            MPI_Sendrecv(out, (int)size_bytes, MPI_BYTE, next, TRANSFER_TAG, in, (int)size_bytes, MPI_BYTE, last,
+                         TRANSFER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (!is_exchange && b->rank < 2) {
+            const int other = 1 - (int)b->rank;
+            if (b->rank == 0)
+                MPI_Send(out, (int)size_bytes, MPI_BYTE, other, TRANSFER_TAG, MPI_COMM_WORLD);
+            MPI_Recv(in, (int)size_bytes, MPI_BYTE, other, TRANSFER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (b->rank == 1)
+                MPI_Send(out, (int)size_bytes, MPI_BYTE, other, TRANSFER_TAG, MPI_COMM_WORLD);
+        }
+        if (i >= 0)
+            ns[i] = (double)(bgi_clock_ns() - begin_ns) / (is_exchange ? 1 : 2);
+    }
+    free(out);
+    free(in);
+    ns[0] = find_median(ns, TRANSFERS);
+    MPI_Bcast(ns, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    return ns[0];
+}
+
+static void add_messages(const bench *b, const bg_schedule_problem *problem, bg_stage_cost *costs)
+{
+    for (uint32_t e = 0; e < problem->edge_count; e++) {
+        const bg_schedule_edge *edge = &problem->edges[e];
+        if (problem->stage_devices[edge->from_stage] == problem->stage_devices[edge->to_stage] || edge->size_bytes == 0)
+            continue;
+        *(edge->to_kind == BG_ACTION_FORWARD ? &costs[edge->to_stage].forward_ns
+                                             : &costs[edge->to_stage].backward_ns) +=
+            time_transfer(b, edge->size_bytes, false);
+    }
+}
+
+/* Of the collectives of a step, on one device. Of n ranks each sends 2 (n - 1) shares; few bytes go as a whole in one
+ * turn. */
+static double find_collectives_ns(const bench *b, const bg_plan *plan)
+{
+    double total_ns = 0.0;
+
+    for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++)
+        for (uint32_t c = 0; c < plan->devices[0].instructions[i].call_count; c++) {
+            const bgi_call *call = &plan->devices[0].instructions[i].calls[c];
+            const size_t bytes = bg_type_size_bytes(&call->types[0]);
+            double shares_ns, whole_ns;
+            if (!call->is_collective || b->rank_count == 1)
+                continue;
+            shares_ns = 2 * (b->rank_count - 1) * time_transfer(b, bytes / b->rank_count + 1, true);
+            whole_ns = (b->rank_count - 1) * time_transfer(b, bytes, true);
+            total_ns += shares_ns < whole_ns ? shares_ns : whole_ns;
+        }
+    return total_ns;
+}
+
 /* What the simulator says of a run whose stages cost what they cost now. */
 static double find_bound(const bench *b, const bg_plan *traced)
 {
@@ -314,10 +387,11 @@ static double find_bound(const bench *b, const bg_plan *traced)
     use_processors(&b->own);
     MPI_Barrier(MPI_COMM_WORLD);
     require(bg_profile_measure(traced, 2, costs, &bytes_per_ns, &error), &error);
+    add_messages(b, &problem, costs);
     problem.costs = costs;
     problem.bytes_per_ns = 0.0;
     require(bg_schedule_simulate(traced->schedule, &problem, &timing, &error), &error);
-    seconds = timing.makespan * 1e-9 * traced->iterations;
+    seconds = (timing.makespan + find_collectives_ns(b, traced)) * 1e-9 * traced->iterations;
     bg_schedule_timing_clear(&timing);
     free(costs);
     return find_slowest(seconds);

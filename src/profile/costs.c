@@ -51,14 +51,23 @@ static int find_kind(bg_action_kind kind)
     }
 }
 
-/* The levels of an update follow each other; a cost is of all of them. `level_count` medians are summed by the caller,
- * so that each level has samples of its own: [stage][kind, further levels]. */
+static bool is_meeting(bg_action_kind kind)
+{
+    return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
+}
+
+/* Collectives of the model cut an action into several events, which are one sample. The levels of an update follow each
+ * other; a cost is of all of them. `level_count` medians are summed by the caller, so that each level has samples of
+ * its own: [stage][kind, further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
                          double *send_bytes, bg_error *error)
 {
     const uint32_t stage_count = bg_plan_summarize(plan).stage_count;
 
-    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
+        const bg_trace_event *before = NULL; /* of a sample */
+        uint32_t before_at = BGI_NO_INSTRUCTION;
+        bool has_met = false;
         for (uint32_t i = 0; i < events->devices[d].count; i++) {
             const bg_trace_event *event = &events->devices[d].events[i];
             const double ns = (double)(event->end_ns - event->start_ns);
@@ -70,13 +79,22 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
                 *send_ns += ns;
                 *send_bytes += (double)bg_plan_edge_at(plan, event->action.index).payload_bytes;
             }
+            has_met = has_met || is_meeting(event->action.kind);
             if (kind == KIND_COUNT || at == BGI_NO_INSTRUCTION || event->action.stage >= stage_count)
                 continue;
             set = &sets[event->action.stage * width + (uint32_t)kind + (kind == KIND_UPDATE ? event->action.index : 0)];
+            if (has_met && before != NULL && at == before_at && event->step == before->step) {
+                set->values[set->count - 1] += ns;
+                continue;
+            }
+            before = event;
+            before_at = at;
+            has_met = false;
             if (!bgi_array_reserve((void **)&set->values, &set->capacity, set->count + 1, sizeof *set->values))
                 return bgi_error_memory(error, "costs", (set->count + 1) * sizeof *set->values);
             set->values[set->count++] = ns;
         }
+    }
     return BG_OK;
 }
 

@@ -266,7 +266,7 @@ uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uin
         const size_t next_bytes = count_bytes(next);
         if (taken > 0 && (next_bytes > round_bytes || bytes > round_bytes - next_bytes))
             break;
-        if (next->pattern.kind == BGI_PATTERN_SUM && next_bytes > round_bytes) {
+        if (next->pattern.kind == BGI_PATTERN_SUM && count > 1 && next_bytes > round_bytes) {
             const size_t most = round_bytes / bg_dtype_size_bytes(next->dtype);
             const size_t left = next->pattern.count - cut->element, some = left < most ? left : most;
             *out_round = cut_out(next, cut->element, some);

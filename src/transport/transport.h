@@ -190,9 +190,9 @@ static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, ui
     return transport->type->round_bytes != NULL ? transport->type->round_bytes(transport, group) : SIZE_MAX;
 }
 
-/* The exchanges of the next round, and how many they are, at most `count`. A sum of more than `round_bytes` is cut, and
- * its parts have rounds of their own; others come together as long as they have no more. Which member sums an element
- * may change by that, its bits do not. */
+/* The exchanges of the next round, and how many they are, at most `count`. One alone stays whole. Of several a sum of
+ * more than `round_bytes` is cut, and its parts have rounds of their own; others come together as long as they have no
+ * more. Which member sums an element may change by that, its bits do not. */
 uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
                           bgi_exchange *out_round);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <brigade/convnet.h>
+#include <brigade/gpt.h>
 
 #include "plan/plan.h"
 #include "profile/costs.h"
@@ -336,9 +337,68 @@ static void test_bad_files(void **state)
     }
 }
 
+/* ---- collectives ---- */
+
+/* Collectives of a tensor-parallel model cut a forward into several events, and its cost is their sum. */
+static void test_an_action_in_pieces_has_one_cost(void **state)
+{
+    bg_gpt_options model = bg_gpt_defaults();
+    bg_options options = bg_options_defaults();
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    double own[2] = {0.0}, bytes_per_ns;
+    bg_stage_cost cost;
+    bg_session *session;
+    bg_error error = {0};
+    bg_graph *graph;
+    bg_plan *plan;
+    bg_stream stream;
+    void *data[8] = {0};
+    uint32_t events = 0, inputs;
+
+    (void)state;
+    model.layers = 2, model.hidden = 16, model.heads = 2, model.vocabulary = 32;
+    model.sequence_length = model.positions = 8;
+    model.dropout = 0.0;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.cores = 1;
+    options.replicas.count = 2;
+    options.reporting.trace = true;
+    assert_int_equal(bg_graph_create(&graph, &error), BG_OK);
+    bg_graph_set_mesh(graph, &(bg_mesh){.data = 1, .tensor_1 = 2, .tensor_2 = 1});
+    assert_int_equal(
+        bg_plan_create_training(graph, bg_gpt_build(graph, &model).loss, &optimizer, &options, &plan, &error), BG_OK);
+    assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_OK);
+    inputs = bg_session_input_count(session);
+    assert_true(inputs < 8);
+    for (uint32_t i = 0; i < inputs; i++) {
+        assert_int_equal(bg_session_input(session, i, &stream, &error), BG_OK);
+        data[i] = calloc(1, stream.size_bytes);
+        assert_non_null(data[i]);
+    }
+    assert_int_equal(bg_session_run(session, (const void *const *)data, (void *[8]){0}, &error), BG_OK);
+    assert_int_equal(bg_profile_costs(session, plan, &cost, &bytes_per_ns, &error), BG_OK);
+    for (uint32_t replica = 0; replica < 2; replica++)
+        for (uint32_t i = 0; i < bg_session_trace_count(session, replica, 0); i++) {
+            bg_trace_event event;
+            assert_int_equal(bg_session_trace_event(session, replica, 0, i, &event, &error), BG_OK);
+            if (event.action.kind != BG_ACTION_FORWARD)
+                continue;
+            own[replica] += (double)(event.end_ns - event.start_ns);
+            events++;
+        }
+    assert_true(events > 2);
+    assert_float_equal(cost.forward_ns, 0.5 * (own[0] + own[1]), 1.0);
+    for (uint32_t i = 0; i < inputs; i++)
+        free(data[i]);
+    bg_session_destroy(session);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_action_in_pieces_has_one_cost),
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_costs_change_no_bit),
         cmocka_unit_test(test_weights_apart),
