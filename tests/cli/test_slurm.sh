@@ -135,4 +135,47 @@ for interface in $interfaces; do
     check "$interface: nothing is left" test -z "$(pgrep -f "^$program mnist .*$folder/log")"
     rm -f log.*
 done
+
+# step: the update of the newest checkpoint.
+step() {
+    ls c 2>/dev/null | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1
+}
+
+# further STEP: waits for a newer checkpoint.
+further() {
+    for try in $(seq 200); do
+        [ -n "$(step)" ] && [ "$(step)" != "$1" ] && break
+        sleep 0.1
+    done
+}
+
+# brigade launch through srun: ranks that are killed start again from the last checkpoint, and a signal ends them with one.
+begin_case launch
+for interface in $interfaces; do
+    rm -rf c launched
+    "$program" launch --launcher srun --launcher-options=--mpi=$interface --launcher-options=--overcommit --ranks 2 \
+        --delay 0 --restart-on-failure 3 --grace 30 --log launched -- "$program" $digits --steps 100000000 \
+        --epochs 1000000 --checkpoint c --checkpoint-steps 4 --log "$folder/log.%r" >out 2>err </dev/null &
+    launch=$!
+    further ''
+    victim=$(pgrep -n -f "^$program mnist .*$folder/log")
+    kill -9 "$victim"
+    for try in $(seq 200); do
+        grep -q ' start 2: ' launched && break
+        sleep 0.1
+    done
+    check "$interface: they are started again: $(cat launched)" \
+        grep -q ' start 2: 2 ranks, from the checkpoint of update [0-9]*$' launched
+    further "$(step)"
+    kill -TERM $launch
+    wait $launch
+    check "$interface: TERM ends it with 143: $(cat launched)" test $? -eq 143
+    check "$interface: in time" grep -q 'ended in time' launched
+    check "$interface: nothing is left" test -z "$(pgrep -f "^$program mnist .*$folder/log")"
+    last=$(step)
+    "$program" $digits --steps $((last + 4)) --epochs 1000000 --checkpoint c --resume --save on >out 2>err
+    "$program" $digits --steps $((last + 4)) --epochs 1000000 --save whole-on >out 2>err
+    check "$interface: after $last updates and four more the same weights" cmp whole-on on
+    rm -f log.*
+done
 finish
