@@ -42,14 +42,14 @@ launcher() {
 ranks() {
     command="$(launcher "$1") -n $2 $program"
     shift 2
-    timeout 60 $command "$@" >out 2>err </dev/null
+    timeout 240 $command "$@" >out 2>err </dev/null
 }
 
 # two MPI 'FIRST' 'SECOND' ARGUMENT...: two ranks, each with further arguments of its own; into out, err and code.
 two() {
     start=$(launcher "$1") first=$2 second=$3
     shift 3
-    timeout 60 $start -n 1 "$program" "$@" $first : -n 1 "$program" "$@" $second >out 2>err </dev/null
+    timeout 240 $start -n 1 "$program" "$@" $first : -n 1 "$program" "$@" $second >out 2>err </dev/null
     code=$?
 }
 
@@ -244,7 +244,7 @@ for mpi in $mpis; do
         check "$mpi: the profile has device $device" grep -q "\"cat\":\"F\",\"pid\":0,\"tid\":$device," profile/trace.json
     done
     rm -rf profile w
-    timeout 60 $(launcher $mpi) -n 2 "$program" $(echo "$digits" | sed s/--quiet//) --save w 2>err </dev/null | cat >out
+    timeout 240 $(launcher $mpi) -n 2 "$program" $(echo "$digits" | sed s/--quiet//) --save w 2>err </dev/null | cat >out
     check "$mpi: what goes into a pipe has no controls: $(cat out)" test "$(tr -d '\n -~' <out | wc -c)" -eq 0
     check "$mpi: prints progress once: $(cat out)" test "$(grep -c 'it/s' out)" -ge 1
     rm -f w
@@ -285,7 +285,7 @@ begin_training() {
     rm -rf checkpoint pid.*
     start=$(launcher "$1") count=$2
     shift 2
-    timeout 60 $start -n "$count" sh -c 'echo $$ >"pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' rank \
+    timeout 240 $start -n "$count" sh -c 'echo $$ >"pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' rank \
         "$program" $digits --steps 1000000 --epochs 1000000 --checkpoint checkpoint --checkpoint-steps 4 --save stopped \
         "$@" >out 2>err </dev/null &
     mpirun=$!
@@ -323,7 +323,7 @@ done
 
 begin_case doctor
 for mpi in $mpis; do
-    timeout 60 $(launcher $mpi) -n 3 "$program" doctor --no-disk >out 2>err </dev/null
+    timeout 240 $(launcher $mpi) -n 3 "$program" doctor --no-disk >out 2>err </dev/null
     check "$mpi: it ends well: $(cat err)" test $? -eq 0
     check "$mpi: how fast each rank is reached: $(cat out)" test "$(grep -c '^  rank 0 to [12] .* us, .* GB/s, the same host$' out)" -eq 2
     check "$mpi: one rank prints" test "$(grep -c '^Ranks          3, 3 on this host' out)" -eq 1
@@ -338,7 +338,7 @@ for mpi in $mpis; do
         skipped=$((skipped + 1))
         continue
     fi
-    timeout 30 $(launcher $mpi) -n 2 "$probe" >out 2>err </dev/null
+    timeout 120 $(launcher $mpi) -n 2 "$probe" >out 2>err </dev/null
     check "$mpi: says who is late: $(cat out)" grep -q 'no sign of rank 1 for 1 s (wait_limit_s)$' out
     check "$mpi: within seconds: $(cat out)" grep -q '^after [1-5] s$' out
 done
