@@ -284,6 +284,8 @@ $(BUILD)/%_avx2.o: %_avx2.c
 
 # On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
+# Ops and layers are asked once, when a graph is built: small is enough.
+$(filter $(BUILD)/src/ops/% $(BUILD)/src/nn/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
 # The page of reports, with its styles and its script, as one array of the library.
 $(BUILD)/gen/report_page.c: src/profile/report.html src/profile/report.css src/profile/report.js tools/pack_page.sh tools/pack_text.sh
 	@mkdir -p $(@D)

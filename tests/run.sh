@@ -15,7 +15,7 @@ if [ -z "${BRIGADE_TEST_DATA:-}" ] && [ -x "$here/../tools/find_data.sh" ]; then
     BRIGADE_TEST_DATA=$(cd "$here/.." && place=$(tools/find_data.sh) && [ -n "$place" ] && cd "$place" && pwd)
 fi
 export BRIGADE_TEST_DATA
-jobs=${BRIGADE_TEST_JOBS:-2}
+jobs=${BRIGADE_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))} # tests wait now and then
 
 if [ "${1:-}" = --one ]; then
     # Runs one test ($2: its name, $3: its program, $4: the build folder); the log's last line is the exit code.

@@ -48,15 +48,28 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* The command line as one of this model. */
+/* The first of names with spaces between them. */
+static void take_names(const char *names, uint32_t count, char *out, size_t size_bytes)
+{
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < count && names[length] != '\0'; i++) {
+        length += names[length] == ' ';
+        length += strcspn(names + length, " ");
+    }
+    snprintf(out, size_bytes, "%.*s", (int)length, names);
+}
+
+/* The command line as one of this model. The help's ten options are five of the model and five of the plan. */
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {
-    char usage[512];
-    cli_help_page page = {.usage = usage, .common = model->common, .examples = model->plan_examples};
+    char usage[512], common[128];
+    cli_help_page page = {.usage = usage, .common = common, .examples = model->plan_examples};
 
     snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
+    take_names(model->common, 5, common, sizeof common);
     cli_prediction_add_help(&page);
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }

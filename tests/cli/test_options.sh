@@ -213,9 +213,18 @@ for name in $("$program" options | sed -n 's/^  \([a-z][a-z0-9_.]*\)  *.*/\1/p')
 done >options.all
 check "options are listed" test "$(wc -l <options.all)" -ge 95
 
+# rows DOCUMENT...: those of the tables; of migrating.md the column that is about this program.
+rows() {
+    for document; do
+        case $document in
+        *migrating.md) sed 's/\\|//g' "$document" | awk -F'|' '/^\| / { print "|" $3 }' ;;
+        *) grep -h '^|' "$document" ;;
+        esac
+    done
+}
 # unknown DOCUMENT...: names in the tables that there are not.
 unknown() {
-    grep -h '^|' "$@" | grep -oE '`--[a-z][a-z0-9-]*[ `=,\\]' | tr -d '` =,\\' | sort -u | while read -r flag; do
+    rows "$@" | grep -oE '`--[a-z][a-z0-9-]*[ `=,\\]' | tr -d '` =,\\' | sort -u | while read -r flag; do
         grep -q -e "^  $flag\( \|\$\)" help.all || echo "$flag"
     done
     grep -hoE '`options\.[a-z_]+\.[a-z_0-9.]+' "$@" | tr -d '`' | sed 's/\.$//' | sort -u | while read -r path; do

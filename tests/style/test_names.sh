@@ -77,6 +77,11 @@ cat >"$folder/flags" <<END
 --network
 --only
 --slower
+--tool
+--clip-grad
+--loss-scale
+--pipeline-model-parallel-size
+--recompute-granularity
 END
 help() { # all of it, also where `--help` alone says the most wanted first
     "$program" "$@" --help 2>/dev/null
