@@ -21,7 +21,7 @@
 #define AT(field) .offset = offsetof(cli_prediction, field)
 
 static const cli_option prediction_options[] = {
-    {CLI_HEADING, .help = "Prediction:"},
+    {CLI_HEADING, .help = "Prediction"},
     {CLI_TEXT, "device", AT(device), .value = "NAME|FILE", .default_text = "this machine",
      .help = "the device to plan for: ipu-mk2, h100, or a file that describes one (docs/formats.md); its memory is the "
              "budget unless --device-memory says another"},

@@ -233,8 +233,9 @@ unknown() {
     # In the second column of migrating.md options stand without their group.
     for document; do
         case $document in *migrating.md) sed 's/\\|//g' "$document" | awk -F'|' '/^\| / && $3 !~ /^ here/ { print $3 }' ;; esac
-    done | grep -oE '`[a-z][a-z_0-9]*[` =[]' | tr -d '` =[' | grep -v '^bg_' | sort -u | while read -r name; do
-        grep -q "^$name " options.all || grep -q -w "$name" "$root/include/brigade/options.h" || echo "$name"
+    done | grep -oE '`[a-z][a-z_0-9]*[` =[]' | tr -d '` =[' | grep -v -x -E 'bg_.*|mpirun|srun|gpt|simulate|verify' |
+        sort -u | while read -r name; do
+        grep -q "^$name " options.all || grep -q -w "$name" "$root"/include/brigade/*.h || echo "$name"
     done
 }
 # wrong DOCUMENT...: words of a flag that it does not take, and rows that say they are the default and are not.
