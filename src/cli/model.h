@@ -199,7 +199,7 @@ struct cli_training {
     /* With --replay (bundle.h). */
     bg_safetensors *replayed;
     bg_dataset *replayed_data; /* is `data` */
-    bg_error late;                          /* what is reported when all is done: an unfinished log, ... */
+    bg_error late;             /* what is reported when all is done: an unfinished log, ... */
 };
 
 /* `brigade NAME`: argv[0] is the last word of model->program. Returns the exit code. */

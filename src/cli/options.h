@@ -92,9 +92,9 @@ typedef enum cli_help {
 
 /* What --help prints of a command beside its options. */
 typedef struct cli_help_page {
-    const char *usage;    /* how it is called and what it does; each paragraph and each row of a list is one line */
-    const char *common;   /* the names of at most ten options, most wanted first; NULL: --help shows all */
-    const char *examples; /* command lines, one a line, that tests run; NULL: none */
+    const char *usage;      /* how it is called and what it does; each paragraph and each row of a list is one line */
+    const char *common;     /* the names of at most ten options, most wanted first; NULL: --help shows all */
+    const char *examples;   /* command lines, one a line, that tests run; NULL: none */
     const cli_option *more; /* options of another table, with their defaults; NULL: none */
     const void *more_values;
 } cli_help_page;

@@ -142,8 +142,8 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     *out_argv = words;
     part_words(argc, argv, words + argc + 1, &own_count, words, &rest_count);
     *out_argc = rest_count;
-    status = cli_options_read(prediction_options, own_count, words + argc + 1, prediction, NULL, 0, &word_count,
-                              &help, NULL, error);
+    status = cli_options_read(prediction_options, own_count, words + argc + 1, prediction, NULL, 0, &word_count, &help,
+                              NULL, error);
     if (status == BG_OK)
         status = make_title(prediction, argc, argv, error);
     if (status == BG_OK && prediction->device != NULL)

@@ -103,7 +103,8 @@ typedef struct cli_library {
 /* --replay, for the list of a command that trains. */
 #define CLI_REPLAY(library)                                                                                            \
     {                                                                                                                  \
-        CLI_TEXT, "replay", AT(library.replay), .value = "DIR", .default_text = "none",                                \
+        CLI_TEXT, "replay", AT(library.replay),                                                                        \
+            .value = "DIR", .default_text = "none",                                                                    \
             .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
     }
 

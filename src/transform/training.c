@@ -6,9 +6,9 @@
  *
  * needs: a forward graph with a loss. does: differentiates each term of the loss that is averaged in its own way
  * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c); sums
- * those in block order; guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds their norm (clipping.c) when asked; appends
- * the optimizer's update in the block that uses the parameter first. With offloaded state the update is wrapped in a
- * load and a store. keeps: everything that was there.
+ * those in block order; guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds their norm
+ * (clipping.c) when asked; appends the optimizer's update in the block that uses the parameter first. With offloaded
+ * state the update is wrapped in a load and a store. keeps: everything that was there.
  */
 #include "transform/training.h"
 

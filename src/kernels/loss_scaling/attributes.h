@@ -1,5 +1,6 @@
 /*
- * attributes.h: the operands and attributes of an automatic loss scale and of the guard of the loss. Notation: kernels.h.
+ * attributes.h: the operands and attributes of an automatic loss scale and of the guard of the loss. Notation:
+ * kernels.h.
  */
 #ifndef BGI_KERNELS_LOSS_SCALING_ATTRIBUTES_H
 #define BGI_KERNELS_LOSS_SCALING_ATTRIBUTES_H
