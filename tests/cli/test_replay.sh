@@ -95,11 +95,13 @@ start=
 for mpi in openmpi mpich; do
     [ -f "$build/libbrigade_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null 2>&1 && start=$mpi
 done
+# The thread sanitizer takes an MPI library that it did not build for races.
+grep -q __tsan_init "$program" && start=
 case $start in
 openmpi) start="mpirun.openmpi --oversubscribe" ;;
 mpich) start=mpirun.mpich ;;
 *)
-    echo "skipped: there is no MPI"
+    echo "skipped: there is no MPI, or the build has the thread sanitizer"
     skipped=$((skipped + 1))
     finish
     ;;
