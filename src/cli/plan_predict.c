@@ -136,10 +136,10 @@ bg_status cli_prediction_read(cli_prediction *prediction, int argc, char **argv,
     cli_help help;
     bg_status status;
 
-    BGI_TRY(find_default(prediction, error));
     if (words == NULL)
         return bgi_error_memory(error, "a command line", 2 * (size_t)argc * sizeof *words);
     *out_argv = words;
+    BGI_TRY(find_default(prediction, error));
     part_words(argc, argv, words + argc + 1, &own_count, words, &rest_count);
     *out_argc = rest_count;
     status = cli_options_read(prediction_options, own_count, words + argc + 1, prediction, NULL, 0, &word_count, &help,
