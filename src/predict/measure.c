@@ -281,7 +281,7 @@ static void forget(rehearsal *r)
     free(r);
 }
 
-static double work_ns(const bg_plan *plan, const bgi_device_model *model, rehearsal *r)
+static double work_ns(const bg_plan *plan, double copy_bytes_per_ns, rehearsal *r)
 {
     double ns = 0.0;
 
@@ -297,10 +297,10 @@ static double work_ns(const bg_plan *plan, const bgi_device_model *model, rehear
                 }
             }
             for (uint32_t c = 0; c < program->instructions[i].copy_count; c++)
-                ns += 2.0 * (double)program->instructions[i].copies[c].size_bytes / model->memory_bytes_per_ns;
+                ns += 2.0 * (double)program->instructions[i].copies[c].size_bytes / copy_bytes_per_ns;
         }
         for (uint32_t t = 0; t < program->transfer_count; t++)
-            ns += 2.0 * (double)program->transfers[t].size_bytes / model->memory_bytes_per_ns;
+            ns += 2.0 * (double)program->transfers[t].size_bytes / copy_bytes_per_ns;
     }
     return ns * plan->replicas;
 }
@@ -317,9 +317,8 @@ static uint64_t count_instructions(const bg_plan *plan)
 /* What a run takes beyond its calls and copies, shared out among instructions. */
 static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
 {
-    const bgi_device_model model = {.memory_bytes_per_ns = copy_bytes_per_ns};
     const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
-    const double rest = median(r->plain_ns, PLAIN_RUNS) / steps - work_ns(r->plan, &model, r);
+    const double rest = median(r->plain_ns, PLAIN_RUNS) / steps - work_ns(r->plan, copy_bytes_per_ns, r);
 
     return rest > 0.0 ? rest / (double)count_instructions(r->plan) : 0.0;
 }
