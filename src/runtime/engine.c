@@ -813,6 +813,10 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
+    /* Before the others hear that we are done: what the infeed's thread said later would be taken for the next run's.
+     * Rank 0 goes on answering, and a rank without devices may still be asked to stop. */
+    if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
+        bgi_gate_end(engine);
     engine->has_refused = has_refused(engine);
     said = bgi_ranks_wanted(engine);
     BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
