@@ -69,7 +69,10 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
 
     snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
-    take_names(model->common, 5, common, sizeof common);
+    if (model->common != NULL)
+        take_names(model->common, 5, common, sizeof common);
+    else
+        page.common = NULL;
     cli_prediction_add_help(&page);
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }

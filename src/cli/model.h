@@ -45,7 +45,7 @@ typedef struct cli_model {
     const char *summary; /* for `brigade --help`; NULL: another command runs the program */
     const char *purpose; /* what --help begins with, after the usage */
     const char *plan;    /* the same for `brigade plan NAME` */
-    const char *common;  /* options that most people want: cli_help_page */
+    const char *common;  /* options that most people want: cli_help_page; NULL: the help shows all */
     const char *examples, *plan_examples; /* command lines of both, which the helps end with; NULL: none */
     const char *samples;                  /* what a micro-batch has: "images" */
     const char *operand; /* what the help calls the word that the program takes beside options; NULL: none */
