@@ -100,9 +100,11 @@ static void print_summary(page *p, const json_t *root)
     const json_t *time = json_object_get(root, "time");
     char program[NAME_BYTES], model[NAME_BYTES], schedule[NAME_BYTES], samples[NAME_BYTES];
 
+    name_at(root, "program", program);
+    name_at(root, "model", model);
+    name_at(root, "samples", samples);
     color(p, "1");
-    bgi_string_add(&p->text, "%s%s%s", name_at(root, "program", program), program[0] != '\0' ? ": " : "",
-                   name_at(root, "model", model));
+    bgi_string_add(&p->text, "%s%s%s", program, program[0] != '\0' ? ": " : "", model);
     color(p, "0");
     bgi_string_add(&p->text, "\n%s schedule, %.0f stages on %.0f devices, %.0f replicas, %.0f ranks, %.0f workers\n",
                    name_at(configuration, "schedule", schedule), real_at(configuration, "stages"),
@@ -110,8 +112,8 @@ static void print_summary(page *p, const json_t *root)
                    real_at(configuration, "ranks"), real_at(machine, "workers"));
     bgi_string_add(&p->text, "%.0f steps of %.0f micro-batches of %.0f %s in %.3f s: %.1f %s/s\n",
                    real_at(recorded, "steps"), real_at(configuration, "micro_batches_per_step"),
-                   real_at(configuration, "micro_batch"), name_at(root, "samples", samples),
-                   real_at(recorded, "wall_ns") / 1e9, real_at(rates, "samples_per_s"), samples);
+                   real_at(configuration, "micro_batch"), samples, real_at(recorded, "wall_ns") / 1e9,
+                   real_at(rates, "samples_per_s"), samples);
     bgi_string_add(&p->text, "%.2f GFLOP/s, %.1f %% of the %.1f GFLOP/s that %.0f cores reach at best\n",
                    real_at(rates, "flops_per_s") / 1e9,
                    100.0 * share_of(real_at(rates, "flops_per_s"), real_at(machine, "flops_per_s")),
