@@ -55,6 +55,9 @@ CFLAGS_ALL += -DBGI_VERIFY_PASSES
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 LDFLAGS_ALL += $(LDFLAGS)
+# Hundreds of test programs, each with the library in it: they keep the names of functions, and without a sanitizer none
+# of the rest that a debugger reads, which would be gigabytes. `make TEST_LDFLAGS= tests` links it in.
+TEST_LDFLAGS ?= $(if $(SANITIZE),,-Wl,--strip-debug)
 
 # The commands of the README build with all processors, unless make is told how many jobs to run.
 JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1))
@@ -346,15 +349,15 @@ $(BUILD)/libbrigade_mpi_%.so: src/mpi/mpi.c $(BUILD)/gen/mpi_symbols.map include
 
 # Sessions of these get another device and another transport (tests/copied/wrap.c).
 $(BUILD)/tests/copied/test_%: $(BUILD)/tests/copied/test_%.o $(COPIED_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
-	$(CC) $(LDFLAGS_ALL) -Wl,--wrap=bgi_engine_create $^ -o $@ -lcmocka $(LDLIBS_ALL)
+	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) -Wl,--wrap=bgi_engine_create $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 # These run in several processes (tests/ranks/wrap.c). One of them replaces what a rank knows of its host.
 $(BUILD)/tests/ranks/test_agree: MORE_WRAPS := ,--wrap=bgi_cpu_isa,--wrap=bgi_build_id
 $(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
-	$(CC) $(LDFLAGS_ALL) -Wl,--wrap=main,--wrap=bg_plan_create_training,--wrap=bg_plan_create_inference$(MORE_WRAPS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
+	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) -Wl,--wrap=main,--wrap=bg_plan_create_training,--wrap=bg_plan_create_inference$(MORE_WRAPS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(STATIC)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ -lcmocka $(LDLIBS_ALL)
+	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 $(BUILD)/tests/preload/%.o: CFLAGS_ALL += -fvisibility=default
 $(BUILD)/tests/preload/%.so: $(BUILD)/tests/preload/%.o
@@ -362,7 +365,7 @@ $(BUILD)/tests/preload/%.so: $(BUILD)/tests/preload/%.o
 
 # Fuzz targets: with libFuzzer (needs clang), and as programs that replay inputs.
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(STATIC)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) $^ -o $@ $(LDLIBS_ALL)
 
 fuzz:
 	@$(MAKE) --no-print-directory -s CC=clang SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g" $(FUZZERS)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Words and symbols: what must not stand in the tree or in the library. Usage: test_words.sh [BUILD]
 cd "$(dirname "$0")/../.." || exit 1
+export LC_ALL=C
 build=${1:-${BRIGADE_BUILD:-build}}
 passed=0 failed=0
 
@@ -19,16 +20,16 @@ check "unfinished work" "$(grep -nIE 'T[O]DO|F[I]XME|(^|[^X])X[X]X([^X]|$)|not i
 # American spelling, as in the field. Left out: what changed its name, another program's key, and words that are wrong on purpose.
 check "spelling" "$(grep -noIiE '[a-z_]*(optimi|initiali|seriali|tokeni|normali|standardi|summari|recogni|synchroni|quanti|vectori|paralleli)s(e|es|ed|er|ers|ing|ation|ations)([^a-z]|$)|[a-z_]*(colour|neighbour|behaviour|centred|labelled|cancelled)[a-z_]*' $files 2>/dev/null |
     grep -vE '^CHANGELOG.md:|attention_serialisation|^src/profile/report.js:[0-9]*:labelledby$|^tests/(cli/test_errors.sh|checkpoint/test_checkpoint_compare.c):[0-9]*:optimiser')"
-check "files without a head comment" "$(for f in $(echo "$files" | grep -E '^(src|include|tests|bench|examples)/.*\.[ch]$'); do
-    head -c 2 "$f" | grep -q '/\*' || echo "$f"; done)"
+check "files without a head comment" "$(awk 'FNR == 1 && !/^\/\*/ { print FILENAME }' $(echo "$files" | grep -E '^(src|include|tests|bench|examples)/.*\.[ch]$'))"
 check "the library prints, exits or aborts" "$(grep -nE '(^|[^a-z_])(printf|puts|putchar|perror|exit|abort|fprintf)[[:space:]]*\(' $(echo "$files" | grep -E '^src/' | grep -v '^src/cli/') 2>/dev/null |
     grep -vE '^[^:]*:[0-9]*:[[:space:]]*(/?\*|//)')"
 if [ -f "$build/libbrigade.so" ]; then
     check "exported symbols that are not bg_" "$(nm -D --defined-only "$build/libbrigade.so" | awk '$2 ~ /[TDBR]/ && $3 !~ /^bg_/ && $3 !~ /^(_init|_fini|_edata|_end|__bss_start)$/ { print $3 }')"
     # Constant tables of pointers lie in .data.rel.ro: written by the loader once, read-only from then on.
-    check "variables that can change (global state)" "$(find "$build/src" -name '*.o' ! -path '*/cli/*' | while read -r object; do
-        objdump -t "$object" | awk -v o="$object" '$0 ~ / O / { section = $(NF - 2); if (section ~ /^\.(data|bss)/ && section !~ /^\.data\.rel\.ro/) print o ": " $NF }'
-        done | grep -vE '__|\.str|asan|ubsan|tsan')"
+    check "variables that can change (global state)" "$(find "$build/src" -name '*.o' ! -path '*/cli/*' | xargs objdump -t |
+        awk '/file format/ { object = $1 }
+            / O / { section = $(NF - 2); if (section ~ /^\.(data|bss)/ && section !~ /^\.data\.rel\.ro/) print object " " $NF }' |
+        grep -vE '__|\.str|asan|ubsan|tsan')"
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
