@@ -22,6 +22,19 @@ pass() {
     passed=$((passed + 1))
 }
 
+# await_handler PID: until the program catches SIGTERM, however slow the machine is, and a little longer, so that it is at
+# work. Where the system does not say what a process catches, the little is all.
+await_handler() {
+    handler_tries=0
+    while [ -r "/proc/$1/status" ] && [ $handler_tries -lt 600 ]; do
+        # Bit 14 of the mask is signal 15.
+        case $(sed -n 's/^SigCgt:.*\(.\)...$/\1/p' "/proc/$1/status" 2>/dev/null) in [4-7c-f]) break ;; esac
+        handler_tries=$((handler_tries + 1))
+        sleep 0.05
+    done
+    sleep 0.5
+}
+
 # fail NAME [DETAIL...]
 fail() {
     echo "FAILED: ${case_name:+$case_name: }$*"

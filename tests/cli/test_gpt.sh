@@ -85,7 +85,7 @@ done
 begin_case stopped-compilation
 # What is only compiled has nothing to save.
 "$program" gpt pretrain $one layers=4000 --compile-only >compiled.out 2>&1 &
-sleep 0.5
+await_handler $!
 kill -TERM $!
 wait $! 2>/dev/null
 check "a signal ends a compilation at once" test $? -eq 143

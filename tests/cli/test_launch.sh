@@ -106,7 +106,7 @@ END
 chmod +x deaf
 "$program" launch --launcher ./fake --log log --grace 1 -- ./deaf >out 2>err &
 pid=$!
-sleep 0.5
+await_handler $pid
 kill -TERM $pid
 wait $pid
 check "what does not end is killed" test $? -eq 137

@@ -16,7 +16,7 @@ stopped() {
     shift
     "$program" "$@" >/dev/null 2>"$folder/stopped.err" &
     process=$!
-    sleep 0.5
+    await_handler $process
     kill -TERM $process
     check "$*: it was at work" test $? -eq 0
     began=$(date +%s)
@@ -41,7 +41,7 @@ exec 8<>"$folder/unread"
 unread() {
     "$program" "$@" >"$folder/unread" 2>"$folder/unread.err" &
     process=$!
-    sleep 1
+    await_handler $process
     kill -TERM $process
     check "$*: it was at work" test $? -eq 0
     wait $process

@@ -149,10 +149,14 @@ check "with data it is the same" cmp -s data.out plain.out
 check "--compile-only: $(cat only.err)" grep -q '^2 stages on 2 devices' only.out
 
 begin_case signals
-"$program" train "$files/net.onnx" $data --epochs 1000000 --save stopped.onnx --checkpoint stopped --quiet >stopped.out 2>stopped.err &
-sleep 1
-kill -INT $!
-wait $!
+"$program" train "$files/net.onnx" $data --epochs 1000000 --save stopped.onnx --checkpoint stopped --log stopped.jsonl --quiet >stopped.out 2>stopped.err &
+process=$!
+for attempt in $(seq 600); do
+    grep -q '"step"' stopped.jsonl 2>/dev/null && break
+    sleep 0.1
+done
+kill -INT $process
+wait $process
 check "it ends with the signal" test $? -eq 130
 check "it says so: $(cat stopped.err)" grep -q \
     '^brigade train: stopped by signal 2; the weights so far are saved; --resume goes on from here$' stopped.err
