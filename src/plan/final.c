@@ -131,7 +131,7 @@ static void choose_places(const bg_plan *plan, cutting *cut)
     for (uint32_t c = 0; c < cut->backward->call_count && cut->count < MOST_CUTS; c++) {
         for (; next < cut->gradient_count && cut->gradients[next].final_after == c; next++)
             ready += bytes_of(&cut->gradients[next]);
-        if (ready >= least && left >= (double)ready) {
+        if (ready >= least && left >= (double)ready && next < cut->gradient_count) {
             cut->after[cut->count++] = c;
             ready = 0;
         }
@@ -227,22 +227,20 @@ static bg_status write_parts(const cutter *k, const cutting *cut, bgi_instructio
     for (uint32_t i = 0; i < cut->count; i++) {
         *count += write_part(k, cut, begin, cut->after[i], out + *count);
         BGI_TRY(write_sum(k, cut, &first, cut->after[i], &out[*count], error));
+        out[(*count)++].is_part = true;
         begin = cut->after[i];
-        (*count)++;
     }
     *count += write_part(k, cut, begin, cut->backward->call_count, out + *count);
     return BG_OK;
 }
 
-/* The sum of what has not left, where the whole sum was. */
+/* The sum of what has not left, where the whole sum was: there is always something. All sums are done behind it. */
 static bg_status write_rest(const cutter *k, const cutting *cut, bgi_instruction *out, uint32_t *count, bg_error *error)
 {
     uint32_t first = 0;
 
     while (first < cut->gradient_count && cut->gradients[first].final_after <= cut->after[cut->count - 1])
         first++;
-    if (first == cut->gradient_count)
-        return BG_OK;
     BGI_TRY(write_sum(k, cut, &first, UINT32_MAX, &out[*count], error));
     out[(*count)++].io_wait = cut->sum->io_wait;
     return BG_OK;

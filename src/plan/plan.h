@@ -136,7 +136,8 @@ typedef struct bgi_instruction {
     const bgi_reduced *reduced;
     bool is_beside; /* REDUCE: begins the sum and does not wait for it */
     bool needs_sum; /* the sum that is under way must be done before it begins */
-    bool is_part;   /* B, W: has some of the calls of its action, which others follow or precede (final.c) */
+    bool is_part;   /* B, W: has some of the calls of its action, others follow or precede. REDUCE: sums what they have
+                     * made final, and more of the stage's sums follow (final.c) */
     /* SEND of a message that is whole before the action that makes it ends, the last one with calls before it: it
      * leaves after so many of that action's calls. 0: in its turn. */
     uint32_t after_calls;

@@ -522,8 +522,6 @@ static traced_run make_gpt(bg_options options, uint32_t cores)
     model.layers = LAYERS, model.hidden = 128, model.heads = 2;
     model.vocabulary = 64, model.sequence_length = model.positions = 8;
     options.execution.cores = cores;
-    options.execution.io_threads =
-        cores == 1 ? 0 : -1; /* one worker that does everything: an order that time leaves alone */
     options.execution.device_iterations = 1;
     options.execution.gradient_accumulation = 2;
     options.numerics.max_gradient_norm = 1.0;
@@ -544,6 +542,8 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 
     options.execution.strategy = BG_STRATEGY_PHASED;
     options.execution.phases_parallel = is_parallel;
+    if (cores == 1) /* one worker that does everything: an order that time leaves alone */
+        options.execution.io_threads = 0;
     return make_gpt(options, cores);
 }
 
@@ -669,6 +669,7 @@ static void test_reductions_overlap_the_only_backward(void **state)
 
     (void)state;
     options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.io_threads = 1; /* who does them */
     options.replicas.reduce_bytes = 100000;
     run = make_gpt(options, 2);
     assert_true(bg_plan_summarize(run.plan).sums_beside >= LAYERS);
