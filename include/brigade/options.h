@@ -392,6 +392,9 @@ typedef struct bg_replicas_options {
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
+    /* Where a device would have nothing to do during a stage's sum: once so many bytes of its gradients are final, and
+     * an eighth of them, they are summed while the rest of the backward goes on. 0: all behind it. The same bits. */
+    size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
      * (bg_sync_batch_norm). Without it each replica has its own, and weights have the running ones of replica 0. */
     bool synchronize_batch_norm;

@@ -1502,6 +1502,7 @@ bg_replicas_options._fields_ = [
     ("input_grouping", c_int),
     ("replica_reduction", c_int),
     ("reduce_time", c_int),
+    ("reduce_bytes", c_size_t),
     ("synchronize_batch_norm", c_bool),
 ]
 bg_numerics_options._fields_ = [

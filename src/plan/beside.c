@@ -11,17 +11,14 @@
 
 #include "core/error.h"
 
-typedef struct range {
-    size_t begin, end;
-} range;
+typedef bgi_extent range;
 
 static bool meets(range a, range b)
 {
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* What a sum reads and writes: the whole variable, with room for the last replicas' padding. */
-static range find_summed(const bg_plan *plan, const bgi_reduced *reduced)
+bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced)
 {
     const int64_t padded = reduced->piece_count * bgi_plan_data_replicas(plan);
     const int64_t elements = padded > reduced->element_count ? padded : reduced->element_count;
@@ -33,38 +30,54 @@ static range find_summed(const bg_plan *plan, const bgi_reduced *reduced)
 static bool is_summed(const bg_plan *plan, const bgi_instruction *sum, range touched)
 {
     for (uint32_t i = 0; i < sum->reduced_count; i++)
-        if (meets(find_summed(plan, &sum->reduced[i]), touched))
+        if (meets(bgi_summed_extent(plan, &sum->reduced[i]), touched))
             return true;
     return false;
 }
 
-/* All slots of an edge, all replicas' pieces. */
-static bool touches_operand(const bg_plan *plan, const bgi_instruction *sum, const bgi_operand *operand,
-                            size_t size_bytes)
+bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out)
 {
     const bgi_plan_edge *edge = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
-    size_t end = operand->offset + size_bytes;
 
     if (operand->memory != BGI_MEMORY_ARENA)
         return false;
-    end += (bgi_plan_data_replicas(plan) - 1) * operand->stride;
+    *out = (bgi_extent){operand->offset, operand->offset + size_bytes};
+    out->end += (bgi_plan_data_replicas(plan) - 1) * operand->stride;
     if (edge != NULL && edge->depth > 1)
-        end += (edge->depth - 1) * edge->slot_bytes;
-    return is_summed(plan, sum, (range){operand->offset, end});
+        out->end += (edge->depth - 1) * edge->slot_bytes;
+    return true;
 }
 
-static bool touches_call(const bg_plan *plan, const bgi_instruction *sum, const bgi_call *call)
+static bool touches_operand(const bg_plan *plan, const bgi_instruction *sum, const bgi_operand *operand,
+                            size_t size_bytes)
+{
+    range touched;
+
+    return bgi_operand_extent(plan, operand, size_bytes, &touched) && is_summed(plan, sum, touched);
+}
+
+bool bgi_call_meets_replicas(const bgi_call *call)
 {
     const bgi_collective_attributes *attributes = call->attributes;
 
-    /* The same replicas meet: one meeting after the other. */
-    if (call->is_collective && attributes->axes == BG_MESH_DATA)
-        return true;
+    return call->is_collective && attributes->axes == BG_MESH_DATA;
+}
+
+static bool touches_memory(const bg_plan *plan, const bgi_instruction *sum, const bgi_call *call)
+{
     if (call->kernel.scratch_bytes > 0 &&
         is_summed(plan, sum, (range){call->scratch_offset, call->scratch_offset + call->kernel.scratch_bytes}))
         return true;
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
         if (touches_operand(plan, sum, &call->operands[i], bg_type_size_bytes(&call->types[i])))
+            return true;
+    return false;
+}
+
+bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_instruction *instruction)
+{
+    for (uint32_t i = 0; i < instruction->call_count; i++)
+        if (touches_memory(plan, sum, &instruction->calls[i]))
             return true;
     return false;
 }
@@ -79,7 +92,7 @@ static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_in
         return true;
     for (uint32_t i = 0; i < instruction->call_count; i++) {
         transfers += instruction->calls[i].is_transfer;
-        if (touches_call(plan, sum, &instruction->calls[i]))
+        if (bgi_call_meets_replicas(&instruction->calls[i]) || touches_memory(plan, sum, &instruction->calls[i]))
             return true;
     }
     for (uint32_t i = first; i < first + transfers && i < on->transfer_count; i++) {
@@ -93,7 +106,7 @@ static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_in
     return false;
 }
 
-static uint32_t count_transfers(const bgi_instruction *instruction)
+uint32_t bgi_count_transfers(const bgi_instruction *instruction)
 {
     uint32_t count = instruction->issues;
 
@@ -113,13 +126,13 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
         const bgi_instruction *instruction = &on->instructions[i];
         /* Micro-batches share their calls, and have no transfers among them. */
         const bool is_alike = before != NULL && instruction->call_count > 0 && instruction->calls == before->calls &&
-                              instruction->copies == before->copies;
+                              instruction->call_count <= before->call_count && instruction->copies == before->copies;
         if (!is_alike && touches(plan, on, &on->instructions[sum], instruction, transfers_before))
             return i;
         if (instruction->call_count > 0)
             before = instruction;
         *out_has_work |= instruction->call_count > 0;
-        transfers_before += count_transfers(instruction);
+        transfers_before += bgi_count_transfers(instruction);
     }
     return BGI_NO_INSTRUCTION;
 }
@@ -136,7 +149,7 @@ bg_status bgi_set_sums_beside(bgi_compiler *c, bg_error *error)
         for (uint32_t i = 0; i < on->instruction_count; i++) {
             uint32_t touch;
             bool has_work;
-            transfers += count_transfers(&instructions[i]);
+            transfers += bgi_count_transfers(&instructions[i]);
             if (instructions[i].action.kind != BG_ACTION_REDUCE || instructions[i].reduced_count == 0)
                 continue;
             touch = bgi_find_first_touch(c->plan, d, i, transfers, &has_work);

@@ -366,6 +366,26 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *erro
     return BG_OK;
 }
 
+/* What has been summed is final: no pass over its stage adds to it. */
+static bg_status check_finals(const bg_plan *plan, uint32_t device, bg_error *error)
+{
+    const bgi_plan_device *on = &plan->devices[device];
+
+    for (uint32_t sum = 0; sum < on->instruction_count; sum++) {
+        const bgi_instruction *reduce = &on->instructions[sum];
+        if (reduce->action.kind != BG_ACTION_REDUCE || reduce->reduced_count == 0)
+            continue;
+        for (uint32_t i = sum + 1; i < on->instruction_count; i++) {
+            const bgi_instruction *later = &on->instructions[i];
+            if (later->action.stage == reduce->action.stage && later->action.kind < BG_ACTION_UPDATE &&
+                bgi_touches_sum(plan, reduce, later))
+                return bg_error_set(error, BG_ERROR_INTERNAL,
+                                    "instruction %u touches gradients that instruction %u has summed before", i, sum);
+        }
+    }
+    return BG_OK;
+}
+
 static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *error)
 {
     const bgi_plan_edge *edge = &plan->edges[number];
@@ -451,6 +471,8 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
                                         bg_action_kind_name(plan->devices[d].instructions[i].action.kind));
         }
         status = check_sums(plan, d, error);
+        if (status == BG_OK)
+            status = check_finals(plan, d, error);
         if (status != BG_OK)
             return bg_error_context(error, status, "plan: device %u", d);
     }

@@ -17,6 +17,7 @@
  *     layout.c    where every value lives: variables, slots of edges, transients (pack.c); windows.c: what is remote
  *     program.c   instructions and calls
  *     transfers.c loads and stores beside them, and who waits for which
+ *     final.c     cuts backwards where gradients are final; beside.c: which sums go on beside what follows
  *     outputs.c, leaves.c   what goes in and out; variables, constants, blocks
  *     phases.c    what each pass over a stage holds of that
  *     budget.c    the summary; whether devices are within their memory
@@ -170,8 +171,25 @@ bg_location_class bgi_leaf_location(const bgi_value *value);
 /* transfers.c */
 bg_status bgi_write_transfers(bgi_compiler *compiler, bg_error *error);
 
+/* final.c: sums begin where their gradients are final, in the middle of a backward. */
+bg_status bgi_reduce_when_final(bgi_compiler *compiler, bg_error *error);
+
 /* beside.c: which sums over replicas the device does not wait for. */
 bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
+
+/* Bytes of an arena. */
+typedef struct bgi_extent {
+    size_t begin, end;
+} bgi_extent;
+
+/* What a sum reads and writes: the whole variable, with room for the last replicas' padding. */
+bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
+/* All slots of an edge, all replicas' pieces; false when it is not in the arena. */
+bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out);
+/* Whether the replicas that sum meet in a call: one meeting after the other. */
+bool bgi_call_meets_replicas(const bgi_call *call);
+/* That an instruction issues. */
+uint32_t bgi_count_transfers(const bgi_instruction *instruction);
 
 /* phases.c, with all places */
 bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);

@@ -298,6 +298,8 @@ static void add_instruction(bgi_string *text, uint32_t device, const bgi_instruc
         bgi_string_add(text, " after call %u", instruction->after_calls);
     if (action->kind == BG_ACTION_UPDATE)
         bgi_string_add(text, " level %u", action->index);
+    if (instruction->is_part)
+        bgi_string_add(text, " in part");
     for (uint32_t i = 0; i < instruction->acquire_count; i++)
         bgi_string_add(text, " acquire e%u", instruction->acquires[i]);
     for (uint32_t i = 0; i < instruction->release_count; i++)

@@ -19,7 +19,8 @@
  * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
  * Sums beside the program. A REDUCE may only begin a sum, which then runs beside the following instructions, up to the
- * one that needs it (beside.c). One sum is in progress at a time, and none when a step ends.
+ * one that needs it (beside.c). One sum is in progress at a time, and none when a step ends. The last B or W of a stage
+ * may be cut into parts, instructions of one action, each followed by a REDUCE of what is final by then (final.c).
  *
  * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE moves it to the
  * remote one, LOAD from there to the one that the readers read.
@@ -135,6 +136,8 @@ typedef struct bgi_instruction {
     const bgi_reduced *reduced;
     bool is_beside; /* REDUCE: begins the sum and does not wait for it */
     bool needs_sum; /* the sum that is under way must be done before it begins */
+    bool is_part;   /* B, W: has some of the calls of its action, others follow or precede. REDUCE: sums what they have
+                     * made final, and more of the stage's sums follow (final.c) */
     /* SEND of a message that is whole before the action that makes it ends, the last one with calls before it: it
      * leaves after so many of that action's calls. 0: in its turn. */
     uint32_t after_calls;
@@ -371,6 +374,9 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
  * there are calls between them. */
 uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
                               bool *out_has_work);
+
+/* Whether a call of an instruction touches what a REDUCE sums. */
+bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_instruction *instruction);
 
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
  */

@@ -396,13 +396,53 @@ static void visit_reduced(bgi_archive *a, const bgi_reduced **reduced, uint32_t 
     *reduced = array;
 }
 
-static void visit_instruction(store *s, bgi_instruction *instruction)
+/* 1 + the instruction before it of whose calls it has some; 0: none. */
+static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
+{
+    const bgi_call *calls = instructions[part].calls;
+
+    for (uint32_t i = part; i > 0; i--)
+        if (!instructions[i - 1].is_part && instructions[i - 1].call_count > 0 && calls >= instructions[i - 1].calls &&
+            calls < instructions[i - 1].calls + instructions[i - 1].call_count)
+            return i;
+    return 0;
+}
+
+/* Calls of a part are in the array of an earlier micro-batch, where there is one. */
+static void visit_part(store *s, bgi_instruction *instructions, uint32_t part)
 {
     bgi_archive *a = s->archive;
+    bgi_instruction *instruction = &instructions[part];
+    uint32_t whole = a->is_reading ? 0 : find_whole(instructions, part), first = 0;
+
+    bgi_archive_u32(a, &whole);
+    if (whole == 0) {
+        visit_calls(s, &instruction->calls, &instruction->call_count);
+        return;
+    }
+    if (!a->is_reading)
+        first = (uint32_t)(instruction->calls - instructions[whole - 1].calls);
+    bgi_archive_u32(a, &first);
+    bgi_archive_u32(a, &instruction->call_count);
+    if (whole > part || first > instructions[whole - 1].call_count ||
+        instruction->call_count > instructions[whole - 1].call_count - first)
+        bgi_archive_fail(a);
+    else
+        instruction->calls = instructions[whole - 1].calls + first;
+}
+
+static void visit_instruction(store *s, bgi_instruction *instructions, uint32_t number)
+{
+    bgi_archive *a = s->archive;
+    bgi_instruction *instruction = &instructions[number];
     bool waits = instruction->call_waits != NULL;
     uint32_t wait_count = instruction->call_count;
 
-    visit_calls(s, &instruction->calls, &instruction->call_count);
+    bgi_archive_bool(a, &instruction->is_part);
+    if (instruction->is_part)
+        visit_part(s, instructions, number);
+    else
+        visit_calls(s, &instruction->calls, &instruction->call_count);
     visit_shared_numbers(a, &instruction->acquires, &instruction->acquire_count);
     visit_shared_numbers(a, &instruction->releases, &instruction->release_count);
     visit_copies(a, &instruction->copies, &instruction->copy_count);
@@ -435,11 +475,37 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
+static bool same_action(const bg_action *a, const bg_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
+}
+
+/* An instruction's action as its number in the device's schedule, in which an instruction follows the one before it but
+ * where final.c has cut one. *at: the number of the last one. */
+static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
+{
+    const uint32_t count = bg_schedule_action_count(s->plan->schedule, device);
+    const bg_action *actions = bg_schedule_actions(s->plan->schedule, device);
+    uint32_t found = 0;
+
+    if (!s->archive->is_reading)
+        while (found < count && !same_action(&actions[(*at + 1 + found) % count], action))
+            found++;
+    if (!s->archive->is_reading && found < count)
+        *at = (*at + 1 + found) % count;
+    bgi_archive_u32(s->archive, at);
+    if (*at >= count || (!s->archive->is_reading && found == count)) {
+        bgi_archive_fail(s->archive);
+        return;
+    }
+    *action = actions[*at];
+}
+
 static void visit_device(store *s, uint32_t number)
 {
     bgi_archive *a = s->archive;
     bgi_plan_device *device = &s->plan->devices[number];
-    const bg_action *actions = bg_schedule_actions(s->plan->schedule, number);
+    uint32_t at = UINT32_MAX;
     bgi_instruction *instructions;
     bgi_transfer *transfers;
 
@@ -456,13 +522,9 @@ static void visit_device(store *s, uint32_t number)
         visit_transfer(a, &transfers[i]);
     device->instructions = instructions =
         bgi_archive_list(a, device->instructions, &device->instruction_count, sizeof *instructions);
-    if (device->instruction_count != bg_schedule_action_count(s->plan->schedule, number)) {
-        bgi_archive_fail(a);
-        return;
-    }
     for (uint32_t i = 0; i < device->instruction_count && !a->has_failed; i++) {
-        instructions[i].action = actions[i];
-        visit_instruction(s, &instructions[i]);
+        visit_action(s, number, &instructions[i].action, &at);
+        visit_instruction(s, instructions, i);
     }
 }
 

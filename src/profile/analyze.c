@@ -185,8 +185,14 @@ static bool is_crowded(const bgi_analysis *a, uint32_t rank)
     return devices > count_workers(a);
 }
 
+/* Whether a sum that only begins right before the instruction, of which there is no event, waits for one before it. */
+static bool follows_waiting_sum(const bgi_plan_device *device, const bgi_instruction *instruction)
+{
+    return instruction > device->instructions && instruction[-1].is_beside && instruction[-1].needs_sum;
+}
+
 /* What a device waited for in a gap within runs, before an event of an instruction. */
-static bgi_cause find_cause(const bgi_instruction *instruction)
+static bgi_cause find_cause(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     switch (instruction->action.kind) {
     case BG_ACTION_REDUCE:
@@ -196,7 +202,7 @@ static bgi_cause find_cause(const bgi_instruction *instruction)
     case BG_ACTION_STORE:
         return BGI_CAUSE_TRANSFERS;
     default:
-        if (instruction->needs_sum)
+        if (instruction->needs_sum || follows_waiting_sum(device, instruction))
             return BGI_CAUSE_REPLICAS;
         return instruction->io_wait > 0 || instruction->call_waits != NULL ? BGI_CAUSE_TRANSFERS : BGI_CAUSE_PIPELINE;
     }
@@ -234,7 +240,7 @@ static void add_gap(bgi_analysis *a, uint32_t slot, const sends *all, const gap 
         return;
     }
     if (of->instruction != NULL && !of->begins_pass) {
-        const bgi_cause cause = find_cause(of->instruction);
+        const bgi_cause cause = find_cause(&a->plan->devices[slot % a->summary.device_count], of->instruction);
         device->cause_ns[cause == BGI_CAUSE_PIPELINE && crowded ? BGI_CAUSE_CORES : cause] += inside;
         return;
     }
@@ -429,8 +435,19 @@ static uint32_t count_calls(const bg_plan *plan)
 /* Rows of the calls of one pass over one stage. */
 typedef struct pass_rows {
     const bgi_call *calls;
-    uint32_t first, call_count;
+    uint32_t call_count;
+    uint32_t first; /* row */
 } pass_rows;
+
+/* The pass that has the calls of an instruction, which may be a part of it; NULL: none. */
+static const pass_rows *find_pass(const pass_rows *passes, uint32_t count, const bgi_instruction *instruction)
+{
+    for (uint32_t p = count; p > 0; p--)
+        if (instruction->calls >= passes[p - 1].calls &&
+            instruction->calls < passes[p - 1].calls + passes[p - 1].call_count)
+            return &passes[p - 1];
+    return NULL;
+}
 
 static void start_row(const bgi_instruction *instruction, const bgi_call *call, bgi_op_row *row)
 {
@@ -487,23 +504,26 @@ static bg_status list_ops(bgi_analysis *a, bg_error *error)
         pass_count = 0;
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++) {
             const bgi_instruction *instruction = &plan->devices[d].instructions[i];
-            pass_rows *pass = NULL;
+            const pass_rows *pass;
+            uint32_t row;
             if (instruction->call_count == 0)
                 continue;
-            for (uint32_t p = pass_count; p > 0 && pass == NULL; p--)
-                pass = passes[p - 1].calls == instruction->calls ? &passes[p - 1] : NULL;
+            pass = find_pass(passes, pass_count, instruction);
             if (pass == NULL) {
+                passes[pass_count] = (pass_rows){instruction->calls, instruction->call_count, a->op_count};
                 pass = &passes[pass_count++];
-                *pass = (pass_rows){instruction->calls, a->op_count, 0};
                 for (uint32_t c = 0; c < instruction->call_count && a->op_count < limit; c++)
                     if (is_timed(&instruction->calls[c])) {
                         start_row(instruction, &instruction->calls[c], &a->ops[a->op_count]);
                         add_times(a, d, i, c, &a->ops[a->op_count++]);
-                        pass->call_count++;
                     }
             }
-            for (uint32_t c = 0; c < pass->call_count; c++)
-                a->ops[pass->first + c].calls_per_step += 1.0;
+            row = pass->first;
+            for (const bgi_call *call = pass->calls; call < instruction->calls; call++)
+                row += is_timed(call);
+            for (uint32_t c = 0; c < instruction->call_count && row < a->op_count; c++)
+                if (is_timed(&instruction->calls[c]))
+                    a->ops[row++].calls_per_step += 1.0;
         }
     }
     free(passes);

@@ -56,7 +56,8 @@ static bool is_meeting(bg_action_kind kind)
     return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
 }
 
-/* Collectives of the model cut an action into several events, which are one sample. The levels of an update follow each
+/* Collectives of the model cut an action into several events, and so do sums that begin in the middle of one, which
+ * then has several instructions. These are one sample. The levels of an update follow each
  * other; a cost is of all of them. `level_count` medians are summed by the caller, so that each level has samples of
  * its own: [stage][kind, further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
@@ -83,7 +84,8 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
             if (kind == KIND_COUNT || at == BGI_NO_INSTRUCTION || event->action.stage >= stage_count)
                 continue;
             set = &sets[event->action.stage * width + (uint32_t)kind + (kind == KIND_UPDATE ? event->action.index : 0)];
-            if (has_met && before != NULL && at == before_at && event->step == before->step) {
+            if (before != NULL && (has_met || at != before_at) && bgi_same_action(&event->action, &before->action) &&
+                event->step == before->step) {
                 set->values[set->count - 1] += ns;
                 continue;
             }

@@ -7,31 +7,36 @@
 
 #include "core/error.h"
 
-static bool same_action(const bg_action *a, const bg_action *b)
+static uint32_t find_instruction(const bg_plan *plan, uint32_t device, const bg_action *action, uint32_t begin,
+                                 uint32_t end)
 {
-    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
+    for (uint32_t at = begin; at < end; at++) {
+        const bg_plan_instruction instruction = bg_plan_instruction_at(plan, device, at);
+        if (bgi_same_action(&instruction.action, action))
+            return at;
+    }
+    return BGI_NO_INSTRUCTION;
 }
 
 /* A device runs its program in order and again from the start, so the next event's instruction is nearly always the
- * next one: the search starts there. */
+ * next one: the search starts there. An action may have several instructions, one behind the other, and an instruction
+ * several events: what comes behind the last instruction of an action is of that one. */
 static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_events *found)
 {
     const uint32_t count = bg_plan_instruction_count(plan, device);
     uint32_t next = 0;
 
     for (uint32_t i = 0; i < found->count; i++) {
-        found->instructions[i] = BGI_NO_INSTRUCTION;
-        if (found->events[i].is_beside)
-            continue;
-        for (uint32_t tried = 0; tried < count; tried++) {
-            const uint32_t at = (next + tried) % count;
-            const bg_plan_instruction instruction = bg_plan_instruction_at(plan, device, at);
-            if (!same_action(&instruction.action, &found->events[i].action))
-                continue;
-            found->instructions[i] = at;
-            next = at + 1;
-            break;
-        }
+        const bg_action *action = &found->events[i].action;
+        uint32_t at = BGI_NO_INSTRUCTION;
+        if (!found->events[i].is_beside)
+            at = find_instruction(plan, device, action, next, count);
+        if (!found->events[i].is_beside && at == BGI_NO_INSTRUCTION && next > 0)
+            at = find_instruction(plan, device, action, next - 1, next);
+        if (!found->events[i].is_beside && at == BGI_NO_INSTRUCTION)
+            at = find_instruction(plan, device, action, 0, next);
+        found->instructions[i] = at;
+        next = at != BGI_NO_INSTRUCTION ? at + 1 : next;
     }
 }
 

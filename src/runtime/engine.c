@@ -275,6 +275,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         runner->is_traced = true;
     }
     atomic_init(&runner->sum_counter, &engine->runs); /* for nothing, so far */
+    runner->put_off = BGI_NO_INSTRUCTION;
     if (bgi_has_sums_beside(runner->program))
         BGI_TRY(make_room(&runner->sum_brought, runner->program, error));
     if (plan->options.reporting.trace && (runner->program->transfer_count > 0 || runner->sum_brought.all != NULL))

@@ -99,6 +99,10 @@
  * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
  * group wait for it.
  *
+ * Sums in the middle of a backward are worth it where somebody does them meanwhile: an I/O thread, or a worker more
+ * than there are devices. Where there is nobody, they are put off until the backward is over, and done in the same
+ * order.
+ *
  * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows them as one.
  *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
@@ -269,6 +273,7 @@ struct bgi_runner {
     bgi_wait meeting;       /* what it waits for in one */
     bgi_brought brought;    /* what it brings to one */
     uint64_t meeting_ns;    /* when its share was begun, while tracing */
+    uint32_t put_off;       /* the first instruction with a sum that is put off; BGI_NO_INSTRUCTION: none is */
     size_t touched_bytes;   /* of the arena; by operands only while tracing */
     atomic_bool is_traced;  /* changed between runs only */
     bool is_sampled;        /* the calls of this step are timed */

@@ -290,6 +290,33 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
     raise_in_order(runner, instruction->action.index, true);
 }
 
+/* A sum in the middle of a backward that nobody would do beside it. */
+static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
+{
+    return instruction->is_part && instruction->is_beside &&
+           runner->engine->worker_count <= runner->engine->local_count;
+}
+
+static void put_off(bgi_runner *runner)
+{
+    if (runner->put_off == BGI_NO_INSTRUCTION)
+        runner->put_off = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
+}
+
+/* Does the sums that are put off, as far as they go; true when none is left. */
+static bool make_up(bgi_runner *runner, const bgi_worker *worker)
+{
+    const uint32_t now = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
+
+    for (; runner->put_off < now; runner->put_off++) {
+        const bgi_instruction *sum = &runner->program->instructions[runner->put_off];
+        if (is_put_off(runner, sum) && !bgi_collective_advance(runner, sum, worker))
+            return false;
+    }
+    runner->put_off = BGI_NO_INSTRUCTION;
+    return true;
+}
+
 /* All slots that the instruction writes are free, transfers of what it touches are done, and the message is there if it
  * receives one. */
 static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
@@ -306,7 +333,8 @@ static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, co
             return false;
     }
     if (!transfers_are_done(runner, worker, instruction->io_wait) ||
-        (instruction->needs_sum && !bgi_sum_reached(runner, worker)))
+        (instruction->needs_sum && !bgi_sum_reached(runner, worker)) ||
+        (instruction->needs_sum && !is_put_off(runner, instruction) && !make_up(runner, worker)))
         return false;
     if (instruction->action.kind == BG_ACTION_RECEIVE) {
         const uint32_t edge = instruction->action.index;
@@ -324,6 +352,10 @@ static bool perform(bgi_runner *runner, const bgi_instruction *instruction, cons
 
     if (!may_begin(runner, instruction, worker))
         return false;
+    if (is_put_off(runner, instruction)) {
+        put_off(runner);
+        return true;
+    }
     if (instruction->is_beside) {
         bgi_sum_begin(runner, instruction);
         return true;

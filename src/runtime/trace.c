@@ -37,16 +37,20 @@ void bgi_trace_put(bgi_trace_ring *ring, const bg_trace_event *event)
 
 /* ---- calls ---- */
 
+/* Whether an instruction has all calls of another one: the same, or those of a part of it. */
+static bool has_calls(const bgi_instruction *instruction, const bgi_instruction *of)
+{
+    return instruction->call_count > 0 && of->calls >= instruction->calls &&
+           of->calls + of->call_count <= instruction->calls + instruction->call_count;
+}
+
 /* The first instruction of the program with these calls; so far. */
 static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction, const uint32_t *by_kind)
 {
     const bgi_instruction *of = &program->instructions[instruction];
     const uint32_t last = by_kind[of->action.kind];
 
-    return last != BGI_NO_INSTRUCTION && program->instructions[last].calls == of->calls &&
-                   program->instructions[last].call_count == of->call_count
-               ? last
-               : BGI_NO_INSTRUCTION;
+    return last != BGI_NO_INSTRUCTION && has_calls(&program->instructions[last], of) ? last : BGI_NO_INSTRUCTION;
 }
 
 /* A program goes through its passes over micro-batches in turns, with a few stages at a time: where the last one of the
@@ -57,8 +61,7 @@ static uint32_t search_sharer(const bgi_plan_device *program, uint32_t instructi
     const bgi_instruction *of = &program->instructions[instruction];
 
     for (uint32_t back = 1; back <= instruction && back <= MOST_BACK; back++)
-        if (program->instructions[instruction - back].calls == of->calls &&
-            program->instructions[instruction - back].call_count == of->call_count)
+        if (has_calls(&program->instructions[instruction - back], of))
             return instruction - back;
     return BGI_NO_INSTRUCTION;
 }
@@ -81,7 +84,10 @@ bg_status bgi_call_times_init(bgi_call_times *times, const bgi_plan_device *prog
                 sharer = search_sharer(program, i);
             by_kind[instruction->action.kind] = i;
         }
-        times->first[i] = sharer != BGI_NO_INSTRUCTION ? times->first[sharer] : times->count;
+        times->first[i] =
+            sharer == BGI_NO_INSTRUCTION
+                ? times->count
+                : times->first[sharer] + (uint32_t)(instruction->calls - program->instructions[sharer].calls);
         if (sharer == BGI_NO_INSTRUCTION)
             times->count += instruction->call_count;
     }

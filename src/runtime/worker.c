@@ -308,6 +308,17 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
+/* Whether a rank's sums begin in the middle of backwards: they go on beside them only where somebody looks what has
+ * come of the other ranks, and much of their time nobody computes. */
+static bool sums_in_parts(const bgi_engine *engine)
+{
+    for (uint32_t d = 0; engine->ranks != NULL && d < engine->plan->device_count; d++)
+        for (uint32_t i = 0; i < engine->plan->devices[d].instruction_count; i++)
+            if (engine->plan->devices[d].instructions[i].is_part)
+                return true;
+    return false;
+}
+
 /* One where workers leave a processor free: they do transfers as well, but only when they have nothing else to do. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
@@ -319,7 +330,7 @@ static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uin
             has_any || engine->plan->devices[d].transfer_count > 0 || bgi_has_sums_beside(&engine->plan->devices[d]);
     if (!has_any)
         return 0;
-    return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
+    return asked >= 0 ? (uint32_t)asked : workers < cpu_count || sums_in_parts(engine);
 }
 
 /* A worker of its own would have to be woken up for each run while the caller sleeps. But a caller must not be bound to

@@ -69,6 +69,8 @@ static test_result train(const test_model *model, set_function set, const share 
 
     options.execution.gradient_accumulation = s->accumulation;
     options.replicas.count = s->replicas * tensor;
+    if (s->replicas % 2 == 0) /* backwards in parts */
+        options.replicas.reduce_bytes = 1;
     options.numerics.canonical_reductions = canonical;
     options.numerics.seed = 11;
     options.reporting.output_mode = BG_OUTPUT_ALL;

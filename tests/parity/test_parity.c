@@ -75,6 +75,8 @@ static test_result train(const test_model *model, const cell *c)
     options.replicas.count = c->replicas;
     options.execution.device_iterations =
         is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
+    if (c->device_iterations > 1) /* backwards in parts, against whole ones */
+        options.replicas.reduce_bytes = 1;
     options.execution.gradient_accumulation = ACCUMULATION;
     options.reporting.output_mode = BG_OUTPUT_ALL;
     options.numerics.seed = 42;

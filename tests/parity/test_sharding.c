@@ -102,6 +102,7 @@ static void run_matrix(unsigned model_index, unsigned optimizer_index)
                 options.execution.device_iterations = number % 2 == 0 ? 3 : 1;
                 shard(&options, number % 4 == 0 ? 50 : 1);
                 options.replicas.reduce_time = number % 7 < 3 ? BG_REDUCE_IN_UPDATE : BG_REDUCE_IN_BACKWARD;
+                options.replicas.reduce_bytes = number % 2 == 0 ? 1 : 512;
                 snprintf(what, sizeof what, "%s, optimizer %u, way %zu, offload %d, %u replicas", model->name,
                          optimizer_index, w, offload, replicas);
                 test_train_expect(test_train(model, MICRO_BATCH, &optimizer, &options, NULL, 0, updates, what),

@@ -30,7 +30,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 784, MOST_REQUESTS = 48 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 792, MOST_REQUESTS = 48 };
 
 /* What a plan says of itself. */
 typedef struct description {
@@ -145,6 +145,7 @@ static void set_offloaded(bg_options *options)
 static void set_replicas(bg_options *options)
 {
     options->replicas.count = 2;
+    options->replicas.reduce_bytes = 1; /* backwards in parts */
     options->execution.gradient_accumulation = 4;
     for (int i = 0; i < BG_LOCATION_COUNT; i++) {
         options->memory.locations[i].sharded = i == BG_LOCATION_STATE || i == BG_LOCATION_ACCUMULATORS;
@@ -176,13 +177,28 @@ static void set_proportions(bg_options *options)
     options->memory.matmul_proportion_count = 4;
 }
 
+/* One micro-batch: no instruction has all calls of a backward in parts. */
+static void set_parts(bg_options *options)
+{
+    options->execution.strategy = BG_STRATEGY_SINGLE;
+    options->replicas.count = 2;
+    options->replicas.reduce_bytes = 1;
+}
+
 static const struct {
     const char *name;
     void (*set)(bg_options *options);
-} strategies[] = {{"single", set_nothing},        {"pipelined", set_pipelined},     {"zb-h1", set_zb_h1},
-                  {"auto scale", set_auto_scale}, {"proportions", set_proportions}, {"auto", set_searched},
-                  {"phased", set_phased},         {"offloaded", set_offloaded},     {"replicas", set_replicas},
-                  {"recompute", set_recompute}};
+} strategies[] = {{"single", set_nothing},
+                  {"pipelined", set_pipelined},
+                  {"zb-h1", set_zb_h1},
+                  {"auto scale", set_auto_scale},
+                  {"proportions", set_proportions},
+                  {"auto", set_searched},
+                  {"phased", set_phased},
+                  {"offloaded", set_offloaded},
+                  {"replicas", set_replicas},
+                  {"recompute", set_recompute},
+                  {"parts", set_parts}};
 
 /* A plan of the folder's cache, and whether it must have come from there. */
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_cached, const char *what)
@@ -321,6 +337,8 @@ static void test_every_option_counts(void **state)
     options[count++].execution.stages = "B1,B2|B3,B4";
     options[count++].execution.device_iterations = 2;
     options[count++].replicas.count = 2;
+    options[count].replicas.count = 2;
+    options[count++].replicas.reduce_bytes = 1;
     options[count++].numerics.accumulation = BG_ACCUMULATE_SUM;
     options[count++].numerics.max_gradient_norm = 0.5;
     options[count++].numerics.max_gradient_norm = 0.25;

@@ -509,12 +509,11 @@ static void test_refuses_bad_path(void **state)
 
 enum { LAYERS = 4, LOOKS = 60 };
 
-/* A GPT on two data-parallel replicas, in phases: of one device each, or that two devices of each take in turns. */
-static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
+/* A GPT on two data-parallel replicas. */
+static traced_run make_gpt(bg_options options, uint32_t cores)
 {
     traced_run run = {.path = ""};
     bg_gpt_options model = bg_gpt_defaults();
-    bg_options options = make_options(true);
     const bg_optimizer optimizer = bg_adamw(0.001);
     bg_error error = {0};
     bg_graph *graph = NULL;
@@ -522,11 +521,7 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 
     model.layers = LAYERS, model.hidden = 128, model.heads = 2;
     model.vocabulary = 64, model.sequence_length = model.positions = 8;
-    options.execution.strategy = BG_STRATEGY_PHASED;
-    options.execution.phases_parallel = is_parallel;
     options.execution.cores = cores;
-    options.execution.io_threads =
-        cores == 1 ? 0 : -1; /* one worker that does everything: an order that time leaves alone */
     options.execution.device_iterations = 1;
     options.execution.gradient_accumulation = 2;
     options.numerics.max_gradient_norm = 1.0;
@@ -538,6 +533,18 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
     bg_graph_destroy(graph);
     require(bg_session_create(run.plan, NULL, &run.session, &error), &error);
     return run;
+}
+
+/* In phases: of one device each, or that two devices of each take in turns. */
+static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
+{
+    bg_options options = make_options(true);
+
+    options.execution.strategy = BG_STRATEGY_PHASED;
+    options.execution.phases_parallel = is_parallel;
+    if (cores == 1) /* one worker that does everything: an order that time leaves alone */
+        options.execution.io_threads = 0;
+    return make_gpt(options, cores);
 }
 
 /* The place of a device's last instruction of the kind for the stage; UINT32_MAX: there is none. */
@@ -641,6 +648,40 @@ static void test_reductions_overlap_backwards_of_the_device(void **state)
     clear(&run);
 }
 
+/* Whether any of the stage's sums ran while its own last backward went on. */
+static bool meets_own_backward(const traced_run *run)
+{
+    for (uint32_t replica = 0; replica < 2; replica++)
+        for (uint32_t i = 0; i < bg_session_trace_count(run->session, replica, 0); i++) {
+            const bg_trace_event event = event_at(run, replica, 0, i);
+            if (event.action.kind == BG_ACTION_REDUCE && event.is_beside && meets_backward(run, &event, 0, 0))
+                return true;
+        }
+    return false;
+}
+
+/* A device that has a single stage sums the gradients of the last layers while it does the backward of the first. */
+static void test_reductions_overlap_the_only_backward(void **state)
+{
+    bg_options options = make_options(true);
+    traced_run run;
+    bool is_met = false;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.io_threads = 1; /* who does them */
+    options.replicas.reduce_bytes = 100000;
+    run = make_gpt(options, 2);
+    assert_true(bg_plan_summarize(run.plan).sums_beside >= LAYERS);
+    for (int look = 0; look < LOOKS && !is_met; look++) {
+        update(&run);
+        is_met = meets_own_backward(&run);
+    }
+    if (!is_met)
+        fail_msg("in %d updates of %d layers no reduction ran beside the backward", LOOKS, LAYERS);
+    clear(&run);
+}
+
 /* When the stage's backwards of an update began and ended. */
 static void find_backwards(const traced_run *run, uint32_t replica, uint32_t stage, uint64_t *begin_ns,
                            uint64_t *end_ns)
@@ -706,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_refuses_bad_path),
         cmocka_unit_test(test_reductions_overlap_backwards),
         cmocka_unit_test(test_reductions_overlap_backwards_of_the_device),
+        cmocka_unit_test(test_reductions_overlap_the_only_backward),
         cmocka_unit_test(test_nobody_waits_for_those_who_come_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
