@@ -17,13 +17,22 @@
  * again after others, ".2", ".3" follow. So stages can be cut as in any other graph.
  *
  * Weights. A float initializer is a parameter, but for the running statistics of batch norms, which are buffers, and
- * for these, which are constants: those of no dimension that only take part in elementwise arithmetic (in files of
- * PyTorch only those whose names begin with "onnx::": others were parameters of a module); masks, which are those that
- * only take part in elementwise arithmetic (also after a cast or a change of shape) and have an infinity, or a number
- * beyond 1e30, among their values; a loss's weights of classes; and those that only say a shape, a scale, a bound or
- * another number that the graph is built from. Values of Constant nodes are constants. Other buffers of PyTorch's
- * modules (a table of positions, say) cannot be told from parameters in a file: freeze them. An initializer that
- * several nodes use is one parameter. A matrix keeps the file's layout.
+ * for these, which are constants:
+ *   - those of no dimension that only take part in elementwise arithmetic; in files of PyTorch only those whose names
+ *     begin with "onnx::", because others were parameters of a module;
+ *   - those to which no gradient comes: a loss's weights of classes, what is compared or cast to integers, and what
+ * only says a shape, a scale, a bound or another number that the graph is built from;
+ *   - masks, which only take part in elementwise arithmetic (also after a cast or a change of shape), and whose values
+ *     are zeros and ones, or have among them a number that stands for infinity (1e4 and beyond);
+ *   - tables of positions that are added, whose rows are sines and cosines of the same angles;
+ *   - in files of PyTorch those with the names of buffers: `mask`, `*_mask`, `pos_weight`, `inv_freq`, `running_mean`,
+ *     `running_var`, `loss.weight` and `criterion.weight`, alone or at the end of a longer name.
+ * Values of Constant nodes are constants. Other buffers of PyTorch's modules cannot be told from parameters in a file:
+ * freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
+ *
+ * What PyTorch's exporter has joined comes apart: parameters that were equal by chance (exports for evaluation keep one
+ * of them, and Identity nodes with the names of the others) are parameters of their own, and the transpose of an
+ * embedding's table in a head, a tied weight, is that table. contents, and saved files, have them so.
  *
  * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64
  * (uint64 above 2^63 - 1 is refused): inputs are given, and outputs come, in these. bg_onnx_port.element is the file's.
@@ -125,7 +134,9 @@ BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
 
 typedef enum bg_onnx_mode {
     /* Batch norms and dropouts work as PyTorch trains them in training plans, and as it evaluates them in plans for
-     * inference, whichever way the file was exported. */
+     * inference, whichever way the file was exported. Where a file has batch norms in both forms (TrainingMode.PRESERVE
+     * of a model some of whose norms were in evaluation mode), those in the form of evaluation keep their running
+     * statistics. */
     BG_ONNX_TRAIN = 0,
     /* Running statistics and no dropout, in training plans too. */
     BG_ONNX_EVAL,

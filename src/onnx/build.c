@@ -746,6 +746,9 @@ static bg_status build(bgi_onnx_build *b, bg_error *error)
 
     if (!find_used(b, b->onnx->model->graph, &count))
         return bgi_error_memory(error, "the names of a model", 0);
+    for (size_t i = 0; i < b->onnx->model->graph->n_node; i++)
+        b->has_training_norms =
+            b->has_training_norms || bgi_onnx_is_training_norm(b->onnx->model->graph->node[i], b->opset);
     b->items = calloc(count + 1, sizeof *b->items);
     if (b->items == NULL)
         return bgi_error_memory(error, "the values of a model", count * sizeof *b->items);

@@ -277,8 +277,8 @@ static bg_status describe_weights(bg_onnx *onnx, bg_error *error)
 
     onnx->weights = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->weights);
     onnx->is_variable = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->is_variable);
-    onnx->ranges = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->ranges);
-    if (onnx->weights == NULL || onnx->is_variable == NULL || onnx->ranges == NULL)
+    onnx->values = bgi_arena_allocate(&onnx->arena, graph->n_initializer, sizeof *onnx->values);
+    if (onnx->weights == NULL || onnx->is_variable == NULL || onnx->values == NULL)
         return out_of_memory(error);
     for (size_t i = 0; i < graph->n_initializer; i++) {
         bg_onnx_weight *weight = &onnx->weights[i];
@@ -407,6 +407,7 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     if (graph->n_node > INT32_MAX || graph->n_initializer > INT32_MAX)
         return bg_error_set(error, BG_ERROR_PARSE, "the file has more than 2^31 nodes or tensors");
     BGI_TRY(describe_model(onnx, error));
+    BGI_TRY(bgi_onnx_restore(onnx, error));
     BGI_TRY(describe_weights(onnx, error));
     BGI_TRY(describe_nodes(onnx, error));
     status = describe_ports(onnx, &names, error);
@@ -510,8 +511,10 @@ void bg_onnx_destroy(bg_onnx *onnx)
 {
     if (onnx == NULL)
         return;
-    if (onnx->model != NULL)
+    if (onnx->model != NULL) {
+        bgi_onnx_forget_restored(onnx);
         bgi_onnx__model__free_unpacked(onnx->model, NULL);
+    }
     bgi_names_clear(&onnx->weight_names);
     bgi_arena_clear(&onnx->built);
     bgi_arena_clear(&onnx->arena);

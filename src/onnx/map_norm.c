@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static bool takes_float(bgi_mapper *m, bg_value x)
 {
@@ -92,13 +93,29 @@ static bool map_batch_statistics(bgi_mapper *m, bg_value x, const bg_value *vect
     return true;
 }
 
+static int64_t attribute_of(const BgiOnnx__Node *node, const char *name, int64_t otherwise)
+{
+    for (size_t i = 0; i < node->n_attribute; i++)
+        if (strcmp(node->attribute[i]->name, name) == 0)
+            return node->attribute[i]->has_i ? node->attribute[i]->i : 0;
+    return otherwise;
+}
+
+bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset)
+{
+    if (node->domain != NULL && node->domain[0] != '\0' && strcmp(node->domain, "ai.onnx") != 0)
+        return false;
+    return strcmp(node->op_type, "BatchNormalization") == 0 &&
+           (opset < 7    ? attribute_of(node, "is_test", 0) == 0
+            : opset < 14 ? node->n_output > 1
+                         : attribute_of(node, "training_mode", 0) != 0);
+}
+
 static bool map_batch_norm(bgi_mapper *m)
 {
     const double epsilon = bgi_map_real(m, "epsilon", 1e-5f), keep = bgi_map_real(m, "momentum", 0.9f);
     const bg_onnx_mode mode = m->build->options->mode;
-    const bool is_training = m->opset < 7    ? bgi_map_int(m, "is_test", 0) == 0
-                             : m->opset < 14 ? m->result_count > 1
-                                             : bgi_map_int(m, "training_mode", 0) != 0;
+    const bool is_training = bgi_onnx_is_training_norm(m->node, m->opset);
     const bg_value x = bgi_map_in(m, 0);
     const bg_type type = bgi_map_type(m, x);
     bg_value vectors[4];
@@ -118,8 +135,8 @@ static bool map_batch_norm(bgi_mapper *m)
         return map_batch_statistics(m, x, vectors, epsilon, keep);
     if (bgi_map_wants(m, 1) || bgi_map_wants(m, 2) || bgi_map_wants(m, 3) || bgi_map_wants(m, 4))
         return bgi_map_refuse(m, "its statistics are used as values");
-    if (mode == BG_ONNX_TRAIN && !m->is_folding && bgi_map_is_variable(m, vectors[2]) &&
-        bgi_map_is_variable(m, vectors[3]))
+    if (mode == BG_ONNX_TRAIN && (is_training || !m->build->has_training_norms) && !m->is_folding &&
+        bgi_map_is_variable(m, vectors[2]) && bgi_map_is_variable(m, vectors[3]))
         return bgi_map_out(
             m, 0,
             bg_batch_norm(m->graph, m->name, x, vectors[0], vectors[1], vectors[2], vectors[3], 1.0 - keep, epsilon));

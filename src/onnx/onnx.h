@@ -2,6 +2,7 @@
  * onnx.h: a file in memory, and the tools with which its nodes become ops.
  *
  *     file.c      bytes -> messages (format.proto) -> contents, checked once, so that what follows may trust them
+ *     restore.c   what PyTorch's exporter has joined, as the model had it
  *     tensor.c    tensors of a file in the element types of graphs, from wherever the file keeps them
  *     weights.c   which initializers are parameters; their values out and in
  *     options.c   what a caller says about a build
@@ -95,6 +96,8 @@ struct bg_onnx {
     bgi_arena arena;
     char *path, *folder;
     BgiOnnx__Model *model;
+    BgiOnnx__Graph unpacked; /* the model's graph as it was unpacked, once it is restored */
+    bool is_restored;
     bg_onnx_contents contents;
     /* What contents shows, to change. */
     bg_onnx_port *inputs, *outputs;
@@ -105,21 +108,28 @@ struct bg_onnx {
     bgi_arena built;
     bool is_built;
     bool *is_variable; /* by weight: it is one of the graph */
-    uint8_t *ranges;   /* by weight: bgi_onnx_range */
+    uint8_t *values;   /* by weight: bgi_onnx_values */
 };
 
 /* What is known of a weight's values. */
-typedef enum bgi_onnx_range { BGI_RANGE_UNKNOWN = 0, BGI_RANGE_FINITE, BGI_RANGE_INFINITE } bgi_onnx_range;
+typedef enum bgi_onnx_values { BGI_VALUES_UNKNOWN = 0, BGI_VALUES_ORDINARY, BGI_VALUES_BUFFER } bgi_onnx_values;
 
 /* Content in memory; `folder`: where external data lie (NULL: there can be none). */
 bg_status bgi_onnx_parse(const char *name, const char *folder, const void *content, size_t size_bytes, bg_onnx **out,
                          bg_error *error);
+/* Takes apart in a file of PyTorch what the exporter has joined; before anything else is known of the file. */
+bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
+/* The graph as the unpacker made it, to be freed. */
+void bgi_onnx_forget_restored(bg_onnx *onnx);
 /* Whether its branches may take its place (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
 const char *bgi_onnx_node_name(bgi_arena *arena, const BgiOnnx__Node *node);
 /* The scope of a node's name, at most `depth` parts of it (0: all); "main" when it has none. NULL: memory. */
 const char *bgi_onnx_scope(bgi_arena *arena, const BgiOnnx__Node *node, uint32_t depth);
+
+/* Whether a batch norm uses the statistics of the batch (map_norm.c). */
+bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset);
 
 /* ---- tensors of files ---- */
 
@@ -187,6 +197,7 @@ typedef struct bgi_onnx_build {
     const char *scope; /* of the open block; NULL: none is open */
     const char *block;
     bgi_names blocks;
+    bool has_training_norms; /* a batch norm of the file is in its training form: the others mean theirs too */
     uint32_t constant_count;
     uint64_t known_bytes; /* of what was computed so far */
 } bgi_onnx_build;

@@ -3,7 +3,8 @@
  *
  * The rule (brigade/onnx.h): floats are parameters by their uses. A number that the graph is built from (the scales of
  * a Resize) is a constant, so is a number of no dimension in arithmetic unless PyTorch named it, and running statistics
- * are buffers.
+ * are buffers. What has no gradient is a constant, and so are the buffers of PyTorch's modules that can be told by
+ * their values or their names.
  */
 #include "onnx/onnx.h"
 
@@ -68,8 +69,26 @@ static bool is_arrangement(const BgiOnnx__Node *node)
     return false;
 }
 
+/* Whether a gradient comes back from a node to its operand. */
+static bool has_gradient(const BgiOnnx__Node *node, size_t input)
+{
+    static const char *const without[] = {"And",   "ArgMax", "ArgMin", "Equal",       "Greater", "GreaterOrEqual",
+                                          "IsInf", "IsNaN",  "Less",   "LessOrEqual", "NonZero", "Not",
+                                          "Or",    "Shape",  "Size",   "Xor"};
+
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        if (strcmp(without[i], node->op_type) == 0)
+            return false;
+    for (size_t i = 0; strcmp(node->op_type, "Cast") == 0 && i < node->n_attribute; i++)
+        if (strcmp(node->attribute[i]->name, "to") == 0)
+            return node->attribute[i]->i <= INT32_MAX && node->attribute[i]->i >= 0 &&
+                   bgi_onnx_element_is_float((int32_t)node->attribute[i]->i);
+    return !is_structural(node, input) && !(strcmp(node->op_type, "Where") == 0 && input == 0);
+}
+
 /* How the nodes use an initializer. */
 typedef struct uses {
+    bool has_gradient;
     bool as_weight, as_term, as_number, as_statistic, by_structure; /* term, number: in arithmetic, or on the way */
 } uses;
 
@@ -100,23 +119,122 @@ static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *f
     }
 }
 
-/* Whether a value stands for infinity: a mask's, which no parameter has. Looked at once. */
-static bg_status look_for_infinity(bg_onnx *onnx, uint32_t weight, bool *out, bg_error *error)
+/* All that a branch reads may have a gradient. */
+static bool add_reads(const BgiOnnx__Graph *graph, bgi_names *live)
+{
+    bool is_well = true;
+
+    for (size_t i = 0; i < graph->n_output; i++)
+        is_well = is_well && bgi_names_add(live, graph->output[i]->name) != BGI_NAMES_NONE;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const BgiOnnx__Node *node = graph->node[i];
+
+        for (size_t k = 0; k < node->n_input; k++)
+            is_well = is_well && bgi_names_add(live, node->input[k]) != BGI_NAMES_NONE;
+        for (size_t k = 0; bgi_onnx_is_if(node) && k < node->n_attribute; k++)
+            if (node->attribute[k]->g != NULL)
+                is_well = is_well && add_reads(node->attribute[k]->g, live);
+    }
+    return is_well;
+}
+
+/* From the outputs back: what a gradient reaches. False: memory is out. */
+static bool follow_gradients(const bg_onnx *onnx, uses *found)
+{
+    const BgiOnnx__Graph *graph = onnx->model->graph;
+    bgi_names live = {0};
+    bool is_well = true;
+
+    for (size_t i = 0; i < graph->n_output; i++)
+        is_well = is_well && bgi_names_add(&live, graph->output[i]->name) != BGI_NAMES_NONE;
+    for (size_t i = graph->n_node; i-- > 0 && is_well;) {
+        const BgiOnnx__Node *node = graph->node[i];
+        bool is_live = false;
+
+        for (size_t k = 0; k < node->n_output; k++)
+            is_live = is_live || bgi_names_find(&live, node->output[k]) != BGI_NAMES_NONE;
+        for (size_t k = 0; is_live && k < node->n_input; k++)
+            if (has_gradient(node, k))
+                is_well = is_well && bgi_names_add(&live, node->input[k]) != BGI_NAMES_NONE;
+        for (size_t k = 0; is_live && bgi_onnx_is_if(node) && k < node->n_attribute; k++)
+            if (node->attribute[k]->g != NULL)
+                is_well = is_well && add_reads(node->attribute[k]->g, &live);
+    }
+    for (uint32_t i = 0; i < onnx->contents.weight_count; i++)
+        found[i].has_gradient = bgi_names_find(&live, onnx->weights[i].name) != BGI_NAMES_NONE;
+    bgi_names_clear(&live);
+    return is_well;
+}
+
+/* ---- buffers that can be told ---- */
+
+/* Numbers that stand for infinity, or zeros and ones: a mask's, as no parameter has them. */
+static bool is_mask(const bgi_tensor *tensor)
+{
+    int64_t zeros = 0, ones = 0;
+
+    for (int64_t i = 0; i < tensor->count; i++) {
+        const double value = bgi_tensor_real(tensor, i);
+
+        if (fabs(value) >= 1e4)
+            return true;
+        zeros += value == 0.0;
+        ones += value == 1.0;
+    }
+    return zeros > 0 && ones > 0 && zeros + ones == tensor->count;
+}
+
+/* Sines and cosines of the same angles in each row, in turn or in halves: a table of positions. */
+static bool are_waves(const bgi_tensor *tensor)
+{
+    const int64_t width = tensor->rank >= 2 ? tensor->dims[tensor->rank - 1] : 0;
+    bool in_turn = true, in_halves = true, differ = false;
+
+    if (width < 2 || width % 2 != 0 || tensor->count < 2 * width)
+        return false;
+    for (int64_t i = 0; i < tensor->count && (in_turn || in_halves); i += width)
+        for (int64_t k = 0; k < width / 2; k++) {
+            const double a = bgi_tensor_real(tensor, i + 2 * k), b = bgi_tensor_real(tensor, i + 2 * k + 1);
+            const double c = bgi_tensor_real(tensor, i + k), d = bgi_tensor_real(tensor, i + k + width / 2);
+
+            in_turn = in_turn && fabs(a * a + b * b - 1.0) < 1e-3;
+            in_halves = in_halves && fabs(c * c + d * d - 1.0) < 1e-3;
+            differ = differ || (i > 0 && bgi_tensor_real(tensor, k) != c);
+        }
+    return differ && (in_turn || in_halves);
+}
+
+/* By its values. Looked at once. */
+static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer, bg_error *error)
 {
     bgi_arena arena = {0};
     const bgi_tensor *tensor;
     bg_status status = BG_OK;
 
-    if (onnx->ranges[weight] == BGI_RANGE_UNKNOWN) {
+    if (onnx->values[weight] == BGI_VALUES_UNKNOWN) {
         status = bgi_onnx_tensor_load(onnx, onnx->model->graph->initializer[weight], &arena, &tensor, error);
-        onnx->ranges[weight] = status == BG_OK ? BGI_RANGE_FINITE : BGI_RANGE_UNKNOWN;
-        for (int64_t i = 0; status == BG_OK && i < tensor->count; i++)
-            if (fabs(bgi_tensor_real(tensor, i)) > 1e30)
-                onnx->ranges[weight] = BGI_RANGE_INFINITE;
+        if (status == BG_OK)
+            onnx->values[weight] = is_mask(tensor) || are_waves(tensor) ? BGI_VALUES_BUFFER : BGI_VALUES_ORDINARY;
         bgi_arena_clear(&arena);
     }
-    *out = onnx->ranges[weight] == BGI_RANGE_INFINITE;
+    *is_buffer = onnx->values[weight] == BGI_VALUES_BUFFER;
     return status;
+}
+
+/* Its name is, or ends in, that of a buffer, in PyTorch's own modules or by custom. */
+static bool is_named_buffer(const char *name)
+{
+    static const char *const endings[] = {".criterion.weight", ".inv_freq",     ".loss.weight", ".mask",
+                                          ".pos_weight",       ".running_mean", ".running_var", "_mask"};
+    const size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t ending = strlen(endings[i]);
+
+        if (strcmp(name, endings[i] + 1) == 0 || (length > ending && strcmp(name + length - ending, endings[i]) == 0))
+            return true;
+    }
+    return false;
 }
 
 /* * and ?, without backtracking into more than the last star. */
@@ -167,7 +285,7 @@ static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns
     return BG_OK;
 }
 
-static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, const uses *found, bool is_mask,
+static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, const uses *found, bool is_buffer,
                           const bg_onnx_options *options)
 {
     const bool is_of_pytorch = strncmp(onnx->contents.producer, "pytorch", 7) == 0;
@@ -182,7 +300,7 @@ static bg_onnx_use use_of(const bg_onnx *onnx, const bg_onnx_weight *weight, con
         return BG_ONNX_CONSTANT;
     if (!found->as_weight && !found->as_term && !found->as_number)
         return BG_ONNX_CONSTANT;
-    if (is_mask && !is_asked)
+    if (!is_asked && (is_buffer || !found->has_gradient || (is_of_pytorch && is_named_buffer(weight->name))))
         return BG_ONNX_CONSTANT;
     return !is_asked && matches_any(options->freeze, options->freeze_count, weight->name) ? BG_ONNX_FROZEN
                                                                                           : BG_ONNX_PARAMETER;
@@ -199,13 +317,15 @@ bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_er
     if (found == NULL)
         return bgi_error_memory(error, "uses of initializers", onnx->contents.weight_count * sizeof *found);
     count_uses(onnx, onnx->model->graph, found);
+    if (!follow_gradients(onnx, found))
+        status = bgi_error_memory(error, "uses of initializers", 0);
     for (uint32_t i = 0; i < onnx->contents.weight_count && status == BG_OK; i++) {
         const bg_onnx_weight *weight = &onnx->weights[i];
-        bool is_mask = false;
+        bool is_buffer = false;
 
-        if (found[i].as_term && !found[i].as_weight && bg_dtype_is_float(weight->type.dtype))
-            status = look_for_infinity(onnx, i, &is_mask, error);
-        onnx->weights[i].use = use_of(onnx, weight, &found[i], is_mask, options);
+        if ((found[i].as_term || found[i].as_number) && !found[i].as_weight && bg_dtype_is_float(weight->type.dtype))
+            status = look_at_values(onnx, i, &is_buffer, error);
+        onnx->weights[i].use = use_of(onnx, weight, &found[i], is_buffer, options);
     }
     free(found);
     return status;

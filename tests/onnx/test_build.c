@@ -253,6 +253,114 @@ static void masks_do_not_train(void **state)
     bg_onnx_destroy(onnx);
 }
 
+/* The use of `name` with these values in the first node, whose op is `op`, of a file of PyTorch. */
+static bg_onnx_use use_of(const char *op, const char *name, const float *values)
+{
+    static char pytorch[] = "pytorch", copies[2][32];
+    bg_onnx_options options = bg_onnx_defaults();
+    test_model_file file;
+    bg_onnx_use use;
+    bg_onnx *onnx;
+
+    snprintf(copies[0], sizeof copies[0], "%s", op);
+    snprintf(copies[1], sizeof copies[1], "%s", name);
+    options.batch_size = 3;
+    test_model_file_init(&file);
+    file.model.producer_name = pytorch;
+    file.nodes[0].op_type = copies[0];
+    if (strcmp(op, "Gemm") != 0)
+        file.nodes[0].n_attribute = 0;
+    file.weight.name = file.node_inputs[0][1] = copies[1];
+    for (int i = 0; i < 12 && values != NULL; i++)
+        file.weight_values[i] = values[i % 4];
+    onnx = parse(&file);
+    use = bg_onnx_contents_of(onnx)->weights[0].use;
+    if (strcmp(op, "Equal") != 0) /* Relu of it cannot be */
+        assert_int_equal(build(onnx, &options), BG_OK);
+    bg_onnx_destroy(onnx);
+    return use;
+}
+
+/* What buffers show: their values where they are added or multiplied, their names, that no gradient comes to them. */
+static void buffers_are_told_from_parameters(void **state)
+{
+    static const float zeros_and_ones[] = {0.0f, 1.0f, 1.0f, 0.0f}, ones[] = {1.0f, 1.0f, 1.0f, 1.0f},
+                       large[] = {0.0f, -1e4f, 0.0f, 0.0f}, waves[] = {0.6f, 0.8f, 0.0f, 1.0f};
+
+    (void)state;
+    assert_int_equal(use_of("Mul", "w", NULL), BG_ONNX_PARAMETER);
+    assert_int_equal(use_of("Mul", "w", ones), BG_ONNX_PARAMETER);
+    assert_int_equal(use_of("Mul", "w", zeros_and_ones), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Gemm", "w", zeros_and_ones), BG_ONNX_PARAMETER);
+    assert_int_equal(use_of("Add", "w", large), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Add", "w", waves), BG_ONNX_PARAMETER); /* the same angles in all rows */
+    assert_int_equal(use_of("Equal", "w", NULL), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Mul", "layer.attn_mask", NULL), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Mul", "mask", NULL), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Mul", "loss.pos_weight", NULL), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Mul", "my.loss.weight", NULL), BG_ONNX_CONSTANT);
+    assert_int_equal(use_of("Mul", "floss.weight", NULL), BG_ONNX_PARAMETER);
+    assert_int_equal(use_of("Mul", "unmask", NULL), BG_ONNX_PARAMETER);
+}
+
+/* A file whose first node is an Identity of the weight under the name `b`, which the second one reads. */
+static void make_joined(test_model_file *file, char *producer)
+{
+    static char identity[] = "Identity", gemm[] = "Gemm", name[] = "/layer/Gemm", x[] = "x";
+
+    test_model_file_init(file);
+    file->model.producer_name = producer;
+    file->nodes[1].op_type = gemm;
+    file->nodes[1].name = name;
+    file->nodes[1].n_input = 2;
+    file->nodes[1].n_attribute = 1;
+    file->nodes[1].attribute = file->attribute_list;
+    file->node_inputs[1][0] = x;
+    file->node_inputs[1][1] = file->node_outputs[0][0];
+    file->nodes[0].op_type = identity;
+    file->nodes[0].name = identity;
+    file->nodes[0].n_attribute = 0;
+    file->nodes[0].n_input = 1;
+    file->node_inputs[0][0] = file->weight.name;
+}
+
+/* PyTorch joins equal initializers by Identity; each name is one again. Other producers mean what they write. */
+static void joined_weights_come_apart(void **state)
+{
+    static char pytorch[] = "pytorch", other[] = "other";
+    bg_onnx_options options = bg_onnx_defaults();
+    const bg_onnx_contents *contents;
+    test_model_file file;
+    bg_onnx *onnx;
+
+    (void)state;
+    options.batch_size = 3;
+    make_joined(&file, pytorch);
+    onnx = parse(&file);
+    contents = bg_onnx_contents_of(onnx);
+    assert_int_equal(contents->node_count, 1);
+    assert_int_equal(contents->weight_count, 2);
+    assert_string_equal(contents->weights[1].name, "b");
+    assert_int_equal(build(onnx, &options), BG_OK);
+    assert_int_equal(contents->weights[0].use, BG_ONNX_CONSTANT); /* nothing reads it now */
+    assert_int_equal(contents->weights[1].use, BG_ONNX_PARAMETER);
+    bg_onnx_destroy(onnx);
+
+    make_joined(&file, other);
+    onnx = parse(&file);
+    contents = bg_onnx_contents_of(onnx);
+    assert_int_equal(contents->node_count, 2);
+    assert_int_equal(contents->weight_count, 1);
+    assert_int_equal(build(onnx, &options), BG_OK);
+    bg_onnx_destroy(onnx);
+
+    make_joined(&file, pytorch); /* an output of the model stays one */
+    file.output.name = file.node_outputs[0][0];
+    onnx = parse(&file);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 1);
+    bg_onnx_destroy(onnx);
+}
+
 /* The model's second node as an If of a constant, with a branch of one node that makes `made` of `read`. */
 typedef struct branch_file {
     test_model_file file;
@@ -351,6 +459,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_do_not_train),
+        cmocka_unit_test(buffers_are_told_from_parameters),
+        cmocka_unit_test(joined_weights_come_apart),
         cmocka_unit_test(branches_take_the_place_of_their_node),
         cmocka_unit_test(sizes_are_bound),
         cmocka_unit_test(fixed_values_are_folded),

@@ -58,6 +58,9 @@ static const model models[] = {
     {"encoder", "encoder_eval", {"tokens"}, "classes"},
     {"vit", "vit_eval", {"images"}, "classes"},
     {"depthwise", "depthwise_eval", {"images"}, "classes"},
+    {"norms", "norms_eval", {"images"}, "classes"},
+    {"partly", "partly", {"images"}, "classes"},
+    {"tied", "tied_eval", {"tokens"}, "next"},
 };
 
 /* ---- a model that trains ---- */
@@ -165,6 +168,8 @@ static void train(run *r, const bg_optimizer *optimizer, const bg_options *given
     bg_graph *graph = build(r, true, &loss);
     bg_plan *plan;
 
+    if (options.execution.stages == NULL)
+        options.execution.stages = "auto:1"; /* what two blocks change together is of one stage */
     options.execution.device_iterations = UPDATES / each;
     options.reporting.output_mode = BG_OUTPUT_ALL;
     require(bg_weights_create(&r->weights, &error));
@@ -227,6 +232,7 @@ static void compare_inference(run *r, const char *case_name)
     bg_graph *graph = build(r, false, NULL);
     bg_plan *plan;
 
+    options.execution.stages = "auto:1";
     require(bg_plan_create_inference(graph, &options, &plan, &error));
     run_session(r, plan, 1, "output", out);
     for (int64_t i = 0; i < wanted->count; i++)

@@ -9,7 +9,9 @@ with SGD with momentum and with AdamW; labels are classes, or numbers for a mode
 MODEL, MODEL/sgd and MODEL/adamw. A model is exported for training, with its dropouts off (their random numbers are
 nobody else's; AdamW's epsilon is large, since the gradients
 of biases before norms are rounding errors alone); names that end in _eval are the same model exported for evaluation before its first update.
+Models of NEW begin as PyTorch makes them, with equal parameters, and are exported for evaluation alone.
 """
+import copy
 import os
 import sys
 
@@ -348,6 +350,69 @@ class Branches(nn.Module):
         return torch.einsum("...i,ij->...j", torch.relu(y), self.head).mean(1)
 
 
+class Norms(nn.Module):
+    """Norms before convolutions, one of them twice with one set of statistics. Exported for evaluation before they are
+    trained their weights and statistics are equal, and joined."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(2)
+        self.conv1 = nn.Conv2d(2, 4, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.conv1(F.relu(self.bn1(x)))
+        x = x + self.conv2(F.relu(self.bn2(x)))
+        return self.fc((F.relu(self.bn3(x)) + torch.tanh(self.bn2(x))).mean([2, 3]))
+
+
+class PartlyFrozen(Norms):
+    """A norm that keeps its statistics while the others train."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.bn2.eval()
+        return self
+
+
+class Tied(nn.Module):
+    """A table of positions, masks, layers that begin as copies of one, and a head that is the embedding's table: what an
+    export for evaluation, with constants folded, does not tell of."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(8)
+            self.attn = nn.Linear(8, 24)
+            self.proj = nn.Linear(8, 8)
+            self.register_buffer("tril", torch.ones(6, 6).tril())
+
+        def forward(self, x):
+            s = x.shape[1]
+            q, k, v = self.attn(self.norm(x)).split(8, 2)
+            a = (q @ k.transpose(-2, -1)).masked_fill(self.tril[:s, :s] == 0, float("-inf")).softmax(-1)
+            return x + self.proj((a * self.tril[:s, :s]) @ v)
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.arange(6.0).unsqueeze(1) * torch.tensor([1.0, 0.1, 0.01, 0.001])
+        self.wte = nn.Embedding(11, 8)
+        self.register_buffer("pe", torch.stack([angles.sin(), angles.cos()], 2).reshape(1, 6, 8))
+        block = self.Block()
+        self.layers = nn.ModuleList([copy.deepcopy(block) for _ in range(2)])
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.wte.weight
+
+    def forward(self, x):
+        h = self.wte(x) + self.pe[:, :x.shape[1]]
+        for layer in self.layers:
+            h = layer(h)
+        return self.head(h).transpose(1, 2)
+
+
 def draw(seed, *dims):
     """Eighths, which are short in text."""
     generator = torch.Generator().manual_seed(seed)
@@ -385,11 +450,16 @@ MODELS = {
     "lstm": (Lstm, ["signals"], "classes"),
     "gru": (Gru, ["signals"], "classes"),
     "branches": (Branches, ["images"], "classes"),
+    "norms": (Norms, ["images"], "classes"),
+    "partly": (PartlyFrozen, ["images"], "classes"),
+    "tied": (Tied, ["tokens"], "next"),
     "imitation_tf": (TfImitation, ["images"], "classes"),
     "imitation_scikit": (ScikitImitation, ["rows6"], None),
 }
-OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17}  # others 13
-EXPORTED_FOR_EVALUATION = ["mlp", "encoder", "vit", "depthwise", "lstm"]
+OPSETS = {"mlp": 9, "convnet": 11, "decoder": 14, "vit": 17, "vit_eval": 17, "norms_eval": 11, "partly": 15}  # others 13
+EXPORTED_FOR_EVALUATION = ["mlp", "encoder", "vit", "depthwise", "lstm", "norms", "tied"]
+NEW = ["norms", "tied"]  # as they are made, for evaluation alone
+PRESERVED = ["norms_eval"]  # convolutions and norms stay apart
 
 
 def export(model, inputs, name, training):
@@ -400,8 +470,11 @@ def export(model, inputs, name, training):
     if hasattr(model, "write"):
         model.write(f"{folder}/{name}.onnx")
         return
+    mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    if name in PRESERVED:
+        mode = torch.onnx.TrainingMode.PRESERVE
     torch.onnx.export(model, tuple(t[:BATCH] for t in inputs), f"{folder}/{name}.onnx", opset_version=OPSETS.get(name, 13),
-                      training=torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL,
+                      training=mode,
                       do_constant_folding=not training, input_names=list(names), output_names=["output"],
                       dynamic_axes=axes)
 
@@ -441,8 +514,9 @@ def main():
         model = kind()
         with torch.no_grad():  # exports for evaluation join initializers that are equal
             for p in model.parameters():
-                p.add_(torch.randn(p.shape) * 0.05)
-        export(model, inputs, name, True)
+                p.add_(torch.randn(p.shape) * (0.0 if name in NEW else 0.05))
+        if name not in NEW:
+            export(model, inputs, name, True)
         start = {k: v.clone() for k, v in model.state_dict().items()}  # tracing has updated running statistics
         if name in EXPORTED_FOR_EVALUATION:
             model = kind()
