@@ -1,10 +1,10 @@
 /*
- * bindings.h: for other languages: what their foreign function interfaces need beside the other headers. The Python
+ * bindings.h: what foreign function interfaces of other languages need in addition to the other headers. The Python
  * package (python/brigade) is made with it.
  *
- * Struct sizes can be compared before anything is called, and structs that a function returns by value, through memory
- * that the compiler passes behind the program's back, come through a pointer here. The functions that make a bg_type or
- * a bg_loop have no such form: a binding fills these structs itself.
+ * A binding can compare the sizes of structs before it calls anything. Functions that return a struct by value have a
+ * form here that writes the struct through a pointer. The functions that make a bg_type or a bg_loop have no such form:
+ * a binding fills these structs itself.
  *
  * Threads: as the function that each of these stands for.
  */

@@ -59,7 +59,7 @@ BG_API bg_status bg_image_set_write_mnist(const bg_image_set *set, const char *f
  * Looks for the MNIST files in each folder in turn, and in its mnist/ sub-folder, under the names
  * train-images-idx3-ubyte and train-images.idx3-ubyte (t10k-... for the test split), each also with .gz. The first
  * folder that has both images and labels is read. NULL folders are skipped. `is_training` false: the test split.
- * Errors: BG_ERROR_NOT_FOUND (listing where it looked); a file that is there but bad is an error of its own.
+ * Errors: BG_ERROR_NOT_FOUND (listing where it looked); a file that exists but is invalid gives the error of that file.
  */
 BG_API bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bool is_training, bg_image_set *out,
                                bg_error *error);
@@ -118,7 +118,7 @@ BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set
 /* ---- data sets ---- */
 
 /*
- * Samples that can be asked for by index. Every sample has the same tensors with the same types. Immutable; any number
+ * Samples that are read by index. Every sample has the same tensors with the same types. Immutable; any number
  * of loaders and threads may share one. Files become data sets in brigade/readers.h.
  */
 typedef struct bg_dataset bg_dataset;
@@ -178,9 +178,10 @@ BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * Another order each epoch, a function of (seed, epoch). `buffer` 0: any sample may come anywhere. Otherwise as a
- * shuffle buffer of that many samples does: the next one is drawn from those in the buffer, and the next sample of the
- * source takes its place; so sample i comes at the earliest at place i - buffer + 1. Memory: 8 bytes a sample.
+ * A different order for each epoch, which is a function of (seed, epoch). `buffer` 0: any sample may come anywhere.
+ * Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer, and the
+ * next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the earliest. Memory: 8 bytes
+ * a sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);
@@ -239,7 +240,7 @@ BG_API bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options
 /* ---- streams ---- */
 
 /*
- * Samples that only come one after the other. A stream is opened once for each shard of each epoch, and every shard
+ * Samples that can only be read in sequence. A stream is opened once for each shard of each epoch, and every shard
  * must bring its own part: shard_count shards that all bring everything bring everything shard_count times.
  */
 typedef struct bg_stream_shard {
@@ -263,7 +264,7 @@ typedef struct bg_sample_stream {
     void (*close)(void *iterator);
 } bg_sample_stream;
 
-/* A data set as a stream: shard i of n has samples i * ceil(count / n) and on. `user` of the result is the data set,
+/* A data set as a stream: shard i of n begins at sample i * ceil(count / n). `user` of the result is the data set,
  * which must outlive it. */
 BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 
@@ -333,7 +334,8 @@ static inline bg_loader_options bg_loader_options_defaults(void)
 typedef struct bg_batch {
     const void *const *tensors; /* [tensor_count], each [sample_count, sample dims...] */
     uint64_t sample_count; /* below batch_size only in a last batch; 0: the epoch has ended, there are no tensors */
-    uint64_t valid_count;  /* of these, the first ones, that are the data set's; the others were made (pad_multiple) */
+    uint64_t valid_count;  /* how many of these, from the first one, are from the data set; the others are padding
+                              (pad_multiple) */
     uint64_t position;     /* of the batch in its epoch, from 0 */
     uint64_t epoch;
 } bg_batch;
@@ -374,7 +376,7 @@ BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 
  * and of one process of several. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
-/* Of the tensors of one sample. */
+/* The types of the tensors of one sample. */
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
@@ -407,8 +409,8 @@ BG_API bool bg_loader_help(bg_loader *loader);
 /* How well the loader keeps up, since its creation. */
 typedef struct bg_loader_statistics {
     uint64_t batch_count; /* handed out */
-    uint64_t miss_count;  /* of these, how many the consumer had to wait for */
-    uint64_t wait_ns;     /* the consumer's waiting, all together */
+    uint64_t miss_count;  /* the number of these batches that the consumer had to wait for */
+    uint64_t wait_ns;     /* total time that the consumer waited */
 } bg_loader_statistics;
 
 BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
