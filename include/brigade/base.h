@@ -61,8 +61,8 @@ typedef enum bg_status {
  * - Where all-zero is how such a struct begins ((bg_run){.inputs = inputs}), 0 stands for this release's size. A
  * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
- * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and what the library fills have no size of their
- * own; they change with the library's SONAME alone. */
+ * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and structs that the library fills have no size
+ * field; they change only with the library's SONAME. */
 
 #define BG_ERROR_MESSAGE_BYTES 4096
 

@@ -23,9 +23,8 @@ typedef struct bg_batches bg_batches;
  * same order for every size. Failures become the graph's error. */
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
-/* `options` (NULL: the defaults) are those of the plans, for inference and one device iteration; what they point at
- * must outlive the batches, as must `model` and `user`. Publishes the weights if they were never published. Makes the
- * largest
+/* `options` (NULL: the defaults) apply to all plans, for inference and one device iteration. Memory that they point to,
+ * `model` and `user` must outlive the batches. Publishes the weights if they were never published. Makes the largest
  * size. Errors: BG_ERROR_INVALID (most_samples below 1); those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);

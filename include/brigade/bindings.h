@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* The size of a struct of the public headers as this library has it, by its name: "bg_options", "bg_stream". 0: the
- * library has no struct of that name, or is the core alone and does not have what it belongs to. */
+/* The size of a public struct in this library, by its name: "bg_options", "bg_stream". 0: the struct does not exist, or
+ * belongs to a part that a core-only library lacks. */
 BG_API size_t bg_struct_bytes(const char *name);
 
 /* bg_graph_type */

@@ -66,8 +66,8 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
                                     const bg_checkpoint_save_options *options, bg_error *error);
 
 /*
- * Writes a checkpoint while training continues: bg_checkpoint_begin copies what the session's own devices have (memory
- * for one copy of it) and returns; a thread writes the copy while the session continues training.
+ * Writes a checkpoint while training continues: bg_checkpoint_begin copies the state of the session's own devices (in
+ * memory for one copy) and returns; a thread writes the copy while the session continues training.
  *
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
  *

@@ -72,10 +72,10 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
                                    bg_error *error);
 
 /*
- * "key=value,key=value": numbers and texts as they are; true/1/y/yes, false/0/n/no; lists [1 2 3], also with commas;
- * null or none, for a field that takes null or whose text may be empty (executable_cache_dir), takes back what was
- * given; for another it is an error that names the field. Blanks around keys and values do not count. All of it happens
- * or none; keys are the fields' full names whatever the mode.
+ * A string "key=value,key=value". Numbers and strings are written as they are, truth values as true/1/y/yes or
+ * false/0/n/no, and lists as [1 2 3], also with commas. null or none removes the given value of a field that accepts
+ * null or an empty string (executable_cache_dir); for other fields it is an error that names the field. Blanks around
+ * keys and values do not count. Either all changes are made or none. Keys are the fields' full names in every mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
@@ -178,7 +178,7 @@ BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_
 BG_API void bg_ipu_options_clear(bg_ipu_options *options);
 
 /*
- * The embedding and the output layer as a configuration wants them: as one layer, as a factor of pieces that run in
+ * Adds the embedding and the output layer in the configured form: as one layer, as a factor of pieces that run in
  * turn, or as splits on several devices. Splits are in blocks of their own (bg_split_placement), which the stages of
  * bg_ipu_config_to_options use instead of embedding_block and head_block. Ops that follow the pieces belong to the last
  * piece's block; the loss belongs to the last block of the projection. Call them outside scopes (bg_block_begin).
@@ -225,9 +225,9 @@ BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *na
  * (brigade/transport.h), NULL for none. The transport stays the caller's. Errors: BG_ERROR_INVALID when frozen. */
 BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport,
                                               bg_error *error);
-/* One more anchor, as PopTorch's anchorTensor: `output` of the graph, or what an op makes, is returned as `name` (NULL:
- * the same) in a mode of its own (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID: frozen,
- * no output, an unknown mode, a name that is already used. */
+/* Adds an anchor, as PopTorch's anchorTensor: `output` of the graph, or the result of an op, is returned as `name`
+ * (NULL: the same) in a separate mode (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID:
+ * frozen, no output, an unknown mode, a name that is already used. */
 BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name,
                                            bg_output_mode mode, uint32_t period, bg_error *error);
 /* The current value; strings and lists live as long as `options`. A seed of 2^63 or more is returned as a string.

@@ -1,6 +1,6 @@
 /*
- * feed.h: the host's side of a run: queues that feed the devices and take from them while they run, runs of any number
- * of iterations, the shapes of what comes out.
+ * feed.h: the host's side of a run: queues that feed the devices and read from them while they run, runs of any number
+ * of iterations, and the shapes of outputs.
  *
  *     data set, loader, callback --> infeed --> | devices: iteration after iteration | --> outfeed --> any thread
  *
@@ -235,7 +235,7 @@ BG_API bg_status bg_session_run_kept(bg_session *session, const void *key, uint6
                                      bg_status (*open)(void *user, bg_infeed **out, bg_error *error), void *user,
                                      void *const *outputs, bg_error *error);
 /* Ends the run that another thread has begun on this session, between two iterations; does nothing when no run is in
- * progress. Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that is looked at
+ * progress. Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that the program checks
  * between runs. */
 BG_API void bg_session_stop(bg_session *session);
 

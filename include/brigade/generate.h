@@ -92,7 +92,7 @@ static inline bg_sampling bg_sampling_defaults(void)
 }
 
 /* Draws the next token; it is not appended. Errors: BG_ERROR_INVALID (a number out of range; nothing was fed yet;
- * logits that are no numbers). */
+ * logits that are NaN). */
 BG_API bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
                                      bg_error *error);
 
@@ -169,7 +169,7 @@ static inline bg_generation_options bg_generation_defaults(void)
 typedef struct bg_generation {
     uint32_t *tokens; /* malloc'ed */
     size_t count;
-    char *text; /* malloc'ed, with a zero byte behind it: up to a stop string; NULL without a tokenizer */
+    char *text; /* malloc'ed and zero-terminated, up to a stop string; NULL without a tokenizer */
     size_t text_bytes;
     bg_generation_end end;
     double log_share; /* the sum of the tokens' */
@@ -183,7 +183,7 @@ BG_API void bg_generation_clear(bg_generation *results, size_t count);
  * strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each other (empty where
  * beam search found fewer); on failure they are untouched. Tokens that the generator was fed before are discarded.
  * Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the vocabulary; logits that
- * are no numbers), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
+ * are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
  * bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,

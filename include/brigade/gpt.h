@@ -52,9 +52,9 @@ typedef struct bg_gpt {
     bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
     bg_value logits; /* [N S, vocabulary]; without BG_GPT_LOGITS, on a mesh, a replica's columns with their padding */
     bg_value loss;   /* null without BG_GPT_LOSS */
-    /* Of bg_gpt_build_step alone, else null. */
+    /* Set only by bg_gpt_build_step, otherwise null. */
     bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
-    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is wanted */
+    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is predicted */
 } bg_gpt;
 
 /*

@@ -185,8 +185,8 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
 
 /*
  * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
- * replicas that differ in their tensor coordinates run the same ops and meet in collectives (ops.h). Call it before
- * anything is added. Only the tensor axes matter here: options.replicas.count sets the number of all replicas, a
+ * replicas that differ in their tensor coordinates run the same ops and communicate in collectives (ops.h). Call it
+ * before anything is added. Only the tensor axes matter here: options.replicas.count sets the number of all replicas, a
  * multiple of tensor_1 x tensor_2. A graph without a mesh has a mesh of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);

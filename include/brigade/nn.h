@@ -36,8 +36,8 @@ BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, i
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
-/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has a size for each
- * dimension behind the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
+/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
+ * dimension after the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
  * / groups * the kernel's elements). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
@@ -55,7 +55,8 @@ BG_API bg_value bg_rms_norm_layer(bg_graph *graph, const char *name, bg_value x,
 /* x [N,C,...]; NAME.weight [C], ones, and NAME.bias [C], zeros. PyTorch's default epsilon is 1e-5. */
 BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value x, int64_t groups, double epsilon);
 /* x [N, C] or [N, C, ...]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
- * (there is no num_batches_tracked). Computed in float32 whatever the type of x. PyTorch's momentum is 0.1, its epsilon
+ * (there is no num_batches_tracked). It is computed in float32 for every type of x. PyTorch's momentum is 0.1, its
+ * epsilon
  * 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
 /* The same with the statistics of all data-parallel replicas (bg_sync_batch_norm);
@@ -95,8 +96,9 @@ static inline bg_recurrent_options bg_recurrent_defaults(void)
 }
 
 /* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters `name.weight_ih_l0`, `name.weight_hh_l0`,
- * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, those of the other direction with `_reverse` behind; all
- * uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null: zeros); `*out_h` and
+ * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, and those of the other direction with the suffix
+ * `_reverse`; all uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null:
+ * zeros); `*out_h` and
  * `*out_c` (may be NULL) the last ones. options NULL: the defaults. */
 BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                               const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h,

@@ -259,7 +259,7 @@ typedef enum bg_unary {
     BG_UNARY_COUNT
 } bg_unary;
 /* Applies a function with the parameters that are listed beside its name above. Errors, in bg_graph_check:
- * BG_ERROR_SHAPE (x is no float), BG_ERROR_INVALID (a function that does not exist). */
+ * BG_ERROR_SHAPE (x is not a float), BG_ERROR_INVALID (a function that does not exist). */
 BG_API bg_value bg_elementwise_unary(bg_graph *graph, const char *name, bg_unary function, bg_value x);
 /* Applies a function with the given parameters; functions without parameters ignore them. Errors, in bg_graph_check: as
  * above, and BG_ERROR_INVALID for parameters that are NaN, for a clamp whose a is above b, for a softplus whose a is

@@ -236,7 +236,7 @@ typedef enum bg_precision {
 
 /* A loss scale that begins at options.numerics.loss_scaling and adapts between updates, as in PopART. The library
  * counts elements of parameters' gradients whose absolute value is above bin_edge x 65504 (the largest float16),
- * whatever type the gradients have. It counts them in the scaled gradients of each micro-batch of each replica; where
+ * for any type of the gradients. It counts them in the scaled gradients of each micro-batch of each replica; where
  * means are weighted by counts, these are gradients of the sum over the samples. If the share of counted elements in an
  * update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update
  * on. An accumulated gradient that is not finite skips the update (weights and optimizer state stay; only
@@ -448,7 +448,7 @@ typedef struct bg_numerics_options {
      * same run that follow, and the run fails with BG_ERROR_NOT_FINITE: the iterations of bg_session_execute are those
      * before it, the outputs are there, and the session can be saved or run again. Variables that the forward pass
      * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under
-     * auto_loss_scaling skips its update alone, and the training goes on. Default off. The check travels with the
+     * auto_loss_scaling skips only its update, and the training continues. Default off. The check travels with the
      * gradients; the updates of all stages wait for that of the loss's. */
     bool guard_loss;
     /* The optimizer's state of parameters of other types than float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or

@@ -1,7 +1,6 @@
 /*
  * plan_view.h: the parts of a plan, for reports, profiles and other tools that show a plan or its run. plan.h describes
- * a plan as a whole. Functions of this header may be called by any thread; what they point to lives as long as the
- * plan.
+ * a plan as a whole. Returned pointers are valid as long as the plan.
  *
  * Threads: any thread may call these functions while the plan lives.
  */

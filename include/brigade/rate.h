@@ -1,7 +1,7 @@
 /*
  * rate.h: learning rates that change from update to update, by rule. bg_rate_at has the form of
- * bg_trainer_options.learning_rate, with the schedule as its user; without a trainer, bg_session_set_learning_rate or
- * bg_run.learning_rates takes what it returns.
+ * bg_trainer_options.learning_rate, with the schedule as its user. Without a trainer, pass its result to
+ * bg_session_set_learning_rate or bg_run.learning_rates.
  *
  * Threads: pure functions: any thread may call them at any time.
  */
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* With t updates behind the warm-up and n = steps - warmup of them in all, the rate is `rate` times */
+/* After the warm-up, at update t of n = steps - warmup, the rate is `rate` times */
 typedef enum bg_rate_kind {
     BG_RATE_CONSTANT = 0,
     BG_RATE_LINEAR,       /* 1 + (final - 1) t / n, down (or up) to final */

@@ -23,9 +23,9 @@ extern "C" {
 
 /*
  * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float16, float32,
- * float64 and uint8 as they are; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
- * uint64 as int32 when every value fits, else as int64 (BG_ERROR_PARSE when a value does not fit that). Either byte
- * order. Fortran order is put into C order.
+ * float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32; int64, uint32 and uint64
+ * become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit int64). Either byte order.
+ * Fortran order is put into C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -104,8 +104,8 @@ BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *opt
 /* ---- images ---- */
 
 /* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1 gray, 3 RGB,
- * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha is 255, and one that
- * is not wanted is dropped. */
+ * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is 255, and a
+ * surplus alpha channel is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*

@@ -36,7 +36,7 @@ typedef struct bg_safetensors_metadata {
 /*
  * Writes a file that appears complete or not at all. The order in the file is by element size, largest first, then by
  * name (bytes), and data begin at a multiple of 8: the same content gives the same file, and every tensor is aligned.
- * What was written is opened again and its names, types, places and metadata compared before the file takes its name.
+ * The written file is opened again, and its names, types, offsets and metadata are compared before it gets its name.
  * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */
@@ -59,10 +59,9 @@ BG_API bg_status bg_safetensors_write_fetched(const char *path, const bg_safeten
  */
 BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error);
 
-/* The same without the tensors' values, for files that need not be in memory as a whole: entries' `data` are NULL, and
- * bg_safetensors_read brings them. The file stays open; it must not be changed in place while it is open (replacing it,
- * as
- * bg_safetensors_write does, is fine). */
+/* The same without the tensors' values, for files that need not be in memory as a whole. The `data` of entries are
+ * NULL, and bg_safetensors_read reads them. The file stays open; it must not be changed in place while it is open
+ * (replacing it, as bg_safetensors_write does, is fine). */
 BG_API bg_status bg_safetensors_open_header(const char *path, bg_safetensors **out, bg_error *error);
 
 /* Bytes of a tensor, from its byte `offset_bytes` on; `entry` is this file's. Several threads may call it at once.

@@ -178,7 +178,7 @@ typedef struct bg_schedule bg_schedule;
 /* The default device of each stage: of N stages on D devices, stage k is on device ... */
 typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
-    BG_PLACEMENT_LOOP,     /* k mod D: several stages a device, far apart (virtual stages) */
+    BG_PLACEMENT_LOOP,     /* k mod D: several stages on each device, far from each other (virtual stages) */
     BG_PLACEMENT_ANY,      /* k mod D, any D up to N; by default a device for each stage */
     BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
     BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
@@ -286,11 +286,11 @@ BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_sch
                                        bg_error *error);
 
 /* The CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell a time step: "0F1" (stage, kind,
- * micro-batch), B a full backward, I and W its halves, an empty cell is idle. What is printed is verified first and has
- * F, B or I, and W; malloc'ed. What is read gets the messages and updates of a plain chain. In a file with I or W, a B
- * is a full backward pass unless the file also has its W; then B is the half for the inputs, as older releases wrote it
- * (their full backward pass is BW). Messages and the gathering of sharded weights are skipped and counted into
- * *out_skipped (may be
+ * micro-batch), B a full backward, I and W its halves, an empty cell is idle. A schedule is verified before it is
+ * printed, and printed with F, B or I, and W; malloc'ed. The reader adds the messages and updates of a plain chain. In
+ * a file with I or W, a B is a full backward pass unless the file also has its W; then B is the half for the inputs, as
+ * older releases wrote it (their full backward pass is BW). Messages and the gathering of sharded weights are skipped
+ * and counted into *out_skipped (may be
  * NULL). A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
 BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);

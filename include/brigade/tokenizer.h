@@ -34,7 +34,7 @@ BG_API void bg_tokenizer_destroy(bg_tokenizer *tokenizer);
 
 /* The vocabulary size: all tokens are below it. */
 BG_API uint32_t bg_tokenizer_vocabulary(const bg_tokenizer *tokenizer);
-/* The token "<|endoftext|>", which stands between documents; UINT32_MAX when there is none. */
+/* The token "<|endoftext|>", which separates documents; UINT32_MAX when the tokenizer has none. */
 BG_API uint32_t bg_tokenizer_end_of_text(const bg_tokenizer *tokenizer);
 
 /* All-zero is empty. */

@@ -8,14 +8,14 @@
  *
  * A task (fit, validate, test, predict) has a graph of its own, so that each can have other outputs, and options of
  * its own. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
- * what the loader gives for a call. A batch that is smaller (the last one of an epoch), or a call of which max_steps
- * leaves less, runs in a plan of its own: the whole updates in it, then one update in micro-batches as large as divide
- * the rest; in inference the rest at once, on one replica.
+ * what the loader gives for a call. A smaller batch (the last one of an epoch), or a call that max_steps shortens, runs
+ * in a separate plan: first its whole updates, then one update whose micro-batches divide the rest. In inference the
+ * rest runs at once, on one replica.
  *
  * Threads: one thread at a time uses a trainer; callbacks are called in that thread.
  *
- * Errors: as bg_plan_create_training, bg_session_create and bg_session_run; what a callback or the data returned is
- * passed on; BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ * Errors: as bg_plan_create_training, bg_session_create and bg_session_run; those of callbacks and of the data;
+ * BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_TRAINER_H
 #define BRIGADE_TRAINER_H

@@ -30,7 +30,7 @@ typedef struct bg_watch {
     bg_weights *best_weights;   /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
     const char *best_directory; /* receives a checkpoint then, the only one in the folder; NULL: no checkpoint */
     bg_rate_schedule *plateau;  /* receives every value (bg_rate_report); NULL: none */
-    /* what was seen */
+    /* state */
     double best; /* NaN: nothing yet */
     uint64_t best_step, worse_count;
     bool has_stopped;

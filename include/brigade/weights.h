@@ -105,7 +105,7 @@ typedef struct bg_weights_save_options {
     const char *prefix;               /* prefix of each name in the file. NULL: "" */
     const bg_weights_rename *renames; /* as for loading, which gives the same names back */
     uint32_t rename_count;
-    bg_dtype floats; /* what floats are converted to; BG_DTYPE_NONE: as they are. Not bfloat16 in .npz */
+    bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
     uint64_t
         folder_bytes; /* for a folder: the largest size of a file in it, unless one tensor is larger. 0: no limit */
 } bg_weights_save_options;
