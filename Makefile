@@ -55,9 +55,17 @@ CFLAGS_ALL += -DBGI_VERIFY_PASSES
 LDFLAGS_ALL += -fsanitize=$(SANITIZE)
 endif
 LDFLAGS_ALL += $(LDFLAGS)
-# Hundreds of test programs, each with the library in it: they keep the names of functions, and without a sanitizer none
-# of the rest that a debugger reads, which would be gigabytes. `make TEST_LDFLAGS= tests` links it in.
-TEST_LDFLAGS ?= $(if $(SANITIZE),,-Wl,--strip-debug)
+# Hundreds of test programs, each with the library in it: they keep the names of functions, but nothing else that a
+# debugger reads, which would be gigabytes. `make TEST_LDFLAGS= tests` links it in. What a sanitizer adds to the library
+# is many times its size: there test programs share one that shows all of its symbols.
+ifeq ($(SANITIZE),)
+TEST_LIBRARY = $(STATIC)
+TEST_LDFLAGS ?= -Wl,--strip-debug
+else
+TEST_LIBRARY = $(BUILD)/libbrigade_tests.so
+TEST_LDFLAGS ?= -Wl,-rpath,'$$ORIGIN/../..'
+CFLAGS_ALL += -fvisibility=default
+endif
 
 # The commands of the README build with all processors, unless make is told how many jobs to run.
 JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1))
@@ -356,7 +364,10 @@ $(BUILD)/tests/ranks/test_agree: MORE_WRAPS := ,--wrap=bgi_cpu_isa,--wrap=bgi_bu
 $(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SUPPORT_OBJECTS) $(STATIC)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) -Wl,--wrap=main,--wrap=bg_plan_create_training,--wrap=bg_plan_create_inference$(MORE_WRAPS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(STATIC)
+$(BUILD)/libbrigade_tests.so: $(LIBRARY_OBJECTS)
+	$(CC) -shared $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(TEST_LIBRARY)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 $(BUILD)/tests/preload/%.o: CFLAGS_ALL += -fvisibility=default
@@ -364,7 +375,7 @@ $(BUILD)/tests/preload/%.so: $(BUILD)/tests/preload/%.o
 	$(CC) -shared $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS)
 
 # Fuzz targets: with libFuzzer (needs clang), and as programs that replay inputs.
-$(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(STATIC)
+$(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(TEST_LIBRARY)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) $^ -o $@ $(LDLIBS_ALL)
 
 fuzz:

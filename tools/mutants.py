@@ -82,7 +82,7 @@ def read_list(path, errors):
             elif word in ("-", "+") and mutant.edits:
                 mutant.edits[-1][1 if word == "-" else 2].append(rest)
             else:
-                errors.append(f"{place}: `{line}` is none of mutant, row, test, cpu, file, - and +")
+                errors.append(f"{place}: `{line}` is not one of mutant, row, test, cpu, file, - and +")
     return mutants
 
 

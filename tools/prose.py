@@ -18,7 +18,7 @@ import statistics
 import subprocess
 
 PARTS = {
-    "readme": ["README.md", "CONTRIBUTING.md", "SECURITY.md"],
+    "readme": ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"],
     "docs": ["docs/**.md", "examples/**.md", "tests/**.md", "src/**.md", "share/**.md"],
     "headers": ["include/**.h"],
     "comments": ["src/**.c", "src/**.h", "tests/**.c", "tests/**.h", "examples/**.c", "bench/**.c"],

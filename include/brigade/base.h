@@ -48,9 +48,9 @@ typedef enum bg_status {
     BG_ERROR_COMMUNICATION, /* a peer failed or went away */
     BG_ERROR_TIMEOUT,       /* a wait lasted longer than its limit */
     BG_ERROR_CANCELED,      /* the caller asked to stop */
-    BG_ERROR_RANGE,         /* the data ended: give more, or repeat them */
+    BG_ERROR_RANGE,         /* the data ended: provide more, or repeat them */
     BG_ERROR_INTERNAL,      /* a defect in the library itself */
-    BG_ERROR_NOT_FINITE     /* a loss is infinite or no number, and its update was refused (numerics.guard_loss) */
+    BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
 /* Structs that callers fill begin with their size, struct_bytes, so that a program that was compiled for another
@@ -61,8 +61,8 @@ typedef enum bg_status {
  * - Where all-zero is how such a struct begins ((bg_run){.inputs = inputs}), 0 stands for this release's size. A
  * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
- * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and what the library fills have no size of their
- * own; they change with the library's SONAME alone. */
+ * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and structs that the library fills have no size
+ * field; they change only with the library's SONAME. */
 
 #define BG_ERROR_MESSAGE_BYTES 4096
 
@@ -89,8 +89,8 @@ BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char 
 /* Empties an error for re-use. */
 BG_API void bg_error_clear(bg_error *error);
 
-/* Asked again and again during long work, by the thread that does it: true ends the work with BG_ERROR_CANCELED. Must
- * be quick, and stay true once it was. */
+/* A callback that long work calls repeatedly, in the thread that does the work. Returning true ends the work with
+ * BG_ERROR_CANCELED. It must return quickly, and must keep returning true once it has. */
 typedef bool (*bg_stop_function)(void *user);
 
 /* ---- element types and shapes ---- */

@@ -1,7 +1,7 @@
 /*
  * batches.h: inference for batches of any size up to a largest one, each at its own cost: a batch of 3 does the work of
- * 3 samples, not that of the largest batch filled up. Each size that comes has a plan and a reader
- * (bg_session_create_reader) of its own, made when it comes first or beforehand. All of them read the same published
+ * 3 samples, not that of the largest batch filled up. Each size has a plan and a reader (bg_session_create_reader) of
+ * its own, which are made when the size is first used or by bg_batches_prepare. All of them read the same published
  * weights in place.
  *
  * Threads: one thread at a time uses a bg_batches; each thread that serves has one of its own.
@@ -19,12 +19,12 @@ extern "C" {
 
 typedef struct bg_batches bg_batches;
 
-/* Adds the model for batches of `samples` samples to a graph, with its outputs, the same ones in the same order for
- * every size. What goes wrong is the graph's error. */
+/* Adds the model for batches of `samples` samples to a graph and marks its outputs, which must be the same ones in the
+ * same order for every size. Failures become the graph's error. */
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
-/* `options` (NULL: the defaults) are those of the plans, for inference and one device iteration; what they point at
- * must outlive the batches, as must `model` and `user`. The weights are published when nobody has. Makes the largest
+/* `options` (NULL: the defaults) apply to all plans, for inference and one device iteration. Memory that they point to,
+ * `model` and `user` must outlive the batches. Publishes the weights if they were never published. Makes the largest
  * size. Errors: BG_ERROR_INVALID (most_samples below 1); those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);
@@ -37,7 +37,7 @@ BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_err
  * batch, or none), and bg_session_run's. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
-/* The reader of a size, for its streams; NULL: it was not made yet. Borrowed. */
+/* The reader of a size, for its streams; NULL when that size has not been made yet. Borrowed. */
 BG_API bg_session *bg_batches_session(const bg_batches *batches, int64_t samples);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 /*
- * bindings.h: for other languages: what their foreign function interfaces need beside the other headers. The Python
+ * bindings.h: what foreign function interfaces of other languages need in addition to the other headers. The Python
  * package (python/brigade) is made with it.
  *
- * Struct sizes can be compared before anything is called, and structs that a function returns by value, through memory
- * that the compiler passes behind the program's back, come through a pointer here. The functions that make a bg_type or
- * a bg_loop have no such form: a binding fills these structs itself.
+ * A binding can compare the sizes of structs before it calls anything. Functions that return a struct by value have a
+ * form here that writes the struct through a pointer. The functions that make a bg_type or a bg_loop have no such form:
+ * a binding fills these structs itself.
  *
  * Threads: as the function that each of these stands for.
  */
@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* The size of a struct of the public headers as this library has it, by its name: "bg_options", "bg_stream". 0: the
- * library has no struct of that name, or is the core alone and does not have what it belongs to. */
+/* The size of a public struct in this library, by its name: "bg_options", "bg_stream". 0: the struct does not exist, or
+ * belongs to a part that a core-only library lacks. */
 BG_API size_t bg_struct_bytes(const char *name);
 
 /* bg_graph_type */

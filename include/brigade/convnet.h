@@ -35,8 +35,8 @@ typedef struct bg_convnet_options {
     int64_t micro_batch;    /* images in a micro-batch */
     bg_dtype dtype;         /* of the activations: BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16 (BG_FLOAT64 for checks) */
     bg_dtype label_dtype;   /* BG_UINT8 or BG_INT32 */
-    int64_t ignore_label;   /* images with this label count for nothing; PyTorch's default is -100 */
-    uint32_t outputs;       /* which are marked as the graph's outputs: BG_CONVNET_... added up */
+    int64_t ignore_label;   /* images with this label are ignored; PyTorch's default is -100 */
+    uint32_t outputs;       /* the values to mark as the graph's outputs: a sum of BG_CONVNET_... bits */
     bool checkpoint_blocks; /* recomputation keeps the result of each block (bg_graph_checkpoint) */
 } bg_convnet_options;
 

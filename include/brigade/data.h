@@ -59,7 +59,7 @@ BG_API bg_status bg_image_set_write_mnist(const bg_image_set *set, const char *f
  * Looks for the MNIST files in each folder in turn, and in its mnist/ sub-folder, under the names
  * train-images-idx3-ubyte and train-images.idx3-ubyte (t10k-... for the test split), each also with .gz. The first
  * folder that has both images and labels is read. NULL folders are skipped. `is_training` false: the test split.
- * Errors: BG_ERROR_NOT_FOUND (listing where it looked); a file that is there but bad is an error of its own.
+ * Errors: BG_ERROR_NOT_FOUND (listing where it looked); a file that exists but is invalid gives the error of that file.
  */
 BG_API bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bool is_training, bg_image_set *out,
                                bg_error *error);
@@ -96,9 +96,9 @@ BG_API bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_
 /* ---- generated digits ---- */
 
 /*
- * Handwriting-like digits 0..9 on 28 x 28 uint8 (0 background, 255 ink) drawn from strokes, for when there is no data
- * set at hand: about as hard for a small convolutional network as MNIST is. Sample i is a function of (seed, i) alone,
- * so threads or processes can each make a part, and disjoint index ranges are disjoint sets.
+ * Handwriting-like digits 0..9 on 28 x 28 uint8 (0 background, 255 ink) drawn from strokes, for use without a data set.
+ * They are about as hard for a small convolutional network as MNIST. Sample i is a function of (seed, i) alone, so
+ * threads or processes can each make a part, and disjoint index ranges are disjoint sets.
  */
 typedef struct bg_digits_options {
     size_t struct_bytes; /* 0, or sizeof(bg_digits_options): see base.h */
@@ -118,7 +118,7 @@ BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set
 /* ---- data sets ---- */
 
 /*
- * Samples that can be asked for by index. Every sample has the same tensors with the same types. Immutable; any number
+ * Samples that are read by index. Every sample has the same tensors with the same types. Immutable; any number
  * of loaders and threads may share one. Files become data sets in brigade/readers.h.
  */
 typedef struct bg_dataset bg_dataset;
@@ -155,7 +155,7 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 /* ---- data sets made from data sets ---- */
 
 /*
- * Each is lazy: nothing is read before a sample is asked for. Each
+ * Each is lazy: a sample is read only when it is requested. Each
  * holds its source, so the source may be destroyed at once. Sample i of epoch e stays a function of (e, i), so the
  * order is that of any number of workers, and a run resumes anywhere. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
@@ -178,14 +178,15 @@ BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * Another order each epoch, a function of (seed, epoch). `buffer` 0: any sample may come anywhere. Otherwise as a
- * shuffle buffer of that many samples does: the next one is drawn from those in the buffer, and the next sample of the
- * source takes its place; so sample i comes at the earliest at place i - buffer + 1. Memory: 8 bytes a sample.
+ * A different order for each epoch, which is a function of (seed, epoch). `buffer` 0: any sample may come anywhere.
+ * Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer, and the
+ * next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the earliest. Memory: 8 bytes
+ * a sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);
 
-/* Keeps every sample in memory after it was made once, whatever the epoch: put it before what is random. */
+/* Keeps every sample in memory after it is made once, for all epochs: put it before random transformations. */
 BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
 
 typedef struct bg_dataset_map_options {
@@ -219,10 +220,10 @@ BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_opt
 /* Samples with the tensors of all sources, in their order. All have the same number of samples (BG_ERROR_SHAPE). */
 BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
 
-/* Tensor `tensor_index` in another element type and shape. Values stay: integers that do not fit, and floats that are
- * no whole numbers where integers are wanted, are errors of their samples (BG_ERROR_PARSE). With channels, whose result
- * is a float type, ((x / 255) - mean) / deviation of uint8, and (x - mean) / deviation of other types, in float32: a
- * mean and a deviation for all (channel_count 1), or for each plane of the source's first dimension. */
+/* Tensor `tensor_index` in another element type and shape. Values do not change: integers that do not fit, and
+ * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels, whose result is a
+ * float type, ((x / 255) - mean) / deviation of uint8, and (x - mean) / deviation of other types, in float32: a mean
+ * and a deviation for all (channel_count 1), or for each plane of the source's first dimension. */
 typedef struct bg_convert_options {
     size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
     uint32_t tensor_index;
@@ -239,8 +240,8 @@ BG_API bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options
 /* ---- streams ---- */
 
 /*
- * Samples that only come one after the other. A stream is opened once for each shard of each epoch, and every shard
- * must bring its own part: shard_count shards that all bring everything bring everything shard_count times.
+ * Samples that can only be read in sequence. A stream is opened once for each shard of each epoch, and every shard must
+ * provide only its own part: if all shards provide all samples, each sample comes shard_count times.
  */
 typedef struct bg_stream_shard {
     uint64_t epoch;
@@ -254,7 +255,7 @@ typedef struct bg_sample_stream {
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
     void *user;
-    /* Begins a shard; what it puts into *out_iterator is handed to the others. Different shards are opened, read and
+    /* Begins a shard; its *out_iterator is passed to the other functions. Different shards are opened, read and
      * closed by different threads at once; one shard by one thread at a time. */
     bg_status (*open)(void *user, const bg_stream_shard *shard, void **out_iterator, bg_error *error);
     /* Writes the next sample, or sets *out_has_sample to false at the end of the shard. */
@@ -263,7 +264,7 @@ typedef struct bg_sample_stream {
     void (*close)(void *iterator);
 } bg_sample_stream;
 
-/* A data set as a stream: shard i of n has samples i * ceil(count / n) and on. `user` of the result is the data set,
+/* A data set as a stream: shard i of n begins at sample i * ceil(count / n). `user` of the result is the data set,
  * which must outlive it. */
 BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 
@@ -278,7 +279,7 @@ typedef struct bg_loader bg_loader;
 
 typedef enum bg_loader_mode {
     BG_LOADER_ASYNC,           /* threads work ahead; without workers as BG_LOADER_SYNC */
-    BG_LOADER_SYNC,            /* batches are made in the caller, when asked for */
+    BG_LOADER_SYNC,            /* batches are made in the caller, on demand */
     BG_LOADER_ASYNC_REBATCHED, /* as ASYNC; of a stream, the remainders of all shards make batches together */
     BG_LOADER_MODE_COUNT
 } bg_loader_mode;
@@ -296,11 +297,11 @@ typedef struct bg_loader_options {
     const void *const *pad_samples;
     uint64_t shuffle_buffer; /* with shuffle: as bg_dataset_shuffle's; 0: all samples */
     uint64_t seed;           /* of the order */
-    uint32_t worker_count;   /* 0: batches are made in the caller, when asked for */
+    uint32_t worker_count;   /* 0: batches are made in the caller, on demand */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
     /* This process's part when several share the data set. All use the same order and take disjoint parts of equal size
-     * (without drop_last the first parts may have one sample more). With drop_last the part shifts by what was left
-     * over in odd epochs, so that every sample is seen. */
+     * (without drop_last the first parts may have one sample more). With drop_last the part shifts by the size of the
+     * remainder in odd epochs, so that every sample is used. */
     uint32_t process_index;
     uint32_t process_count;
     /* Lists of samples instead of an order. An epoch has sampler_list_count lists; sampler_combine consecutive ones
@@ -333,7 +334,8 @@ static inline bg_loader_options bg_loader_options_defaults(void)
 typedef struct bg_batch {
     const void *const *tensors; /* [tensor_count], each [sample_count, sample dims...] */
     uint64_t sample_count; /* below batch_size only in a last batch; 0: the epoch has ended, there are no tensors */
-    uint64_t valid_count;  /* of these, the first ones, that are the data set's; the others were made (pad_multiple) */
+    uint64_t valid_count;  /* how many of these, from the first one, are from the data set; the others are padding
+                              (pad_multiple) */
     uint64_t position;     /* of the batch in its epoch, from 0 */
     uint64_t epoch;
 } bg_batch;
@@ -348,7 +350,7 @@ BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_opt
  * passing over shards that have ended. Its order and content are a function of the stream, the seed, the epoch and
  * shard_count, never of the number of workers. The remainder of each shard is left out with drop_last and a smaller
  * batch without; with BG_LOADER_ASYNC_REBATCHED the shards' samples are first joined in that order, and at most one
- * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; what it points at is
+ * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; memory that it points to is
  * borrowed. bg_loader_batch_count is 0, because the number is not known. bg_loader_begin_at reads the batches before
  * the position and drops them. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, which
  * streams do not support; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
@@ -357,11 +359,11 @@ BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const b
                                          bg_loader **out, bg_error *error);
 
 /*
- * For a consumer that uses a part of each batch, such as one of several processes that share the devices. Of full
- * batches of a data set only the wanted tensors are read; the others have any content. The order of samples does not
- * change, and smaller batches are read whole. A sample whose tensors come together (callbacks, records) is read whole
- * if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit t for each
- * wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
+ * For a consumer that uses a part of each batch, such as one of several processes that share the devices. In full
+ * batches of a data set only the wanted tensors are read; other tensors have undefined content. The order of samples
+ * does not change, and smaller batches are read whole. A sample whose tensors come together (callbacks, records) is
+ * read whole if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit
+ * t for each wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
  * bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
  */
 BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uint64_t sample), void *user);
@@ -374,7 +376,7 @@ BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 
  * and of one process of several. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
-/* Of the tensors of one sample. */
+/* The types of the tensors of one sample. */
 BG_API const bg_type *bg_loader_sample_types(const bg_loader *loader, uint32_t *out_tensor_count);
 
 /*
@@ -391,7 +393,7 @@ BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t 
 /*
  * The next batch of the epoch; waits for it when it is not ready. It is valid until the next call on this loader.
  * At the end of the epoch the status is BG_OK and out->sample_count is 0, and stays so.
- * Errors: what the data set's callback returned, with the sample's index; the same again until bg_loader_begin_epoch.
+ * Errors: those of the data set's callback, with the sample's index; the error is repeated until bg_loader_begin_epoch.
  * BG_ERROR_INVALID when no epoch was begun.
  */
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
@@ -407,8 +409,8 @@ BG_API bool bg_loader_help(bg_loader *loader);
 /* How well the loader keeps up, since its creation. */
 typedef struct bg_loader_statistics {
     uint64_t batch_count; /* handed out */
-    uint64_t miss_count;  /* of these, how many the consumer had to wait for */
-    uint64_t wait_ns;     /* the consumer's waiting, all together */
+    uint64_t miss_count;  /* the number of these batches that the consumer had to wait for */
+    uint64_t wait_ns;     /* total time that the consumer waited */
 } bg_loader_statistics;
 
 BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
@@ -433,7 +435,7 @@ BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, u
 
 typedef enum bg_run_limit {
     BG_LIMIT_UNKNOWN, /* nothing was loaded, or no time was measured */
-    BG_LIMIT_DEVICE,  /* data were there when the devices wanted them */
+    BG_LIMIT_DEVICE,  /* data were ready when the devices needed them */
     BG_LIMIT_DATASET  /* the devices waited for data for more than a twentieth of the time */
 } bg_run_limit;
 
@@ -475,7 +477,7 @@ BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchm
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
 
-/* The same with what an infeed's callback writes (feed.h): `types` of one element's tensors, 1 to
+/* The same for an infeed's callback (feed.h): `types` of one element's tensors, 1 to
  * BG_DATASET_MAX_TENSORS. The callback is called in this thread, epoch_count x elements_per_epoch times. Errors as
  * above, the callback's own with the element's number, and BG_ERROR_INVALID when it says that the data end before. */
 BG_API bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source,

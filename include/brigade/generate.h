@@ -1,5 +1,5 @@
 /*
- * generate.h: a GPT that continues sequences of tokens. Keys and values of what it has seen are kept, so that each
+ * generate.h: a GPT that continues sequences of tokens. The keys and values of earlier tokens are cached, so that each
  * further token costs one step.
  *
  *     one sequence, by hand:     feed, then again and again: sample, feed
@@ -25,22 +25,23 @@ typedef struct bg_generator bg_generator;
 
 /*
  * `weights` holds the model's weights (of a training session, or loaded); those that it lacks are made from the seed,
- * and the cache's buffers are added. Of `model`, sequence_length is how many tokens of a prompt one run takes, at most
- * 32; `options` (NULL: defaults) are those of the plans, for inference.
- * Errors: those of bg_gpt_build_step, of plans and of sessions.
+ * and the cache's buffers are added. model->sequence_length is the number of prompt tokens of one run, at most 32;
+ * `options` (NULL: defaults) are those of the plans, for inference. Errors: those of bg_gpt_build_step, of plans and of
+ * sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
 /* The same for `sequences` sequences that go through the model side by side: bg_generator_run uses all of them, the
- * functions for one sequence the first. Each has a cache of its own, and has the bits that it would have by itself.
+ * functions for one sequence the first. Each sequence has its own cache, and its results have the same bits as when it
+ * is generated alone.
  * Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* The session that appends one token at a time; `of_prompt`: the one that takes a prompt in larger steps. For profiles
- * and reports. */
+/* The session that appends one token at a time, or with `of_prompt` the one that reads a prompt in larger steps. It
+ * serves profiles and reports. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
 /* Tokens seen so far; at most the model's positions. */
@@ -50,31 +51,34 @@ BG_API int64_t bg_generator_length(const bg_generator *generator);
  * has positions (nothing is appended). Otherwise errors are those of bg_session_run. */
 BG_API bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, size_t count, bg_error *error);
 
-/* The empty sequence again. */
+/* Resets the generator to an empty sequence. */
 BG_API void bg_generator_reset(bg_generator *generator);
 
 /* Logits of the next token [vocabulary], until the next feed; NULL before the first one. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
-/* How the next token is drawn, in the order of the fields: penalties change logits, the temperature makes shares of
- * them, and each filter leaves some of the tokens that the one before has left, of which one is drawn by their shares.
+/* How the next token is drawn, in the order of the fields: penalties change the logits, the temperature turns them into
+ * probabilities, and each filter keeps some of the remaining tokens. One of the tokens that are left is drawn by its
+ * probability.
  */
 typedef struct bg_sampling {
     size_t struct_bytes; /* set by bg_sampling_defaults; see base.h */
-    /* Logits of tokens that the sequence has: divided by it where they are above 0, else multiplied (Keskar et al.,
-     * 2019); 1: none. */
+    /* Repetition penalty (Keskar et al., 2019): logits of tokens that are in the sequence are divided by it where they
+     * are above 0, and multiplied otherwise; 1: no penalty. */
     double repetition_penalty;
-    /* Subtracted from logits of tokens behind the prompt: once for each that is there, and for each time that it is
-     * there. The prompt is what was fed before the first draw. 0: none. */
+    /* Subtracted from the logit of each token that was generated: presence_penalty once, frequency_penalty for each
+     * occurrence. The prompt is what was fed before the first draw. 0: no penalty. */
     double presence_penalty, frequency_penalty;
     double temperature; /* divides the logits; 0: the largest one is taken (the first of equal ones) */
-    uint32_t top_k;     /* of the k largest only; 0: of all */
-    double top_p;       /* of the fewest, largest first, whose shares sum to top_p (Holtzman et al., 2020); 1: of all */
-    double min_p;       /* of those with at least so much of the largest share (Nguyen et al., 2024); 0: of all */
-    /* Of the fewest whose shares sum to typical_p, those first whose information is nearest to the mean (Meister et
-     * al., 2022); 1: of all. */
+    uint32_t top_k;     /* keep only the k largest; 0: keep all */
+    double top_p; /* keep the fewest tokens, largest first, whose probabilities sum to top_p (Holtzman et al., 2020); 1:
+                     keep all */
+    double
+        min_p; /* keep tokens with at least this share of the largest probability (Nguyen et al., 2024); 0: keep all */
+    /* Typical sampling (Meister et al., 2022): keeps the fewest tokens whose probabilities sum to typical_p, in the
+     * order of how near their information is to the mean; 1: keeps all. */
     double typical_p;
-    uint64_t seed; /* the token at a place of the sequence depends on nothing but its logits, this, and the place */
+    uint64_t seed; /* a drawn token is a function of its logits, this seed and its position in the sequence */
 } bg_sampling;
 
 BG_API void bg_sampling_init(bg_sampling *options, size_t struct_bytes);
@@ -88,12 +92,13 @@ static inline bg_sampling bg_sampling_defaults(void)
 }
 
 /* Draws the next token; it is not appended. Errors: BG_ERROR_INVALID (a number out of range; nothing was fed yet;
- * logits that are no numbers). */
+ * logits that are NaN). */
 BG_API bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampling, uint32_t *out_token,
                                      bg_error *error);
 
-/* The share with which each token of a vocabulary is drawn, in out_shares [vocabulary], for any logits. `tokens`: the
- * sequence so far, of which prompt_count are the prompt; only penalties look at it. Errors: as above; BG_ERROR_MEMORY.
+/* The probability with which each token of a vocabulary is drawn, in out_shares [vocabulary], for any logits. `tokens`
+ * is the sequence so far, whose first prompt_count tokens are the prompt; only penalties read it. Errors: as above;
+ * BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_sampling_shares(const bg_sampling *sampling, const float *logits, size_t vocabulary,
                                     const uint32_t *tokens, size_t token_count, size_t prompt_count, double *out_shares,
@@ -104,24 +109,24 @@ BG_API bg_status bg_sampling_shares(const bg_sampling *sampling, const float *lo
 typedef struct bg_generation_prompt {
     const uint32_t *tokens; /* at least one */
     size_t count;
-    uint64_t seed; /* of this sequence's draws, instead of sampling.seed */
+    uint64_t seed; /* seed of this sequence, instead of sampling.seed */
 } bg_generation_prompt;
 
 typedef enum bg_generation_end {
     BG_GENERATION_LENGTH = 0, /* max_tokens were added, or the model has no further position */
     BG_GENERATION_STOP_TOKEN, /* which is the last token */
     BG_GENERATION_STOP_STRING,
-    BG_GENERATION_CALLBACK /* on_token said so */
+    BG_GENERATION_CALLBACK /* on_token returned false */
 } bg_generation_end;
 
 /* A token that was added. With a tokenizer `text` is what may be printed now: the text of tokens that cannot be part of
- * a stop string. It may be empty, or be of tokens before; it lasts as long as the call. */
+ * a stop string. It may be empty, or come from earlier tokens; it is valid during the call. */
 typedef struct bg_generation_token {
     uint32_t prompt; /* which */
     uint64_t place;  /* 0 for the first that was added */
     uint32_t token;
-    double
-        log_share; /* the logarithm of the share that the model gives it, before penalties, temperature and filters */
+    double log_share; /* the logarithm of the model's probability of the token, before penalties, temperature and
+                         filters */
     const char *text; /* not ended by a zero byte; NULL without a tokenizer */
     size_t text_bytes;
     bool is_last;
@@ -129,23 +134,25 @@ typedef struct bg_generation_token {
 
 typedef struct bg_generation_options {
     size_t struct_bytes; /* set by bg_generation_defaults; see base.h */
-    uint64_t max_tokens; /* to add to each prompt; default 50 */
+    uint64_t max_tokens; /* tokens to add to each prompt; default 50 */
     bg_sampling sampling;
-    const uint32_t *stop_tokens; /* a sequence ends with one of these, an end of text for instance */
+    const uint32_t *stop_tokens; /* a sequence ends after one of these tokens, such as an end of text */
     uint32_t stop_token_count;
-    const bg_tokenizer *tokenizer;   /* whose text is made; NULL: none */
-    const char *const *stop_strings; /* a sequence ends when its text has one of these; need the tokenizer */
+    const bg_tokenizer *tokenizer; /* makes the text; NULL: no text */
+    const char *const
+        *stop_strings; /* a sequence ends when its text contains one of these strings; they need the tokenizer */
     uint32_t stop_string_count;
-    /* Called in the caller's thread for each token when it is drawn; of beam search for those of the best sequence,
-     * when it is known. Tokens of several prompts come in turns. False ends the prompt's sequence. NULL: none. */
+    /* Called in the caller's thread for each token when it is drawn. With beam search it is called for the tokens of
+     * the best sequence, once that is known. Tokens of several prompts are interleaved. Returning false ends the
+     * prompt's sequence. NULL: none. */
     bool (*on_token)(void *user, const bg_generation_token *token);
     void *user;
-    /* Above 1: the likeliest sequences instead of drawn ones. At each step the `beams` likeliest beginnings stay, by
-     * the sum of their log shares; those that end are compared by that sum divided by (tokens added) ^ length_penalty.
-     * `sampling` is not read. At most the generator's sequences. */
+    /* Above 1: beam search instead of sampling. Each step keeps the `beams` likeliest sequences, by the sum of their
+     * log probabilities. Sequences that end are compared by that sum divided by (tokens added) ^ length_penalty.
+     * `sampling` is not read. The maximum is the generator's number of sequences. */
     uint32_t beams;
     double length_penalty;   /* default 1 */
-    uint32_t returned_beams; /* of each prompt, the best first; 1 to `beams`; default 1 */
+    uint32_t returned_beams; /* sequences to return for each prompt, the best first; 1 to `beams`; default 1 */
 } bg_generation_options;
 
 BG_API void bg_generation_options_init(bg_generation_options *options, size_t struct_bytes);
@@ -162,21 +169,21 @@ static inline bg_generation_options bg_generation_defaults(void)
 typedef struct bg_generation {
     uint32_t *tokens; /* malloc'ed */
     size_t count;
-    char *text; /* malloc'ed, with a zero byte behind it: up to a stop string; NULL without a tokenizer */
+    char *text; /* malloc'ed and zero-terminated, up to a stop string; NULL without a tokenizer */
     size_t text_bytes;
     bg_generation_end end;
     double log_share; /* the sum of the tokens' */
-    double score;     /* of beam search: the number that sequences are compared by; else log_share */
+    double score;     /* with beam search, the number that sequences are compared by; otherwise log_share */
 } bg_generation;
 BG_API void bg_generation_clear(bg_generation *results, size_t count);
 
 /*
- * Continues prompts, which may differ in length: as many at once as the generator has sequences; when one has ended the
- * next begins in its place. What a prompt becomes is the same, bit for bit, by itself and among any others, and under
- * every strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each other (empty
- * where beam search found fewer); on failure they are untouched. What the generator was fed before is gone afterward.
+ * Continues prompts, which may differ in length. The generator runs as many at once as it has sequences; when one ends,
+ * the next begins in its place. The result of a prompt has the same bits alone, among any others, and under every
+ * strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each other (empty where
+ * beam search found fewer); on failure they are untouched. Tokens that the generator was fed before are discarded.
  * Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the vocabulary; logits that
- * are no numbers), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
+ * are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
  * bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,

@@ -27,13 +27,13 @@ typedef struct bg_gpt_options {
     int64_t layers, hidden, heads; /* heads divide hidden */
     int64_t sequence_length;       /* S, at most positions */
     int64_t positions, vocabulary;
-    int64_t micro_batch;             /* N, sequences */
-    double dropout;                  /* of the embedding, of attention, and of what each half of a layer adds */
-    bg_dtype dtype;                  /* of activations; parameters are float32 */
-    int64_t ignore_label;            /* labels that do not count; default -100 */
+    int64_t micro_batch;  /* N, sequences */
+    double dropout;       /* dropout of the embedding, of attention, and of the output of each half of a layer */
+    bg_dtype dtype;       /* of activations; parameters are float32 */
+    int64_t ignore_label; /* the label that is ignored; default -100 */
     int64_t attention_serialization; /* pieces of queries (bg_attention_options) */
-    uint32_t outputs;                /* BG_GPT_... added up */
-    bool checkpoint_layers;          /* recomputation keeps what each layer hands on (bg_graph_checkpoint) */
+    uint32_t outputs;                /* a sum of BG_GPT_... bits */
+    bool checkpoint_layers;          /* recomputation keeps the output of each layer (bg_graph_checkpoint) */
 } bg_gpt_options;
 
 /* GPT-2 small: 12 layers of 768 with 12 heads, 1024 positions, 50257 tokens; dropout 0.1, one sequence, float32, the
@@ -52,9 +52,9 @@ typedef struct bg_gpt {
     bg_value labels; /* input "labels" int32 [N, S]: the token that follows each; null without BG_GPT_LOSS */
     bg_value logits; /* [N S, vocabulary]; without BG_GPT_LOGITS, on a mesh, a replica's columns with their padding */
     bg_value loss;   /* null without BG_GPT_LOSS */
-    /* Of bg_gpt_build_step alone, else null. */
+    /* Set only by bg_gpt_build_step, otherwise null. */
     bg_value positions; /* input "positions" int32 [1, S]: p, p + 1, ... */
-    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is wanted */
+    bg_value row;       /* input "row" int32 [1]: the token, 0 to S - 1, whose successor is predicted */
 } bg_gpt;
 
 /*
@@ -71,16 +71,16 @@ BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
  * Adds the model for the next S tokens of one sequence, whose earlier tokens it has seen, over bg_gpt_build's
  * parameters: keys and values of every layer stay in buffers "transformer.h.<layer>.attn.cache" [cache_length,
  * 2 hidden]. Inputs are tokens [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token
- * that follows. S is options->sequence_length, at most cache_length; p is at most cache_length - S. Fewer than S tokens
- * are given with any others behind them, which the next step overwrites. Of the options micro_batch, dropout, labels
- * and outputs do not matter. Errors are the graph's.
+ * that follows. S is options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S
+ * tokens, fill the rest with any tokens; the next step overwrites them. The options micro_batch, dropout, labels and
+ * outputs are ignored. Errors are the graph's.
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 
-/* The same for several sequences side by side, each with a cache of its own: the buffers above are the first one's,
+/* The same for several sequences at once, each with its own cache. The buffers above belong to the first sequence;
  * those of sequence i > 0 are "transformer.h.<layer>.attn.cache.<i>". Inputs are tokens and positions [sequences, S],
- * and row [sequences], of which element i counts over all rows: i S and on are sequence i's. The output is "logits"
- * [sequences, vocabulary]. Each sequence has the bits that it has by itself. At most
+ * and row [sequences]. Element i of `row` counts over all rows: the rows of sequence i begin at i S. The output is
+ * "logits" [sequences, vocabulary]. Each sequence has the same bits as when it runs alone. The limit is
  * BG_GPT_MOST_SEQUENCES. */
 #define BG_GPT_MOST_SEQUENCES 32
 BG_API bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length,

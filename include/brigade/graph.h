@@ -44,7 +44,7 @@ typedef struct bg_op_signature {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
-    bg_dtype partials;    /* for `kernel`: options.numerics.partials; NONE where there are no options */
+    bg_dtype partials;    /* for `kernel`: options.numerics.partials; NONE when there are no options */
     size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: none */
 } bg_op_signature;
 
@@ -62,8 +62,8 @@ typedef struct bg_op_gradient {
 typedef enum bg_kernel_policy {
     BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
     BG_KERNELS_REFERENCE, /* plain C, as plain as it gets */
-    /* The best kernels with no other instructions than these, where the processor has more: the bits of a processor
-     * that has no more. */
+    /* The best kernels that use no newer instructions than these, even if the processor has them. The results have the
+       bits of a processor without the newer instructions. */
     BG_KERNELS_PORTABLE,
     BG_KERNELS_AVX2,
     BG_KERNELS_AVX512,
@@ -78,46 +78,47 @@ struct bg_op_type {
     const char *name;    /* "conv2d" */
     uint32_t minimum_inputs;
     uint32_t maximum_inputs;
-    uint32_t output_count;   /* most outputs; infer may leave trailing ones untyped (dtype NONE): absent */
+    uint32_t output_count;   /* the largest number of outputs; infer may leave trailing ones untyped (dtype NONE), and
+                                they are absent */
     size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should be equal bytes, padding too:
                                 cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
     uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; else BG_NO_OPERAND */
     uint32_t reuse_input;    /* output 0 may overwrite this input (same size); else BG_NO_OPERAND */
-    /* A loss with a mean over a number of elements that is known at run time only: the output that holds that number
-     * (float32 scalar), so that the loss is averaged over these elements of a whole update (bg_accumulation in
-     * options.h). BG_NO_OPERAND: every micro-batch counts the same. */
+    /* For a loss that is a mean over a number of elements known only at run time: the index of the output that holds
+     * this number (float32 scalar). The loss is then averaged over these elements of a whole update (bg_accumulation in
+     * options.h). BG_NO_OPERAND: all micro-batches have equal weight. */
     uint32_t weight_output;
-    /* The shape rule: checks inputs and attributes and types the outputs, or says what is wrong and what would be
-     * right (without the op's name: the graph adds it). */
+    /* The shape rule checks inputs and attributes and sets the types of the outputs. On failure its error says what is
+     * wrong and what would be right; the graph adds the op's name. */
     bg_status (*infer)(const bg_op_signature *op, bg_type *outputs, bg_error *error);
     /* NULL: no gradient flows through. */
     bg_status (*gradient)(bg_op_gradient *gradient, bg_error *error);
-    /* NULL: no flops; reads its inputs, writes its outputs. */
+    /* NULL: the op costs no flops, reads its inputs and writes its outputs. */
     bg_cost (*cost)(const bg_op_signature *op);
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
-    /* For ops that make gradients, with a fixed number of inputs: the type of the same op (and attributes) whose
-     * outputs are added into accumulators: inputs of the outputs' types that follow this type's inputs, all of them
-     * written. At env->accumulated 0 they take the gradients, later the complete gradient is added to each element, so
-     * that the bits are those of separate ops. Used for float32. NULL: none. */
+    /* For ops that make gradients and have a fixed number of inputs: the type of the same op (with the same attributes)
+     * that adds its outputs into accumulators. The accumulators have the outputs' types, follow this type's inputs and
+     * are all written. When env->accumulated is 0 the gradients are stored; later the complete gradient is added to
+     * each element, so the bits are those of separate ops. Used for float32. NULL: none. */
     const bg_op_type *accumulating;
-    /* Of a user's own type: a number to change whenever a rule or kernel of the type changes, since plans that are kept
-     * in a cache (options.files.cache_dir) cannot see that. Attributes then hold no addresses. 0: plans with such ops
-     * are never kept. */
+    /* For a user's type: a number to change whenever a rule or kernel of the type changes, because cached plans
+     * (options.files.cache_dir) cannot detect such a change. Attributes must then hold no addresses. 0: plans with such
+     * ops are never cached. */
     uint32_t revision;
-    /* The library's collectives: replicas meet in it, and plans ask for no kernel. */
+    /* True for the library's collectives, which exchange data between replicas and have no kernel. */
     bool is_collective;
-    /* Those of written_inputs that change only in training (env->training), such as running statistics. */
+    /* The subset of written_inputs that changes only in training (env->training), such as running statistics. */
     uint32_t training_writes;
-    /* The update of an optimizer of the caller's own (bg_update_rule in options.h) in which no element depends on
-     * another: where replicas share out the update each runs it on a piece of all operands, as vectors. */
+    /* True for a custom optimizer's update (bg_update_rule in options.h) in which no element depends on another. When
+     * the update is sharded over replicas, each replica runs it on its piece of all operands, as vectors. */
     bool is_elementwise_update;
 };
 
-/* All operand fields BG_NO_OPERAND, everything else zero. Start user-defined types from it: in C
+/* Sets all operand fields to BG_NO_OPERAND and everything else to zero. Start user-defined types from it: in C
  * `{BG_OP_TYPE_DEFAULTS, .name = "twice", ...}`. In C++ `{BG_OP_TYPE_DEFAULTS}` makes a whole bg_op_type, whose fields
- * are then assigned; from C++20 on it may also stand among designated initializers, which C++ wants in the order of the
- * fields: behind `.written_inputs`, before `.infer`. */
+ * are then assigned; since C++20 it may also be used among designated initializers, in the order of the fields: after
+ * `.written_inputs` and before `.infer`. */
 #if !defined(__cplusplus) || __cplusplus >= 202002L
 #define BG_OP_TYPE_DEFAULTS .alias_input = BG_NO_OPERAND, .reuse_input = BG_NO_OPERAND, .weight_output = BG_NO_OPERAND
 #else
@@ -128,14 +129,14 @@ struct bg_op_type {
 
 /* ---- graphs ---- */
 
-/* How a variable's first value is made: a function of (seed, the variable's number, element, shape), so the same in
- * every strategy. */
+/* How a variable's first value is made. It is a function of (seed, the variable's number, element, shape), so it is the
+ * same under every strategy. */
 typedef enum bg_initializer_kind {
     BG_INITIALIZE_CONSTANT = 0,     /* a */
     BG_INITIALIZE_UNIFORM,          /* in [a, b) */
     BG_INITIALIZE_NORMAL,           /* mean a, standard deviation b */
     BG_INITIALIZE_TRUNCATED_NORMAL, /* the same, drawn again until it is within a +- 2 b */
-    /* The last ones as torch.nn.init defines them; ranks, and numbers that cannot be, are checked. */
+    /* The following kinds are defined as in torch.nn.init; ranks and numbers are checked. */
     BG_INITIALIZE_ORTHOGONAL, /* rows, or columns where there are fewer, orthogonal and of length a; rank 2 and above,
                                  columns are all dims but the first. Takes 8 bytes an element while it is made */
     BG_INITIALIZE_EYE,        /* 1 on the diagonal, else 0; rank 2 */
@@ -153,9 +154,9 @@ typedef enum bg_variable_role {
     BG_ROLE_BUFFER,        /* kept and saved but not trained (running statistics) */
     BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
     BG_ROLE_STATE,         /* the optimizer's */
-    BG_ROLE_HYPER,         /* learning rate and the like: written by the host between runs */
-    BG_ROLE_CARRIED,       /* of a loop: what an iteration leaves for the next */
-    BG_ROLE_TRAINING       /* of the training as a whole, kept in checkpoints: the loss's scale */
+    BG_ROLE_HYPER,         /* written by the host between runs, such as the learning rate */
+    BG_ROLE_CARRIED,       /* of a loop: passed from one iteration to the next */
+    BG_ROLE_TRAINING       /* belongs to the training as a whole and is kept in checkpoints, such as the loss scale */
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
@@ -164,7 +165,7 @@ BG_API void bg_graph_destroy(bg_graph *graph);
 /* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's, its first dimension the samples
  * (a scalar is one number a micro-batch). */
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
-/* `data` (type's size) is copied. Like inputs and variables a constant has a name. */
+/* `data` (type's size) is copied. A constant has a name, like inputs and variables. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
 /* Names of variables are unique in a graph; they are the names in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
@@ -174,25 +175,25 @@ BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_t
                                    const bg_initializer *initializer);
 
 /*
- * A buffer of `entries` values of one type, off the device in every strategy: a variable [entries, ...] with role
- * BG_ROLE_BUFFER, zeros at first, of which ops bring and take single entries (bg_remote_load, bg_remote_store in
- * ops.h). Each replica has its own. Asked for again under its name, with the same type, it has the larger number of
- * entries. When an op stores into it, all that use it must be in one stage. What runs over rows of `steps` entries each
- * finds row r, step i at entry r x steps + i.
+ * A buffer of `entries` values of one type, which is off the device under every strategy. It is a variable [entries,
+ * ...] with role BG_ROLE_BUFFER, initially zero, whose entries ops load and store one by one (bg_remote_load,
+ * bg_remote_store in ops.h). Each replica has its own. A second call with the same name and type returns the same
+ * buffer, with the larger number of entries. When an op stores into it, all ops that use it must be in one stage. In
+ * rows of `steps` entries each, step i of row r is entry r x steps + i.
  */
 BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries);
 
 /*
  * Tensor parallelism: the graph is what each replica of a mesh runs, on its own pieces. Types are those of the pieces;
- * replicas that differ in their tensor coordinates run the same ops and meet in collectives (ops.h). Said before
- * anything is added; only the tensor axes count here: how many copies there are over the data, options.replicas.count
- * says (all replicas together, a multiple of tensor_1 x tensor_2). A graph without a mesh has one of 1 x 1.
+ * replicas that differ in their tensor coordinates run the same ops and communicate in collectives (ops.h). Call it
+ * before anything is added. Only the tensor axes matter here: options.replicas.count sets the number of all replicas, a
+ * multiple of tensor_1 x tensor_2. A graph without a mesh has a mesh of 1 x 1.
  */
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
 /* `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
-/* A variable of which each replica has the piece of bg_shard_piece. Its first value is cut out of that of the whole
- * tensor, and weights and checkpoints have the whole, whatever the mesh. */
+/* A variable of which each replica has the piece of bg_shard_piece. Its first value is the piece of the whole tensor's
+ * first value. Weights and checkpoints hold the whole tensor under any mesh. */
 BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
                                           bg_variable_role role, const bg_initializer *initializer);
 /* bg_graph_sharded_variable with BG_ROLE_PARAMETER. */
@@ -201,8 +202,8 @@ BG_API bg_value bg_graph_sharded_parameter(bg_graph *graph, const char *name, co
 
 /*
  * A section of a tensor: the indices first .. first + count - 1 along one dimension. Weights, files and checkpoints
- * have the whole under its own name, so a model may have it whole or in any sections, and continue with weights that
- * another form has trained. `name` is copied.
+ * hold the whole tensor under its own name. So a model may use it whole or in any sections, and may continue with
+ * weights that were trained in another form. `name` is copied.
  */
 typedef struct bg_section {
     const char *name; /* of the whole */
@@ -211,33 +212,33 @@ typedef struct bg_section {
     int64_t first, count;
 } bg_section;
 /* A parameter that is a section. Its first value is that range of the whole's first value; all sections of a whole
- * count as one variable there, so that those that follow have the values that they have beside the whole. Sections of
- * one whole do not overlap and have the same type of the whole and the same initializer; no variable has the whole's
- * name. The optimizer's state of a section is a section of the whole's state. */
+ * count as one variable for this purpose, so the variables after them begin with the same values as with the whole.
+ * Sections of one whole do not overlap and have the same type of the whole and the same initializer; no variable has
+ * the whole's name. The optimizer's state of a section is a section of the whole's state. */
 BG_API bg_value bg_graph_section_parameter(bg_graph *graph, const char *name, const bg_section *section,
                                            const bg_initializer *initializer);
 
-/* Adds an op of at most 64 operands, outputs included. `name` NULL: a name is made. Null inputs mark absent optional
- * operands at the end of the list only. `outputs` receives op_type->output_count values (null for absent outputs); NULL
- * when output 0 is all that is wanted. Returns output 0, or the null value after an error. The op type must outlive the
- * graph. */
+/* Adds an op of at most 64 operands, outputs included. `name` NULL: the graph makes a name. Null inputs mark absent
+ * optional operands at the end of the list only. `outputs` receives op_type->output_count values (null for absent
+ * outputs); it may be NULL when only output 0 is needed. Returns output 0, or the null value after an error. The op
+ * type must outlive the graph. */
 BG_API bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                              uint32_t input_count, const void *attributes, bg_value *outputs);
 
-/* Marks a value that sessions return to the host, under a name. An input, a constant or a variable comes back as a
- * copy, a variable as the forward pass of the micro-batch leaves it. A remote buffer is refused by the session: return
- * its entries (bg_remote_load). */
+/* Marks a value that sessions return to the host, under a name. An input, a constant or a variable is returned as a
+ * copy; a variable has the value after the micro-batch's forward pass. A remote buffer is refused by the session:
+ * return its entries (bg_remote_load). */
 BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
 
 /* Marks a value that training with recomputation keeps from the forward for the backward pass instead of computing it
- * again (options.memory.recompute); it changes memory and time, never a number. Between two such values of a stage,
- * everything is computed again at once. Inputs, variables and what enters a stage are kept anyway. A mark inside ops
- * that fusion makes one moves to their result. */
+ * again (options.memory.recompute); it changes memory and time, but not results. All values between two marks of a
+ * stage are recomputed together. Inputs, variables and values that enter a stage are always kept. A mark inside ops
+ * that are fused moves to the result of the fused op. */
 BG_API void bg_graph_checkpoint(bg_graph *graph, bg_value value);
 
 /* The first error of the building, if any. */
 BG_API bg_status bg_graph_check(const bg_graph *graph, bg_error *error);
-/* For layers and models that find something wrong before adding an op: makes it the graph's error. */
+/* Records an error in the graph, for layers and models that find a mistake before they add an op. */
 BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
 BG_API bg_type bg_graph_type(const bg_graph *graph, bg_value value);     /* zeroed type for null values */
@@ -245,42 +246,43 @@ BG_API const char *bg_graph_name(const bg_graph *graph, bg_value value); /* "" f
 /* The variable of that name; null when it does not exist. */
 BG_API bg_value bg_graph_find_variable(const bg_graph *graph, const char *name);
 BG_API uint32_t bg_graph_op_count(const bg_graph *graph);
-/* A number that differs for each call on this graph: the identity of a random op, the same in every strategy. */
+/* A number that differs for each call on this graph. It identifies a random op under every strategy. */
 BG_API uint32_t bg_graph_next_random_id(bg_graph *graph);
 
-/* Parameters that are added as float32 from here on (those of layers are) are kept as `dtype`, BG_BFLOAT16 or
- * BG_FLOAT16: half the memory of weights and of what moves them; layers cast them where they compute in another type.
- * BG_FLOAT32: as they are added. Training of such weights is what options.numerics.stochastic_rounding is for. */
+/* Parameters that are added as float32 from here on, such as those of layers, are kept as `dtype`: BG_BFLOAT16 or
+ * BG_FLOAT16. This halves the memory of weights and the traffic for them. Layers cast the parameters where they compute
+ * in another type. BG_FLOAT32 keeps parameters as they are added. Use options.numerics.stochastic_rounding to train
+ * such weights. */
 BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
 
 /* ---- what training does with parameters ----
  *
- * Of those that were added so far and whose whole name matches `pattern`, in which `*` stands for any text and `?` for
- * a character. A pattern that matches none is an error. Later words override earlier ones. Weights that are given out,
- * files and checkpoints are the same with and without. */
+ * These functions apply to the parameters that were added so far and whose whole name matches `pattern`, in which `*`
+ * matches any text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The
+ * names and shapes of weights in files and checkpoints do not change. */
 
-/* No gradient and no update: they stay as they are. */
+/* The parameters get no gradient and no update. */
 BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
 /*
- * Their first values are made by a rule: "constant" (a), "uniform" in [a, b), "normal" and "truncated_normal" (mean a,
- * deviation b), as bg_initializer has them; and by what goes into a unit and comes out of it, with a as the gain (b is
- * not read): "xavier_uniform", "xavier_normal" (Glorot and Bengio, 2010), "kaiming_uniform", "kaiming_normal" (He et
- * al., 2015; a gain of sqrt(2) is for ReLU), and the latter with "_out" behind for what comes out. The numbers are
- * those of torch.nn.init, for weights [out, in, ...], which need at least two dimensions. "zeros" and "ones" read
- * neither number; "orthogonal" (gain a), "eye", "dirac" (a groups) and "sparse" (a share a of zeros, deviation b) are
- * bg_initializer_kind's.
+ * Sets the rule for their first values. "constant" (a), "uniform" in [a, b), "normal" and "truncated_normal" (mean a,
+ * deviation b) are those of bg_initializer. "xavier_uniform", "xavier_normal" (Glorot and Bengio, 2010),
+ * "kaiming_uniform" and "kaiming_normal" (He et al., 2015; use a gain of sqrt(2) for ReLU) take the gain a, ignore b,
+ * and use the fan-in; "kaiming_uniform_out" and "kaiming_normal_out" use the fan-out. The values are those of
+ * torch.nn.init, for weights [out, in, ...] of at least two dimensions. "zeros" and "ones" ignore both numbers.
+ * "orthogonal" (gain a), "eye", "dirac" (a groups) and "sparse" (a share a of zeros, deviation b) are those of
+ * bg_initializer_kind.
  */
 BG_API void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *rule, double a, double b);
-/* Learning rate and weight decay of the optimizer are multiplied by these, at least 0, whatever they are at the time.
+/* Factors of at least 0 by which the optimizer's current learning rate and weight decay are multiplied.
  */
 BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double rate_factor, double decay_factor);
 
 /* ---- scopes of names ---- */
 
-/* Until bg_scope_end the names of variables (so of layers' parameters), remote buffers, sections, constants and ops
- * that are added get the scope's in front, and a dot: within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer
+/* Until bg_scope_end, the names of added variables (including layers' parameters), remote buffers, sections, constants
+ * and ops get the scope's name and a dot as prefix. Within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer
  * "query" has the parameter "encoder.layer.3.query.weight". Scopes nest, at most 32 deep and 255 bytes long. Names of
- * inputs, outputs and blocks stay; names that are looked up (bg_graph_find_variable) and patterns are whole ones.
+ * inputs, outputs and blocks get no prefix. Names to look up (bg_graph_find_variable) and patterns must be complete.
  * Errors, in bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, an end without a beginning. */
 BG_API void bg_scope_begin(bg_graph *graph, const char *format, ...) BG_PRINTF(2, 3);
 BG_API void bg_scope_end(bg_graph *graph);
@@ -289,9 +291,10 @@ BG_API void bg_scope_end(bg_graph *graph);
 
 #define BG_DEVICE_NONE UINT32_MAX
 
-/* A scope: ops added until bg_block_end belong to block `name`; after the end there is no current block, and an op
- * added then is an error when the model is partitioned. The same name in several places is the same block. `name`
- * NULL: "0", "1", ... counted over unnamed blocks. `device`: see strategies; BG_DEVICE_NONE for none. */
+/* A scope: ops added until bg_block_end belong to block `name`; after the end there is no current block, and an op that
+ * is added then makes partitioning fail. Uses of the same name refer to the same block. `name` NULL: "0", "1", ...
+ * counted over unnamed blocks. `device` is the device of the block; BG_DEVICE_NONE leaves the choice to the strategy.
+ */
 BG_API void bg_block_begin(bg_graph *graph, const char *name, uint32_t device);
 BG_API void bg_block_end(bg_graph *graph);
 /* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. */
@@ -299,8 +302,8 @@ BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);
 
 /* ---- printing ---- */
 
-/* One line an op: "%7 float32[40,10] = linear(%5, %w, %b)  # forward B4 `layer4`", and "checkpoint %7" behind it where
- * the value is marked. malloc'ed. */
+/* Prints the graph, one line for each op: "%7 float32[40,10] = linear(%5, %w, %b)  # forward B4 `layer4`", followed by
+ * "checkpoint %7" when the value is marked. malloc'ed. */
 BG_API bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error);
 BG_API bg_status bg_graph_print_dot(const bg_graph *graph, char **out_text, bg_error *error);
 

@@ -3,9 +3,9 @@
  * `model.safetensors`, or beside `model.safetensors.index.json` and the files that it names.
  *
  * Tensors keep their names and need no transpose: a matrix is [in, out] on both sides. They may be called
- * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights here are float32; one that
- * is there already in bfloat16 or float16 stays that, and the values are rounded. `lm_head.weight` is the embedding
- * once more, and `attn.bias` and `attn.masked_bias` are masks: they are not read.
+ * "transformer.h.0.ln_1.weight" or "h.0.ln_1.weight", and be F32, F16, BF16 or F64. Weights here are float32; a weight
+ * that already exists in bfloat16 or float16 keeps its type, and the values are rounded. `lm_head.weight` is a copy of
+ * the embedding, and `attn.bias` and `attn.masked_bias` are masks. None of these is read.
  *
  * Threads: one thread at a time uses the weights (session.h).
  *
@@ -23,10 +23,10 @@ extern "C" {
 #endif
 
 /*
- * Reads config.json and sets of `options` layers, hidden, heads, positions, vocabulary, dropout (`resid_pdrop`), and
- * sequence_length to all positions; the rest stays. What the file leaves out is as Hugging Face has it.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (a model that is no GPT-2, or a kind of
- * it that bg_gpt_build does not make, with every such setting), BG_ERROR_MEMORY.
+ * Reads config.json and sets layers, hidden, heads, positions, vocabulary and dropout (`resid_pdrop`) of `options`, and
+ * sequence_length to the number of positions; other options are unchanged. Missing settings get Hugging Face's
+ * defaults. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (another model than GPT-2, or
+ * settings that bg_gpt_build does not support; the message lists all of them), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_gpt_directory_read_options(const char *directory, bg_gpt_options *options, bg_error *error);
 
@@ -42,7 +42,7 @@ BG_API bg_status bg_gpt_directory_load(const char *directory, const bg_gpt_optio
  * Writes config.json and model.safetensors, such that GPT2LMHeadModel.from_pretrained loads them; the folder is made
  * when it is not there. Each file appears complete or not at all, the configuration last; files of these names are
  * replaced. `torch_dtype` is the type of the weights (float32 when they have several). Loading gives the same bits.
- * The end of a text is taken to be the last token, or token 50256 when there are more.
+ * The end-of-text token is the last token of the vocabulary, or token 50256 of a larger vocabulary.
  * Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE (of another shape or type), BG_ERROR_IO,
  * BG_ERROR_MEMORY.
  */

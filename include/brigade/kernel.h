@@ -1,12 +1,12 @@
 /*
  * kernel.h: one kernel call as the engine sees it. Library kernels and users' own kernels have the same form.
  *
- * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts, a number that is a
- * function of shapes alone, never of the number of threads: parts may run in any order on any thread and the
- * result has the same bits. Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when
- * present, runs once before all parts, for what they all read: it leaves that in `scratch`. Reductions that combine
- * partial results in part order come after all parts: large ones in `combine`, when present, which has parts too;
- * `finish`, when present, runs once at the end.
+ * A kernel computes an op's outputs from its inputs. Its work is cut into `part_count` parts. This number depends only
+ * on shapes, never on the number of threads. Parts may run in any order on any thread, and the result has the same
+ * bits. Parts write disjoint memory (outputs or their own piece of `scratch`). `prepare`, when present, runs once
+ * before all parts and writes data that they all read into `scratch`. Reductions that combine partial results in part
+ * order run after all parts: large ones in `combine`, when present, which also has parts. `finish`, when present, runs
+ * once at the end.
  *
  * Threads: parts of a kernel call run on several threads at the same time.
  */
@@ -20,11 +20,11 @@
 extern "C" {
 #endif
 
-/* What a kernel may know about the moment it runs at. The same under every strategy. */
+/* The state of the run that a kernel may read. It is the same under every strategy. */
 typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
-    uint64_t optimizer_step; /* of those, with the present optimizer state: 0 when the state is new */
+    uint64_t optimizer_step; /* weight updates since the optimizer state was created */
     uint32_t micro_batch; /* within the step, counted over all replicas with data of their own (the mesh's data axis):
                              m * data + place.data */
     bg_mesh place;        /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
@@ -42,9 +42,10 @@ typedef struct bg_kernel_call {
     void *scratch;          /* scratch_bytes, 64-byte aligned, shared by all parts; contents undefined at entry */
     const bg_kernel_env *env;
     void *state; /* the kernel's `state` */
-    /* Who runs the part: a number below part_count (combine_count); of parts that run at the same time each has another
-     * one, and a thread keeps its number. By it, instead of by part, a kernel finds scratch that is of no use after the
-     * part: a few pieces then serve all parts and stay in the caches of those who run them. */
+    /* The number of the thread that runs the part, below part_count (combine_count). Parts that run at the same time
+     * have different numbers, and a thread keeps its number. A kernel can use it instead of the part's number to select
+     * scratch that no later part reads. A few pieces of scratch then serve all parts and stay in the caches of their
+     * threads. */
     uint32_t runner;
 } bg_kernel_call;
 

@@ -1,12 +1,12 @@
 /*
- * loop.h: loops on the devices: a body that runs again and again without the host.
+ * loop.h: loops on the devices: a body that runs repeatedly without the host.
  *
  *     carried values --> body --> new carried values --> body --> ... --> last carried values
  *                         ^ infeed  | outfeed
  *
- * The body is a graph. Some of its inputs are carried: what the body makes for them in one iteration is what it reads
- * in the next. Its other inputs come from the infeed, iteration after iteration, or stay the same (bg_run.constants).
- * A loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no carried values:
+ * The body is a graph. Some of its inputs are carried: the body computes their next values in one iteration and reads
+ * these in the next. Its other inputs come from the infeed in each iteration, or stay the same (bg_run.constants). A
+ * loop is a plan like others: run it with bg_session_execute (feed.h). Training loops need no carried values:
  * bg_plan_create_training with device iterations.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
@@ -30,31 +30,32 @@ typedef struct bg_loop {
     uint32_t carried_count;
     bg_value carried[BG_LOOP_MOST_CARRIED]; /* inputs of the body */
     bg_value results[BG_LOOP_MOST_CARRIED]; /* their next values; types equal those of the inputs */
-    uint64_t iterations;                    /* UINT64_MAX (BG_ENDLESS): until something ends it */
-    /* While: a graph with inputs of the carried values' types, in their order, and one output, a scalar: the loop goes
-     * on as long as it is above 0, `iterations` times at most. NULL: repeat. */
+    uint64_t iterations;                    /* UINT64_MAX (BG_ENDLESS): no limit */
+    /* For a while loop: a graph whose inputs have the types of the carried values, in their order, and whose one output
+     * is a scalar. The loop continues while the scalar is above 0, for at most `iterations` iterations. NULL: the loop
+     * runs `iterations` times. */
     const bg_graph *condition;
 } bg_loop;
 
-/* `count` is also the number of results: they are lists of equal length. More than BG_LOOP_MOST_CARRIED: an error of
- * the plan. */
+/* `carried` and `results` both have `count` elements. A count above BG_LOOP_MOST_CARRIED makes the plan fail. */
 BG_API bg_loop bg_repeat(uint64_t iterations, const bg_value *carried, const bg_value *results, uint32_t count);
 BG_API bg_loop bg_while(const bg_graph *condition, uint64_t most_iterations, const bg_value *carried,
                         const bg_value *results, uint32_t count);
 
 /*
- * The plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation are 1: the loop says how
- * often. Outputs of the body are returned by their modes (default: final). A carried value must be read and made in one
- * stage. Errors: BG_ERROR_SHAPE when a result has another type than its input; BG_ERROR_INVALID.
+ * The plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation must be 1, because the
+ * loop sets the number of iterations. Outputs of the body are returned by their modes (default: final). A carried value
+ * must be read and made in one stage. Errors: BG_ERROR_SHAPE when a result has another type than its input;
+ * BG_ERROR_INVALID.
  */
 BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options,
                                      bg_plan **out, bg_error *error);
 
 /*
  * A loop inside a graph, as an op (also in the body of another loop): `inputs` are the values for the body's inputs, in
- * the body's order; those that are not carried stay the same. outputs[i] receives carried value i after the last
+ * the body's order; inputs that are not carried stay the same. outputs[i] receives carried value i after the last
  * iteration. The body has no variables, marks no outputs for the host, and is borrowed until all plans of the graph are
- * made, as is the condition. It runs on one core. No gradient: in training it is an error when one is needed.
+ * made, as is the condition. It runs on one core. The op has no gradient: training fails if one is needed.
  */
 BG_API void bg_graph_loop(bg_graph *graph, const char *name, const bg_graph *body, const bg_loop *loop,
                           const bg_value *inputs, uint32_t input_count, bg_value *outputs);

@@ -7,9 +7,9 @@
  *     replica = (d T1 + i) T2 + j        2 x 2 x 2:   data 0: 0 1    data 1: 4 5     rows: tensor axis 1
  *                                                             2 3            6 7     columns: axis 2
  *
- * Two ways to say who belongs together. By axes: the members of a group differ in the coordinates along the named axes
- * and agree in the others; what collectives over a mesh use. By (size, stride): PopXL's replica groupings, found by
- * scanning the replicas. Groups of both kinds are numbered by their lowest member, members ascend.
+ * Groups of replicas are given in one of two ways. Groups by axes serve collectives over a mesh: members of a group
+ * differ in the coordinates along the named axes and agree in the others. Groups by (size, stride) are PopXL's replica
+ * groupings, found by scanning the replicas. Groups of both kinds are numbered by their lowest member, members ascend.
  *
  * Threads: pure functions: any thread may call them at any time.
  *
@@ -64,7 +64,7 @@ typedef struct bg_replica_group {
     uint32_t size, stride;
 } bg_replica_group;
 
-/* Checks what is asked for among `replicas` and completes it: size 0 is replicas / stride; a size of 1 has stride 1. */
+/* Checks a grouping of `replicas` replicas and completes it: size 0 is replicas / stride; a size of 1 has stride 1. */
 BG_API bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *asked, bg_replica_group *out,
                                           bg_error *error);
 /* out_groups[replica]: its group's number. There are replicas / size of them. */
@@ -76,8 +76,8 @@ BG_API bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_gro
 BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, uint32_t *out_groups,
                                             bg_error *error);
 /* The grouping with one size and one stride that lies inside `groups`: the smallest stride between members, and the
- * greatest common divisor of the lengths of the runs that have it. The same groups when they have one stride already;
- * groups of 1 when nothing better fits. */
+ * greatest common divisor of the lengths of the runs that have it. Returns the same groups when they already have one
+ * stride, and groups of size 1 when no larger ones fit. */
 BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
                                            bg_error *error);
 
@@ -88,7 +88,7 @@ BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, 
 
 /* ---- pieces of a tensor ---- */
 
-/* How a dimension is cut. All zero: not at all. */
+/* How a dimension is cut. All-zero means that it is not cut. */
 typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
     uint32_t blocks;   /* number of tensors that lie side by side in the dimension, each of which is cut: 3 for the
@@ -103,12 +103,12 @@ typedef struct bg_shard {
     bg_shard_dim dims[BG_MAX_RANK];
 } bg_shard;
 
-/* The type of each piece. Refuses what does not divide, with the sizes that would. */
+/* The type of each piece. A size that does not divide is an error that names sizes that would. */
 BG_API bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *out, bg_error *error);
 /* Copies the piece of the replica at these coordinates out of the whole tensor, zeros where it is padded. */
 BG_API bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,
                               void *out_piece, bg_error *error);
-/* Copies a piece, without its padding, to where it belongs in the whole tensor; the rest of that is left alone. */
+/* Copies a piece, without its padding, to its place in the whole tensor; other elements of the whole are unchanged. */
 BG_API bg_status bg_shard_join(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
                                const void *piece, void *out_whole, bg_error *error);
 

@@ -1,18 +1,18 @@
 /*
- * nn.h: layers, written with ops only. A layer is an op together with its parameters, which get the names
- * and the first values that PyTorch's module of that name gives them, so that weight files can be exchanged.
+ * nn.h: layers, written with ops only. A layer is an op together with its parameters, whose names and first values are
+ * those of PyTorch's module of the same name, so that weight files can be exchanged.
  *
  * Parameters are float32. When a layer's input has another float type (float16), the parameters are cast where they
  * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in 16 bits too.
  *
- * Layers are as sticky as the graph: after an error they return the null value, and bg_graph_check says why.
+ * After an error in the graph, layers add nothing and return the null value; bg_graph_check returns the error.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
  * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
  * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  *
- * Shapes: the result has the shape of x where a function says no other.
+ * Shapes: the result has the shape of x unless a function says otherwise.
  */
 #ifndef BRIGADE_NN_H
 #define BRIGADE_NN_H
@@ -36,8 +36,8 @@ BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, i
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
-/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has a size for each
- * dimension behind the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
+/* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
+ * dimension after the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
  * / groups * the kernel's elements). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
@@ -55,7 +55,8 @@ BG_API bg_value bg_rms_norm_layer(bg_graph *graph, const char *name, bg_value x,
 /* x [N,C,...]; NAME.weight [C], ones, and NAME.bias [C], zeros. PyTorch's default epsilon is 1e-5. */
 BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value x, int64_t groups, double epsilon);
 /* x [N, C] or [N, C, ...]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
- * (there is no num_batches_tracked). Computed in float32 whatever the type of x. PyTorch's momentum is 0.1, its epsilon
+ * (there is no num_batches_tracked). It is computed in float32 for every type of x. PyTorch's momentum is 0.1, its
+ * epsilon
  * 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
 /* The same with the statistics of all data-parallel replicas (bg_sync_batch_norm);
@@ -70,22 +71,22 @@ BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value i
 
 typedef struct bg_recurrent_options {
     size_t struct_bytes; /* set by bg_recurrent_defaults; see base.h */
-    int64_t layers;      /* one above the other; with directions at most 60 */
+    int64_t layers;      /* number of layers; layers x directions is at most 60 */
     bool bidirectional;  /* each layer runs both ways; its results are side by side, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
     double dropout;   /* between layers, in training */
     bool relu;        /* of bg_rnn_layer: max(0, x) instead of tanh */
     bool reset_first; /* of bg_gru_layer: bg_gru_reset_first instead of bg_gru */
-    /* Time in pieces of so many steps, one op each, 0: one piece. truncate: no gradient reaches from a piece to the one
-     * before (truncated back-propagation through time). checkpoint: the states between pieces are marked
-     * (bg_graph_checkpoint), so that with recompute `checkpoints` the gates of one piece at a time are kept. With both
-     * the smaller one divides the larger. */
+    /* Numbers of steps by which time is cut into pieces of one op each; 0: one piece. With truncate no gradient flows
+     * from a piece to the one before (truncated back-propagation through time). With checkpoint the states between
+     * pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one piece at a time.
+     * If both are set, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
 } bg_recurrent_options;
 
 BG_API void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes);
-/* One layer, forwards, time first, with biases, without dropout. */
+/* One forward layer, time first, with biases, without dropout. */
 static inline bg_recurrent_options bg_recurrent_defaults(void)
 {
     bg_recurrent_options options;
@@ -95,8 +96,9 @@ static inline bg_recurrent_options bg_recurrent_defaults(void)
 }
 
 /* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters `name.weight_ih_l0`, `name.weight_hh_l0`,
- * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, those of the other direction with `_reverse` behind; all
- * uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null: zeros); `*out_h` and
+ * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, and those of the other direction with the suffix
+ * `_reverse`; all uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null:
+ * zeros); `*out_h` and
  * `*out_c` (may be NULL) the last ones. options NULL: the defaults. */
 BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                               const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h,
@@ -109,7 +111,7 @@ BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int6
 
 /* ---- layers in pieces ---- */
 
-/* What a matrix product x [m, n] weight^T [n, p] is cut along. */
+/* The dimension along which a matrix product x [m, n] weight^T [n, p] is cut. */
 typedef enum bg_serialize_mode {
     BG_SERIALIZE_NONE = 0,
     BG_SERIALIZE_INPUT_CHANNELS, /* m, the rows of x */
@@ -117,8 +119,8 @@ typedef enum bg_serialize_mode {
     BG_SERIALIZE_OUTPUT_CHANNELS /* p */
 } bg_serialize_mode;
 
-/* How many pieces are on each device, on consecutive ones: [3, 1, 0, 0]. The first piece of a device starts a block
- * there (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". NULL where it is taken: the
+/* The number of consecutive pieces on each device: [3, 1, 0, 0]. The first piece of a device starts a block
+ * there (bg_block_start): "Embedding-0-2", "Embedding-3"; a projection's "Linear-...". A NULL placement means the
  * current block. */
 typedef struct bg_split_placement {
     const int64_t *splits;
@@ -126,21 +128,23 @@ typedef struct bg_split_placement {
 } bg_split_placement;
 
 #define BG_SPLIT_BLOCK_BYTES 64
-/* The name of the block of the pieces on `device`, of kind "Embedding" or "Linear". False: it has none; the name is "".
+/* The name of the block of the pieces on `device`, of kind "Embedding" or "Linear". Returns false, and an empty name,
+ * when the device has no pieces.
  */
 BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                                 char out_name[BG_SPLIT_BLOCK_BYTES]);
 
 /* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
- * layer), looked up one after the other and added. Equal to the plain layer in every number. The factor (0: what the
- * placement says) must divide row_count. The parts are sections of `name.weight`: first values, weights and checkpoints
- * are the plain layer's. Shapes: ids [...] -> [..., width]. */
+ * layer), looked up in turn and added. The results equal those of the plain layer. The factor must divide row_count; 0:
+ * the placement's number of pieces. The parts are sections of `name.weight`: first values, weights and checkpoints are
+ * those of the plain layer. Shapes: ids [...] -> [..., width]. */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
                                               int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
                                               const bg_split_placement *placement);
 
-/* bg_linear in `factor` products, one after the other. The factor must divide what is cut; sums of REDUCING_DIM are in
- * another order than the plain product's. The bias is added once, at the end. Shapes: x [..., in] -> [..., out]. */
+/* bg_linear in `factor` products, one after the other. The factor must divide the dimension that is cut. REDUCING_DIM
+ * adds in another order than the plain product. The bias is added once, at the end. Shapes: x [..., in] -> [..., out].
+ */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
 /* The same with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
@@ -149,14 +153,14 @@ BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg
 
 /* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
  * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). The parts are
- * sections of `name.weight`, as an embedding's are. The gradient of x is a sum over rows' parts; LAMB takes each part
- * for a parameter of its own. Shapes: x [..., in] -> [..., out]. */
+ * sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum over the parts. LAMB
+ * treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
 
-/* Between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
- * OUTPUT_CHANNELS, 1 for REDUCING_DIM. */
+/* Copy between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
+ * OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. */
 BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
                                           void *const *out_pieces, bg_error *error);
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
@@ -164,22 +168,23 @@ BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_t
 
 /* ---- layers that a mesh cuts (bg_graph_set_mesh), as the GPT-3 example for PopXL does it ----
  *
- * Features of activations are cut along one tensor axis and equal along the other; a linear layer takes them from the
- * one to the other:
+ * Features of activations are cut along one tensor axis and equal along the other; a linear layer changes the axis:
  *
  *     features cut along axis 2  --linear, weight [axis 1, axis 2]-->  cut along axis 1  --linear-->  cut along axis 2
  *
  * With tensor_2 = 1 that is a column-parallel layer followed by a row-parallel one (Shoeybi et al., Megatron-LM, 2019).
- * Parameters are named, and begin, as those of the plain layers, whatever the mesh. Without one they are the plain
- * layers. */
+ * Parameters have the names and first values of the plain layers, under any mesh. Without a mesh these layers are the
+ * plain layers. */
 
 typedef struct bg_parallel_linear_options {
     size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */
-    bg_mesh_axis in_axis; /* along which x's features are cut: one tensor axis; the result's are cut along the other */
-    uint32_t out_blocks;  /* the result is so many tensors side by side, each of which is cut (queries, keys, values) */
+    bg_mesh_axis in_axis; /* the tensor axis along which x's features are cut; the result's features are cut along the
+                             other axis */
+    uint32_t
+        out_blocks; /* number of tensors side by side in the result, each of which is cut (queries, keys, values) */
     bool bias;
     bool in_out;                       /* the weight is [in, out], as in GPT-2, not [out, in] */
-    const bg_initializer *initializer; /* of the weight, the bias then begins as 0; NULL: as bg_linear_layer's */
+    const bg_initializer *initializer; /* initializer of the weight, with a bias of 0; NULL: as in bg_linear_layer */
 } bg_parallel_linear_options;
 
 /* One block, a bias, a weight [out, in]. */
@@ -198,12 +203,13 @@ BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_v
 /* bg_layer_norm_layer of features that are cut along `axis`. */
 BG_API bg_value bg_parallel_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon,
                                              bg_mesh_axis axis);
-/* The parameter `name` [rows, width], rows cut along axis 1 in pieces of a multiple of 16, zeros behind the last row,
- * columns along axis 2. Shapes: the replica's piece of [rows, width]. */
+/* The parameter `name` [rows, width], with rows cut along axis 1 into pieces of a multiple of 16 (padded with zeros
+ * after the last row) and columns cut along axis 2. Shapes: the replica's piece of [rows, width]. */
 BG_API bg_value bg_parallel_table(bg_graph *graph, const char *name, int64_t rows, int64_t width,
                                   const bg_initializer *initializer);
-/* Rows of such a table by id: [..., piece of width], the same on all replicas along axis 1. The second, of a head with
- * tied weights: x [..., piece of width] -> logits [..., piece of rows], for bg_sharded_cross_entropy along axis 1. */
+/* The first function looks up rows of such a table by id: [..., piece of width], equal on all replicas along axis 1.
+ * The second is a head with tied weights: x [..., piece of width] -> logits [..., piece of rows], for
+ * bg_sharded_cross_entropy along axis 1. */
 BG_API bg_value bg_parallel_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids);
 BG_API bg_value bg_parallel_logits(bg_graph *graph, const char *name, bg_value x, bg_value table);
 

@@ -1,6 +1,5 @@
 /*
- * onnx.h: models that other frameworks have exported, in the ONNX format, as graphs with their weights; and graphs as
- * ONNX files.
+ * onnx.h: reads models in the ONNX format as graphs with their weights, and writes graphs as ONNX files.
  *
  *     bg_onnx_open("model.onnx", &onnx, &error);           // reads and checks the file: inputs, symbols, nodes
  *     options = bg_onnx_defaults();
@@ -9,19 +8,20 @@
  *     logits = bg_onnx_contents_of(onnx)->outputs[0].value; // a loss, or bg_graph_output, goes on from there
  *     bg_onnx_set_weights(onnx, weights, &error);          // first values, for bg_session_create
  *
- * Opsets 6 to 21 are read. What the library cannot express is refused before anything runs, all of it at once: every
- * node with its reason. Nothing in a hostile file is believed.
+ * Opsets 6 to 21 are read. A model that the library cannot express is refused before anything runs, with every
+ * unsupported node and its reason. Every value of a file is checked before it is used.
  *
- * Names. Inputs, outputs and weights keep the file's names. Blocks are the scopes of the nodes' names: the node
- * "/layer1/0/conv1/Conv" is of block "layer1/0/conv1", one without a scope of the block "main"; where a scope comes
- * again after others, ".2", ".3" follow. So stages can be cut as in any other graph.
+ * Names. Inputs, outputs and weights keep the file's names. Blocks are the scopes of the nodes' names. The node
+ * "/layer1/0/conv1/Conv" belongs to block "layer1/0/conv1"; a node without a scope belongs to the block "main". When a
+ * scope appears again after other scopes, its block gets the suffix ".2", ".3" and so on. So stages can be cut as in
+ * any other graph.
  *
  * Weights. A float initializer is a parameter, but for the running statistics of batch norms, which are buffers, and
  * for these, which are constants:
  *   - those of no dimension that only take part in elementwise arithmetic; in files of PyTorch only those whose names
  *     begin with "onnx::", because others were parameters of a module;
- *   - those to which no gradient comes: a loss's weights of classes, what is compared or cast to integers, and what
- * only says a shape, a scale, a bound or another number that the graph is built from;
+ *   - those to which no gradient comes: the class weights of a loss, operands of comparisons and of casts to integers,
+ *     and shapes, scales, bounds and other numbers that the graph is built from;
  *   - masks, which only take part in elementwise arithmetic (also after a cast or a change of shape), and whose values
  *     are zeros and ones, or have among them a number that stands for infinity (1e4 and beyond);
  *   - tables of positions that are added, whose rows are sines and cosines of the same angles;
@@ -32,10 +32,11 @@
  *
  * What PyTorch's exporter has joined comes apart: parameters that were equal by chance (exports for evaluation keep one
  * of them, and Identity nodes with the names of the others) are parameters of their own, and the transpose of an
- * embedding's table in a head, a tied weight, is that table. contents, and saved files, have them so.
+ * embedding's table in a head, a tied weight, is that table. bg_onnx_contents lists the parameters that way, and saved
+ * files have them that way.
  *
- * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64
- * (uint64 above 2^63 - 1 is refused): inputs are given, and outputs come, in these. bg_onnx_port.element is the file's.
+ * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64 (uint64
+ * above 2^63 - 1 is refused). Inputs and outputs have these types. bg_onnx_port.element is the file's type.
  *
  * Threads: one thread at a time uses a bg_onnx.
  *
@@ -65,33 +66,33 @@ typedef struct bg_onnx_dim {
 typedef struct bg_onnx_port {
     const char *name;
     const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" when it says none */
-    bg_dtype dtype;      /* in which the graph holds it; BG_DTYPE_NONE: none can (strings) */
-    bool has_shape;      /* false: the file says nothing of the dimensions (rank 0, dims NULL) */
+    bg_dtype dtype;      /* element type in the graph; BG_DTYPE_NONE: not supported (strings) */
+    bool has_shape;      /* false: the file does not give the dimensions (rank 0, dims NULL) */
     uint32_t rank;
     const bg_onnx_dim *dims;
-    /* After bg_onnx_build, else null and zeroed. An input that options.values fixed, or that nothing uses, has a type
+    /* Set by bg_onnx_build; null and zeroed before. An input that options.values fixed, or that is unused, has a type
      * and no value. */
     bg_value value;
     bg_type type;
 } bg_onnx_port;
 
 typedef struct bg_onnx_node {
-    const char *name;   /* the file's, or one made of the op's and the first output's: "Conv:12" */
+    const char *name;   /* the file's name, or one made of the op and the first output: "Conv:12" */
     const char *op;     /* "Conv" */
     const char *domain; /* "" for ONNX's own */
     const char *block;  /* of its ops */
-    uint32_t ops;       /* after bg_onnx_build: how many ops of the graph it became; 0: folded, or left out */
-    double flops;       /* after bg_onnx_build: of its forward ops, for the bound sizes */
+    uint32_t ops;       /* after bg_onnx_build: the number of ops in the graph; 0: folded, or left out */
+    double flops;       /* after bg_onnx_build: flops of its forward ops, for the bound sizes */
 } bg_onnx_node;
 
 typedef enum bg_onnx_use {
     BG_ONNX_PARAMETER = 0, /* trained */
-    BG_ONNX_FROZEN,        /* a parameter that options keep as it is: a buffer of the graph */
+    BG_ONNX_FROZEN,        /* a parameter that options freeze: a buffer of the graph */
     BG_ONNX_BUFFER,        /* running statistics */
     BG_ONNX_CONSTANT       /* no variable of the graph */
 } bg_onnx_use;
 
-/* An initializer. Uses are those of the last bg_onnx_build, before it those of the default options. */
+/* An initializer. `use` follows the last bg_onnx_build, or the default options before it. */
 typedef struct bg_onnx_weight {
     const char *name; /* the variable's name in the graph, in bg_weights and in saved files */
     const char *element;
@@ -99,9 +100,9 @@ typedef struct bg_onnx_weight {
     bg_onnx_use use;
 } bg_onnx_weight;
 
-/* Why bg_onnx_build has refused; of a node, or of the model as a whole. */
+/* A reason why bg_onnx_build refused a node, or the model as a whole. */
 typedef struct bg_onnx_problem {
-    uint32_t node;      /* its number; UINT32_MAX: of no node */
+    uint32_t node;      /* the node's number; UINT32_MAX: the model as a whole */
     const char *op;     /* "" where there is no node */
     const char *reason; /* "attribute `axis` is 7: x has 4 dimensions" */
 } bg_onnx_problem;
@@ -117,7 +118,7 @@ typedef struct bg_onnx_contents {
     const bg_onnx_port *outputs;
     const bg_onnx_node *nodes;
     const bg_onnx_weight *weights;
-    const char *const *symbols;      /* names of symbolic dimensions of inputs, in the order in which they come */
+    const char *const *symbols;      /* names of symbolic dimensions of inputs, in their order in the file */
     const bg_onnx_problem *problems; /* of the last bg_onnx_build */
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
@@ -140,8 +141,8 @@ typedef enum bg_onnx_mode {
     BG_ONNX_TRAIN = 0,
     /* Running statistics and no dropout, in training plans too. */
     BG_ONNX_EVAL,
-    /* As the nodes' attributes say: statistics of the batch, where a node asks for them, in inference too. A dropout
-     * that is to drop in inference is refused. */
+    /* As the nodes' attributes say: a node that asks for batch statistics uses them in inference too. A dropout that is
+       active in inference is refused. */
     BG_ONNX_AS_WRITTEN
 } bg_onnx_mode;
 
@@ -151,7 +152,7 @@ typedef struct bg_onnx_size {
     int64_t size;       /* at least 1 */
 } bg_onnx_size;
 
-/* The value of an input that is not an input of the graph: a shape, the number of steps, ... */
+/* A fixed value for an input that then is not an input of the graph, such as a shape or the number of steps. */
 typedef struct bg_onnx_fixed {
     const char *input;
     bg_type type; /* in the graph's element type; dimensions of size 0 are allowed here */
@@ -161,7 +162,7 @@ typedef struct bg_onnx_fixed {
 typedef struct bg_onnx_options {
     size_t struct_bytes; /* set by bg_onnx_defaults; see base.h */
     bg_onnx_mode mode;
-    int64_t batch_size; /* of the first dimension of each input, where it is symbolic and `sizes` does not say it; 0:
+    int64_t batch_size; /* size of the first dimension of each input, where it is symbolic and not in `sizes`; 0:
                            not said. A fixed one must be as it is in the file */
     const bg_onnx_size *sizes;
     uint32_t size_count;
@@ -169,12 +170,12 @@ typedef struct bg_onnx_options {
     uint32_t value_count;
     /* Patterns of parameters' names, in which * stands for any characters and ? for one: those that match one of
      * `freeze` and none of `train` are not trained. `train` also makes parameters of constants (see above). A pattern
-     * that matches no float initializer is an error. */
+     * without a matching float initializer is an error. */
     const char *const *freeze;
     uint32_t freeze_count;
     const char *const *train;
     uint32_t train_count;
-    /* How many parts of a scope name a block, from the left: "layer1/0/conv1" is "layer1" with 1. 0: all */
+    /* The number of leading parts of a scope that name a block: "layer1/0/conv1" is "layer1" with 1. 0: all parts */
     uint32_t block_depth;
 } bg_onnx_options;
 
@@ -189,15 +190,15 @@ static inline bg_onnx_options bg_onnx_defaults(void)
 }
 
 /*
- * Adds the model to a graph: inputs, variables, ops in their blocks. Nothing is marked as an output (bg_graph_output):
- * the values are in the contents. No block is open afterwards; what is added next needs one (bg_block_begin). Folds
- * what is known: shapes and what is computed from them, constants. The same file may be built again with other sizes
- * (micro-batches of training and of validation); contents are those of the newest build.
+ * Adds the model to a graph: inputs, variables, ops in their blocks. The function marks no outputs (bg_graph_output):
+ * the values are in the contents. Afterward no block is open, so begin one (bg_block_begin) before you add ops. Shapes,
+ * constants and values computed from them are folded. The same file may be built again with other sizes, such as the
+ * micro-batches of training and validation; the contents describe the newest build.
  *
- * Errors: BG_ERROR_UNSUPPORTED lists every node that cannot be expressed, with its reason (the first ones, when there
- * are too many; contents have all of them); BG_ERROR_INVALID (a size that is missing, with the names of all that are; a
- * name that is none of the file's); BG_ERROR_SHAPE (sizes that do not fit the model); BG_ERROR_PARSE; BG_ERROR_MEMORY.
- * The graph cannot be used after an error.
+ * Errors: BG_ERROR_UNSUPPORTED lists every node that cannot be expressed, with its reason (the message has the first
+ * ones, the contents have all); BG_ERROR_INVALID (missing sizes, with all their names; a name that is not in the file);
+ * BG_ERROR_SHAPE (sizes that do not fit the model); BG_ERROR_PARSE; BG_ERROR_MEMORY. The graph cannot be used after an
+ * error.
  */
 BG_API bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg_graph *graph, bg_error *error);
 
@@ -205,15 +206,16 @@ BG_API bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg
  * nothing was built. */
 BG_API bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error *error);
 
-/* The three above for a graph and weights of its own. `options` NULL: the defaults. Each `out` is to be destroyed. */
+/* Does the three steps above for a new graph and new weights. `options` NULL: the defaults. Owner: the caller destroys
+ * each `out`. */
 BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, bg_graph **out_graph,
                               bg_weights **out_weights, bg_onnx **out, bg_error *error);
 
 /* ---- to a file ---- */
 
-/* Writes the file that was opened once more, with the values of `weights` in place of those of its initializers that
- * the last build made variables of, float weights in the file's own types; everything else stays as it was. The file
- * appears complete or not at all. Tensors stay inside the file up to 1 GiB of them; beyond, they go to
+/* Writes a copy of the opened file. Initializers that became variables in the last build get the values of `weights`,
+ * in the file's own float types; everything else is unchanged. The file appears complete or not at all. Tensors of up
+ * to 1 GiB in total are stored inside the file; larger ones go to
  * "<name>.data" beside it. Errors: BG_ERROR_NOT_FOUND (`weights` lacks one), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, const char *path, bg_error *error);
@@ -221,12 +223,12 @@ BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, 
 typedef struct bg_onnx_save_options {
     size_t struct_bytes; /* set by bg_onnx_save_defaults; see base.h */
     int64_t opset;       /* of ONNX's own ops: 13 to 17 */
-    /* The outputs that the file has, by the names that bg_graph_output gave, and what they need. NULL: all. */
+    /* The outputs to write, by their names in bg_graph_output, with the ops that they need. NULL: all. */
     const char *const *outputs;
     uint32_t output_count;
-    /* The name of the first dimension of inputs, which is left open where the graph allows it; NULL: sizes stay. */
+    /* The name of the symbolic first dimension of inputs, where the graph allows one; NULL: fixed sizes. */
     const char *batch;
-    /* Values of weights go to "<name>.data" beside the file. They do anyway above 1 GiB. */
+    /* Values of weights go to "<name>.data" beside the file. Above 1 GiB they always do. */
     bool external_data;
     const char *graph_name; /* NULL: "brigade" */
 } bg_onnx_save_options;
@@ -251,17 +253,18 @@ typedef struct bg_onnx_saved {
 
 /*
  * Writes a graph that was built with this library as an ONNX model: its inference form (dropouts do nothing, batch
- * norms use running statistics), with the values of `weights`, which has all of its variables. Names of inputs, outputs
- * and variables stay, weights keep their layout, blocks become the scopes of the nodes' names: bg_onnx_load gives the
- * graph back. Ops that ONNX does not have become several nodes: docs/onnx.md has the list, and in what files differ
- * from graphs (ids that are out of range). The first dimension of all inputs has the samples; where nothing in the
- * graph depends on their number it gets the name options.batch, else it stays as it is and `out` says why. `options`
- * NULL: the defaults; `out` may be NULL. The file appears complete or not at all.
+ * norms use running statistics), with the values of `weights`, which has all of its variables. Inputs, outputs and
+ * variables keep their names, weights keep their layout, and blocks become the scopes of the nodes' names, so
+ * bg_onnx_load restores the graph. Ops that ONNX lacks become several nodes; docs/onnx.md lists them, and the
+ * differences between files and graphs (for ids out of range). The first dimension of all inputs is the number of
+ * samples. If nothing in the graph depends on this number, the dimension gets the name options.batch; otherwise it
+ * stays fixed and `out` gives the reason. `options` NULL: the defaults; `out` may be NULL. The file appears complete or
+ * not at all.
  *
- * Errors: BG_ERROR_UNSUPPORTED, with every op that cannot be written and its reason (the first ones, when there are too
- * many), before anything is written; BG_ERROR_INVALID (options; a graph without outputs, or a name that is none of
- * them); BG_ERROR_NOT_FOUND (`weights` lacks one, or no such folder); BG_ERROR_SHAPE (a weight has another shape);
- * BG_ERROR_IO, BG_ERROR_MEMORY; the graph's first error.
+ * Errors: BG_ERROR_UNSUPPORTED, before anything is written, with the ops that cannot be written and the reasons;
+ * BG_ERROR_INVALID (options; a graph without outputs; a name that is not an output); BG_ERROR_NOT_FOUND (`weights`
+ * lacks one, or no such folder); BG_ERROR_SHAPE (a weight has another shape); BG_ERROR_IO, BG_ERROR_MEMORY; the graph's
+ * first error.
  */
 BG_API bg_status bg_onnx_save(const bg_graph *graph, bg_weights *weights, const char *path,
                               const bg_onnx_save_options *options, bg_onnx_saved *out, bg_error *error);

@@ -2,15 +2,15 @@
  * ops.h: the library's ops. Each adds one op (or a few) to a graph and returns its output; shapes are checked when
  * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in].
  * Float ops take float32, bfloat16, float16 and float64; operands of one op have one float type unless said otherwise,
- * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d take mixtures
- * of float32 and types of 16 bits, as float32. `name` may be NULL.
+ * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d also accept a
+ * mixture of float32 and 16-bit types, and then compute in float32. `name` may be NULL.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
  * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
  * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  *
- * Shapes: the result has the shape and the element type of x where a function says no other.
+ * Shapes: the result has the shape and the element type of x unless a function says otherwise.
  */
 #ifndef BRIGADE_OPS_H
 #define BRIGADE_OPS_H
@@ -48,11 +48,11 @@ BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_valu
 
 typedef struct bg_conv_options {
     size_t struct_bytes; /* set by bg_conv_defaults; see base.h */
-    /* A number for each dimension of x behind its channels; what is left of three is not read. */
+    /* One number for each dimension of x after its channels; the rest of the three is not read. */
     int64_t stride[3];         /* at least 1 */
     int64_t padding[3];        /* zeros on both sides; a transposed convolution removes them from its result */
     int64_t dilation[3];       /* at least 1 */
-    int64_t output_padding[3]; /* of transposed convolutions: more at the end of the result, less than the stride */
+    int64_t output_padding[3]; /* transposed convolutions: added to the end of the result; less than the stride */
     int64_t groups;            /* divides C and O */
 } bg_conv_options;
 
@@ -66,10 +66,10 @@ static inline bg_conv_options bg_conv_defaults(void)
     return options;
 }
 
-/* Over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with a size for each
- * of them, bias [O] or null -> [N,O,..], sizes as bg_conv2d's, which it is made of; in three dimensions over copies of
- * x's planes, as many as the filter is deep. options NULL: defaults. Errors, in bg_graph_check: BG_ERROR_SHAPE,
- * BG_ERROR_INVALID for options. */
+/* Over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one size for each
+ * of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from bg_conv2d; in three
+ * dimensions it convolves one copy of x's planes for each plane of the filter. options NULL: defaults. Errors, in
+ * bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
 /* Transposed, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null -> [N,O,..],
@@ -105,7 +105,7 @@ BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, con
 
 typedef struct bg_pool_options {
     size_t struct_bytes; /* set by bg_pool_defaults; see base.h */
-    /* A number for each dimension of x behind its channels; what is left of three is not read. */
+    /* One number for each dimension of x after its channels; the rest of the three is not read. */
     int64_t kernel[3];
     int64_t stride[3];   /* 0: the kernel's size */
     int64_t padding[3];  /* at most half the kernel */
@@ -123,14 +123,15 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
     return options;
 }
 
-/* Of x [N,C,L], [N,C,H,W] or [N,C,D,H,W], as bg_max_pool2d and bg_avg_pool2d, which they are made of; in three
- * dimensions over planes, then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options.
- * Shapes: x [N,C,..] -> [N,C,..] with the sizes of the windows. */
+/* Of x [N,C,L], [N,C,H,W] or [N,C,D,H,W], by bg_max_pool2d and bg_avg_pool2d; in three dimensions first over planes,
+ * then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. Shapes: x [N,C,..] ->
+ * [N,C,..] with the sizes of the windows. */
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
-/* To `sizes`, a number for each dimension of x behind its channels (NULL: 1 each, a global pool), as PyTorch's adaptive
- * pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). Sizes that do not divide x's:
- * the maximum is made window by window, along an axis at most 60. Shapes: x [N,C,..] -> [N,C,sizes..]. */
+/* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
+ * adaptive pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). If the sizes do not
+ * divide x's, the maximum is computed window by window, with at most 60 windows along an axis. Shapes: x [N,C,..] ->
+ * [N,C,sizes..]. */
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 
@@ -140,11 +141,11 @@ typedef enum bg_interpolation {
     BG_INTERPOLATE_NEAREST = 0,
     BG_INTERPOLATE_LINEAR, /* of two neighbors along each axis: bilinear, trilinear */
     BG_INTERPOLATE_CUBIC,  /* of four */
-    BG_INTERPOLATE_AREA,   /* the mean of a window, as an adaptive average pool's; coordinates are not read */
+    BG_INTERPOLATE_AREA,   /* the mean of a window, as in an adaptive average pool; coordinates are not read */
     BG_INTERPOLATION_COUNT
 } bg_interpolation;
 
-/* Where element o of the result lies in x, by the ONNX Resize operator's names; s is the result's size by x's. */
+/* The position in x of element o of the result, named as in ONNX's Resize; s is the result's size divided by x's. */
 typedef enum bg_coordinates {
     BG_COORDINATES_HALF_PIXEL = 0,     /* (o + 1/2) / s - 1/2: PyTorch's align_corners=False */
     BG_COORDINATES_ALIGN_CORNERS,      /* o (size of x - 1) / (size of the result - 1) */
@@ -157,8 +158,8 @@ typedef enum bg_coordinates {
 typedef enum bg_nearest {
     BG_NEAREST_FLOOR = 0,
     BG_NEAREST_CEIL,
-    BG_NEAREST_PREFER_FLOOR, /* the nearer one; in the middle the first */
-    BG_NEAREST_PREFER_CEIL,  /* in the middle the second */
+    BG_NEAREST_PREFER_FLOOR, /* the nearer one; the first in the middle */
+    BG_NEAREST_PREFER_CEIL,  /* the nearer one; the second in the middle */
     BG_NEAREST_COUNT
 } bg_nearest;
 
@@ -168,13 +169,14 @@ typedef struct bg_interpolate_options {
     bg_coordinates coordinates;
     bg_nearest nearest;
     double cubic; /* the coefficient of BG_INTERPOLATE_CUBIC */
-    /* A number for each dimension of x behind its channels; what is left of three is not read. */
+    /* One number for each dimension of x after its channels; the rest of the three is not read. */
     int64_t size[3]; /* 0: floor(x's size x scale) */
-    double scale[3]; /* s above; 0: the sizes' ratio, exactly. Both 0: x's size */
+    double scale[3]; /* the factor s above; 0: the exact ratio of the sizes. Both 0: x's size */
 } bg_interpolate_options;
 
 BG_API void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_bytes, bg_interpolation mode);
-/* PyTorch's: nearest by asymmetric coordinates and floor, else half_pixel; a cubic coefficient of -0.75. */
+/* PyTorch's defaults: asymmetric coordinates and floor for nearest, half_pixel otherwise; a cubic coefficient of -0.75.
+ */
 static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mode)
 {
     bg_interpolate_options options;
@@ -183,9 +185,9 @@ static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mo
     return options;
 }
 
-/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes behind the channels, axis by axis. Positions are
- * computed in double; neighbors outside x are its edge. An element whose weight is 0 may be read: one that is not
- * finite can make its neighbors so. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
+/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, axis by axis. Positions are
+ * computed in double; neighbors outside x are its edge. Elements with weight 0 may be read, so an element that is not
+ * finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
 BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_interpolate_options *options);
 
 /* ---- matrix products ---- */
@@ -197,19 +199,19 @@ BG_API bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_valu
 BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_value b, bool transpose_a,
                           bool transpose_b);
 
-/* Sums of products by letters, as torch.einsum: "bij,bjk->bik". Each operand has a letter for each of its dimensions;
- * of those that the result has not, the sum is taken; without "->" it has those that occur once, in the alphabet's
- * order. 1 to 16 operands, multiplied from the left; made of transposes and batched products. No letter twice in one
- * operand, and no "...". Errors, in bg_graph_check: BG_ERROR_INVALID for an equation that cannot be read,
- * BG_ERROR_SHAPE, BG_ERROR_UNSUPPORTED for a product of two operands that would have more than BG_MAX_RANK dimensions.
- * Shapes: the letters behind "->". */
+/* Sums of products by letters, as torch.einsum: "bij,bjk->bik". Each operand has one letter for each of its dimensions.
+ * The op sums over letters that the result does not have. Without "->" the result has the letters that occur once, in
+ * alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with transposes and batched
+ * products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in bg_graph_check:
+ * BG_ERROR_INVALID for an equation that cannot be read, BG_ERROR_SHAPE, BG_ERROR_UNSUPPORTED for a product of two
+ * operands that would have more than BG_MAX_RANK dimensions. Shapes: the letters after "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
 /* ---- elementwise ---- */
 
 /* Functions of one float element, with PyTorch's gradients where a derivative jumps. a and b are parameters
- * (bg_elementwise_function); where none are said the function has none. */
+ * (bg_elementwise_function) of the functions that name them. */
 typedef enum bg_unary {
     BG_RELU = 0,
     BG_GELU,      /* exact, by the error function */
@@ -232,7 +234,7 @@ typedef enum bg_unary {
     BG_LOG1P,       /* log(1 + x) */
     BG_EXPM1,       /* e^x - 1 */
     BG_ERF,         /* the error function */
-    BG_SIGN,        /* -1, 0 or 1; of NaN 0. Of it and of the four that round no gradient but zero flows */
+    BG_SIGN,        /* -1, 0 or 1; of NaN 0. The gradient of SIGN and of the four rounding functions is zero */
     BG_ROUND,       /* to the nearest whole number, ties to even */
     BG_FLOOR,       /* down */
     BG_CEIL,        /* up */
@@ -256,12 +258,12 @@ typedef enum bg_unary {
     BG_POWER,        /* x^a. a = 2 */
     BG_UNARY_COUNT
 } bg_unary;
-/* With the parameters that stand beside the function's name above. Errors, in bg_graph_check: BG_ERROR_SHAPE (x is no
- * float), BG_ERROR_INVALID (a function that does not exist). */
+/* Applies a function with the parameters that are listed beside its name above. Errors, in bg_graph_check:
+ * BG_ERROR_SHAPE (x is not a float), BG_ERROR_INVALID (a function that does not exist). */
 BG_API bg_value bg_elementwise_unary(bg_graph *graph, const char *name, bg_unary function, bg_value x);
-/* With parameters of your own, which a function that has none does not read. Errors, in bg_graph_check: as above, and
- * BG_ERROR_INVALID for parameters that are NaN, for a clamp whose a is above b, for a softplus whose a is not above 0,
- * for others that are not finite. */
+/* Applies a function with the given parameters; functions without parameters ignore them. Errors, in bg_graph_check: as
+ * above, and BG_ERROR_INVALID for parameters that are NaN, for a clamp whose a is above b, for a softplus whose a is
+ * not above 0, for other parameters that are not finite. */
 BG_API bg_value bg_elementwise_function(bg_graph *graph, const char *name, bg_unary function, double a, double b,
                                         bg_value x);
 
@@ -275,8 +277,8 @@ typedef enum bg_binary {
     BG_BINARY_COUNT
 } bg_binary;
 /* Operands broadcast as in NumPy. Both are floats, int32 or int64, of one element type (floats of 16 and 32 bits may be
- * mixed and give float32). Integers are computed exactly and wrap around where they overflow; their quotient truncates
- * towards zero, x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE,
+ * mixed and give float32). Integers are computed exactly and wrap around on overflow. Their quotient truncates toward
+ * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE,
  * BG_ERROR_INVALID for a function that does not exist. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
@@ -298,11 +300,12 @@ BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 /* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated: exact up to 2^53 in size.
  * bg_add and bg_multiply with a constant are exact for all of them. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
-/* To another element type: float to float rounds to nearest even, as does integer to float where it does not fit;
- * float to integer truncates and saturates, integer to integer saturates (no gradient). */
+/* Converts to another element type. Float to float rounds to nearest even, and so does integer to float if the value
+ * does not fit. Float to integer truncates and saturates. Integer to integer saturates. Conversions from or to integers
+ * have no gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
-/* (x / divisor - mean) / deviation, computed in float32 in just that order, as torchvision's transforms do; x may be
- * uint8. Result in `dtype`. */
+/* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
+ * The result has type `dtype`. */
 BG_API bg_value bg_standardize(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
                                float deviation);
 
@@ -317,32 +320,33 @@ typedef enum bg_comparison {
     BG_GREATER_EQUAL,
     BG_COMPARISON_COUNT
 } bg_comparison;
-/* uint8: 1 where `a comparison b` holds, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
+/* uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
  * both the same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor
- * greater. No gradient. A scalar result is what a loop's condition or bg_run.stop can read. Errors, in bg_graph_check:
+ * greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in bg_graph_check:
  * BG_ERROR_SHAPE, BG_ERROR_INVALID for a comparison that does not exist. Shapes: a and b broadcast to the
  * result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
 /* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
- * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). Gradients of float a and b are
- * those of the elements that were chosen, and 0 elsewhere, even where the gradient of the result is infinite or NaN.
+ * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). The gradients of float a and b
+ * are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the result is infinite
+ * or NaN.
  * Errors, in bg_graph_check: BG_ERROR_SHAPE. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
     BG_LOGIC_AND = 0,
     BG_LOGIC_OR,
-    BG_LOGIC_XOR, /* one of both, not both */
+    BG_LOGIC_XOR, /* exactly one of the two */
     BG_LOGIC_COUNT
 } bg_logic;
-/* uint8, 1 or 0: what does not equal 0 counts as true. Operands of any element types broadcast as in NumPy. No
+/* uint8, 1 or 0; values other than 0 count as true. Operands of any element types broadcast as in NumPy. No
  * gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a function that does not exist. Shapes: a
  * and b broadcast to the result. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
-/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; diagonal says
- * how many places to the right of the main one it lies, negative: to the left. Any element type. */
+/* x [..., R, C] with zeros below the diagonal (upper) or above it (not upper), as torch.triu and tril; `diagonal` is
+ * the number of places to the right of the main diagonal; negative: to the left. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
 /* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
  * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE. */
@@ -359,9 +363,9 @@ BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction functi
                           uint32_t axis_count, bool keep_dims);
 /* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
 BG_API bg_value bg_argmax(bg_graph *graph, const char *name, bg_value x);
-/* To `type`'s shape by NumPy's rules (dtype unchanged). Shapes: the dims that are given. */
+/* Broadcasts x to `type`'s shape by NumPy's rules; the dtype does not change. Shapes: the given dims. */
 BG_API bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
-/* One dim may be -1. No data moves. Shapes: the dims that are given. */
+/* Reshapes x; one dim may be -1. No data are moved. Shapes: the given dims. */
 BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank, const int64_t *dims);
 /* [N, ...] -> [N, product of the rest] */
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
@@ -372,68 +376,68 @@ BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, cons
  */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
-/* More than 60 values are concatenated in steps. Shapes: values that agree in all dims but the axis -> the sum of their
- * sizes along the axis. */
+/* Concatenates values along an axis; more than 60 values are concatenated in steps. Shapes: values that agree in all
+ * dims but the axis -> the sum of their sizes along the axis. */
 BG_API bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
 
 typedef enum bg_pad_mode {
     BG_PAD_CONSTANT = 0,
-    BG_PAD_REFLECT,   /* c b | a b c | b a: the edge does not come twice */
+    BG_PAD_REFLECT,   /* c b | a b c | b a: the edge is not repeated */
     BG_PAD_REPLICATE, /* a a | a b c | c c */
     BG_PAD_CIRCULAR,  /* b c | a b c | a b */
     BG_PAD_MODE_COUNT
 } bg_pad_mode;
-/* x with before[i] and after[i] more elements around dimension i (both have as many numbers as x has dimensions; they
- * are copied): `value` for BG_PAD_CONSTANT, which also takes numbers below 0 (so many elements are left out), else
- * elements of x. Any element type. Errors, in bg_graph_check: BG_ERROR_SHAPE for numbers that the mode cannot give
- * (reflect: less than the dimension; circular: not more), or a dimension of which nothing is left. Shapes: dim i is
- * before[i] + the size of x + after[i]. */
+/* Adds before[i] and after[i] elements at the ends of dimension i; both arrays have one number for each dimension of x
+ * and are copied. The new elements are `value` for BG_PAD_CONSTANT and elements of x for other modes. BG_PAD_CONSTANT
+ * also accepts negative numbers, which remove elements. Any element type. Errors, in bg_graph_check: BG_ERROR_SHAPE for
+ * numbers out of the mode's range (reflect: below the dimension; circular: at most the dimension), or an empty
+ * dimension in the result. Shapes: dim i is before[i] + the size of x + after[i]. */
 BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode, const int64_t *before,
                        const int64_t *after, double value);
 /* y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are added in double;
  * int32 and int64 exactly, wrapping around. */
 BG_API bg_value bg_cumulative_sum(bg_graph *graph, const char *name, bg_value x, int32_t axis, bool exclusive,
                                   bool reverse);
-/* Values of one type, side by side along a new axis (negative: from the end of the result's). At most 60. Shapes: one
- * dim more than the values, of size `count`. */
+/* Stacks values of one type along a new axis (negative: counted from the end of the result's axes). At most 60. Shapes:
+ * one dim more than the values, of size `count`. */
 BG_API bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis);
 /* x repeated times[i] times along dimension i; one number for each dimension. Shapes: dim i is times[i] times that of
  * x. */
 BG_API bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *times);
 /* y[(i + shift) mod size] = x[i] along the axis. */
 BG_API bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift);
-/* The other way round along the axis. */
+/* Reverses x along the axis. */
 BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 
 /* ---- elements by number ----
  *
- * ids are int32, int64 or uint8: numbers along an axis of x (negative: from the end), those below 0 counted from its
- * end. One that is outside reads as zero and gets no gradient. Gradients of one element are added in the order of ids,
- * in every strategy and on any number of cores. */
+ * ids are int32, int64 or uint8: numbers along an axis of x (negative: counted from the last axis). Ids below 0 count
+ * from the end. An id out of range yields zeros and receives no gradient. Gradients of one element are added in the
+ * order of ids, under every strategy and on any number of cores. */
 
 /* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as torch.index_select and ONNX's Gather
  * take them. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* x, and each of `updates` [A.., I.., B..] added to the element that its id names, as torch.index_add does. */
+/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as torch.index_add. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
-/* A number for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except along the
+/* One id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except along the
  * axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* x, and each of `updates` (in ids' shape) added to the element that its id names, as torch.scatter_add does. */
+/* Adds each element of `updates` (with ids' shape) to the element of x that its id names, as torch.scatter_add. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
-/* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 has zeros alone. */
+/* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only zeros. */
 BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype);
 /* The k largest (or smallest) elements of each row of x [..., C], first ones first -> values [..., k]; `*out_numbers`
  * (may be NULL) their places in the row, int32. Equal elements keep their order; NaN counts as the largest.
- * Gradients flow to the elements that were chosen. */
+ * Gradients flow only to the selected elements. */
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
 
 /* ---- normalization, embedding, dropout ---- */
 
-/* Over the axis (negative: from the end). */
+/* Softmax or its logarithm over the axis (negative: counted from the last axis). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 /* Over the last dim. gamma, beta [last]; both or neither. */
@@ -441,27 +445,29 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
                               double epsilon);
 /* Over the last dimension, by the root of the mean square: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
-/* x [N,C,...]: over the channels of each group and their places, each sample by itself; gamma and beta [C], or both
+/* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both
  * null. One group: layer norm over all but N. As many groups as channels: instance norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
 /* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running ones may be float32 beside
  * operands of 16 bits. Training: the micro-batch's statistics, and running = (1 - momentum) running + momentum batch
- * (unbiased variance). Inference: the running ones. Each data-parallel replica normalizes with the statistics of its
- * own micro-batches and keeps its own running ones; weights that are read or saved have those of replica 0. */
+ * (unbiased variance). Inference: the running statistics. Each data-parallel replica normalizes with the statistics of
+ * its own micro-batches and keeps its own running statistics. Weights that are read or saved have those of replica 0.
+ * */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
-/* The same with the statistics of all data-parallel replicas' values of a micro-batch together, forward and backward,
- * as torch.nn.SyncBatchNorm: the replicas' running statistics are equal, and `unbiased` is by the number of values of
- * all. Training meets twice, to gather the statistics and to add up two sums of gradients. With one replica and in
- * inference it is bg_batch_norm. options.replicas.synchronize_batch_norm does it for every bg_batch_norm of a graph. */
+/* The same with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
+ * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
+ * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
+ * gradients. With one replica and in inference the op is bg_batch_norm. options.replicas.synchronize_batch_norm does it
+ * for every bg_batch_norm of a graph. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
 /* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (or -1: none) stay zero. An id
  * out of range yields zeros and gets no gradient. */
 BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index);
-/* Training: zero with `probability`, else x / (1 - probability); the mask is a function of (seed, step, sample, op,
- * element), so recomputation, schedules and processes do not change it. Inference: x. */
+/* In training an element is zero with `probability` and x / (1 - probability) otherwise; the mask is a function of
+ * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
 BG_API bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probability);
 
 /* ---- attention ---- */
@@ -470,8 +476,8 @@ typedef struct bg_attention_options {
     size_t struct_bytes; /* set by bg_attention_defaults; see base.h */
     int64_t heads;
     int64_t sequence_length; /* S; 0: the second dimension of a qkv of rank 3 */
-    bool causal;             /* a token sees itself and those before it */
-    double scale;            /* of scores; 0: 1 / sqrt(D) */
+    bool causal;             /* a token attends to itself and earlier tokens */
+    double scale;            /* scale of scores; 0: 1 / sqrt(D) */
     double dropout;          /* of the shares (after softmax), in training: 0 to below 1 */
     int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries: less
                                 memory at a time, never another number */
@@ -491,15 +497,15 @@ static inline bg_attention_options bg_attention_defaults(int64_t heads)
 
 /* Multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or
  * [N S, 3 heads D]: queries of all heads, then keys, then values, as GPT-2 has them -> [.., heads D]. The S x S scores
- * are never kept: the backward pass computes them again from the logarithm of each row's sum (Dao et al.,
+ * are not stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al.,
  * FlashAttention, 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
 /*
- * The same for the next S tokens of one sequence, of which those before are known: qkv [S, 3 heads D]; cache, a
- * variable [L, 2 heads D], has a row for each token so far, its keys, then its values; positions int32 says with its
- * first number where the new tokens stand, from 0 to L - S (others count as the nearest). Writes the new rows of the
- * cache and gives y [S, heads D], with the bits that bg_attention gives. Causal, without dropout, without a gradient.
+ * The same for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier tokens. cache, a
+ * variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of positions (int32) is
+ * the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the cache and returns y [S,
+ * heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient.
  * Shapes: qkv [S, 3 heads D] -> [S, heads D]. */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
@@ -507,21 +513,21 @@ BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value 
 typedef struct bg_dot_product_attention_options {
     size_t struct_bytes; /* set by bg_dot_product_attention_defaults; see base.h */
     int64_t heads;
-    int64_t key_heads; /* of keys and values, which divide heads: query head h goes to key head h / (heads / key_heads);
-                          0: as many as heads */
-    bool causal;       /* a query sees the keys up to its own place */
-    int64_t window;    /* it sees those less than so far from its place; 0: any */
-    int64_t offset;    /* where the first query stands among the keys: T - S where queries are the last ones */
-    double scale;      /* of scores; 0: 1 / sqrt(D) */
+    int64_t key_heads; /* heads of keys and values, a divisor of heads: query head h uses key head h / (heads /
+                          key_heads); 0: as many as heads */
+    bool causal;       /* a query attends to keys up to its own position */
+    int64_t window;    /* a query attends to keys at a distance below this; 0: any distance */
+    int64_t offset;    /* position of the first query among the keys: T - S if queries are the last tokens */
+    double scale;      /* scale of scores; 0: 1 / sqrt(D) */
     double dropout;    /* of the shares (after softmax), in training: 0 to below 1 */
-    double alibi;      /* scores fall with the distance, by 2^-(alibi / heads x (h + 1)) a place in head h (for other
-                          numbers than powers of two as the paper has it); 8 in the paper; 0: none */
+    double alibi; /* ALiBi: scores decrease with the distance by 2^-(alibi / heads x (h + 1)) for each position in head
+                     h (for other numbers than powers of two as the paper has it); 8 in the paper; 0: none */
     bg_mesh_axis axis; /* as in bg_attention_options; not with alibi */
 } bg_dot_product_attention_options;
 
 BG_API void bg_dot_product_attention_options_init(bg_dot_product_attention_options *options, size_t struct_bytes,
                                                   int64_t heads);
-/* every query sees every key; no dropout */
+/* every query attends to every key; no dropout */
 static inline bg_dot_product_attention_options bg_dot_product_attention_defaults(int64_t heads)
 {
     bg_dot_product_attention_options options;
@@ -534,33 +540,34 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
  * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
  * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null; it is [N, heads, S, T] or has 1 in
  * any of the first three dimensions or fewer dimensions (a padding mask is [N, 1, 1, T]): uint8, a mask that is not 0
- * where a key is seen, or floats (of the query's type or float32) that are added. A query that sees no key gives zeros.
- * Memory is linear in S and T but for the bias itself; gradients flow to all four, and the bias's is of the bias's
- * size.
+ * for keys to attend to, or floats (of the query's type or float32) that are added. A query without keys gives zeros.
+ * Except for the bias, memory is linear in S and T. Gradients flow to all four operands; the bias's gradient has the
+ * bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
                                          const bg_dot_product_attention_options *options);
 
 /*
- * The same for the next S tokens of each sample, of which those before are known: query [N, S, heads D], key and value
- * [N, S, key_heads D] of these tokens alone; key_cache and value_cache, variables [N, L, key_heads D], have a row for
- * each place; positions int32 [N] says where the first of a sample's new tokens stands, from 0 to L - S (others count
- * as the nearest), so that samples may differ in length. Writes the new rows of the caches and gives y [N, S, heads D].
- * A token sees the rows up to its own, within the window; `offset` and `dropout` are not read, and `causal` is meant.
+ * The same for the next S tokens of each sample, with caches of the earlier tokens. query [N, S, heads D], key and
+ * value [N, S, key_heads D] belong to the new tokens. key_cache and value_cache, variables [N, L, key_heads D], have
+ * one row for each position. positions, int32 [N], has the position of each sample's first new token, clamped to 0 .. L
+ * - S, so samples may differ in length. The op writes the new rows of the caches and returns y [N, S, heads D]. A token
+ * attends to the rows up to its own, within the window. The op is always causal; `causal`, `offset` and `dropout` are
+ * not read.
  * Memory is linear in L. Without a gradient. Shapes: query [N, S, heads D] -> [N, S, heads D]. */
 BG_API bg_value bg_dot_product_attention_cached(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                                 bg_value value, bg_value key_cache, bg_value value_cache,
                                                 bg_value positions, const bg_dot_product_attention_options *options);
 
-/* A mask of padding, uint8 [N, 1, 1, length]: 1 at places below each sample's own length. lengths: int32 or int64 [N].
- * As the bias of bg_dot_product_attention it hides the keys behind them. Shapes: lengths [N] -> uint8 [N, 1, 1,
- * length]. */
+/* A mask of padding, uint8 [N, 1, 1, length]: 1 at positions below each sample's own length. lengths: int32 or int64
+ * [N]. As the bias of bg_dot_product_attention it hides the keys after the sample's end. Shapes: lengths [N] -> uint8
+ * [N, 1, 1, length]. */
 BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int64_t length);
 
 /*
- * How rotary positions reach more places than a model was trained with, by a factor `scaling` s; pair i turns f_i =
- * base^(-2 i / features) radians a position without it, and L is `trained_length`.
+ * How rotary positions extend to more positions than the model was trained with, by a factor `scaling` s. Without
+ * scaling pair i turns by f_i = base^(-2 i / features) radians for each position. L is `trained_length`.
  *
  *     LINEAR       f_i / s
  *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
@@ -581,9 +588,9 @@ typedef enum bg_rotary_scaling {
 typedef struct bg_rotary_options {
     size_t struct_bytes; /* set by bg_rotary_defaults; see base.h */
     int64_t heads;
-    int64_t features; /* of a head, that are turned: its first ones, an even number; 0: all */
-    bool interleaved; /* pairs are features 2 i and 2 i + 1; else i and features / 2 + i, as in LLaMA's files */
-    double base;      /* pair i turns base^(-2 i / features) radians a position */
+    int64_t features; /* how many of a head's first features are rotated, an even number; 0: all */
+    bool interleaved; /* pairs are features 2 i and 2 i + 1; false: i and features / 2 + i, as in LLaMA's files */
+    double base;      /* pair i turns by base^(-2 i / features) radians for each position */
     bg_rotary_scaling kind;
     double scaling;                       /* s; default 1: none */
     int64_t trained_length;               /* L: of DYNAMIC_NTK, YARN and LLAMA3 */
@@ -603,8 +610,8 @@ static inline bg_rotary_options bg_rotary_defaults(int64_t heads)
     return options;
 }
 
-/* Rotary positions (Su et al., RoFormer, 2021) of queries or keys x [..., S, heads D] -> its shape. positions: int32
- * [S] or [..., S]; null: 0 .. S - 1. Gradients flow to x. */
+/* Applies rotary positions (Su et al., RoFormer, 2021) to queries or keys x [..., S, heads D]; the shape stays.
+ * positions: int32 [S] or [..., S]; null: 0 .. S - 1. Gradients flow to x. */
 BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value positions,
                           const bg_rotary_options *options);
 
@@ -612,18 +619,18 @@ BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_valu
 
 /*
  * LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N, gates
- * H], or [N, T, gates H] with batch_first, is what the inputs give to the gates: bg_linear with a weight [gates H, in]
- * and its bias. weight [gates H, H] and bias [gates H] (may be null) are the state's, h0 and c0 [N, H] the first
- * states. `reverse`: from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be NULL) c of all
- * steps. Both may be used in a loss; gradients flow to all operands.
+ * H], or [N, T, gates H] with batch_first, is the inputs' contribution to the gates: bg_linear with a weight [gates H,
+ * in] and its bias. weight [gates H, H] and bias [gates H] (may be null) apply to the state; h0 and c0 [N, H] are the
+ * first states. `reverse` runs from the last step to the first. -> h of all steps [T, N, H]; `*out_c` (may be NULL) c
+ * of all steps. Both may be used in a loss; gradients flow to all operands.
  */
 BG_API bg_value bg_lstm(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                         bg_value c0, bool batch_first, bool reverse, bg_value *out_c);
 BG_API bg_value bg_gru(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias, bg_value h0,
                        bool batch_first, bool reverse);
 
-/* A GRU whose reset gate goes to the state before the product instead of behind it, as the paper (Cho et al., 2014) and
- * ONNX's linear_before_reset = 0 have it: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
+/* A GRU that applies the reset gate to the state before the product instead of after it, as in the paper (Cho et al.,
+ * 2014) and ONNX's linear_before_reset = 0: n = tanh(x + weight (r h) + bias). Shapes: as bg_gru. */
 BG_API bg_value bg_gru_reset_first(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                    bg_value h0, bool batch_first, bool reverse);
 /* h' = tanh(x + weight h + bias), or max(0, ...) with `relu`: torch.nn.RNN. weight [H, H], x [T, N, H]. Shapes: x [T,
@@ -632,10 +639,10 @@ BG_API bg_value bg_rnn(bg_graph *graph, const char *name, bg_value x, bg_value w
                        bool relu, bool batch_first, bool reverse);
 
 #define BG_SCAN_MOST 16
-/* What a step of a scan sees and makes. `inputs` are this step's of each sequence, without the axis of time. The body
+/* One step of a scan. `inputs` has this step's element of each sequence, without the time axis. The body
  * replaces each of `states` by its next value, of the same type, and sets each of `outputs`. */
 typedef struct bg_scan_step {
-    uint64_t step; /* counted in the direction of time, from 0 */
+    uint64_t step; /* number of the step in the direction of time, from 0 */
     const bg_value *inputs;
     bg_value *states;
     bg_value *outputs;
@@ -643,18 +650,19 @@ typedef struct bg_scan_step {
 
 typedef struct bg_scan_options {
     size_t struct_bytes;  /* set by bg_scan_defaults; see base.h */
-    uint32_t input_count; /* sequences; at least 1 */
+    uint32_t input_count; /* number of sequences; at least 1 */
     uint32_t state_count;
     uint32_t output_count; /* at least 1; each of these at most BG_SCAN_MOST */
-    int32_t axis;          /* of time, in inputs and outputs; negative: from the end */
+    int32_t axis;          /* time axis of inputs and outputs; negative: counted from the last axis */
     bool reverse;          /* from the last step to the first */
-    int64_t truncate;      /* most steps that gradients reach back: states are cut off at every multiple; 0: all */
-    int64_t checkpoint;    /* states are marked (bg_graph_checkpoint) at every multiple of so many steps: with recompute
-                              `checkpoints` what is between is computed again instead of kept; 0: no marks */
+    int64_t
+        truncate; /* truncation of gradients: states are detached at every multiple of this number of steps; 0: never */
+    int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of this number of steps: with
+                           recompute `checkpoints` what is between is computed again instead of kept; 0: no marks */
 } bg_scan_options;
 
 BG_API void bg_scan_options_init(bg_scan_options *options, size_t struct_bytes);
-/* one input, one state, one output, forwards over axis 0; gradients through all steps */
+/* one input, one state, one output, forward over axis 0; gradients through all steps */
 static inline bg_scan_options bg_scan_defaults(void)
 {
     bg_scan_options options;
@@ -666,32 +674,33 @@ static inline bg_scan_options bg_scan_defaults(void)
 /*
  * A loop over time inside the graph, with gradients: `body` is called once for each step, while the graph is built, and
  * adds the step's ops. It may use parameters, and any other value of the graph, whose gradients are summed over the
- * steps; the step's number is known, so steps may differ. `states` are the first states; they come back as the last
- * ones. `outputs` receives those of all steps along `axis`. Gradients flow to inputs, first states and what the body
- * uses; those of an input's steps cost its own bytes. Returns output 0. Errors, in bg_graph_check: BG_ERROR_SHAPE
- * (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID (counts). Shapes: output 0 of all steps
+ * steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the last
+ * ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
+ * values that the body uses. The gradients of all steps of an input take the input's size in memory. Returns output 0.
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID
+ * (counts). Shapes: output 0 of all steps
  * along the axis. */
 BG_API bg_value bg_scan(bg_graph *graph, const bg_scan_options *options, const bg_value *inputs, bg_value *states,
                         void (*body)(void *user, bg_graph *graph, bg_scan_step *step), void *user, bg_value *outputs);
 
-/* x, through which no gradient flows: torch's detach. Any type; the same memory. */
+/* Returns x without a gradient, as torch's detach. x may have any type, and the result shares its memory. */
 BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- remote buffers: bg_graph_remote_buffer ---- */
 
-/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; the first dimension of any
- * variable may be taken for entries. Beyond the entries: zeros. No gradient flows through it. */
+/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; any variable may be used, with
+ * its first dimension as entries. An index out of range gives zeros. No gradient flows through it. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
-/* Writes `value` over entry `index`; beyond the entries nothing is written. Loads and stores happen in the order in
- * which they are added. The result is the index again: an output made of it keeps the store in an inference, which
- * leaves out what no output needs. Shapes: the shape of index. */
+/* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
+ * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
+ * that uses this result to keep the store. Shapes: the shape of index. */
 BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
 
 /* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
 
-/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along them get the same bits: members are
- * added in their order, in float32 or better, and rounded once. Over an axis of size 1 x is returned as it is. A sum is
- * the sum of the members' x whatever their gradients mean; which gradient is right depends on what follows:
+/* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get the same bits: the
+ * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
+ * The functions differ only in their gradients; the right one depends on the ops that follow:
  *
  *     bg_all_reduce            members go on differently: the gradient of each x is the sum of the members' gradients
  *     bg_identical_gradients   all members do the same with the sum: the gradient goes straight through
@@ -704,11 +713,11 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
 BG_API bg_value bg_all_reduce(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t axes);
 BG_API bg_value bg_identical_gradients(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
 BG_API bg_value bg_identical_inputs(bg_graph *graph, const char *name, bg_value x, uint32_t axes);
-/* The members' x one after the other along `axis` (negative: from the end). Its gradient is the scattered sum. Shapes:
- * x with the sum of the members' sizes along the axis. */
+/* Concatenates the members' x along `axis` (negative: counted from the last axis). Its gradient is the scattered sum.
+ * Shapes: x with the sum of the members' sizes along the axis. */
 BG_API bg_value bg_all_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
-/* The member's piece along `axis`, which the members divide, of the members' sum. Its gradient is gathered. Shapes: x
- * with the member's share of the size along the axis. */
+/* The member's piece of the members' sum along `axis`, whose size must be divisible by the number of members. Its
+ * gradient is gathered. Shapes: x with the member's share of the size along the axis. */
 BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
 
 /* ---- losses and metrics ---- */
@@ -716,56 +725,56 @@ BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x,
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;
 
 /* logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for float64 logits), or [N]
- * for NONE. Labels equal to ignore_index do not count; the mean is over the others (0 if there are none), in training
- * over those of the whole update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes the
+ * for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if there are none), in
+ * training over those of the whole update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes the
  * loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
 /* The same with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1: this
- * share of each label is spread evenly over all classes. A label counts with its class's weight, and the mean is
- * divided by the sum of these, in training over the whole update, as PyTorch's cross_entropy has it. No gradient flows
- * to the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a label_smoothing outside 0..1.
- * Shapes: as bg_cross_entropy. */
+ * share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean divides
+ * by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient flows to
+ * the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a label_smoothing outside 0..1. Shapes:
+ * as bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
-/* The negative log-likelihood of labels: of logarithms of probabilities [..., C], as bg_log_softmax makes them; labels,
+/* The negative log-likelihood of labels under log probabilities [..., C], as from bg_log_softmax; labels,
  * weights (or null), mean and errors as above. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
 /*
- * Connectionist temporal classification (Graves et al., 2006): minus the logarithm of the probability of a sample's
- * targets, over all ways to lay them along its steps with blanks between them. log_probabilities float [N, T, C] are
- * logarithms of probabilities over the last dimension (bg_log_softmax), samples first where torch's ctc_loss has steps
- * first; targets int32 [N, S], classes that are not `blank`; lengths and target_lengths int32 [N] say how many steps
- * and targets of a sample count (null: all) -> [N] for NONE, the sum for SUM; for MEAN each loss is divided by the
- * length of its targets (by 1 where that is 0) first, as torch has it. float32 (float64 for float64). Targets that do
- * not fit into the steps have an infinite loss, and gradients that are NaN; with zero_infinity both are 0. Lengths
- * beyond T or S, targets that are no classes or the blank make the loss NaN. Gradients are derivatives by each
- * logarithm, which through bg_log_softmax are torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for
- * a blank that is no class.
+ * Connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's targets, over
+ * all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last dimension
+ * (bg_log_softmax); torch's ctc_loss has steps first instead of samples. targets, int32 [N, S], are classes other than
+ * `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null: all). The
+ * result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its targets (by 1 if
+ * that is 0), as in torch. float32 (float64 for float64). Targets that do not fit into the steps give an infinite loss
+ * and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and targets that are out of range or the
+ * blank, give a loss of NaN. Gradients are derivatives by each log probability; combined with bg_log_softmax they equal
+ * torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a blank outside 0 .. C - 1.
  */
 BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value targets,
                             bg_value lengths, bg_value target_lengths, int32_t blank, bool zero_infinity,
                             bg_loss_reduction reduction);
 
-/* Losses of a prediction p and a target t, element by element; d is p - t, a the parameter. With PyTorch's names: */
+/* Elementwise losses of a prediction p and a target t, where d is p - t and a is the parameter. The comments give
+ * PyTorch's names: */
 typedef enum bg_pointwise_loss_function {
     BG_LOSS_SQUARED = 0,   /* mse_loss: d^2 */
     BG_LOSS_ABSOLUTE,      /* l1_loss: |d| */
     BG_LOSS_SMOOTH_L1,     /* smooth_l1_loss, a = beta: d^2 / 2a where |d| < a, else |d| - a/2 */
     BG_LOSS_HUBER,         /* huber_loss, a = delta: d^2 / 2 where |d| <= a, else a (|d| - a/2) */
     BG_LOSS_BINARY_LOGITS, /* binary_cross_entropy_with_logits, a = pos_weight: p is a logit, t within 0..1 */
-    BG_LOSS_BINARY,        /* binary_cross_entropy: p is a probability; logarithms are taken as -100 at least */
+    BG_LOSS_BINARY,        /* binary_cross_entropy: p is a probability; logarithms are clamped to at least -100 */
     BG_LOSS_KL,            /* kl_div: p is the logarithm of a probability, t a probability; t (log t - p) */
     BG_LOSS_KL_LOG,        /* kl_div, log_target: both are logarithms; e^t (t - p) */
     BG_LOSS_FUNCTION_COUNT
 } bg_pointwise_loss_function;
 /* Prediction and target are floats of one type and shape -> scalar float32 (float64 for float64 operands), or their
- * shape for NONE. The mean is over all elements. parameter: `a` above; functions without one do not read it (give 0).
- * Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE; BG_ERROR_INVALID for a function or a reduction
+ * shape for NONE. The mean is over all elements. parameter: `a` above; functions without a parameter ignore it (pass
+ * 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE; BG_ERROR_INVALID for a function or a reduction
  * that does not exist, a parameter that is negative or not finite, a delta of 0. */
 BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_function function,
                                   double parameter, bg_value prediction, bg_value target, bg_loss_reduction reduction);
@@ -773,9 +782,9 @@ BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwis
 BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value prediction, bg_value target,
                             bg_loss_reduction reduction);
 
-/* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which goes away, as torch.cosine_similarity; PyTorch's
- * epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for an
- * epsilon that is not above 0. Shapes: a without the axis. */
+/* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
+ * PyTorch's epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID
+ * for an epsilon that is not above 0. Shapes: a without the axis. */
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
 /* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
@@ -786,32 +795,35 @@ BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_v
 /* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. Shapes: logits [N, C],
  * labels [N] -> int32 scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* How many labels are among the k largest logits of their rows [..., C], first ones first where equal: int32 scalar.
- * Shapes: logits [..., C], labels [...] -> int32 scalar. */
+/* How many labels are among the k largest logits of their rows [..., C]; of equal logits the first counts as larger:
+ * int32 scalar. Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
-/* The counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
+/* Counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
  *
- * Of logits [..., C] and labels [...]: int32 [3, C], how many rows of each class are right, predicted so (the first
- * largest element), labeled so. Rows with a label outside of 0..C-1 do not count. Shapes: logits [..., C], labels
+ * For logits [..., C] and labels [...]: int32 [3, C], the number of rows of each class that are predicted correctly,
+ * predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside 0..C-1 are
+ * ignored. Shapes: logits [..., C], labels
  * [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* Of floats of one type and shape, of which those above the threshold (targets: above one half) are yes: int32 [3, 2],
- * the same of no and yes. A logit's threshold is 0, a probability's 0.5. Shapes: operands of one shape -> int32 [3, 2].
+/* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
+ * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.
+ * Shapes: operands of one shape -> int32 [3, 2].
  */
 BG_API bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value predictions, bg_value targets,
                                  double threshold);
-/* Of logits [..., C] and labels [...]: float32 [2], the sum of the negative logarithms of the labels' likelihoods, and
- * how many labels are not ignore_index (bg_cross_entropy). Shapes: logits [..., C], labels [...] -> float32 [2]. */
+/* For logits [..., C] and labels [...]: float32 [2], the sum of the labels' negative log-likelihoods, and the number of
+ * labels other than ignore_index (bg_cross_entropy). Shapes: logits [..., C], labels [...] -> float32 [2]. */
 BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                    int64_t ignore_index);
 
 /* ---- ops over pieces ----
  *
  * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
- * replica's pieces. Over an axis of size 1, and BG_MESH_NONE, they are the plain ops. */
+ * replica's pieces. With an axis of size 1 or BG_MESH_NONE they are the plain ops. */
 
-/* bg_embedding of a table that is cut by rows: ids count from the first row of the whole, and those of other replicas'
- * rows read as zeros. bg_identical_gradients over the axis makes the rows of it. Shapes: table [V, H], ids [...] ->
+/* bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of other
+ * replicas' rows yield zeros. bg_identical_gradients over the axis adds the replicas' results to the complete rows.
+ * Shapes: table [V, H], ids [...] ->
  * [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
@@ -822,9 +834,9 @@ BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x
  * forward, one backward. */
 BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                       double epsilon, bg_mesh_axis axis);
-/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes`: of the whole; columns behind the last
- * of them are padding and count for nothing. Three collectives forward, none backward; the loss is the same on all
- * replicas of a group. Shapes: as bg_cross_entropy. */
+/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes`: of the whole; columns after the last
+ * class are padding and are ignored. Three collectives forward, none backward; the loss is the same on all replicas of
+ * a group. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                          int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
                                          bg_mesh_axis axis);
@@ -837,10 +849,10 @@ typedef struct bg_gradient_check_options {
     double step;                  /* of the central difference; default 1e-5 (inputs are float64) */
     double absolute_tolerance;    /* default 1e-7 */
     double relative_tolerance;    /* default 1e-5 */
-    uint32_t elements_per_input;  /* how many elements of each input are moved; 0: all */
-    double input_low, input_high; /* uniform random inputs where no values are given; default -1, 1 */
-    /* Bit i: output i is part of the sum. Default 1: the first only, since later outputs are often notes for the
-     * backward pass (means, indices) through which no gradient flows. */
+    uint32_t elements_per_input;  /* number of elements of each input to check; 0: all */
+    double input_low, input_high; /* range of uniform random inputs without given values; default -1, 1 */
+    /* Bit i: output i is part of the sum. Default 1: only output 0, since later outputs are often values for the
+     * backward pass (means, indices) without a gradient. */
     uint32_t outputs;
 } bg_gradient_check_options;
 BG_API void bg_gradient_check_options_init(bg_gradient_check_options *options, size_t struct_bytes);
@@ -853,9 +865,9 @@ static inline bg_gradient_check_options bg_gradient_check_defaults(void)
 }
 
 /* Builds the op once over float64 operands (integer ones keep their type and must be given in `values`), and compares
- * its gradient rule with central differences of sum(output * random weights), with reference kernels. Types say the
- * operands; values[i] may be NULL for random ones, or hold type's data. Fails with the first element that disagrees:
- * operand, element, both numbers. */
+ * its gradient rule with central differences of sum(output * random weights), with reference kernels. `types` are the
+ * operands' types; values[i] holds an operand's data, or is NULL for random data. The error names the first element
+ * that differs: operand, element, and both numbers. */
 BG_API bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, const bg_type *types,
                                    const void *const *values, uint32_t input_count,
                                    const bg_gradient_check_options *options, bg_error *error);

@@ -5,7 +5,7 @@
  * Threads: one thread at a time writes a struct of options; functions that only read it may be called by any number of
  * threads.
  *
- * Errors: BG_ERROR_INVALID with every value that cannot hold; BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_INVALID with every value that is out of range or contradicts another; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_OPTIONS_H
 #define BRIGADE_OPTIONS_H
@@ -21,15 +21,16 @@ typedef enum bg_strategy {
     BG_STRATEGY_SINGLE = 0, /* one device, no partition */
     BG_STRATEGY_SHARDED,    /* stages on devices, one micro-batch at a time; devices still overlap, see `strict` */
     BG_STRATEGY_PIPELINED,  /* stages on devices, micro-batches overlap as the schedule says */
-    BG_STRATEGY_PHASED      /* phases of stages one after the other, all micro-batches of a step through each */
+    BG_STRATEGY_PHASED /* phases of stages in turn; all micro-batches of a step pass through one phase before the next
+                          begins */
 } bg_strategy;
 
 /* How blocks become stages when `stages` is NULL. */
 typedef enum bg_auto_stage {
-    /* Neighboring blocks on one device are a stage; without any device ids each block is one. */
+    /* Neighboring blocks on one device form a stage; without device ids each block is a stage. */
     BG_AUTO_STAGE_SAME_AS_IPU = 0,
-    /* Each new block is the next stage, from 1; stage 0 has the ops before the first block, if there are any. Neighbors
-     * on one device are still one stage. */
+    /* Each new block begins the next stage, from 1; stage 0 has the ops before the first block, if any. Neighbors on
+       one device still form one stage. */
     BG_AUTO_STAGE_INCREMENT
 } bg_auto_stage;
 
@@ -42,81 +43,83 @@ typedef struct bg_device_model {
 /* Measured time of a block for one micro-batch, instead of the estimate. */
 typedef struct bg_block_cost {
     const char *name;
-    double forward_ns, backward_ns, weights_ns; /* weights: that part of the backward pass which no other block needs */
+    double forward_ns, backward_ns, weights_ns; /* weights: the part of the backward pass that no other block needs */
 } bg_block_cost;
 
 /*
- * How an update's gradient is averaged. With means it is the gradient of the loss of the whole batch, that is of all
- * micro-batches of all replicas, however the batch is split. Of the terms that a loss adds up,
+ * How an update's gradient is averaged. With means it is the gradient of the loss of the whole batch (all micro-batches
+ * of all replicas), however the batch is split. For the terms of the loss,
  *
  * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
- *   counts; where none is counted the term adds nothing, and the other terms are as they would be without it;
+ *   counts; if none is counted, the term adds nothing and the other terms are unchanged;
  * - every other term is averaged over the micro-batches, which is its mean over the batch when the term is a mean over
  *   samples, and the term itself when it does not depend on the batch (an L2 penalty of weights).
  *
- * Terms may be scaled, negated, cast, and multiplied or divided by what does not depend on the data (constants, scalar
- * inputs, functions of parameters). Each set of labels, and all other terms together, are differentiated on their own
- * and have accumulators of their own, where there is more than one: the backward pass through what they share runs once
- * for each. A loss with one kind of term, and an update of one micro-batch, need nothing more. A mean over counted
- * elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): no average of its
- * micro-batches is the whole batch's. Batch norm always normalizes over a micro-batch.
+ * Terms may be scaled, negated, cast, and multiplied or divided by values that do not depend on the data (constants,
+ * scalar inputs, functions of parameters). If there are several, each set of labels, and all other terms together, are
+ * differentiated separately and have separate accumulators; the backward pass through shared ops then runs once for
+ * each. A loss with one kind of term, and an update of one micro-batch, need no separate pass. A mean over counted
+ * elements inside another function, such as its square, is refused (BG_ERROR_UNSUPPORTED): the value for the whole
+ * batch is not an average of values of micro-batches. Batch norm always normalizes over a micro-batch.
  *
  * Outputs, the loss included, are those of micro-batches, and are not averaged like gradients.
  */
 typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0,
-    BG_ACCUMULATE_SUM, /* of the micro-batches' gradients, each of its own loss with its own means */
-    /* The same mean, kept up to date: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
-     * micro-batch (of means over equally many: s f/(f+1) + g/(f+1)), for each kind of term. Never exceeds the largest
-     * |g| of a replica's micro-batches. */
+    BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients, each of its own loss with its own means */
+    /* The same mean as a running mean: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
+     * micro-batch (with equal counts s f/(f+1) + g/(f+1) after f micro-batches), for each kind of term. It never
+     * exceeds the largest |g| of a replica's micro-batches. */
     BG_ACCUMULATE_MEAN_RUNNING
 } bg_accumulation;
 
 /* Which forward values are stored for the backward pass; the rest are recomputed, by the same ops with the same random
- * numbers, so results do not change. What enters a stage, marked values (bg_graph_checkpoint) and results of ops that
- * change variables (batch norm) are always kept. */
+ * numbers, so results do not change. Inputs of a stage, marked values (bg_graph_checkpoint) and results of ops that
+ * change variables (batch norm) are always stored. */
 typedef enum bg_recompute {
-    BG_RECOMPUTE_NONE = 0,    /* all that the backward reads is kept */
-    BG_RECOMPUTE_STAGE,       /* only what is always kept; the stage of the loss, whose backward follows at once, keeps
-                                 all unless values in it are marked */
-    BG_RECOMPUTE_CHECKPOINTS, /* the same in stages with marked values; the others keep all */
-    BG_RECOMPUTE_FRACTION,    /* a share (recompute_fraction) of each stage's kept bytes is saved, cheapest ops first */
-    BG_RECOMPUTE_AUTO         /* as little as meets device_memory_bytes */
+    BG_RECOMPUTE_NONE = 0,    /* everything that the backward pass reads is stored */
+    BG_RECOMPUTE_STAGE,       /* only what is always stored; the stage of the loss, whose backward pass follows at once,
+                                 stores       all unless values in it are marked */
+    BG_RECOMPUTE_CHECKPOINTS, /* the same in stages with marked values; other stages store everything */
+    BG_RECOMPUTE_FRACTION, /* recomputes a share (recompute_fraction) of each stage's stored bytes, cheapest ops first
+                            */
+    BG_RECOMPUTE_AUTO      /* recomputes as little as device_memory_bytes permits */
 } bg_recompute;
 
 typedef enum bg_recompute_order {
     BG_RECOMPUTE_INTERLEAVED = 0, /* each op runs again right before the backward ops that need it */
-    BG_RECOMPUTE_THEN             /* all run again in an action of their own (R), which can overlap the wait for the
+    BG_RECOMPUTE_THEN             /* all run again in a separate action (R), which can overlap the wait for the
                                      gradient; their results then live until B has ended */
 } bg_recompute_order;
 
-/* What becomes of the replicas' gradients, which are always summed once an update. */
+/* How the replicas' gradients are combined. They are always summed once for each update. */
 typedef enum bg_replica_reduction {
-    BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, the mean of means */
-    BG_REPLICAS_MEAN, /* of sums: divided by the replicas; of means: the mean over all that was counted */
-    BG_REPLICAS_SUM   /* of means: that mean times the replicas */
+    BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, or the mean of means */
+    BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; for means, the mean over all counted elements */
+    BG_REPLICAS_SUM   /* for means, that mean times the number of replicas */
 } bg_replica_reduction;
 
-/* When they are summed. Micro-batches are always added up first, replica by replica, so that both give the same bits.
+/* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so that both
+ * give the same bits.
  */
 typedef enum bg_reduce_time {
-    BG_REDUCE_IN_BACKWARD = 0, /* a stage's as soon as they are final, behind its last backward: the rest of the
-                                  backward goes on meanwhile, what is stored for the update is a piece where replicas
-                                  update pieces, and phases take their part of the gradients' norm there */
+    BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage as soon as they are final, after its last backward pass: the rest
+                                  of the backward goes on meanwhile, what is stored for the update is a piece where
+                                  replicas update pieces, and phases take their part of the gradients' norm there */
     BG_REDUCE_IN_UPDATE,       /* with the update */
-    BG_REDUCE_BESIDE /* in the backward; and in phases gradients that leave the device with their phase stay for
-                        the next one's backward, so that their sum goes on beside it */
+    BG_REDUCE_BESIDE /* in the backward pass; with phases, gradients that would leave the device after their phase stay
+                        for the next one's backward, so that their sum goes on beside it */
 } bg_reduce_time;
 
 /* Which replicas are in one group: of R replicas in groups of k, with m = R / k. */
 typedef enum bg_grouping {
     BG_GROUPING_CONSECUTIVE = 0, /* {0 .. k-1}, {k .. 2k-1}, ... */
     BG_GROUPING_ORTHOGONAL,      /* {0, m, 2m, ...}, {1, m+1, ...}, ... */
-    BG_GROUPING_ALL,             /* all in one; not for inputs */
-    BG_GROUPING_NONE             /* each for itself: k is 1 */
+    BG_GROUPING_ALL,             /* one group of all replicas; not for inputs */
+    BG_GROUPING_NONE             /* one group for each replica: k is 1 */
 } bg_grouping;
 
-/* The element type in which a parameter's gradients are accumulated, summed over replicas and given to the optimizer.
+/* The element type in which a parameter's gradients are accumulated, summed over replicas and passed to the optimizer.
  */
 typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, else the parameter's own */
@@ -125,22 +128,22 @@ typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each */
 } bg_accumulator_type;
 
-/* Which micro-batches' values of an output a run returns, for each replica. */
+/* The micro-batches whose values of an output a run returns, for each replica. */
 typedef enum bg_output_mode {
     BG_OUTPUT_DEFAULT = 0, /* final in training, all in inference */
     BG_OUTPUT_FINAL,       /* the last micro-batch of the last device iteration */
     BG_OUTPUT_ALL,         /* every micro-batch: [device iteration][accumulation][replica]; see also
                               canonical_reductions */
     BG_OUTPUT_SUM,         /* the sum over all of them, in order (not over replicas) */
-    BG_OUTPUT_EVERY_N      /* those of device iterations n, 2n, ... */
+    BG_OUTPUT_EVERY_N      /* the values of device iterations n, 2n, ... */
 } bg_output_mode;
 
-/* An output mode for one output, instead of the options' common one; also a second form of the same output. Also an
- * anchor: the result of any op of the forward graph, even if it was not marked as an output. If ops are fused over it,
- * it is computed once more separately, so the request does not change other results. Values of the backward pass cannot
- * be requested. */
+/* An output mode for one output, instead of the common one. It may request a second form of the same output, or an
+ * anchor: the result of any op of the forward graph, even if it is not marked as an output. If fusion hides the result,
+ * it is computed again separately, so the request does not change other results. Values of the backward pass cannot be
+ * requested. */
 typedef struct bg_output_request {
-    const char *output; /* of the graph; else the op's name (NAME.1 for its second result) */
+    const char *output; /* the output of the graph, or the op's name (NAME.1 for its second result) */
     const char *name;   /* name in the session; NULL: the same */
     bg_output_mode mode;
     uint32_t period; /* EVERY_N */
@@ -149,7 +152,7 @@ typedef struct bg_output_request {
 /* ---- where tensors live ---- */
 
 typedef enum bg_location_class {
-    BG_LOCATION_ACTIVATIONS = 0, /* what is kept from an action to a later one: stashes */
+    BG_LOCATION_ACTIVATIONS = 0, /* stashes: values that one action keeps for a later one */
     BG_LOCATION_WEIGHTS,         /* parameters and buffers */
     BG_LOCATION_STATE,           /* the optimizer's */
     BG_LOCATION_ACCUMULATORS,    /* of gradients */
@@ -167,14 +170,14 @@ typedef enum bg_place {
 
 typedef struct bg_tensor_location {
     bg_place place;
-    bool sharded;                    /* over the replicas: each keeps a piece of ceil(elements / replicas) */
+    bool sharded;                    /* sharded over the replicas: each keeps a piece of ceil(elements / replicas) */
     size_t minimum_elements_remote;  /* smaller tensors stay on the device; default 2 */
     size_t minimum_elements_sharded; /* smaller tensors stay whole; default 8192 */
-    bool on_demand; /* load when it is needed instead of one visit (update, micro-batch) before: less device memory, no
+    bool on_demand; /* load when needed instead of one visit (update, micro-batch) earlier: less device memory, no
                        overlap of loads. Default for state, as in IPU software */
 } bg_tensor_location;
 
-/* A location for the tensors whose name matches, instead of their class's. The last rule that matches holds. */
+/* A location for the tensors whose name matches, instead of their class's. The last matching rule applies. */
 typedef struct bg_location_rule {
     uint32_t classes;    /* bits 1u << bg_location_class */
     const char *pattern; /* of a variable's name (of a value's for activations); `*` stands for any text, `?` for a
@@ -185,15 +188,15 @@ typedef struct bg_location_rule {
 /* How long remote weights, accumulators and activations stay on a device that works on several stages in turn. */
 typedef enum bg_phase_liveness {
     BG_LIVE_ALWAYS = 0,                    /* from the first use in a step to the last */
-    BG_LIVE_OFF_CHIP_AFTER_FWD,            /* off the device between a stage's forward and its backward */
-    BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP, /* as before, and loads do not overlap the phase before */
-    BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE      /* off the device whenever it works on another stage; no overlap */
+    BG_LIVE_OFF_CHIP_AFTER_FWD,            /* off the device between a stage's forward pass and its backward pass */
+    BG_LIVE_OFF_CHIP_AFTER_FWD_NO_OVERLAP, /* the same, and loads do not overlap the previous phase */
+    BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE      /* off the device while it works on another stage; no overlap */
 } bg_phase_liveness;
 
 /* Which processors a session's worker threads run on. All of them start with the affinity of the thread that creates
  * the session, and none ever leaves it. Results do not depend on it. */
 typedef enum bg_pinning {
-    BG_PINNING_NONE = 0, /* the system places workers, and moves them away from processors that other work keeps busy */
+    BG_PINNING_NONE = 0, /* the system places workers, and moves them away from busy processors */
     /* Worker i is bound to the i-th allowed processor to which no other thread is bound, core after core, all
      * processors of a core before the next core.
      */
@@ -202,10 +205,10 @@ typedef enum bg_pinning {
     BG_PINNING_SPREAD
 } bg_pinning;
 
-/* What a session does with files in options.files.memmap_dir. */
+/* How a session uses files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
     BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
-    BG_MEMMAP_RENEW,    /* as before, but replaces files from which it cannot resume, instead of an error: for programs
+    BG_MEMMAP_RENEW,    /* the same, but replaces files from which it cannot resume, instead of an error: for programs
                            that set all weights next, as from a checkpoint */
     BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. Without files remote
                            stores are in memory */
@@ -214,15 +217,15 @@ typedef enum bg_memmap_mode {
 /* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",
  * "bf16-true", "16-true"), which are the values of the option `precision`.
  *
- * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) take operands of 16 bits and
- * give such results. Losses, exponentials, logarithms, powers, reciprocals and sums take float32, and so do ops that
- * change a variable and ops of the caller's own. Any other op takes the widest type of its operands; parameters and
- * constants take the type of what is beside them, inputs of the graph are float32. Parameters and optimizer state,
- * inputs and outputs stay float32. 16-MIXED also turns auto_loss_scaling on where loss_scaling is 1.
- * True: the parameters themselves are kept in 16 bits too, as bg_graph_set_parameter_dtype keeps them. Weights that are
- * set, read and saved then have that type.
+ * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) have operands and results of
+ * 16 bits. Losses, exponentials, logarithms, powers, reciprocals and sums use float32, and so do ops that change a
+ * variable and the caller's own ops. Any other op uses the widest type of its operands. Parameters and constants use
+ * the type of the other operands, and inputs of the graph are float32. Parameters, optimizer state, inputs and outputs
+ * stay float32. If loss_scaling is 1, 16-MIXED also turns auto_loss_scaling on. True: the parameters themselves are
+ * kept in 16 bits too, as bg_graph_set_parameter_dtype keeps them. Weights that are set, read and saved then have that
+ * type.
  *
- * Values that a graph has in other types than float32 stay as they are. */
+ * Values of other types than float32 keep their type. */
 typedef enum bg_precision {
     BG_PRECISION_32 = 0,
     BG_PRECISION_BF16_MIXED,
@@ -231,15 +234,14 @@ typedef enum bg_precision {
     BG_PRECISION_16_TRUE
 } bg_precision;
 
-/* A loss scale that begins at options.numerics.loss_scaling and adapts itself between updates, as PopART's does: of the
- * elements of all parameters' gradients, as the backward pass of each micro-batch of each replica makes them (scaled;
- * of the sum over its samples where means are weighted by what they count), those above bin_edge x 65504 in size, the
- * largest number of float16, are counted, whatever type the gradients have. If their share of the whole update is above
- * the threshold, the scale is multiplied by `decrease`, and otherwise by `increase`, from the next update on. An
- * accumulated gradient that is not finite skips the update (weights and optimizer state stay; it counts for
- * bg_session_step alone) and decreases the scale at once. All updates wait for all gradients. The scale is a variable
- * of the weights,
- * "loss.scale" (float32), that checkpoints keep. Training by means only. */
+/* A loss scale that begins at options.numerics.loss_scaling and adapts between updates, as in PopART. The library
+ * counts elements of parameters' gradients whose absolute value is above bin_edge x 65504 (the largest float16),
+ * for any type of the gradients. It counts them in the scaled gradients of each micro-batch of each replica; where
+ * means are weighted by counts, these are gradients of the sum over the samples. If the share of counted elements in an
+ * update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update
+ * on. An accumulated gradient that is not finite skips the update (weights and optimizer state stay; only
+ * bg_session_step counts it) and decreases the scale at once. All updates wait for all gradients. The scale is a
+ * variable of the weights, "loss.scale" (float32), that checkpoints keep. It needs accumulation by means. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
     bool output;      /* training has a further output, `loss_scale`: the scale of each update, a float32 scalar */
@@ -250,88 +252,90 @@ typedef struct bg_auto_loss_scaling {
     double minimum, maximum;   /* of the scale; default 1 and 2^24 */
 } bg_auto_loss_scaling;
 
-/* What a device without a budget counts as where a share of its memory is asked for: that of a Mk2 IPU. */
+/* The memory assumed for a device without a budget when a share of it is needed: that of a Mk2 IPU. */
 #define BG_NOMINAL_MEMORY_BYTES ((size_t)900 << 20)
 
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
 typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text);
 
-/* Which device does which part of the work, when, and on how many processors. */
+/* How work is divided among devices, its order, and the number of processors. */
 typedef struct bg_execution_options {
     bg_strategy strategy;
     /* PIPELINED: name of a schedule generator (bg_schedule_generator_find: any case, other systems' names too); NULL:
-     * "interleaved", in training with stages that share devices "grouped" (bg_plan_schedule_name). "auto" searches the
-     * order that ends first with the stages' costs, within the budgets. */
+     * "interleaved", in training with stages that share devices "grouped" (bg_plan_schedule_name). "auto" searches for
+     * the order that ends first by the stages' costs, within the memory budgets. */
     const char *schedule;
     /* Training: the backward of the stage with the loss is a separate position of the pipeline, one step after its
-     * forward, as in TensorFlow for IPU; false: it follows its forward at once, as in PopTorch. It matters for
-     * "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in each stage), for PHASED
-     * (the last phase does all forwards, then all backwards) and for "auto"; other schedules ignore it. Results are the
+     * forward, as in TensorFlow for IPU; false: the backward pass follows its forward pass at once, as in PopTorch. It
+     * matters for "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in each stage),
+     * for PHASED (the last phase does all forwards, then all backwards) and for "auto"; other schedules ignore it.
+     * Results are the
      * same bits. */
     bool separate_loss;
-    /* For debugging: two devices of a replica never have an action at the same time. Each action, with the loads and
-     * stores that it begins, ends before the next one on any device begins, also from one step to the next. Results are
-     * the same bits. For SHARDED and the schedule "sequential" (and anything on one device); an error with other
-     * schedules, whose devices work at the same time. Replicas still run side by side. */
+    /* For debugging: devices of a replica run one action at a time. Each action ends, with the loads and stores that it
+     * starts, before the next action on any device begins, also across steps. Results are the same bits. It works with
+     * SHARDED, the schedule "sequential" and any plan on one device, and is an error with other schedules. Replicas
+     * still run in parallel. */
     bool strict;
-    /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. They decide times and,
-     * with "auto", the order; they never change results. Costs with W in B (weights_ns 0) or separate from it serve
-     * schedules of both kinds. */
+    /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. They decide predicted
+     * times and, with "auto", the order; they never change results. Costs that include W in B (weights_ns 0) and costs
+     * that separate them work with both kinds of schedule. */
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
-    double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: they are free */
+    double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: messages take no time */
     /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". An & joins stages that run
      * at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
-     * "B1,B2|B3;B4|B5". "auto:4": four stages whose longest is as short as block borders allow; "auto-ops:4" cuts
-     * inside blocks too. NULL: as auto_stage says. */
+     * "B1,B2|B3;B4|B5". "auto:4": four stages that minimize the longest stage by cutting at block borders; "auto-ops:4"
+     * cuts
+     * inside blocks too. NULL: auto_stage decides. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
-    /* The device of each stage; devices may repeat, and neighbors on one device stay two stages. Devices that are
-     * left out are idle (at most 64, and a warning). NULL: the device behind @, or that of the stage's blocks, or the
-     * one on which the schedule places the stage. */
+    /* The device of each stage; devices may repeat, and neighbors on one device stay two stages. Devices that are not
+     * named are idle (at most 64, with a warning). NULL: the device after @, or the device of the stage's blocks, or
+     * the device that the schedule assigns. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
-    uint32_t device_count; /* of one replica; 0: as many as the stages and the schedule need */
+    uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */
     bool phases_parallel;  /* PHASED: two groups of devices take turns, even and odd; otherwise all phases are on one
                               group */
     const bg_device_model *devices;   /* NULL: all alike */
     uint32_t device_model_count;      /* as many as there are devices */
     const bg_block_cost *block_costs; /* NULL: estimates */
     uint32_t block_cost_count;
-    uint32_t device_iterations;     /* training: weight updates a run; inference: micro-batches a run. At least 1 */
-    uint32_t gradient_accumulation; /* micro-batches a weight update; 1 in inference */
-    /* Worker threads. 0: one for each processor that the thread which creates the session may use, but no more than the
-     * kernels' parts can keep busy. A session of one worker runs on the thread that calls bg_session_run, without a
-     * thread of its own, unless it is pinned or the graph has ops of the caller's (whose kernels may hang). */
+    uint32_t device_iterations; /* training: weight updates in a run; inference: micro-batches in a run. At least 1 */
+    uint32_t gradient_accumulation; /* micro-batches in a weight update; 1 in inference */
+    /* Worker threads. 0: one for each processor in the affinity of the thread that creates the session, but no more
+     * than the kernels' parts can use. A session of one worker runs on the thread that calls bg_session_run, without a
+     * thread of its own, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
     uint32_t cores;
     /* Default none: the system places the threads of sessions and processes. Workers are bound to processors to which
      * no other single thread of the machine is bound, while there are any, so two sessions or processes that pin do not
      * share a processor while one is free. A session that needs all allowed processors uses them all. With more workers
-     * than allowed processors, and of I/O threads, none is bound. */
+     * than allowed processors no worker is bound. I/O threads are never bound. */
     bg_pinning pinning;
     /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created. It sorts
      * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,
      * as `pinning` says. It returns the number of leading processors that are on different cores; 0: not known.
-     * bg_topology_order (topology.h), which knows cores and caches, is one. */
+     * bg_topology_order (topology.h) is such a function, which knows cores and caches. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
-    /* Starts a thread of the caller's for a worker or I/O thread of the session, instead of the system's. Called while
+    /* Runs a worker or I/O thread of the session on a thread of the caller's, instead of a new one. Called while
      * a session is created; it runs function(argument) on a thread that does nothing else until the function returns,
      * which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is no
      * thread; creating the session then fails. The caller is responsible for the signals and the placement of these
-     * threads: only with BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: threads of
-     * the system. */
+     * threads: only with BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: the session
+     * creates threads. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
-    int32_t io_threads; /* threads for loads and stores; 0: workers do them when they have nothing else to do; -1
+    int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1
                            (default): one where there are processors that workers leave free, else none */
     bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
     bool
         auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
     double wait_limit_s;    /* a wait longer than this ends the run with an error; default 60 */
-    bool compile_only;      /* the plan is to be looked at: it is made as ever, and a session of it is an error */
+    bool compile_only;      /* the plan is only for inspection: creating a session of it is an error */
     /* Called while a plan is made, about every 0.1 s or more often: true ends the compilation with BG_ERROR_CANCELED.
-     * NULL: it cannot be stopped. */
+     * NULL: compilation cannot be stopped. */
     bg_stop_function stop;
     void *stop_user;
     /* Processes that share the devices (brigade/transport.h): this process creates and runs only the devices that the
@@ -339,9 +343,10 @@ typedef struct bg_execution_options {
     const struct bg_transport *transport;
     /* Which devices a rank has: an order of the axes "tensor", "stage" and "data", innermost first, in which ranks get
      * devices in almost equal stretches; or a rank for each device of each replica ("0,0,1,1"). NULL or "":
-     * "tensor,stage,data", which keeps devices that exchange most in one rank. */
+     * "tensor,stage,data", which keeps the devices with the most traffic in one rank. */
     const char *layout;
-    /* Ranks for which the program describes a plan that it does not run (bg_plan_print_ranks); 0: as many as there are.
+    /* Number of ranks for which the program describes a plan without running it (bg_plan_print_ranks); 0: the actual
+     * number.
      */
     uint32_t planned_ranks;
 } bg_execution_options;
@@ -350,45 +355,47 @@ typedef struct bg_execution_options {
 typedef struct bg_memory_options {
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
-     * product or convolution may take: one for all devices, or one each; at least 0. NULL: as it is fastest. A smaller
-     * share means fewer or smaller pieces at a time, down to the smallest one; results do not change. Shares become
-     * powers of two of bytes, rounded down. The weights' gradient of a fused convolution and pool ignores it. */
+     * product or convolution may use: one share for all devices, or one for each; at least 0. NULL: the fastest choice.
+     * A smaller share means fewer or smaller pieces at a time, down to the smallest one; results do not change. Shares
+     * are rounded down to powers of two of bytes. The weight gradient of a fused convolution and pool ignores this
+     * option. */
     const double *matmul_proportions;
     uint32_t matmul_proportion_count;
     bool offload_optimizer; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
-    /* STATE sharded: each replica keeps and updates a piece of the state; ACCUMULATORS sharded: each replica gets the
-     * sum of its piece of the gradients only, which an optimizer with state needs STATE sharded for. WEIGHTS sharded,
+    /* STATE sharded: each replica keeps and updates a piece of the state. ACCUMULATORS sharded: each replica gets only
+     * the sum of its piece of the gradients; an optimizer with state then needs STATE sharded too. WEIGHTS sharded,
      * which must be remote: each replica's remote store keeps a piece of each parameter, a load brings all pieces, and
-     * each replica stores its updated piece without broadcasting it. ACTIVATIONS sharded, remote too, on a
-     * mesh with tensor axes: replicas along an axis keep a piece each of the activations that they have in common. */
+     * each replica stores its updated piece without broadcasting it. ACTIVATIONS sharded, which must be remote and on a
+     * mesh with tensor axes: replicas along an axis each keep a piece of the activations that they share. */
     bg_tensor_location locations[BG_LOCATION_COUNT];
     const bg_location_rule *location_rules;
     uint32_t location_rule_count;
     bg_phase_liveness phase_liveness; /* default OFF_CHIP_AFTER_FWD; parallel phases: one of the first two */
     bg_recompute recompute;           /* training */
-    double recompute_fraction;        /* FRACTION: 0 (nothing runs again) to 1 */
+    double recompute_fraction;        /* FRACTION: 0 (no recomputation) to 1 */
     bg_recompute_order recompute_order;
-    bool no_memory_check; /* a session may be created although its plan needs more memory than the machine has free
+    bool no_memory_check; /* allow a session whose plan needs more memory than the machine has free
                              (bg_session_create) */
     /* The caller's allocator for the memory of devices, their arenas and remote stores, instead of the C library's.
      * `allocate` returns size_bytes of any content at a multiple of `alignment` (a power of two), or NULL. `release`
-     * gets them back, with the same size. Called by the thread that makes and the one that destroys the session. Both,
+     * gets them back, with the same size. They are called by the threads that create and destroy the session. Set both,
      * or neither. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
-    void *allocator_user; /* given to both */
+    void *allocator_user; /* passed to both */
 } bg_memory_options;
 
-/* Copies of the model, and what they share. */
+/* Copies of the model, and the groups that share data. */
 typedef struct bg_replicas_options {
-    /* Copies of all stages. Of a graph for a mesh (bg_graph_set_mesh) all replicas together: data-parallel copies times
-     * tensor_1 times tensor_2, numbered as mesh.h says; those that make up one copy of the model get the same data. */
+    /* Copies of all stages. For a graph with a mesh (bg_graph_set_mesh) this counts all replicas: data-parallel copies
+     * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same data.
+     */
     uint32_t count;
     /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it decides `count`: 8 devices
-     * with two stages are 4 replicas, 7 are an error. Leave `count` 1, or let it agree. */
+     * with two stages are 4 replicas, 7 are an error. Leave `count` at 1, or set it to the same number. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
-    uint32_t input_group_size; /* default 1; divides `count`. Leave it 1 on a mesh */
+    uint32_t input_group_size; /* default 1; divides `count`. Leave it at 1 on a mesh */
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
@@ -396,11 +403,12 @@ typedef struct bg_replicas_options {
      * an eighth of them, they are summed while the rest of the backward goes on. 0: all behind it. The same bits. */
     size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
-     * (bg_sync_batch_norm). Without it each replica has its own, and weights have the running ones of replica 0. */
+     * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica 0.
+     * */
     bool synchronize_batch_norm;
 } bg_replicas_options;
 
-/* Number types, and how sums are made. */
+/* Number types, and the order of sums. */
 typedef struct bg_numerics_options {
     bg_precision precision;
     bg_accumulation accumulation;
@@ -414,24 +422,24 @@ typedef struct bg_numerics_options {
      * With several data-parallel replicas gradient_accumulation is a power of two. Refused: a running mean,
      * a replica_reduction that differs from the accumulation, groups of replicas with the same data (but a mesh's), ops
      * that change variables in the forward pass (batch norm: each replica has statistics of its own) and, with several
-     * replicas, LAMB with state in pieces. Costs of each gradient ceil(log2(gradient_accumulation)) - 1 further sums on
-     * the device, and with more than two micro-batches of accumulation a pass over each gradient, which is then
-     * not added to its accumulator by the op that makes it. */
+     * replicas, LAMB with state in pieces. The device holds ceil(log2(gradient_accumulation)) - 1 more sums of each
+     * gradient. With more than two micro-batches of accumulation there is one more pass over each gradient, because the
+     * op that makes it no longer adds it to its accumulator. */
     bool canonical_reductions;
     bg_accumulator_type accumulator_type;
     bg_dtype accumulator_dtype; /* GIVEN: float32, bfloat16 or float16 */
     /* CALLBACK: called while a plan is made, with a parameter's name and type. Returns a float type. */
     bg_dtype (*choose_accumulator)(void *user, const char *name, const bg_type *type);
     void *choose_accumulator_user;
-    /* Gradients of another type than their parameter's are cast to what the optimizer computes in; default. Without it
-     * accumulators of another type are an error. */
+    /* Gradients whose type differs from the parameter's are cast to the optimizer's type; default true. When false,
+     * such accumulators are an error. */
     bool cast_gradients;
     /* Gradients are multiplied by max / max(norm, max), with the norm over all parameters' final gradients
      * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
      * the update. */
     double max_gradient_norm;
-    /* Each element of the gradients that the update uses, after the above, is brought into -v .. v; 0 or INFINITY: none
-     * is. NaN stays. */
+    /* Each element of the final gradients, after the norm is bounded, is clamped to -v .. v; 0 or INFINITY: no
+     * clamping. NaN stays. */
     double max_gradient_value;
     /* Scales the loss gradient; gradients are unscaled before the update. Small gradients then stay in a narrow type's
      * range. From 2^-64 to 2^64, default 1. A power of two does not change results as long as no value leaves that
@@ -441,18 +449,19 @@ typedef struct bg_numerics_options {
     /* Training: before an update all replicas and ranks agree on whether the losses of its micro-batches are finite. If
      * one is infinite or no number, no weight and no state of the optimizer changes, by this update or by those of the
      * same run that follow, and the run fails with BG_ERROR_NOT_FINITE: the iterations of bg_session_execute are those
-     * before it, the outputs are there, and the session can be saved or run again. What the forward pass itself
-     * changes, such as the running statistics of a batch norm, has changed. A gradient that overflows under
-     * auto_loss_scaling skips its update alone, and the training goes on. Default off. The check travels with the
+     * before it, the outputs are there, and the session can be saved or run again. Variables that the forward pass
+     * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under
+     * auto_loss_scaling skips only its update, and the training continues. Default off. The check travels with the
      * gradients; the updates of all stages wait for that of the loss's. */
     bool guard_loss;
-    /* The optimizer's state of parameters that are no float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or BG_FLOAT32:
-     * float32. Squares of gradients are soon below the smallest float16, 6e-8: second moments had better not be. */
+    /* The optimizer's state of parameters of other types than float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or
+     * BG_FLOAT32: float32. Squares of gradients often fall below the smallest float16, 6e-8, so do not keep second
+     * moments in float16. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     /* New weights and optimizer state of 16 bits are rounded up or down at random, so that the mean of many roundings
-     * is the value; without it, updates of less than half a last place are lost. The random number of an element is a
-     * function of seed, step and the parameter's name, so it is the same under every strategy and on all replicas.
-     * Causes a warning when nothing is stored in 16 bits. */
+     * is the exact value. Otherwise updates of less than half a unit in the last place are lost. The random number of
+     * an element is a function of seed, step and the parameter's name, so it is the same under every strategy and on
+     * all replicas. Causes a warning when nothing is stored in 16 bits. */
     bool stochastic_rounding;
     uint64_t seed;
     bg_kernel_policy kernels;
@@ -461,18 +470,18 @@ typedef struct bg_numerics_options {
      * rounded to the operands' own type after each block of at most 256 terms (float16 may then overflow to infinity,
      * bfloat16 does not). Products of float32, convolutions and attention ignore it. */
     bg_dtype partials;
-    bool no_fusion;          /* leave ops as written */
+    bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
                                 training, instead of being an error of the session */
 } bg_numerics_options;
 
-/* Folders that plans, remote memory and the log are kept in. */
+/* Folders for plans, remote memory and the log. */
 typedef struct bg_files_options {
     /* A folder, created if it is missing, for the remote stores of a session, which are then files that are mapped into
      * memory. They keep weights, optimizer state and step from one session to the next that has the same plan
-     * (bg_session_flush). A file that is foreign, damaged (in its length, its first page or the index; values have no
-     * checksum here, unlike in a checkpoint) or in use is an error of the session. `locations` decide which values are
-     * remote. NULL or "": none. */
+     * (bg_session_flush). A file that is foreign, damaged or in use makes the session fail. Damage is detected in the
+     * length, the first page and the index; unlike in a checkpoint, values have no checksum. `locations` decides which
+     * values are remote. NULL or "": no files. */
     const char *memmap_dir;
     bg_memmap_mode memmap_mode;
     /* A folder in which plans are cached. The same plan (graph, options, library, kind of processor) is later read from
@@ -485,23 +494,23 @@ typedef struct bg_files_options {
     const char *log_dir;
 } bg_files_options;
 
-/* What a run returns and records. */
+/* The results and records of a run. */
 typedef struct bg_reporting_options {
     /* Training has a further output, `gradient_norm`, a float32 scalar: the norm of all gradients before it is bounded.
-     * One value for each weight update, the same on all replicas. No update waits for it. */
+     * It has one value for each weight update, the same on all replicas. No update waits for it. */
     bool output_gradient_norm;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
     const bg_output_request *output_requests; /* further forms of outputs */
     uint32_t output_request_count;
-    bool requests_only;    /* return the requests alone; inference leaves out what they do not need */
+    bool requests_only;    /* return only the requests; inference drops ops that they do not need */
     bool trace;            /* record every action */
     uint32_t trace_events; /* events kept for each device; default 65536 */
-    /* For looking into the compiler: after the pass of this name, or after each pass ("all"), `dump` gets the model as
-     * text: the graph, later each device's order of actions, and at last the programs. bg_plan_pass_at lists the
+    /* For inspecting the compiler: after the pass of this name, or after each pass ("all"), `dump` gets the model as
+     * text: the graph, later each device's order of actions, and finally the programs. bg_plan_pass_at lists the
      * passes. Such a plan is compiled even when cache_dir has it. NULL: none. */
     const char *dump_after;
-    void (*dump)(void *user, const char *pass, const char *text); /* `text` lasts as long as the call. NULL: none */
+    void (*dump)(void *user, const char *pass, const char *text); /* `text` is valid during the call. NULL: none */
     void *dump_user;
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
@@ -520,8 +529,8 @@ typedef struct bg_options {
     bg_reporting_options reporting;
 } bg_options;
 
-/* Defaults into a struct of this size. A library of another release fills what there is room for, and refuses the
- * struct later; for bindings, others have bg_options_defaults. */
+/* Writes defaults into a struct of this size. A library of another release fills the fields that fit and refuses the
+ * struct later. It is meant for bindings; C programs use bg_options_defaults. */
 BG_API void bg_options_init(bg_options *options, size_t struct_bytes);
 
 static inline bg_options bg_options_defaults(void)
@@ -531,15 +540,15 @@ static inline bg_options bg_options_defaults(void)
     bg_options_init(&options, sizeof options);
     return options;
 }
-/* Everything that is wrong with the options by themselves, a line each, with reason and remedy: the errors of a plan
- * that do not depend on its graph. malloc'ed; "" when there is none. */
+/* All errors in the options that do not depend on the graph, one on each line, with reason and remedy. malloc'ed; ""
+ * when there are none. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
-/* The word for a value of an option that is one of several, as options by name have it: "pipelined" for "strategy" and
- * BG_STRATEGY_PIPELINED. NULL: there is no such option (names are those of docs/options.md), it is not of this kind, or
- * has no such value. */
+/* The name of a value of an enumerated option, as in options by name: "pipelined" for "strategy" and
+ * BG_STRATEGY_PIPELINED. NULL: the option does not exist (docs/options.md lists the names), is not enumerated, or has
+ * no such value. */
 BG_API const char *bg_option_value_name(const char *option, int value);
-/* Sets *out to the value of a word. Returns false, and leaves *out unchanged, when there is no such word. */
+/* Sets *out to the value of a name. Returns false, and leaves *out unchanged, when the name does not exist. */
 BG_API bool bg_option_value_find(const char *option, const char *word, int *out);
 
 /* ---- optimizers ---- */
@@ -556,73 +565,75 @@ typedef enum bg_optimizer_kind {
     BG_CUSTOM /* the caller's own: bg_custom */
 } bg_optimizer_kind;
 
-/* Where the update of an optimizer of the caller's own finds its numbers, in a float64 [BG_UPDATE_NUMBERS]. */
+/* Indices of the numbers that a custom optimizer's update reads, in a float64 [BG_UPDATE_NUMBERS]. */
 enum {
-    BG_UPDATE_RATE = 0, /* the learning rate, with the parameter's factor (bg_graph_set_factors) */
-    BG_UPDATE_DECAY,    /* weight_decay, with the parameter's factor; 0 by decay_matrices_only */
+    BG_UPDATE_RATE = 0, /* learning rate times the parameter's factor (bg_graph_set_factors) */
+    BG_UPDATE_DECAY,    /* weight_decay times the parameter's factor; 0 if decay_matrices_only excludes it */
     BG_UPDATE_OWN,      /* bg_optimizer.numbers: this element and the next two */
-    /* not 0: gradients overflowed (auto_loss_scaling), or a loss is not finite (guard_loss): the update leaves
-     * everything as it is */
+    /* not 0: gradients overflowed (auto_loss_scaling) or a loss is not finite (guard_loss), and the update must change
+       nothing */
     BG_UPDATE_SKIP = 5,
-    BG_UPDATE_SKIPPED = 6, /* how many did: env->optimizer_step less this is how many updates were done before */
+    BG_UPDATE_SKIPPED =
+        6, /* number of skipped updates: env->optimizer_step minus this is the number of updates done before */
     BG_UPDATE_NUMBERS = 8
 };
 
 /*
- * An optimizer of the caller's own: its update is an op like any other, written by the rules of docs/custom-ops.md,
- * with these operands and no outputs:
+ * A custom optimizer. Its update is an op as described in docs/custom-ops.md, with these operands and no outputs:
  *
  *     parameter!, gradient, numbers float64 [BG_UPDATE_NUMBERS], scale (a float32 scalar), a state! for each name
  *
- * It changes what is marked ! in place (written_inputs 1 for none, 1 | 1 << 4, 1 | 3 << 4, 1 | 7 << 4). The gradient is
- * of the parameter's shape, maybe of another float type (options.numerics.accumulator_type), and has still to be
- * multiplied by the scale. States have the parameter's shape in float32 (float64 for float64) and begin as zeros; they
- * go where options and checkpoints have other optimizers' state, as `PARAMETER.STATE`. An op type that says
- * `is_elementwise_update` is shared out among replicas where state is sharded. Rule, op type and attributes must
- * outlive the plans. Such plans are not kept in options.files.cache_dir, and options.numerics.stochastic_rounding is
+ * It changes the operands marked ! in place (written_inputs 1 for none, 1 | 1 << 4, 1 | 3 << 4, 1 | 7 << 4). The
+ * gradient has the parameter's shape and possibly another float type (options.numerics.accumulator_type); the update
+ * must multiply it by the scale. States have the parameter's shape in float32 (float64 for float64) and begin as zeros.
+ * Options and checkpoints treat them like other optimizers' state, under the name `PARAMETER.STATE`. With sharded
+ * state, an op type with `is_elementwise_update` runs on each replica's piece. Rule, op type and attributes must
+ * outlive the plans. Such plans are not cached in options.files.cache_dir, and options.numerics.stochastic_rounding is
  * refused.
  */
 typedef struct bg_update_rule {
-    const char *name;         /* letters, digits and _, at most 40; what checkpoints say of the state: "custom:lion" */
+    const char *name;         /* letters, digits and _, at most 40; checkpoints record it: "custom:lion" */
     const bg_op_type *update; /* the op */
     const void *attributes;   /* update->attributes_bytes of them, for every parameter; NULL where these are 0 */
-    const char *states; /* names of its states, at most 3, ascending, a space between: "exp_avg square"; NULL: none */
+    const char *states; /* names of its states, at most 3, sorted, separated by spaces: "exp_avg square"; NULL: none */
 } bg_update_rule;
 
-/* Equations and defaults are torch.optim's; but AdaMax (Kingma and Ba, 2014) adds epsilon to the largest gradient when
- * it divides by it, as PopART does, where torch keeps it in the state; and LAMB (You et al., 2019) is not torch's:
- * AdamW's direction, as long as the learning rate times the parameter's norm. All numbers but velocity_scaling may be
- * changed between runs (bg_session_set_optimizer), the yes and no may not. */
+/* Equations and defaults are those of torch.optim, with two exceptions. AdaMax (Kingma and Ba, 2014) adds epsilon to
+ * the largest gradient when it divides by it, as in PopART, while torch keeps epsilon in the state. LAMB (You et al.,
+ * 2019), which torch does not have, is AdamW's direction with the length of the learning rate times the parameter's
+ * norm. All numbers except velocity_scaling may be changed between runs (bg_session_set_optimizer); the flags may not.
+ */
 typedef struct bg_optimizer {
     size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
     bg_optimizer_kind kind;
     double learning_rate;
-    double weight_decay; /* 0, AdamW and LAMB 0.01: theirs is of the weights, the others' of the gradient (L2) */
-    double momentum;     /* SGD, RMSProp */
-    double dampening;    /* SGD */
-    bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
-    /* SGD as PopART's combined variant has it, which needs momentum > 0: the velocity v holds the change itself, times
-     * velocity_scaling (above 0; 1): v = momentum v + (1 - dampening) scaling g from v = 0, and the weights change by
-     * learning rate / scaling times v. So the first gradient is dampened too, where torch's is not. Without `combined`
-     * the scaling is ignored, with a warning. */
+    double
+        weight_decay; /* default 0; AdamW and LAMB 0.01, applied to the weights; others add it to the gradient (L2) */
+    double momentum;  /* SGD, RMSProp */
+    double dampening; /* SGD */
+    bool nesterov;    /* SGD; needs momentum > 0 and dampening 0 */
+    /* SGD in PopART's combined variant, which needs momentum > 0. The velocity v holds the change itself, times
+     * velocity_scaling (above 0; default 1): v = momentum v + (1 - dampening) scaling g, starting at 0. The weights
+     * change by learning rate / scaling times v. The first gradient is dampened too, unlike in torch. Without
+     * `combined` the scaling is ignored, with a warning. */
     bool combined;
     double velocity_scaling;
     double beta1, beta2; /* the Adams: 0.9, 0.999 */
-    double alpha;        /* RMSProp, AdaDelta: the share of their means that stays: 0.99, 0.9 */
+    double alpha;        /* RMSProp, AdaDelta: decay of their running means: 0.99, 0.9 */
     double epsilon;      /* all but SGD: 1e-8; AdaGrad 1e-10, AdaDelta 1e-6 */
-    /* LAMB: the weights' norm, by which the length of an update grows, counts for no more: 65500; INFINITY: no bound */
+    /* LAMB: upper bound of the weights' norm in the length of an update; default 65500; INFINITY: no bound */
     double max_weight_norm;
-    bool uncorrected; /* the Adams: first and second moment as they are, not divided by 1 - beta^t */
-    bool centered;    /* RMSProp: divides by the gradient's deviation: the mean of squares less the mean's square */
-    bool tf_variant;  /* RMSProp as TensorFlow has it: epsilon inside the root, the learning rate inside the momentum */
-    /* weight_decay is for parameters of two or more dimensions: not for biases and norms. */
+    bool uncorrected; /* Adam, AdamW, AdaMax, LAMB: moments are not divided by 1 - beta^t */
+    bool centered;    /* RMSProp: divides by the gradient's standard deviation instead of its root mean square */
+    bool tf_variant;  /* RMSProp as in TensorFlow: epsilon inside the root, the learning rate inside the momentum */
+    /* weight_decay applies only to parameters of two or more dimensions, not to biases and norms. */
     bool decay_matrices_only;
     const bg_update_rule *rule; /* BG_CUSTOM */
-    double numbers[3];          /* BG_CUSTOM: what its update reads (BG_UPDATE_OWN) */
+    double numbers[3];          /* BG_CUSTOM: numbers for its update (BG_UPDATE_OWN) */
 } bg_optimizer;
 
-/* An optimizer with its defaults into a struct of this size; a kind that does not exist is refused later. For bindings,
- * others have the functions below. */
+/* Writes an optimizer's defaults into a struct of this size; an invalid kind is refused later. It is meant for
+ * bindings; C programs use the functions below. */
 BG_API void bg_optimizer_init(bg_optimizer *optimizer, size_t struct_bytes, bg_optimizer_kind kind,
                               double learning_rate);
 
@@ -676,7 +687,7 @@ static inline bg_optimizer bg_adadelta(double learning_rate)
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
 }
 
-/* Of the caller's own. Its weight_decay is 0, as are its numbers; other settings have no meaning for it. */
+/* A custom optimizer. Its weight_decay and numbers begin at 0; other settings are ignored. */
 static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule *rule)
 {
     bg_optimizer optimizer = bg_optimizer_make(BG_CUSTOM, learning_rate);
@@ -685,11 +696,12 @@ static inline bg_optimizer bg_custom(double learning_rate, const bg_update_rule 
     return optimizer;
 }
 
-/* From a string: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta), and settings that differ from its
- * defaults: "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The words are the fields'
- * names. `out` is untouched when the text is wrong; the numbers' ranges are bg_optimizer_validate's. */
+/* Reads an optimizer from a string: a name (sgd, adam, adamw, adamax, rmsprop, lamb, adagrad, adadelta) and settings
+ * that differ from its defaults: "adamw", "sgd:momentum=0.9,nesterov", "rmsprop:alpha=0.9,centered,tf_variant". The
+ * words are the fields' names. `out` is unchanged when the string is invalid; bg_optimizer_validate checks the ranges
+ * of numbers. */
 BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_optimizer *out, bg_error *error);
-/* "adamw"; NULL for BG_CUSTOM and for none of the kinds. */
+/* "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
 BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
 /* Describes to which optimizer state belongs: its name and the settings that change the meaning of the state, such as
@@ -697,9 +709,9 @@ BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
  * description. Numbers that may change during training are left out. `text` holds BG_OPTIMIZER_STATE_TEXT_BYTES. */
 BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
 /* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
- * their names, "exp_avg exp_avg_sq". "": it keeps none. */
+ * their names, "exp_avg exp_avg_sq". "" when it keeps none. */
 BG_API const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer);
-/* Every number in its range, with the reason and the remedy. */
+/* Checks that every number is in its range; the error gives the reason and the remedy. */
 BG_API bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /*
- * plan.h: a graph, compiled for a strategy: which device does what in which order, and where every byte lives. All of
- * it is known before anything runs. A plan that does not fit a device is refused here, with a table.
+ * plan.h: a graph, compiled for a strategy. A plan fixes the order of work on each device and the place of every byte
+ * before anything runs. A plan that does not fit a device is refused here, with a table.
  *
  * Threads: a plan does not change once it is made: any number of threads may use it at the same time. No
  * thread may use it while another one destroys it.
  *
- * Errors: BG_ERROR_INVALID for options that cannot hold, BG_ERROR_SHAPE for a graph that is wrong, BG_ERROR_BUDGET for
- * what does not fit a device, BG_ERROR_UNSUPPORTED, BG_ERROR_CANCELED (options.execution.stop), BG_ERROR_MEMORY.
+ * Errors: BG_ERROR_INVALID for invalid options, BG_ERROR_SHAPE for an invalid graph, BG_ERROR_BUDGET for a plan that
+ * does not fit a device's memory, BG_ERROR_UNSUPPORTED, BG_ERROR_CANCELED (options.execution.stop), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_PLAN_H
 #define BRIGADE_PLAN_H
@@ -31,7 +31,8 @@ BG_API bg_status bg_plan_create_inference(const bg_graph *graph, const bg_option
 BG_API void bg_plan_destroy(bg_plan *plan);
 
 /* Names of the compiler's passes in the order in which they run; NULL past the last. Some apply to training, inference
- * or loops only. *out_what (may be NULL): what holds after the pass, as a sentence without its full stop. */
+ * or loops only. *out_what (may be NULL) gets a sentence, without its period, that states what is true after the pass.
+ * */
 BG_API const char *bg_plan_pass_at(uint32_t index, const char **out_what);
 
 /* Bytes on a device, by class. */
@@ -42,7 +43,7 @@ typedef enum bg_memory_class {
     BG_MEMORY_STASH,       /* activations kept for the backward pass */
     BG_MEMORY_TRANSIENT,   /* inside a segment, scratch included */
     BG_MEMORY_STREAM,      /* messages between devices, host inputs and outputs */
-    BG_MEMORY_WINDOW,      /* where remote weights, accumulators and stashes are while they are used */
+    BG_MEMORY_WINDOW,      /* remote weights, accumulators and stashes while they are on the device */
     BG_MEMORY_REMOTE,      /* outside the device: remote buffers */
     BG_MEMORY_CLASS_COUNT
 } bg_memory_class;
@@ -53,21 +54,22 @@ typedef struct bg_plan_summary {
     uint32_t micro_batch;                         /* samples: first dimension of the first input */
     uint32_t micro_batches_per_step;
     uint32_t steps_per_run;
-    uint32_t input_groups;    /* of replicas that get the same data */
-    uint64_t samples_per_run; /* that the host brings: micro_batch x micro-batches x steps x input groups */
-    uint32_t variable_count, block_count, edge_count; /* of brigade/plan_view.h */
-    uint32_t update_levels; /* updates of a stage in a step, each of which waits for more than the one before */
+    uint32_t input_groups;    /* groups of replicas that get the same data */
+    uint64_t samples_per_run; /* samples from the host: micro_batch x micro-batches x steps x input groups */
+    uint32_t variable_count, block_count, edge_count; /* see brigade/plan_view.h */
+    uint32_t update_levels; /* partial updates of a stage in a step, each of which waits for more gradients than the one
+                               before */
     double compile_ms;      /* to make the plan, or to load it */
-    bool is_cached;         /* it comes from options.files.cache_dir */
-    double idle_share;      /* of device time, with the static costs */
+    bool is_cached;         /* the plan was read from options.files.cache_dir */
+    double idle_share;      /* idle share of device time, by static costs */
     double flops_per_micro_batch;
     uint32_t recomputed_op_count; /* forward ops that run again for the backward */
-    double recompute_share;       /* of the time of a micro-batch, by static costs */
-    uint32_t ranks;               /* processes that share the devices; 1: this one has all */
-    uint32_t data_replicas;       /* that gradients are summed over; 1: they are not */
-    uint32_t sums;                /* of gradients over replicas, a step of a replica: one a stage */
-    uint32_t sums_beside;         /* of these, which devices do not wait for */
-    uint64_t bytes_not_stored;    /* gradients that the remote stores of a replica do not keep because they are summed
+    double recompute_share;       /* their share of the time of a micro-batch, by static costs */
+    uint32_t ranks;               /* processes that share the devices; 1: this process has all */
+    uint32_t data_replicas;       /* replicas that gradients are summed over; 1: they are not */
+    uint32_t sums;                /* sums of gradients over replicas in a step of a replica: one for each stage */
+    uint32_t sums_beside;         /* the number of these sums that devices do not wait for */
+    uint64_t bytes_not_stored;    /* gradients that are not kept in a replica's remote stores because they are summed
                                      in the backward: it keeps the pieces that it updates */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
@@ -75,47 +77,47 @@ BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
 BG_API const bg_options *bg_plan_options(const bg_plan *plan);
 /* The optimizer that it trains with; NULL: it is for inference. Borrowed. */
 BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
-/* Bytes of a class on a device of a replica (each replica is the same). */
+/* Bytes of a class on a device of a replica; all replicas are equal. */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);
-/* All classes but REMOTE. */
+/* Total bytes of all classes except REMOTE. */
 BG_API size_t bg_plan_device_bytes(const bg_plan *plan, uint32_t device);
 
 /* Bytes of a class in the remote store of a device. They sum to BG_MEMORY_REMOTE. */
 BG_API size_t bg_plan_remote_bytes(const bg_plan *plan, uint32_t device, bg_location_class location_class);
 
-/* What a step moves to a device and away from it. */
+/* The bytes that a step moves to a device and away from it. */
 typedef enum bg_plan_traffic {
-    BG_TRAFFIC_LOADED = 0, /* from remote stores; of what replicas have in pieces all pieces, unless one is enough */
+    BG_TRAFFIC_LOADED = 0, /* from remote stores; for sharded tensors all pieces, unless one is enough */
     BG_TRAFFIC_STORED,     /* to its own remote store */
-    BG_TRAFFIC_REDUCED,    /* what it gives for sums over replicas: gradients (accumulators) and, of a model that is cut
+    BG_TRAFFIC_REDUCED,    /* its input to sums over replicas: gradients (accumulators) and, for a model that is cut
                               over replicas, activations and their gradients */
-    BG_TRAFFIC_GATHERED,   /* what it has afterward that replicas had in pieces: new weights after an update, and
+    BG_TRAFFIC_GATHERED,   /* gathered from pieces on replicas: new weights after an update, and
                               activations of such a model */
     BG_TRAFFIC_COUNT
 } bg_plan_traffic;
 BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
-/* Bytes a step, of all micro-batches. Entries that the model's own ops load and store one by one do not count. */
+/* Bytes in a step, for all micro-batches. Entries that the model's own ops load and store are not counted. */
 BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
                                       bg_location_class location_class);
 
 /* Text, malloc'ed: the table of bytes a device and class; blocks with their stage and device; the timetable. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
-/* The same for each phase: a pass over a stage, F, R, B, W or U. Remote values count in their own class, in the phases
- * that have a window of them; values on the device count in the phases that touch them. An update's `transient` has the
- * moments that it loads. Stages that follow each other and hold the same share a row. */
+/* The same for each phase: a pass over a stage, F, R, B, W or U. Remote values are counted in their own class, in the
+ * phases that have a window of them. Values on the device are counted in the phases that use them. The `transient`
+ * bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a row. */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
-/* What each remote store keeps, and what a step moves, by class. */
+/* The bytes that each remote store keeps and that a step moves, by class. */
 BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
-/* The name of its generator, also when options.execution.schedule is NULL. */
+/* The name of the plan's schedule generator, also when options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
-/* Which rank has which devices, and in tables in which equal ranks share a row: each rank's memory, with what the
- * transport keeps, and the bytes that it sends to other ranks in a step. For any number of ranks, whether they are
- * there or not; 0: those of options.execution.transport. Errors: BG_ERROR_INVALID (a layout that cannot be). */
+/* Prints which rank has which devices, and tables of each rank's memory (including the transport's) and of the bytes
+ * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0: those of
+ * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout). */
 BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
-/* Every instruction of every device. */
+/* Prints every instruction of every device. */
 BG_API bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *error);
 
 #ifdef __cplusplus

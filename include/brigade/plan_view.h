@@ -1,7 +1,6 @@
 /*
- * plan_view.h: what a plan consists of, to be read: for reports, profiles and other tools that show a plan or what came
- * of it. plan.h has what is said of a plan as a whole. Functions of this header may be called by any thread; what they
- * point to lives as long as the plan.
+ * plan_view.h: the parts of a plan, for reports, profiles and other tools that show a plan or its run. plan.h describes
+ * a plan as a whole. Returned pointers are valid as long as the plan.
  *
  * Threads: any thread may call these functions while the plan lives.
  */
@@ -14,52 +13,52 @@
 extern "C" {
 #endif
 
-/* A weight, or what training keeps beside it, as the host has it: whole, however devices cut it. Sections of one weight
- * are variables of the same name and type. */
+/* A weight, or training state that belongs to it, as the host sees it: whole, even if devices hold pieces. Sections of
+ * one weight are variables of the same name and type. */
 typedef struct bg_plan_variable {
     const char *name;
     bg_type type;
     bg_variable_role role;
 } bg_plan_variable;
-/* Of summary.variable_count; all-zero past them. */
-BG_API bg_plan_variable bg_plan_variable_at(const bg_plan *plan, uint32_t index);
+/* Variable `index` of summary.variable_count; all-zero past the last. */ BG_API bg_plan_variable
+bg_plan_variable_at(const bg_plan *plan, uint32_t index);
 
 typedef struct bg_plan_block {
-    const char *name; /* "": of ops outside named blocks */
+    const char *name; /* "" for ops outside named blocks */
     uint32_t stage;
 } bg_plan_block;
-/* Of summary.block_count; all-zero past them. */
+/* Block `index` of summary.block_count; all-zero past the last. */
 BG_API bg_plan_block bg_plan_block_at(const bg_plan *plan, uint32_t index);
 /* UINT32_MAX when there is no such stage. */
 BG_API uint32_t bg_plan_stage_device(const bg_plan *plan, uint32_t stage);
 
-/* Values that live across actions: messages between devices, and what a pass keeps for a later one. */
+/* Values that live across actions: messages between devices, and values that one pass keeps for a later one. */
 typedef struct bg_plan_edge {
-    uint32_t from_device, to_device; /* the memory is the latter's */
+    uint32_t from_device, to_device; /* the slots are on to_device */
     size_t payload_bytes;            /* of a message */
-    size_t slot_bytes;               /* it takes so many */
-    uint32_t depth;                  /* messages that there is room for */
+    size_t slot_bytes;               /* with padding */
+    uint32_t depth;                  /* number of slots */
     bool per_step;                   /* one message a step; else one for each micro-batch */
     bool is_stash;                   /* counted as BG_MEMORY_STASH; else as BG_MEMORY_STREAM */
     bool is_ring;                    /* a window of a remote store: its slots are in use all the time */
 } bg_plan_edge;
-/* Of summary.edge_count; all-zero past them. */
+/* Edge `index` of summary.edge_count; all-zero past the last. */
 BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);
 
-/* A step of a device's program, which it goes through once for each weight update (training) or call (inference). */
+/* One instruction of a device's program, which runs once for each weight update (training) or call (inference). */
 typedef struct bg_plan_instruction {
     bg_action action;
-    size_t transient_bytes; /* the most that is live inside it alone */
-    bool copies;            /* moves bytes itself: of a SEND, the message was not written in its place */
-    bool is_beside;         /* begins a reduction and does not wait for its end */
+    size_t transient_bytes; /* the peak of memory that only this instruction uses */
+    bool copies;            /* moves bytes: for a SEND, the message was not written in place */
+    bool is_beside;         /* starts a reduction and does not wait for it */
 } bg_plan_instruction;
 BG_API uint32_t bg_plan_instruction_count(const bg_plan *plan, uint32_t device);
-/* All-zero past the last. */
+/* Instruction `index` of the device; all-zero past the last. */
 BG_API bg_plan_instruction bg_plan_instruction_at(const bg_plan *plan, uint32_t device, uint32_t index);
-/* Sets marks[e], of summary.edge_count, for each edge that the instruction writes or reads on a device; others stay as
- * they are. */
+/* Sets marks[e] (summary.edge_count elements) for each edge that the instruction writes or reads on a device; other
+ * elements are unchanged. */
 BG_API void bg_plan_mark_edges(const bg_plan *plan, uint32_t device, uint32_t index, bool *marks);
-/* Transfers to and from remote stores that a device begins in a step. */
+/* The number of transfers to and from remote stores that a device begins in a step. */
 BG_API uint32_t bg_plan_transfer_count(const bg_plan *plan, uint32_t device);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * profile.h: what a session that ran with options.reporting.trace did when, as a trace file, as text, and as a report.
+ * profile.h: shows what a session with options.reporting.trace did and when, as a trace file, as text, and as a report.
  *
  * Threads: one thread at a time uses the session (session.h).
  *
@@ -30,25 +30,25 @@ BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 
-/* What the stages cost, from what the session recorded: medians over micro-batches, steps and replicas, waiting left
- * out; `out_costs` has room for each stage. *out_bytes_per_ns: speed of messages between devices; 0 when copying them
- * took no time that could be seen (they are written in place). For options.execution.stage_costs. Errors: as above, and
- * BG_ERROR_INVALID when a stage has no recorded forward. */
+/* The costs of the stages, from the session's records: medians over micro-batches, steps and replicas, without waiting.
+ * `out_costs` has one element for each stage. *out_bytes_per_ns gets the speed of messages between devices; 0 when
+ * copies took no measurable time (messages are written in place). The results serve options.execution.stage_costs.
+ * Errors: as above, and BG_ERROR_INVALID when a stage has no recorded forward. */
 BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
                                   double *out_bytes_per_ns, bg_error *error);
 
-/* The same of a plan that has not run yet: runs it `run_count` times in a session of its own, on zeros and with fresh
+/* Measures a plan that has not run yet: runs it `run_count` times in a session of its own, on zeros and with fresh
  * weights. The plan must have been made with options.reporting.trace. Kernels take the same time for any values. */
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 
-/* Costs as a file (docs/formats.md): a plan that was made from it can be made again. */
+/* Writes costs to a file (docs/formats.md), from which the same plan can be made again. */
 typedef struct bg_costs {
     bg_stage_cost *stages; /* malloc'ed; one of each stage */
     uint32_t stage_count;
     double message_bytes_per_ns;
 } bg_costs;
-/* Every digit that is needed to read the same numbers back. The file appears complete or not at all. */
+/* Numbers have enough digits to be read back exactly. The file appears complete or not at all. */
 BG_API bg_status bg_costs_save(const bg_costs *costs, const char *path, bg_error *error);
 /* Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (what is wrong and where), BG_ERROR_MEMORY. */
 BG_API bg_status bg_costs_load(const char *path, bg_costs *out, bg_error *error);
@@ -57,39 +57,39 @@ BG_API void bg_costs_clear(bg_costs *costs);
 /* ---- reports (docs/profiling.md) ---- */
 
 /*
- * What a session does, as a folder that answers where time and memory go and what to change: report.html (one file, no
+ * A folder that shows where a session's time and memory go and what to change: report.html (one file, no
  * server), summary.json (all that it shows; docs/formats.md) and trace.json (Chrome trace events). Sessions whose plans
  * have options.reporting.trace record from their creation on; start and stop choose the runs. All files and all memory
- * are bounded however long the run: totals are of everything, events and what is derived of their order of the newest
- * steps, and times of calls of the first 16 steps and one of 8 later; the files say so.
+ * are bounded, however long the run is. Totals cover the whole run. Events, and results derived from their order, cover
+ * the newest steps. Times of calls cover the first 16 steps and every eighth later step. The files say so.
  */
 
-/* Forgets what was recorded, and records from the next run on. Errors: BG_ERROR_INVALID (no options.reporting.trace).
+/* Discards earlier records and records from the next run on. Errors: BG_ERROR_INVALID (no options.reporting.trace).
  */
 BG_API bg_status bg_profile_start(bg_session *session, bg_error *error);
-/* Runs from now on are not recorded; what was recorded stays. */
+/* Stops recording; earlier records are kept. */
 BG_API bg_status bg_profile_stop(bg_session *session, bg_error *error);
 
-/* What a report says that the session does not know. All may be zero. Borrowed. */
+/* Information for a report that the session does not have. All may be zero. Borrowed. */
 typedef struct bg_profile_notes {
     size_t struct_bytes;         /* 0, or sizeof(bg_profile_notes): see base.h */
     const char *program, *model; /* "brigade mnist", "digit network" */
-    const char *samples;         /* what a micro-batch has: "images" */
-    const char *const *settings; /* names and values in turns, and NULL */
-    uint64_t loader_wait_ns;     /* that the caller waited for data between runs (bg_loader_statistics) */
+    const char *samples;         /* the unit of samples: "images" */
+    const char *const *settings; /* alternating names and values, then NULL */
+    uint64_t loader_wait_ns;     /* time that the caller waited for data between runs (bg_loader_statistics) */
     uint64_t loader_batches, loader_misses;
 } bg_profile_notes;
 
-/* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. Of all ranks
- * (brigade/transport.h): rank 0 writes. Takes some 50 ms to measure what the machine does at best. Errors:
+/* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call it
+ * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed. Errors:
  * BG_ERROR_INVALID (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
                                   bg_error *error);
 
-/* A folder's report as an HTML file, made of its summary.json; with `other` (may be NULL) of both, side by side.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
+/* Makes a folder's report as an HTML file from its summary.json; with `other` (may be NULL) the report compares both
+ * folders. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_report(const char *folder, const char *other, const char *path, bg_error *error);
-/* The same as text, malloc'ed; `colored`: with the escapes of terminals. Errors: likewise. */
+/* The same as text, malloc'ed; `colored` adds terminal escapes. Errors: likewise. */
 BG_API bg_status bg_profile_print_report(const char *folder, const char *other, bool colored, char **out_text,
                                          bg_error *error);
 

@@ -1,7 +1,7 @@
 /*
  * rate.h: learning rates that change from update to update, by rule. bg_rate_at has the form of
- * bg_trainer_options.learning_rate, with the schedule as its user; without a trainer, bg_session_set_learning_rate or
- * bg_run.learning_rates takes what it returns.
+ * bg_trainer_options.learning_rate, with the schedule as its user. Without a trainer, pass its result to
+ * bg_session_set_learning_rate or bg_run.learning_rates.
  *
  * Threads: pure functions: any thread may call them at any time.
  */
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* With t updates behind the warm-up and n = steps - warmup of them in all, the rate is `rate` times */
+/* After the warm-up, at update t of n = steps - warmup, the rate is `rate` times */
 typedef enum bg_rate_kind {
     BG_RATE_CONSTANT = 0,
     BG_RATE_LINEAR,       /* 1 + (final - 1) t / n, down (or up) to final */
@@ -24,7 +24,8 @@ typedef enum bg_rate_kind {
                              update, steps - 1 (Smith and Topin, 2019) */
     BG_RATE_STEP,         /* factor^floor(t / period) */
     BG_RATE_INVERSE_ROOT, /* sqrt(w / (w + t)), w = warmup, at least 1 */
-    BG_RATE_PLATEAU,      /* factor for each time that bg_rate_report saw no progress for long, at least final */
+    BG_RATE_PLATEAU, /* multiplied by factor each time that bg_rate_report sees no progress for `patience` reports; at
+                        least final */
     BG_RATE_KIND_COUNT
 } bg_rate_kind;
 
@@ -32,8 +33,8 @@ typedef struct bg_rate_schedule {
     size_t struct_bytes; /* set by bg_rate_make; see base.h */
     bg_rate_kind kind;
     double rate;     /* the largest, at the end of the warm-up */
-    uint64_t warmup; /* updates in which it rises, in a line but for ONE_CYCLE; default 0 */
-    double start;    /* what share of the rate it rises from; default 0, ONE_CYCLE 1/25 */
+    uint64_t warmup; /* number of updates in which the rate rises, linearly except for ONE_CYCLE; default 0 */
+    double start;    /* the share of the rate at the start; default 0, ONE_CYCLE 1/25 */
     uint64_t steps;  /* updates in all: LINEAR, COSINE, POLYNOMIAL and ONE_CYCLE end there and stay */
     double final;    /* share of the rate; default 0, ONE_CYCLE 1/250000 */
     double power;    /* POLYNOMIAL; default 1 */
@@ -44,7 +45,7 @@ typedef struct bg_rate_schedule {
     uint64_t patience; /* default 10 */
     uint64_t cooldown; /* default 0 */
     double threshold;  /* default 1e-4 */
-    /* of PLATEAU, kept by bg_rate_report: keep it with a checkpoint to go on */
+    /* state of PLATEAU, set by bg_rate_report: save it with a checkpoint to continue */
     double scale, best; /* 1 and infinity at first */
     uint64_t bad_reports, resting;
 } bg_rate_schedule;
@@ -61,14 +62,14 @@ static inline bg_rate_schedule bg_rate_make(bg_rate_kind kind, double rate, uint
 
 /* The rate of update `step`, counted from 0. `schedule` is a bg_rate_schedule that bg_rate_validate accepts. */
 BG_API double bg_rate_at(void *schedule, uint64_t step);
-/* PLATEAU: a new value of what should fall, such as a validation's loss (for what should rise give its negative). NaN
- * is no progress. Other kinds leave it alone. */
+/* PLATEAU: reports a new value of a quantity that should fall, such as a validation loss. For a quantity that should
+ * rise, report its negative. NaN counts as no progress. Other kinds ignore the report. */
 BG_API void bg_rate_report(bg_rate_schedule *schedule, double value);
-/* Every number in its range, with what would be right. Errors: BG_ERROR_INVALID. */
+/* Checks that every number is in its range; the error says what would be right. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_validate(const bg_rate_schedule *schedule, bg_error *error);
-/* From a text: a kind (constant, linear, cosine, polynomial, one_cycle, step, inverse_root, plateau), and what differs
- * from its defaults: "cosine:warmup=100,final=0.1". The words are the fields' names; `steps` may be among them. `out`
- * is untouched when the text is wrong. Errors: BG_ERROR_INVALID. */
+/* Reads a schedule from a string: a kind (constant, linear, cosine, polynomial, one_cycle, step, inverse_root,
+ * plateau), and the fields that differ from its defaults: "cosine:warmup=100,final=0.1". The words are the fields'
+ * names; `steps` may be among them. `out` is unchanged when the string is invalid. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_rate_parse(const char *text, double rate, uint64_t steps, bg_rate_schedule *out, bg_error *error);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /*
  * readers.h: files as arrays and data sets: NumPy's .npy and .npz, tokens (raw, TFRecord), CSV, folders of PNG images.
  *
- * What is wrong with a file is said with its name and the place in it. No file makes its reader allocate more than
+ * Errors in a file give its name and the position in it. No file makes its reader allocate more than
  * about a thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the
  * content is wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option),
  * BG_ERROR_MEMORY.
@@ -23,9 +23,9 @@ extern "C" {
 
 /*
  * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float16, float32,
- * float64 and uint8 as they are; bool as uint8; int8, int16, int32 and uint16 as int32; int64, uint32 and
- * uint64 as int32 when every value fits, else as int64 (BG_ERROR_PARSE when a value does not fit that). Either byte
- * order. Fortran order is put into C order.
+ * float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32; int64, uint32 and uint64
+ * become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit int64). Either byte order.
+ * Fortran order is put into C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -40,10 +40,10 @@ BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
 BG_API void bg_npz_clear(bg_npz *npz);
 BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL when there is none */
 
-/* Each file is a tensor of the samples, which lie along its first dimension. */
+/* Each array becomes one tensor of the samples; its first dimension counts samples. */
 BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
 
-/* The named arrays of one file, in that order; name_count 0: all of them, in the file's. */
+/* The named arrays of one file, in that order; name_count 0: all arrays in the file's order. */
 BG_API bg_status bg_dataset_open_npz(const char *path, const char *const *names, uint32_t name_count, bg_dataset **out,
                                      bg_error *error);
 
@@ -57,23 +57,23 @@ typedef struct bg_tokens_options {
     size_t struct_bytes;      /* 0, or sizeof(bg_tokens_options): see base.h */
     uint32_t sequence_length; /* S, at least 1 */
     uint32_t vocabulary_size; /* tokens must be below it; 0: below 2^31 */
-    /* Of files of nothing but tokens, 0 for TFRecord. */
+    /* For raw token files; 0 for TFRecord. */
     uint32_t token_bytes; /* 2 or 4, little-endian unsigned; 0: by the file's name, .u16 or .u32 */
-    uint32_t stride;      /* from sample to sample; 0: S */
-    /* Of TFRecord files, else NULL. */
-    const char *feature; /* that has the tokens; NULL: "input_ids" */
+    uint32_t stride;      /* tokens from one sample to the next; 0: S */
+    /* For TFRecord files; otherwise NULL. */
+    const char *feature; /* the feature with the tokens; NULL: "input_ids" */
 } bg_tokens_options;
 
-/* A file of nothing but tokens, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, so
- * that inputs and the labels one further on lie in it. A token that is too large is an error when its sample is read.
+/* A raw token file, mapped into memory. Sample k is int32 [S + 1]: tokens k * stride ... k * stride + S, which contain
+ * the inputs and the labels (the inputs shifted by one). A token that is too large is an error when its sample is read.
  */
 BG_API bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                         bg_error *error);
 
 /* A TFRecord file of tf.train.Example with a list of int64 each, mapped into memory. Sample k is int32 [S + 1], the
  * first tokens of record k; a record with fewer is an error when it is read, as is a checksum that is wrong. The
- * records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") when there is
- * one, else all. */
+ * records are those of an index file (PATH.index, or .index instead of .tfrecord; lines "OFFSET SIZE") if it exists,
+ * otherwise all records. */
 BG_API bg_status bg_dataset_open_tfrecord(const char *path, const bg_tokens_options *options, bg_dataset **out,
                                           bg_error *error);
 
@@ -83,7 +83,7 @@ typedef struct bg_csv_options {
     size_t struct_bytes; /* 0, or sizeof(bg_csv_options): see base.h */
     char delimiter;      /* 0: a comma */
     bool has_no_header;
-    /* Of the features: names of the header, or numbers from 0 on; column_count 0: all but the label. */
+    /* Columns of the features: names in the header, or numbers from 0; column_count 0: all columns except the label. */
     const char *const *columns;
     uint32_t column_count;
     const char *label; /* a column of whole numbers; NULL: none */
@@ -91,34 +91,34 @@ typedef struct bg_csv_options {
 
 /*
  * A table of numbers: lines end with LF or CRLF, fields may stand in double quotes (a doubled one is one of the text),
- * every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32 [rows], left
- * as it is without a label.
+ * every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32 [rows],
+ * unchanged without a label.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
 
-/* Samples of float32 [columns], and int32 [] with a label. */
+/* Samples of float32 [columns], and int32 [] if there is a label. */
 BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *options, bg_dataset **out,
                                      bg_error *error);
 
 /* ---- images ---- */
 
 /* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1 gray, 3 RGB,
- * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha is 255, and one that
- * is not wanted is dropped. */
+ * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is 255, and a
+ * surplus alpha channel is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*
  * A folder with one folder for each class, in the order of their names (bytes), each with .png files, in the order of
- * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read when they
- * are asked for; they must be as large as the first one. `channels` is bg_png_read's; 0: as the first image has.
+ * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read on demand;
+ * all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the first image.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
 
 /* ---- data by name ---- */
 
 /*
- * One tensor a sample, from the file that `source` names, and the part of it behind a colon:
+ * One tensor for each sample, from the file that `source` names, and the part of it after a colon:
  *
  *     images.npy                     the array's first dimension is that of the samples
  *     digits.npz:x                   an array; a file of one array needs no name

@@ -36,36 +36,36 @@ typedef struct bg_safetensors_metadata {
 /*
  * Writes a file that appears complete or not at all. The order in the file is by element size, largest first, then by
  * name (bytes), and data begin at a multiple of 8: the same content gives the same file, and every tensor is aligned.
- * What was written is opened again and its names, types, places and metadata compared before the file takes its name.
+ * The written file is opened again, and its names, types, offsets and metadata are compared before it gets its name.
  * Errors: BG_ERROR_INVALID (a name or key twice, reserved, or not UTF-8), BG_ERROR_SHAPE, BG_ERROR_IO,
  * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count, bg_error *error);
 
-/* Brings the data of an entry that has none (`data` NULL): they must stay until the next call. */
+/* Provides the data of an entry whose `data` is NULL. The data must stay valid until the next call. */
 typedef bg_status (*bg_safetensors_fetch)(void *user, const bg_safetensors_entry *entry, const void **out_data,
                                           bg_error *error);
-/* The same file, of tensors that need not be in memory at the same time. An error of `fetch` leaves no file. */
+/* Writes the same file from tensors that need not be in memory at the same time. If `fetch` fails, no file is left. */
 BG_API bg_status bg_safetensors_write_fetched(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                               const bg_safetensors_metadata *metadata, size_t metadata_count,
                                               bg_safetensors_fetch fetch, void *user, bg_error *error);
 
 /*
- * Opens and checks a file and reads its tensors into memory. Nothing in a hostile file is believed: the
- * tensors must fill the file exactly, without holes or overlap. Tensors of a dtype that Brigade has no type for, empty
- * ones and those above BG_MAX_RANK dimensions are BG_ERROR_UNSUPPORTED.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
+ * Opens and checks a file and reads its tensors into memory. The header of a hostile file is checked: the tensors must
+ * fill the file exactly, without gaps or overlap. Tensors of an unsupported dtype, empty tensors and tensors of more
+ * than BG_MAX_RANK dimensions are BG_ERROR_UNSUPPORTED. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE,
+ * BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_safetensors_open(const char *path, bg_safetensors **out, bg_error *error);
 
-/* The same without the tensors' values, for files that need not be in memory as a whole: entries' `data` are NULL, and
- * bg_safetensors_read brings them. The file stays open; it must not be changed in place meanwhile (replacing it, as
- * bg_safetensors_write does, is fine). */
+/* The same without the tensors' values, for files that need not be in memory as a whole. The `data` of entries are
+ * NULL, and bg_safetensors_read reads them. The file stays open; it must not be changed in place while it is open
+ * (replacing it, as bg_safetensors_write does, is fine). */
 BG_API bg_status bg_safetensors_open_header(const char *path, bg_safetensors **out, bg_error *error);
 
-/* Bytes of a tensor, from its byte `offset_bytes` on; `entry` is this file's. Threads may do it at once. Errors:
- * BG_ERROR_INVALID (it has not so many), BG_ERROR_IO (the disk's, or the file has become shorter since). */
+/* Bytes of a tensor, from its byte `offset_bytes` on; `entry` is this file's. Several threads may call it at once.
+ * Errors: BG_ERROR_INVALID (a range beyond the tensor), BG_ERROR_IO (a disk error, or the file became shorter). */
 BG_API bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_entry *entry, size_t offset_bytes,
                                      size_t size_bytes, void *out, bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * schedule.h: in which order each device does its actions. A schedule is, for each device, an ordered list of actions
+ * schedule.h: the order of actions on each device. A schedule is, for each device, an ordered list of actions
  * for one step (one weight update in training; one pass over the micro-batches in inference). It knows stages and
  * edges, not graphs or memory.
  *
@@ -7,17 +7,17 @@
  *                              (SEND, RECEIVE, LOAD, STORE, HOST_IN, HOST_OUT)      (depths, bubble)
  *
  * Every strategy is one generator: a pure function from a problem to the order of compute actions on each device.
- * Everything else (communication, verification, slot depths, simulation, text) is shared.
+ * All generators share communication, verification, slot depths, simulation and text.
  *
  * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
  * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in
  * `depth` slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when
  * the producer starts (a producer writes straight into the receiver's slot) and is free again when the last consumer
- * has finished. An action that needs a slot that is not free, or a value that is not there, waits.
+ * has finished. An action waits until its slots are free and its values are available.
  *
  * Threads: a schedule does not change once it is made: any number of threads may read it.
  *
- * Errors: BG_ERROR_INVALID for a problem or a schedule that cannot be, BG_ERROR_PARSE of texts, BG_ERROR_UNSUPPORTED
+ * Errors: BG_ERROR_INVALID for an invalid problem or schedule, BG_ERROR_PARSE for invalid text, BG_ERROR_UNSUPPORTED
  * where a generator cannot order the problem, BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_SCHEDULE_H
@@ -39,7 +39,7 @@ typedef enum bg_action_kind {
     BG_ACTION_RECEIVE,
     BG_ACTION_LOAD, /* remote buffer to device */
     BG_ACTION_STORE,
-    BG_ACTION_GATHER, /* every replica gets the pieces of all */
+    BG_ACTION_GATHER, /* every replica gets the pieces of all replicas */
     BG_ACTION_REDUCE, /* sums over the replicas */
     BG_ACTION_HOST_IN,
     BG_ACTION_HOST_OUT,
@@ -70,40 +70,42 @@ typedef struct bg_schedule_edge {
     uint32_t to_stage;
     uint32_t to_level;
     size_t size_bytes;
-    size_t slot_bytes; /* what a slot takes on the receiving device, with padding; 0: size_bytes */
+    size_t slot_bytes; /* bytes of a slot on the receiving device, with padding; 0: size_bytes */
 } bg_schedule_edge;
 
-/* How long a buffer stays on the device once it was loaded. */
+/* How long a buffer stays on the device after it is loaded. */
 typedef enum bg_residency {
     BG_RESIDENCY_STEP = 0,         /* from its first user in the step to its last */
     BG_RESIDENCY_FORWARD_BACKWARD, /* from the first forward to the last; again from the first backward to the update */
     BG_RESIDENCY_VISIT             /* as long as the device works on the stage without a break (a visit) */
 } bg_residency;
 
-/* A value of a remote store, which LOAD brings to the device of its stage and STORE writes back. Either a
- * stage's variables, or (per_micro_batch) what an edge on one device holds between its producer and its readers:
- * STORE(m) follows the producer, LOAD(m) comes before the first reader. An input that a stage stashes is stored once:
- * the edge from its F loads again what the edge to its F has stored (shares_store). */
+/* A value of a remote store, which LOAD brings to the device of its stage and STORE writes back. It holds either a
+ * stage's variables, or (per_micro_batch) the values of an edge on one device between its producer and its readers:
+ * STORE(m) follows the producer, LOAD(m) comes before the first reader. A stashed input of a stage is stored once: the
+ * edge from its F loads the value that the edge to its F has stored (shares_store). */
 typedef struct bg_schedule_buffer {
-    uint32_t stage;         /* whose actions use it; of an edge: the receiving stage */
+    uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
     uint32_t reads, writes; /* of variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
-    uint32_t update_levels; /* bits 1u << level: of U only these use it; 0: all do, and those from 32 on always */
-    bool starts_fresh;      /* the first writer of a step needs no old value, and none is needed after the step */
+    uint32_t
+        update_levels; /* bits 1u << level: the levels of U that use it; 0: all levels; levels from 32 on always do */
+    bool starts_fresh; /* the first writer of a step needs no old value, and none is needed after the step */
     bg_residency residency; /* where complete.c puts LOAD and STORE; a verified schedule may have others */
     bool preload;           /* LOAD comes one visit (of an edge: one reader) earlier, so that it overlaps work */
     bool per_micro_batch;
     uint32_t edge;     /* per_micro_batch */
-    uint32_t slots;    /* per_micro_batch: for the producer; it waits until what it wrote `slots` before is stored */
+    uint32_t slots;    /* per_micro_batch: slots for the producer, which waits until its value of `slots` micro-batches
+                          earlier is stored */
     bool shares_store; /* per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) brings what that of
                           buffer `store_of`, whose edge ends where this one begins, has stored */
     uint32_t store_of;
     size_t size_bytes;
-    size_t store_bytes; /* what a STORE copies of them; 0: all. Of weights in pieces: the replica's own */
+    size_t store_bytes; /* the bytes that a STORE copies; 0: all. For weights in pieces: the replica's own piece */
 } bg_schedule_buffer;
 
 typedef struct bg_stage_cost {
     double forward_ns;
-    double backward_ns; /* of B alone when the problem splits W off */
+    double backward_ns; /* of B without W when the problem splits weights */
     double weights_ns;
     double update_ns;    /* of all levels together */
     double recompute_ns; /* of R, on stages that have it */
@@ -123,34 +125,35 @@ typedef struct bg_schedule_problem {
     const uint32_t *stage_phases;
     uint32_t micro_batch_count;
     bool training;
-    bool splits_weights;         /* W actions are emitted apart from B */
+    bool splits_weights;         /* W actions are emitted separately from B */
     bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
     uint32_t update_level_count; /* training: at least 1 */
-    bool is_strict; /* at no time do two devices have an action: a step is one sequence over all of them, and transfers
-                       end before the sequence goes on. For generators that are one_at_a_time */
-    bool reduces_gradients;    /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
-    bool reduces_in_backward;  /* that REDUCE follows the stage's last B or W instead, and "phased" does the first level
-                                  of each stage's update, which needs no other stage, there; a phase later where that
-                                  keeps no buffer on its device for longer */
-    bool keeps_for_sums;       /* a phase later in any case: buffers that start fresh, which REDUCE writes, stay */
-    const bool *stage_gathers; /* replicas that update a piece each: GATHER of the new weights of these stages after
-                                  their last U. NULL: none */
+    bool is_strict; /* only one device has an action at a time: a step is one sequence over all devices, and transfers
+                       end before the sequence continues. For generators that are one_at_a_time */
+    bool reduces_gradients;   /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
+    bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and "phased" also runs the first level
+                                 of each stage's update there, because it needs no other stage. Both come one phase
+                                 later where that keeps no buffer on its device for longer */
+    bool keeps_for_sums; /* always one phase later: buffers with starts_fresh that REDUCE writes stay on the device */
+    const bool
+        *stage_gathers; /* sharded updates: GATHER of the new weights of these stages after their last U. NULL: none */
     const bg_schedule_edge *edges;
     uint32_t edge_count;
     const bg_schedule_buffer *buffers;
     uint32_t buffer_count;
-    double remote_bytes_per_ns;   /* of LOAD and STORE, for the simulator; 0: free */
+    double remote_bytes_per_ns;   /* speed of LOAD and STORE, for the simulator; 0: no time */
     const bool *stage_host_in;    /* NULL: only stage 0 */
     const bool *stage_host_out;   /* NULL: only the last stage */
     const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: none */
     const bg_stage_cost *costs;   /* NULL: every F, R, B, W costs 1, U costs 0 */
-    double bytes_per_ns;          /* of messages between devices, for the simulator; 0: free */
-    uint32_t send_ahead; /* slots of a message beyond what the receiver's own order needs; default 1. 0 gives the
-                            fewest slots; producers then wait more. See bg_schedule_edge_depth. */
-    /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" looks at
-     * them. */
+    double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: no time */
+    uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
+                            the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
+    /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" uses them.
+     */
     const size_t *device_slot_bytes;
-    /* Asked while a schedule of this problem is made, verified, simulated or drawn. NULL: nothing stops that. */
+    /* Called while a schedule of this problem is made, verified, simulated or drawn. NULL: the work cannot be stopped.
+     */
     bg_stop_function stop;
     void *stop_user;
 } bg_schedule_problem;
@@ -166,7 +169,7 @@ static inline bg_schedule_problem bg_schedule_problem_defaults(void)
 }
 
 /* Adds the edges of a plain chain (F_k -> F_k+1, B_k+1 -> B_k, F_k -> B_k stash; F_k -> R_k -> B_k on stages with R) to
- * a problem made by hand; the edges are malloc'ed and yours to free. For tests and `brigade schedule`. */
+ * a problem made by hand; the edges are malloc'ed and the caller frees them. It serves tests and `brigade schedule`. */
 BG_API bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_bytes,
                                            bg_schedule_edge **out_edges, bg_error *error);
 
@@ -175,7 +178,7 @@ typedef struct bg_schedule bg_schedule;
 /* The default device of each stage: of N stages on D devices, stage k is on device ... */
 typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
-    BG_PLACEMENT_LOOP,     /* k mod D: several stages a device, far apart (virtual stages) */
+    BG_PLACEMENT_LOOP,     /* k mod D: several stages on each device, far from each other (virtual stages) */
     BG_PLACEMENT_ANY,      /* k mod D, any D up to N; by default a device for each stage */
     BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
     BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
@@ -192,8 +195,8 @@ typedef struct bg_schedule_generator {
      */
     uint32_t (*minimum_micro_batches)(uint32_t stage_count, bool training);
     bg_placement placement;
-    bool splits_weights; /* needs a problem whose W is apart from B */
-    bool one_at_a_time;  /* one micro-batch after the other, so that the problem may be is_strict */
+    bool splits_weights; /* needs a problem that splits W from B */
+    bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may be is_strict */
 } bg_schedule_generator;
 
 /* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, looped-zb,
@@ -201,7 +204,7 @@ typedef struct bg_schedule_generator {
  * case, also those that other systems have for them ("1F1B", bg_schedule_alias_at). */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
-/* Names that other systems have, from 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
+/* Names from other systems, from index 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
  * NULL) is the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
@@ -225,13 +228,15 @@ BG_API uint32_t bg_schedule_device_count(const bg_schedule *schedule);
 BG_API uint32_t bg_schedule_action_count(const bg_schedule *schedule, uint32_t device);
 BG_API const bg_action *bg_schedule_actions(const bg_schedule *schedule, uint32_t device);
 
-/* Slots of an edge on its receiving device, as the verifier computed it; 0 before that. Of an edge on one device: the
- * micro-batches its list holds at once. Of a message: those between RECEIVE and last reader and send_ahead more; with
- * send_ahead also at least what is under way at once when every action takes one step, so that an edge which skips
- * stages does not throttle a pipeline. More where that would deadlock. 1 to micro_batch_count; 1 for UPDATE edges. */
+/* Slots of an edge on its receiving device, as the verifier computed it; 0 before that. For an edge on one device it is
+ * the number of micro-batches that are live at once. For a message it is the number between RECEIVE and the last
+ * reader, plus send_ahead. With send_ahead it is at least the number in flight when every action takes one step, so
+ * that an edge that skips stages does not slow a pipeline. It is larger where fewer slots would deadlock. 1 to
+ * micro_batch_count; 1 for UPDATE edges. */
 BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edge);
-/* Of a buffer of an edge: how many micro-batches the device holds at the same time between LOAD and last reader. Of
- * other buffers 1. 0 before the schedule was verified. The edge's own depth is then that of the remote store. */
+/* For a buffer of an edge: the number of micro-batches on the device at the same time between LOAD and the last reader.
+ * For other buffers it is 1. It is 0 before the schedule is verified. The edge's own depth is then that of the remote
+ * store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
 /* The most micro-batches for which a stage's forward has begun and its backward is not done; 1 in inference, 0 before
  * the schedule was verified. */
@@ -256,43 +261,45 @@ typedef struct bg_schedule_timing {
     size_t event_count;
 } bg_schedule_timing;
 
-/* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order; a
- * message is there size / bytes_per_ns after its SEND, and messages do not slow each other down; a producer waits for a
+/* Runs one step of the schedule against the problem's costs; verifies it first. Devices run their lists in order. A
+ * message arrives size / bytes_per_ns after its SEND, messages do not slow each other down, and a producer waits for a
  * free slot. LOAD and STORE only enqueue: each device has one queue for them, which runs in order at
  * remote_bytes_per_ns. Their events are the times of the transfer, and actions that use the buffer wait for its LOAD. A
- * RECEIVE lasts from when the device turns to it until the message is there, all other actions start after their wait;
- * busy time is that of F, R, B, W and U. */
+ * RECEIVE lasts from when the device reaches it until the message arrives. All other actions start after their wait.
+ * Busy time is the time of F, R, B, W and U. */
 BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_schedule_problem *problem,
                                       bg_schedule_timing *out, bg_error *error);
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 
 /* Text: one line a device, "device 0: F0.0 SEND0.0:0 ... U0:0"; reads back to the same lists. malloc'ed. An action is
  * kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a comment. A text that is
- * wrong gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; what reads is still to be verified. */
+ * wrong gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read must still be
+ * verified. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
 /* A timetable, each F, R, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch)
  * or "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
- * forward and a backward ("F6B0"), whichever lets no micro-batch wait between stages; costs play no part. A text of
+ * forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are ignored. A text of
  * more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few micro-batches
  * two strategies may give the same orders, hence the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
 /* The CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell a time step: "0F1" (stage, kind,
- * micro-batch), B a full backward, I and W its halves, an empty cell is idle. What is printed is verified first and has
- * F, B or I, and W; malloc'ed. What is read gets the messages and updates of a plain chain. In a file with I or W a B
- * is both, unless its W is there too: then it is the half for the inputs, as older releases wrote it (their full
- * backward is BW). Messages and the gathering of sharded weights are skipped and counted into *out_skipped (may be
+ * micro-batch), B a full backward, I and W its halves, an empty cell is idle. A schedule is verified before it is
+ * printed, and printed with F, B or I, and W; malloc'ed. The reader adds the messages and updates of a plain chain. In
+ * a file with I or W, a B is a full backward pass unless the file also has its W; then B is the half for the inputs, as
+ * older releases wrote it (their full backward pass is BW). Messages and the gathering of sharded weights are skipped
+ * and counted into *out_skipped (may be
  * NULL). A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
 BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out,
                                        uint64_t *out_skipped, bg_error *error);
 
-/* The problem that a schedule from a file seems to solve: its counts, the device of each stage, whether W is apart, and
- * the edges of a plain chain with messages of `edge_bytes`. Nothing is proven by it. Its arrays are malloc'ed: end with
- * bg_schedule_problem_free (which is for such a problem alone). */
+/* Derives the problem that a schedule from a file seems to solve: its counts, the device of each stage, whether W is
+ * separate, and the edges of a plain chain with messages of `edge_bytes`. The result proves nothing about the schedule.
+ * Its arrays are malloc'ed: end with bg_schedule_problem_free (which is for such a problem alone). */
 BG_API bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_bytes, bg_schedule_problem *out,
                                            bg_error *error);
 BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);
@@ -301,12 +308,12 @@ typedef struct bg_schedule_svg_options {
     size_t struct_bytes; /* 0, or sizeof(bg_schedule_svg_options): see base.h */
     const char *title;   /* NULL: none */
     bool shows_messages; /* thin arrows from SEND to RECEIVE */
-    uint32_t width;      /* of the picture in pixels; 0: as wide as numbers in boxes need, 640 to 1600 */
+    uint32_t width;      /* width of the picture in pixels; 0: wide enough for the numbers in boxes, 640 to 1600 */
 } bg_schedule_svg_options;
 
 /* A simulated schedule as a picture: devices as rows, time to the right, a box for each F, B, W, R and U with its
- * micro-batch where it fits ("stage.micro-batch" where a device has several stages). Readable on light and on dark
- * ground. `options` NULL: all zero. malloc'ed. */
+ * micro-batch where it fits ("stage.micro-batch" where a device has several stages). It is readable on light and dark
+ * backgrounds. `options` NULL: all zero. malloc'ed. */
 BG_API bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_schedule_timing *timing,
                                       const bg_schedule_svg_options *options, char **out_text, bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * score.h: numbers that are no means of samples: precision, recall and F1 of classes, perplexity. Each is a function of
- * sums over a whole pass, which an op of the model takes of each micro-batch (bg_class_counts, bg_binary_counts,
+ * score.h: metrics that are not means over samples: precision, recall and F1 of classes, perplexity. Each is a function
+ * of sums over a whole pass, to which an op of the model adds for each micro-batch (bg_class_counts, bg_binary_counts,
  * bg_likelihood_sums), so it is right for any sizes of batches.
  *
  *     bg_graph_output(graph, "counts", bg_class_counts(graph, NULL, logits, labels));
@@ -29,21 +29,21 @@ typedef enum bg_score_kind {
 /* How the scores of classes become one number. A score of 0 / 0 is 0. */
 typedef enum bg_score_average {
     BG_SCORE_MACRO = 0, /* their mean, over classes that occur among labels or predictions */
-    BG_SCORE_MICRO,     /* of all classes' counts together: with one label for each row the accuracy */
-    BG_SCORE_WEIGHTED,  /* their mean, weighted by how often a class occurs among labels */
-    BG_SCORE_BINARY     /* that of one class */
+    BG_SCORE_MICRO,     /* from the total counts of all classes: the accuracy, if each row has one label */
+    BG_SCORE_WEIGHTED,  /* their mean, weighted by the number of labels of each class */
+    BG_SCORE_BINARY     /* the score of one class */
 } bg_score_average;
 
 typedef struct bg_score {
-    const char *name;   /* of the metric */
+    const char *name;   /* name of the metric */
     const char *output; /* the output with the sums */
     bg_score_kind kind;
-    bg_score_average average; /* not of a perplexity */
-    uint32_t class_index;     /* of BG_SCORE_BINARY, mostly 1 */
+    bg_score_average average; /* not for perplexity */
+    uint32_t class_index;     /* class for BG_SCORE_BINARY, usually 1 */
 } bg_score;
 
-/* What the sums come to. Of classes: count is 3 C, [3, C] as bg_class_counts has them. Of a perplexity: 2; NaN without
- * labels. `name` and `output` are not read. Errors: BG_ERROR_INVALID. */
+/* Computes a score from sums. For classes the sums are [3, C] from bg_class_counts, and count is 3 C. For perplexity
+ * count is 2; the result is NaN without labels. `name` and `output` are not read. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t count, double *out,
                                   bg_error *error);
 

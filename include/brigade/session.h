@@ -10,9 +10,9 @@
  * such a function with the same weights, and when a callback or kernel calls it within a run. The call then changes
  * nothing, and the other thread's run continues. This holds for inference too, even when all sessions that share the
  * weights only infer. Memory behind a returned pointer (bg_weights_at) is not guarded: another thread may change it
- * once the function has returned. Threads that infer at the same time over the same weights, beside one that trains
- * them, have a reader each (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another thread.
- * Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
+ * once the function has returned. To infer in several threads over the same weights, also while another thread trains
+ * them, create one reader for each thread (bg_session_create_reader). Exceptions: bg_session_stop ends a run of another
+ * thread. Streams, workers and notes, which never change, and the counts bg_weights_count, bg_session_step and
  * bg_session_cycles may be read at any time. bg_session_trace_count and (with options.reporting.trace)
  * bg_session_device_bytes return 0 while another thread is inside. bg_session_destroy waits for a thread that uses
  * another session of the same weights.
@@ -34,10 +34,10 @@ typedef struct bg_weights bg_weights;
 
 /* ---- weights: named tensors, shared by name ----
  *
- * Weights have whole tensors, even where sessions have pieces: over a mesh (bg_graph_sharded_variable) and
- * sections (bg_graph_section_parameter: layers in pieces, with any factor or splits). Tensors that are named and cut as
- * the pieces of such layers are, "x.split_embeddings.I.weight" and "x.split_linear_layers.I.weight" in equal parts, may
- * also be set. The first session that asks for "x.weight" joins them to it, and from then on each is a range of it.
+ * Weights hold whole tensors, even where sessions hold pieces: over a mesh (bg_graph_sharded_variable) and in sections
+ * (bg_graph_section_parameter: layers in pieces, with any factor or splits). The equal pieces of such layers,
+ * "x.split_embeddings.I.weight" and "x.split_linear_layers.I.weight", may also be set by name. The first session that
+ * needs "x.weight" joins the pieces, and from then on each piece is a range of it.
  */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
@@ -52,7 +52,7 @@ typedef struct bg_weight {
 } bg_weight;
 /* The newest values (fetched from the session that has them). Valid until the next call on these weights. */
 BG_API bg_status bg_weights_at(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error);
-/* NOT_FOUND when there is no such weight. */
+/* BG_ERROR_NOT_FOUND when the weight does not exist. */
 BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weight *out, bg_error *error);
 /* Sets a value before or between runs. A new name is added; a known one must have the same type. The name of a piece of
  * an existing weight sets that range of it. */
@@ -62,17 +62,18 @@ BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_
 /* ---- sessions ---- */
 
 /* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
- * from there; others begin with values made from the seed, and are added. But inference makes no parameters: those that
- * it does not find, and buffers that it reads and does not write (running statistics), are an error that names them,
- * with `weights` NULL too, unless options.numerics.initialize_missing asks for them or files (options.files.memmap_dir)
- * have them. The plan must outlive the session. Starts the workers. Before memory is taken, what the devices need is
- * compared with what the machine has free and with the limits of the process's control groups, where the system tells,
- * unless options.memory.no_memory_check. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters), BG_ERROR_INVALID (the
- * plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up their whole),
- * BG_ERROR_BUDGET (more memory than there is), BG_ERROR_MEMORY. */
+ * from there; others begin with values made from the seed, and are added. Inference makes no parameters. Missing
+ * parameters, and missing buffers that are read and not written (running statistics), are an error that names them,
+ * also with `weights` NULL. Exceptions are options.numerics.initialize_missing, and files (options.files.memmap_dir)
+ * that have the values. The plan must outlive the session. The function starts the workers. Before it allocates memory,
+ * it compares the devices' need with the machine's free memory and with the limits of the process's control groups,
+ * unless options.memory.no_memory_check is set. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters),
+ * BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up
+ * their whole),
+ * BG_ERROR_BUDGET (more memory than is available), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
 /* A plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
- * bg_session_create, with the errors of both. The plan is the session's (bg_session_plan) and goes with it. The graph
+ * bg_session_create, with the errors of both. The session owns the plan (bg_session_plan) and destroys it. The graph
  * is copied and may be destroyed. options NULL: bg_options_defaults. For several sessions of one plan, or to look at a
  * plan that does not fit, make the plan yourself. */
 BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
@@ -85,33 +86,33 @@ BG_API void bg_session_destroy(bg_session *session);
 /* ---- readers: inference beside training ----
  *
  * Published values never change. A reader is a session for inference over the values that were published last: it reads
- * them where they are, without a copy of its own, so that any number of readers takes the memory of one set of weights.
- * Each reader has its own workers, and one thread at a time uses it. It waits for no other session, and it may run
- * while other threads train, load or publish the weights.
+ * them in place, so any number of readers need the memory of one set of weights. Each reader has its own workers, and
+ * one thread at a time uses it. It waits for no other session, and it may run while other threads train, load or
+ * publish the weights.
  *
  *     one thread      trains: bg_session_run ... then bg_weights_publish, then bg_session_run ...
  *     other threads   bg_session_run on readers: a run computes with the version that was the newest when it began
  *
- * What a reader cannot read in place it copies when it first sees a version: weights that it has in pieces (sections,
+ * A reader copies weights that it cannot read in place when it first uses a version: weights in pieces (sections,
  * tensor parallelism) or in remote buffers. Buffers that its own ops write (a cache, say) are its own: they begin with
  * the published value and are never published.
  */
 
-/* Makes the newest values of all parameters and buffers the published ones, as a whole: runs that begin afterward use
- * them, runs that have begun end with what they have. Values that have not changed since the last version are shared
- * with it; the others are copied. An older version is freed when the next one is published after its last run.
- * *out_version (may be NULL): 1, 2, ... Between runs, by the thread that may use the weights. Errors: BG_ERROR_INVALID
- * (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY; readers continue
- * with the version before. */
+/* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs
+ * in progress finish with the version that they began with. Values that have not changed since the last version are
+ * shared with it; the others are copied. An older version is freed when the next one is published after its last run.
+ * *out_version (may be NULL): 1, 2, ... Call it between runs, in the thread that may use the weights. Errors:
+ * BG_ERROR_INVALID (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY;
+ * readers then continue with the previous version. */
 BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, bg_error *error);
-/* Creates a reader, as bg_session_create creates a session. Publishes the weights if they were never published; only
- * then may another thread be in the way. `weights` and the plan of a reader must outlive a kernel that does not return;
- * the reader holds a reference of the weights. bg_session_weights are these. Errors: as bg_session_create;
- * BG_ERROR_INVALID (a plan for training, of several ranks, or with options.files.memmap_dir; weights that have pieces
- * of what the plan has whole and were never joined). */
+/* Creates a reader, as bg_session_create creates a session. Publishes the weights if they were never published; only in
+ * that case can another thread's use of the weights make it fail. `weights` and the plan of a reader must outlive a
+ * kernel that does not return; the reader holds a reference of the weights. bg_session_weights returns `weights`.
+ * Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
+ * options.files.memmap_dir; weights in pieces that were never joined, where the plan needs the whole). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* The version that a reader's last run used, or before the first run the version at its creation. 0: the session is no
- * reader. */
+/* The version that a reader's last run used, or before the first run the version at its creation. 0: the session is not
+ * a reader. */
 BG_API uint64_t bg_session_version(const bg_session *session);
 
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
@@ -122,11 +123,11 @@ BG_API uint32_t bg_session_input_count(const bg_session *session);
 BG_API uint32_t bg_session_output_count(const bg_session *session);
 typedef struct bg_stream {
     const char *name;
-    bg_type micro_batch_type; /* of one micro-batch */
+    bg_type micro_batch_type; /* type of one micro-batch */
     uint64_t count;    /* micro-batches a run: of inputs device iterations x accumulation x replicas, of outputs as
                           the output mode says; layout [device iteration][accumulation][replica][micro-batch], with
                           canonical_reductions [device iteration][replica][accumulation][micro-batch] */
-    uint32_t replicas; /* `count` is a multiple. Of inputs: groups of replicas that get the same data. 1 where the
+    uint32_t replicas; /* `count` is a multiple. For inputs: groups of replicas that get the same data. 1 where the
                           layout does not have replicas beside each other */
     size_t size_bytes; /* of all */
 } bg_stream;
@@ -137,7 +138,7 @@ BG_API uint32_t bg_session_find_input(const bg_session *session, const char *nam
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
 /* One run: `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]`
- * have the sizes of the streams; an output may be NULL when it is not wanted.
+ * have the sizes of the streams; an output may be NULL if it is not needed.
  * Errors: BG_ERROR_TIMEOUT when no device made progress for options.execution.wait_limit_s, naming the device, its
  * action and what it waits for; the failure of the lowest device otherwise. After either the session cannot run again,
  * and weights whose newest values only this session had are lost: reading them is an error until they are set again.
@@ -146,24 +147,23 @@ BG_API uint32_t bg_session_find_output(const bg_session *session, const char *na
  */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
-/* New numbers for the optimizer, from the next run on; the kind must stay. */
+/* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* Weight updates done over the life of the weights (randomness). Optimizer state that a session makes begins its own
- * count at 0, as a new torch.optim object does; state that was set (bg_weights_set) is as old as this count says. */
+/* Weight updates over the life of the weights, which random numbers depend on. Optimizer state that a session creates
+ * begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has this count. */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
 /* ---- with options.files.memmap_dir ---- */
 
-/* Not NULL when the session has resumed from files of an earlier one: its weights (those that were not given), the
- * optimizer's state and the step are theirs. It is the note of that flush, "" when there was none.
- * Borrowed. */
+/* The note of the flush from which the session resumed, "" without a note, or NULL when the session did not resume.
+ * After resuming, weights that were not given, the optimizer's state and the step come from the files. Borrowed. */
 BG_API const char *bg_session_note(const bg_session *session);
-/* Completes the files on disk, with a note of the caller's (UTF-8; NULL is ""), such as the place in its data. From
- * then until the next run or change of a weight, a session that is created with the same plan and directory resumes
- * from here. A process that ends at another time leaves files from which no session can resume. Without
- * options.files.memmap_dir, and with files that are read only, nothing happens. Of all ranks (brigade/transport.h).
- * Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
+/* Completes the files on disk and records a note of the caller's (UTF-8; NULL is ""), such as the position in its data.
+ * From then until the next run or change of a weight, a session that is created with the same plan and directory
+ * resumes from here. A process that ends at another time leaves files from which no session can resume. Without
+ * options.files.memmap_dir, and with files that are read only, nothing happens. All ranks call it
+ * (brigade/transport.h). Errors: BG_ERROR_INVALID (a run of the session failed), BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_error *error);
 
 /* Device time of the last run in nanoseconds (cycles at 1 GHz), from the first device's start to the last one's end.
@@ -171,8 +171,8 @@ BG_API bg_status bg_session_flush(bg_session *session, const char *note, bg_erro
 BG_API uint64_t bg_session_cycles(const bg_session *session);
 /* The number of processors that the calling thread may use, at least 1. It is a session's default number of workers. */
 BG_API uint32_t bg_processor_count(void);
-/* Which worker runs where, one a line: "worker 0 on core 0" when it is bound, else "worker 0 on any core of 0-3" or
- * "worker 0 on the calling thread". malloc'ed. */
+/* The placement of the workers, one on each line: "worker 0 on core 0" if it is bound, otherwise "worker 0 on any core
+ * of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
  * operand when options.reporting.trace is on; else the size of the arena. 0 for a device of another rank. */
@@ -182,11 +182,11 @@ BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replic
 BG_API void bg_session_ask_to_stop(bg_session *session);
 /* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);
-/* Of all ranks (brigade/transport.h): rank `rank` reads weights, to write them to a file for example. On that rank
- * `use` alone may ask for values (bg_weights_at, bg_weights_find and functions that call them), in any order and
+/* All ranks call it (brigade/transport.h), and rank `rank` reads weights, for example to write them to a file. On that
+ * rank only `use` may request values (bg_weights_at, bg_weights_find and functions that call them), in any order and
  * number. The others send one value at a time, so no rank needs memory for more than one value. All ranks return the
- * status of `use`. In one process the function only calls `use`. Outside of it, all ranks call bg_weights_at and
- * bg_weights_find together, and all get the value. */
+ * status of `use`. In one process the function only calls `use`. Outside this function all ranks must call
+ * bg_weights_at and bg_weights_find together, and all get the value. */
 BG_API bg_status bg_session_read_weights(bg_session *session, uint32_t rank,
                                          bg_status (*use)(void *user, bg_error *error), void *user, bg_error *error);
 /* Whether a device belongs to this process: always true unless several ranks share the devices (brigade/transport.h).
@@ -205,18 +205,19 @@ typedef struct bg_trace_event {
     uint32_t replica, device;
     uint32_t worker;
     uint64_t step;
-    bool is_beside; /* beside the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE whose
-                       end the device does not wait for (its share of the sum) */
+    bool is_beside; /* parallel to the device's program: LOAD and STORE, transfers to and from remote buffers; a REDUCE
+                       whose end the device does not wait for (its share of the sum) */
 } bg_trace_event;
-/* The number of recorded events of a device: those of its program, oldest first, then those that ran beside it, oldest
+/* The number of recorded events of a device: events of its program, oldest first, then events parallel to it, oldest
  * first. At most options.reporting.trace_events of each kind are kept; older ones are dropped. */
 BG_API uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uint32_t device);
 BG_API bg_status bg_session_trace_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                                         bg_trace_event *out, bg_error *error);
-/* Of all ranks (brigade/transport.h), between runs: from now until the next run the two above answer on rank `rank` for
- * the devices of all ranks, in times of its own clock, and bg_profile_write_trace writes all of them. Clocks of other
- * hosts are compared by messages there and back, so theirs may be off by half of the shortest such time. In one process
- * nothing happens. Errors: BG_ERROR_INVALID (no such rank, no options.reporting.trace), BG_ERROR_MEMORY, BG_ERROR_IO.
+/* All ranks call it between runs (brigade/transport.h). Until the next run the two functions above return events of the
+ * devices of all ranks on rank `rank`, in times of its clock, and bg_profile_write_trace writes all of them. Clocks of
+ * other hosts are compared by round-trip messages, so their times may be off by half of the shortest round trip. In one
+ * process the function does nothing. Errors: BG_ERROR_INVALID (no such rank, no options.reporting.trace),
+ * BG_ERROR_MEMORY, BG_ERROR_IO.
  */
 BG_API bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *error);
 

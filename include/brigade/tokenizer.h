@@ -1,8 +1,7 @@
 /*
- * tokenizer.h: text as token numbers, and back: GPT-2's byte-pair encoding, and bytes for models of one's own.
+ * tokenizer.h: text as token numbers, and back: GPT-2's byte-pair encoding, and a byte tokenizer for other models.
  *
  * Both work on bytes, so any content can be encoded, whether it is UTF-8 or not, and decoding gives it back unchanged.
- * A tokenizer does not change once it is made: threads may share it.
  *
  * Threads: a tokenizer does not change once it is made: any number of threads may use it.
  *
@@ -21,10 +20,9 @@ typedef struct bg_tokenizer bg_tokenizer;
 
 /*
  * GPT-2's byte-pair encoding (Radford et al., Language Models are Unsupervised Multitask Learners, 2019) from a folder
- * with `tokenizer.json`, or with `vocab.json` and `merges.txt`. Text is cut into words by GPT-2's pattern; in a word,
- * of the adjacent pairs that have a merge, all those of the earliest merge are joined first, from the left, until none
- * is left.
- * Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (a tokenizer of another kind),
+ * with `tokenizer.json`, or with `vocab.json` and `merges.txt`. Text is cut into words by GPT-2's pattern. In each
+ * word, the adjacent pairs with the earliest merge are joined from the left, and this repeats until no pair has a
+ * merge. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED (a tokenizer of another kind),
  * BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_tokenizer_open(const char *directory, bg_tokenizer **out, bg_error *error);
@@ -34,9 +32,9 @@ BG_API bg_status bg_tokenizer_create_bytes(bg_tokenizer **out, bg_error *error);
 
 BG_API void bg_tokenizer_destroy(bg_tokenizer *tokenizer);
 
-/* Tokens are below it. */
+/* The vocabulary size: all tokens are below it. */
 BG_API uint32_t bg_tokenizer_vocabulary(const bg_tokenizer *tokenizer);
-/* The token "<|endoftext|>", which stands between documents; UINT32_MAX when there is none. */
+/* The token "<|endoftext|>", which separates documents; UINT32_MAX when the tokenizer has none. */
 BG_API uint32_t bg_tokenizer_end_of_text(const bg_tokenizer *tokenizer);
 
 /* All-zero is empty. */
@@ -47,14 +45,15 @@ typedef struct bg_token_list {
 BG_API void bg_token_list_clear(bg_token_list *list);
 
 /* Appends the tokens of a text. `reads_special`: special tokens that are written out in the text ("<|endoftext|>")
- * become what they say; else they are text like any other. On failure `tokens` has what came before. */
+ * become the special tokens; otherwise they are encoded like other text. On failure `tokens` keeps the tokens that were
+ * added before. */
 BG_API bg_status bg_tokenizer_encode(const bg_tokenizer *tokenizer, const void *text, size_t size_bytes,
                                      bool reads_special, bg_token_list *tokens, bg_error *error);
 
-/* The bytes of a token; they need not be whole characters. NULL for numbers that are no tokens. */
+/* The bytes of a token; they need not be whole characters. NULL for numbers that are not tokens. */
 BG_API const char *bg_tokenizer_token(const bg_tokenizer *tokenizer, uint32_t token, size_t *out_size_bytes);
-/* The bytes of all of them, malloc'ed, and a zero byte that *out_size_bytes does not count. BG_ERROR_INVALID names the
- * first number that is no token. */
+/* The bytes of all tokens, malloc'ed, with a zero byte at the end that *out_size_bytes does not count. Errors:
+ * BG_ERROR_INVALID, which names the first number that is not a token. */
 BG_API bg_status bg_tokenizer_decode(const bg_tokenizer *tokenizer, const uint32_t *tokens, size_t count,
                                      char **out_text, size_t *out_size_bytes, bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * topology.h: where processors are in the machine: which share a core, and which are far from each other.
+ * topology.h: the topology of the machine's processors: which ones share a core, and which are far from each other.
  *
  * Threads: any thread may call it at any time.
  */
@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* An order of processors by cores and caches: options.execution.processor_order = bg_topology_order. Takes no user
- * data. Where the topology cannot be found out (no memory, a system without it) the order stays as it is. It looks at
- * the machine each time, which takes milliseconds. */
+/* An order of processors by cores and caches: options.execution.processor_order = bg_topology_order. It needs no user
+ * data. If the topology is unknown (no memory, an unsupported system), the order does not change. It examines the
+ * machine on each call, which takes milliseconds. */
 BG_API uint32_t bg_topology_order(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /*
- * watch.h: callbacks of a trainer that are ready made: what to do when a metric gets better, or no longer does, and
- * averages of weights.
+ * watch.h: ready-made callbacks for a trainer: actions when a metric improves or stops improving, and averages of
+ * weights.
  *
  *     bg_watch watch = bg_watch_defaults("loss");
  *     const bg_trainer_callback callbacks[] = {{bg_watch_event, &watch}};
@@ -22,15 +22,15 @@ extern "C" {
 /* Looks at a metric's mean at the end of each validation of a fit. */
 typedef struct bg_watch {
     size_t struct_bytes; /* set by bg_watch_defaults; see base.h */
-    const char *metric;  /* of the validation (bg_trainer_metric); borrowed */
-    bool rises;          /* more is better */
-    double least_change; /* what is no better by more than this counts as no better; default 0 */
-    uint64_t patience;   /* ends the fit after more than so many validations in a row that are no better, or at NaN;
-                            default UINT64_MAX: never */
-    bg_weights *best_weights;   /* take all weights when the metric is the best so far; NULL: not wanted */
-    const char *best_directory; /* gets a checkpoint then, the only one in it; NULL: not wanted */
-    bg_rate_schedule *plateau;  /* is told every value (bg_rate_report); NULL: none */
-    /* what was seen */
+    const char *metric;  /* name of a metric of the validation (bg_trainer_metric); borrowed */
+    bool rises;          /* larger values are better */
+    double least_change; /* the least difference that counts as an improvement; default 0 */
+    uint64_t patience;   /* ends the fit after more than this number of validations in a row without improvement, or at
+                            NaN;   default UINT64_MAX: never */
+    bg_weights *best_weights;   /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
+    const char *best_directory; /* receives a checkpoint then, the only one in the folder; NULL: no checkpoint */
+    bg_rate_schedule *plateau;  /* receives every value (bg_rate_report); NULL: none */
+    /* state */
     double best; /* NaN: nothing yet */
     uint64_t best_step, worse_count;
     bool has_stopped;
@@ -44,17 +44,17 @@ static inline bg_watch bg_watch_defaults(const char *metric)
     bg_watch_init(&watch, sizeof watch, metric);
     return watch;
 }
-/* For bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND, the validation has no such metric;
- * those of bg_checkpoint_save and of weights. */
+/* For bg_trainer_callback, with a bg_watch as `user`. Errors: BG_ERROR_NOT_FOUND when the validation has no such
+ * metric, and those of bg_checkpoint_save and bg_weights_set. */
 BG_API bg_status bg_watch_event(void *watch, bg_trainer_event *event, bg_error *error);
 
-/* Exponential moving averages of a fit's parameters: after each call average = d average + (1 - d) parameter, d being
- * decay to the power of the call's updates; they begin as the parameters after the first call. What is not trained is
- * taken as it is. Each call costs a copy of all weights. */
+/* Exponential moving averages of a fit's parameters. After each call average = d average + (1 - d) parameter, where d
+ * is decay to the power of the number of updates in the call. The averages begin as the parameters after the first
+ * call. Values that are not trained are copied. Each call costs a copy of all weights. */
 typedef struct bg_average {
     size_t struct_bytes; /* set by bg_average_make; see base.h */
     double decay;        /* 0 to 1 */
-    bg_weights *weights; /* take the averages; validate and test with them in a trainer of their own */
+    bg_weights *weights; /* receives the averages; use a second trainer to validate and test with them */
 } bg_average;
 
 BG_API void bg_average_init(bg_average *average, size_t struct_bytes, double decay, bg_weights *weights);

@@ -1,7 +1,7 @@
 /*
- * weights.h: weights to files and back, for programs that bring or take a model: safetensors (also folders of them with
- * an index), and NumPy's .npz. Names, prefixes and element types may differ between the file and the model; a report
- * says what became of every tensor. Checkpoints, which go on with a training, are brigade/checkpoint.h.
+ * weights.h: reads and writes files of weights, to exchange models with other programs: safetensors (also folders of
+ * them with an index), and NumPy's .npz. Names, prefixes and element types may differ between the file and the model; a
+ * report describes the result for every tensor. To resume training, use the checkpoints of brigade/checkpoint.h.
  *
  * Threads: as bg_weights_set and bg_weights_find (brigade/session.h). Weights of a session over several ranks are saved
  * inside bg_session_read_weights, and loaded before the session is created.
@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-/* A name of the file and the model's for it. Each may have one `*`, which stands for any text, the same in both:
+/* A name in the file and the corresponding name in the model. Each may have one `*`, which matches any text, the same
+ * in both:
  * {"encoder.*", "model.encoder.*"}. */
 typedef struct bg_weights_rename {
     const char *in_file, *in_model;
@@ -28,20 +29,20 @@ typedef struct bg_weights_rename {
 
 typedef struct bg_weights_load_options {
     size_t struct_bytes; /* set by bg_weights_load_defaults; see base.h */
-    /* Whose parameters and buffers the file should have: then weights may be empty, and no session is needed yet. NULL:
-     * those that `weights` has; when it has none, every tensor of the file is taken as it is. */
+    /* The graph whose parameters and buffers the file should have; `weights` may then be empty, and no session is
+     * needed. NULL: the names in `weights`; if it is empty, every tensor of the file is added unchanged. */
     const bg_plan *plan;
-    /* A tensor that is missing, unexpected or of another shape or type is an error, and nothing is changed. Else such
-     * tensors are left as they were, and the report has them. */
+    /* A tensor that is missing, unexpected or of another shape or type is an error, and nothing is changed. When false,
+     * such tensors are left unchanged, and the report lists them. */
     bool strict;
-    bool exact_types; /* elements are not converted; else between all floats, and between integers whose values fit */
-    /* What names in the file begin with, and names of the model do not; names without it are not looked at. NULL: "".
+    bool exact_types; /* elements are not converted; false: all floats are converted, and integers whose values fit */
+    /* Prefix of names in the file that names of the model lack; names without the prefix are ignored. NULL: "".
      */
     const char *prefix;
-    /* Behind the prefix; the first that fits a name holds. */
+    /* Renames, applied after the prefix is removed; the first match counts. */
     const bg_weights_rename *renames;
     uint32_t rename_count;
-    /* Names of the model, with any number of `*`, separated by commas, that are not looked at in the file. */
+    /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
     const char *ignore; /* default: "*.num_batches_tracked", which PyTorch's batch norms have */
 } bg_weights_load_options;
 BG_API void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes);
@@ -59,7 +60,7 @@ typedef enum bg_weights_outcome {
     BG_WEIGHTS_MISSING,    /* the file does not have it */
     BG_WEIGHTS_UNEXPECTED, /* the model does not have it */
     BG_WEIGHTS_MISFIT,     /* another shape, or a type that is not converted */
-    BG_WEIGHTS_IGNORED,    /* not looked at: by the prefix or by `ignore` */
+    BG_WEIGHTS_IGNORED,    /* skipped because of the prefix or `ignore` */
     BG_WEIGHTS_OUTCOME_COUNT
 } bg_weights_outcome;
 /* "loaded", "missing" and so on. */
@@ -69,11 +70,11 @@ typedef struct bg_weights_result {
     const char *name;    /* the model's */
     const char *in_file; /* NULL: missing */
     bg_weights_outcome outcome;
-    bg_type wanted, found; /* all-zero where there is none; `found` has dtype BG_DTYPE_NONE for elements that Brigade
+    bg_type wanted, found; /* all-zero if missing; `found` has dtype BG_DTYPE_NONE for elements that Brigade
                               has no type for */
 } bg_weights_result;
 
-/* What became of each tensor, sorted by the model's name. Clear with bg_weights_report_clear; zero is empty. */
+/* The result for each tensor, sorted by the model's name. Clear with bg_weights_report_clear; zero is empty. */
 typedef struct bg_weights_report {
     uint32_t counts[BG_WEIGHTS_OUTCOME_COUNT];
     uint32_t result_count;
@@ -81,18 +82,18 @@ typedef struct bg_weights_report {
     void *memory; /* of the names */
 } bg_weights_report;
 BG_API void bg_weights_report_clear(bg_weights_report *report);
-/* A line for each tensor that was not simply loaded: "missing `fc2.bias` float32[10]". "" when there is none.
+/* One line for each tensor that was not loaded unchanged: "missing `fc2.bias` float32[10]". "" when there is none.
  * malloc'ed. */
 BG_API bg_status bg_weights_report_print(const bg_weights_report *report, char **out_text, bg_error *error);
 
 /*
- * `path`: a .safetensors or .npz file, told by its content, or a folder with model.safetensors or with the files of a
- * model.safetensors.index.json. Tensors are read one at a time; a .npz file is in memory as a whole. `out_report` may
- * be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID (options; two tensors with
- * one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file; with `strict`, missing
+ * `path`: a .safetensors or .npz file, recognized by its content, or a folder with model.safetensors or with the files
+ * of a model.safetensors.index.json. Tensors are read one at a time; a .npz file is in memory as a whole. `out_report`
+ * may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID (options; two tensors
+ * with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file; with `strict`, missing
  * tensors), BG_ERROR_SHAPE (with `strict`, of another shape or type), BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED,
- * BG_ERROR_IO, BG_ERROR_MEMORY. The message has the first names and the numbers of all. When reading fails half-way,
- * tensors before that have the file's values.
+ * BG_ERROR_IO, BG_ERROR_MEMORY. The message has the first names and the total numbers. If reading fails in the middle,
+ * earlier tensors have the file's values.
  */
 BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
                                  bg_weights_report *out_report, bg_error *error);
@@ -101,15 +102,15 @@ BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg
 
 typedef struct bg_weights_save_options {
     size_t struct_bytes;              /* set by bg_weights_save_defaults; see base.h */
-    const char *prefix;               /* before each name in the file. NULL: "" */
+    const char *prefix;               /* prefix of each name in the file. NULL: "" */
     const bg_weights_rename *renames; /* as for loading, which gives the same names back */
     uint32_t rename_count;
-    bg_dtype floats; /* what floats are converted to; BG_DTYPE_NONE: as they are. Not bfloat16 in .npz */
+    bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
     uint64_t
-        folder_bytes; /* of a folder: the most that a file of it has, unless one tensor alone has more. 0: no limit */
+        folder_bytes; /* for a folder: the largest size of a file in it, unless one tensor is larger. 0: no limit */
 } bg_weights_save_options;
 BG_API void bg_weights_save_options_init(bg_weights_save_options *options, size_t struct_bytes);
-/* Names and types as they are; a folder has one file. */
+/* Names and types are unchanged; a folder has one file. */
 static inline bg_weights_save_options bg_weights_save_defaults(void)
 {
     bg_weights_save_options options;
@@ -119,12 +120,12 @@ static inline bg_weights_save_options bg_weights_save_defaults(void)
 }
 
 /*
- * Parameters and buffers, without what a training has beside them. `path` ends in ".safetensors" or ".npz", or is
- * a folder (a name without an ending, or with "/" at its end), which is made: model.safetensors, or with folder_bytes
- * model-00001-of-00003.safetensors and so on with model.safetensors.index.json. Files appear complete or not at all;
- * the index comes last. Tensors are written one at a time. Errors: BG_ERROR_INVALID (options; two tensors with one name
- * in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a .npz of 4 GiB or more, or of bfloat16), BG_ERROR_IO,
- * BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
+ * Writes parameters and buffers, without optimizer state and other training state. `path` ends in ".safetensors" or
+ * ".npz", or is a folder (a name without an ending, or with "/" at its end), which is made: model.safetensors, or with
+ * folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json. Files appear complete or
+ * not at all; the index comes last. Tensors are written one at a time. Errors: BG_ERROR_INVALID (options; two tensors
+ * with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a .npz of 4 GiB or more, or of
+ * bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weights_save_options *options,
                                  bg_error *error);

@@ -30,7 +30,7 @@ static bg_status fail_damaged(const loader *l, const char *name, bg_status statu
                                 "%.3000s; it is not used: name `%s`, the latest of the others, as the file to load, or "
                                 "remove the bad one",
                                 reason, other);
-    return bg_error_set(l->error, status, "%.3000s; it is not used, and %s has no other: begin anew", reason,
+    return bg_error_set(l->error, status, "%.3000s; it is not used, and %s has no other: start a new training", reason,
                         l->directory);
 }
 
@@ -186,7 +186,7 @@ static bg_status find_parts(loader *l, bg_error *error)
         if (rank == ranks)
             return bg_error_set(error, BG_ERROR_PARSE,
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
-                                "it: start a rank there, or bring the file",
+                                "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
         /* The rank that reads the part and compares its checksum: in turns where several have it. */
         if (l->sees[(size_t)(part % ranks) * parts + part])

@@ -1,7 +1,7 @@
 /*
- * compare.c: whether a checkpoint is one of the training that loads it. Its optimizer's state must be of the
- * same optimizer, because AdamW's and LAMB's have the same names, and its parameters must be the model's, because a
- * model of other depth has most names in common. What differs is refused, unless the caller asks to drop it.
+ * compare.c: checks that a checkpoint belongs to the training that loads it. Its optimizer state must come from the
+ * same optimizer, because AdamW's and LAMB's states have the same names. Its parameters must be the model's, because a
+ * model of another depth has most names in common. Differences are refused, unless the caller asks to drop them.
  */
 #include "checkpoint/stored.h"
 
@@ -46,8 +46,7 @@ bg_status bgi_checkpoint_read_drop(loader *l)
     if (l->drops_state && l->session == NULL && bgi_weights_end(l->weights) > 0)
         return bg_error_set(l->error, BG_ERROR_INVALID,
                             "checkpoint: %s optimizer for weights without a session, which have values already: only a "
-                            "session can begin its optimizer's state anew; load through the session, or into new "
-                            "weights",
+                            "session can reset its optimizer's state; load through the session, or into new weights",
                             drop_option(l));
     return BG_OK;
 }
@@ -136,7 +135,7 @@ static bg_status compare_seeds(const loader *l)
                             l->found.path, l->found.seed, own);
     bgi_string_add(&line,
                    "checkpoint %s: was made with seed %" PRIu64 ", this session has %" PRIu64
-                   "; random numbers (dropout) go on from the session's",
+                   "; random numbers (dropout) continue from the session's",
                    l->found.path, l->found.seed, own);
     return warn(l, &line);
 }
@@ -186,12 +185,12 @@ static bg_status collect_kinds(const loader *l, bgi_string *out)
 static bg_status refuse_optimizer(const loader *l, const char *theirs, const char *kinds, const char *own,
                                   const char *own_kinds)
 {
-    return bg_error_set(l->error, BG_ERROR_INVALID,
-                        "%s: has the state of optimizer %s (%s), this session trains with `%s` (%s); train with the "
-                        "checkpoint's optimizer, or give %s optimizer to take the weights alone: the state then begins "
-                        "anew",
-                        l->found.path, theirs, kinds[0] != '\0' ? kinds : "no state", own,
-                        own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
+    return bg_error_set(
+        l->error, BG_ERROR_INVALID,
+        "%s: has the state of optimizer %s (%s), this session trains with `%s` (%s); train with the "
+        "checkpoint's optimizer, or give %s optimizer to load only the weights: the state then starts from zero",
+        l->found.path, theirs, kinds[0] != '\0' ? kinds : "no state", own,
+        own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
 
 /* A file without the record, which older releases wrote: the kinds of state may tell, or the caller. */
@@ -214,8 +213,8 @@ static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, 
     else if (count > 1)
         status = bg_error_set(l->error, BG_ERROR_INVALID,
                               "%s: does not say which optimizer made its state (%s), which may be %s; this session "
-                              "trains with `%s`: give %s with the optimizer that made it, or %s optimizer to take the "
-                              "weights alone: the state then begins anew",
+                              "trains with `%s`: give %s with the optimizer that made it, or %s optimizer to load only "
+                              "the weights: the state then starts from zero",
                               l->found.path, kinds, names.data, own,
                               l->options.optimizer_option != NULL ? l->options.optimizer_option : "options.optimizer",
                               drop_option(l));
@@ -249,8 +248,8 @@ static bg_status note_dropped_state(const loader *l, const char *kinds)
 {
     bgi_string line = {0};
 
-    bgi_string_add(&line, "checkpoint %s: the optimizer's state (%s%s%s) is dropped; it begins anew", l->found.path,
-                   l->optimizer, l->optimizer[0] != '\0' ? ": " : "", kinds);
+    bgi_string_add(&line, "checkpoint %s: the optimizer's state (%s%s%s) is dropped; it starts from zero",
+                   l->found.path, l->optimizer, l->optimizer[0] != '\0' ? ": " : "", kinds);
     return warn(l, &line);
 }
 
@@ -415,7 +414,7 @@ static bg_status compare_names(const loader *l)
     if (status == BG_OK)
         status = report(l, &missing[1], "has no", "they keep their values");
     if (status == BG_OK)
-        status = report(l, &extra[1], "has what the weights have not:", "it is left out");
+        status = report(l, &extra[1], "has tensors that the weights lack:", "it is left out");
     for (int i = 0; i < 2; i++) {
         clear_names(&missing[i]);
         clear_names(&extra[i]);

@@ -1,7 +1,6 @@
 /*
- * content.c: what a checkpoint holds, from
- * weights to a file. Values come one after another, from the weights' host copies or from where they are at home, so
- * that no more than one of them need be in memory:
+ * content.c: writes the content of a checkpoint from weights to a file. Values are fetched one at a time, from host
+ * copies or from the session that has them, so only one value need be in memory:
  *
  *     value, value, ... --> checksum (a first pass) --> file (a second) --> read back (a third)
  */

@@ -88,7 +88,7 @@ static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_te
         type.dtype = BG_UINT8; /* bytes of 0 and 1 */
     if (type.dtype == BG_DTYPE_NONE)
         return bg_error_set(c->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s` is of %s, which Brigade has no type for; leave it out with --ignore",
+                            "%s: tensor `%.200s` is %s, which Brigade does not support; leave it out with --ignore",
                             source->path, tensor->name, tensor->storage);
     c->items[c->count] = (converted){.source = source, .tensor = tensor, .from = type.dtype};
     if (!c->options->to_checkpoint && c->options->floats != BG_DTYPE_NONE && bg_dtype_is_float(type.dtype))
@@ -309,7 +309,7 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
         return bgi_error_memory(c->error, "a path", strlen(folder));
     if (bgi_file_exists(path))
         status =
-            bg_error_set(c->error, BG_ERROR_INVALID, "%s: is there already; remove it, or name another folder", path);
+            bg_error_set(c->error, BG_ERROR_INVALID, "%s: exists already; remove it, or name another folder", path);
     else
         status = bgi_safetensors_write_checked(path, c->entries, c->count, c->metadata, c->metadata_count, fetch,
                                                check_written, c, c->error);
@@ -337,8 +337,8 @@ static bg_status convert(conversion *c, const char *to)
     if (c->source->is_checkpoint && o->to_checkpoint && o->like == NULL &&
         (o->rename_count > 0 || o->prefix != NULL || o->ignore != NULL))
         return bg_error_set(c->error, BG_ERROR_INVALID,
-                            "%s: is a checkpoint, which another one has all tensors of, under the same names; "
-                            "give a checkpoint to take the others from (like), or leave the rules for names out",
+                            "%s: is a checkpoint whose tensors all exist in the other one, under the same names; give "
+                            "a checkpoint that has the other tensors (like), or leave the rules for names out",
                             c->source->path);
     /* What is damaged is not passed on under a new checksum. */
     if (c->source->is_checkpoint)

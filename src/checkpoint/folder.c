@@ -237,7 +237,7 @@ bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint
 
     if (list->count > 0 && list->steps[0] > step)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "checkpoint: %s has `%s`, later than step %" PRIu64
+                            "checkpoint: %s has `%s`, which is later than step %" PRIu64
                             " of this run; remove it, or save to another directory",
                             directory, bgi_checkpoint_name(list->steps[0], later), step);
     return BG_OK;

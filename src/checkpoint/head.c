@@ -1,5 +1,5 @@
 /*
- * head.c: what a checkpoint says beside the weights: version, step, seed, the caller's text and bytes.
+ * head.c: the metadata of a checkpoint: version, step, seed, the caller's text and bytes.
  */
 #include "checkpoint/checkpoint.h"
 

@@ -1,7 +1,6 @@
 /*
  * load.c: reading checkpoints. Everything is read and checked (checksum, metadata, names, types) before the
- * first weight is set; then values are read once more, one after the other, so that they are in memory once: as
- * weights.
+ * first weight is set. Then values are read again, one at a time, so memory holds them only once: as weights.
  */
 #include "checkpoint/stored.h"
 

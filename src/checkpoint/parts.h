@@ -1,5 +1,5 @@
 /*
- * parts.h: a checkpoint that several ranks write, in steps, so that training can go on beside the second one.
+ * parts.h: a checkpoint that several ranks write, in steps, so that training can continue during the second step.
  *
  *     prepare (all ranks; the weights hold still) --> start (a thread of each) --> wait --> complete (all ranks)
  */

@@ -1,5 +1,5 @@
 /*
- * record.c: what a checkpoint's metadata say: of each weight its role and age, numbers, kinds of optimizer state.
+ * record.c: records in a checkpoint's metadata: each weight's role and age, numbers, kinds of optimizer state.
  */
 #include "checkpoint/checkpoint.h"
 

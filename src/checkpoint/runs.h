@@ -1,5 +1,5 @@
 /*
- * runs.h: which elements of a tensor which part of a checkpoint has, and this as a text.
+ * runs.h: the elements of a tensor that each part of a checkpoint holds, and their text form.
  */
 #ifndef BGI_CHECKPOINT_RUNS_H
 #define BGI_CHECKPOINT_RUNS_H

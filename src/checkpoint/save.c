@@ -68,11 +68,12 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
     if (directory == NULL || directory[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: no directory");
     if (options->max_checkpoints == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: max_checkpoints 0, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: max_checkpoints is 0; it must be at least 1");
     if (options->blob_bytes > BG_CHECKPOINT_BLOB_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "checkpoint: a blob of %zu bytes, expected at most %zu; keep more in a file of your own",
-                            options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "checkpoint: the blob has %zu bytes; it may have at most %zu: keep larger data in a separate file",
+            options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
     if (options->blob_bytes > 0 && options->blob == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes %zu without a blob", options->blob_bytes);
     return BG_OK;

@@ -144,7 +144,7 @@ static bg_status list_manifest(bgi_stored *s, bg_error *error)
 
     BGI_TRY(list_parts(s, error));
     if (bg_safetensors_count(s->file) > 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has tensors of its own, and parts", s->path);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: has both tensors and parts", s->path);
     s->tensors = calloc(count + 1, sizeof *s->tensors);
     if (s->tensors == NULL)
         return bgi_error_memory(error, "names of tensors", count * sizeof *s->tensors);
@@ -226,8 +226,7 @@ bg_status bgi_stored_require_parts(const bgi_stored *s, bg_error *error)
         if (s->parts[i].file == NULL)
             return bg_error_set(error, BG_ERROR_NOT_FOUND,
                                 "%s: part %" PRIu32 " of %" PRIu32
-                                ", `%s`, is not here; host %.200s wrote it: bring it "
-                                "into this folder",
+                                ", `%s`, is missing; host %.200s wrote it: copy it into this folder",
                                 s->path, i, s->part_count, s->parts[i].name, s->parts[i].host);
     return BG_OK;
 }

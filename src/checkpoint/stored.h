@@ -1,12 +1,12 @@
 /*
- * stored.h: what lies on the disk, as one list of tensors with the texts beside them: a checkpoint in one file or in
+ * stored.h: the content of files, as one list of tensors with metadata: a checkpoint in one file or in
  * parts, another safetensors file, or a folder of them with an index. For loads, and for tools that need no session.
  *
  *     checkpoint_train_step_8.safetensors                              a manifest: texts, and who has what
  *     checkpoint_train_step_8.1b2c3d4e.part-00000-of-00002.safetensors   elements that rank 0 had
  *     checkpoint_train_step_8.1b2c3d4e.part-00001-of-00002.safetensors
  *
- * Parts may be in folders of several hosts, so that a part is here or not.
+ * Parts may be in folders of several hosts, so a part may be missing here.
  */
 #ifndef BGI_CHECKPOINT_STORED_H
 #define BGI_CHECKPOINT_STORED_H

@@ -1,6 +1,6 @@
 /*
- * sum.c: the checksum of a checkpoint. It is over content rather than bytes: what a reader would believe. A change of
- * the file that changes nothing of that (none is known within one byte) is no damage.
+ * sum.c: the checksum of a checkpoint. It covers the content that a reader would use, not the bytes of the file. A
+ * change of the file that does not change this content is not damage; no such change of a single byte is known.
  */
 #include "checkpoint/checkpoint.h"
 

@@ -228,7 +228,7 @@ static bg_status refuse(const loading *l, const char *path, const uint32_t *coun
         bgi_string_add(&text, "; and %u more", shown - NAMES_SHOWN);
     bg_error_set(error, status,
                  "%s does not have this model's weights (%u missing, %u unexpected, %u of another shape or type): %s. "
-                 "options.renames, prefix and ignore adapt names; without options.strict what fits is loaded",
+                 "options.renames, prefix and ignore adapt names; without options.strict matching tensors are loaded",
                  path, counts[BG_WEIGHTS_MISSING], counts[BG_WEIGHTS_UNEXPECTED], counts[BG_WEIGHTS_MISFIT],
                  text.data != NULL && !text.failed ? text.data : "");
     bgi_string_clear(&text);

@@ -1,6 +1,6 @@
 /*
  * weights_save.c: weights to a file, or to a folder of files with an index (weights_write.c). Values are fetched one at
- * a time, where they are at home, and converted on the way.
+ * a time from the session that has them, and converted while they are written.
  */
 #include <brigade/weights.h>
 
@@ -79,7 +79,7 @@ static bg_status list_weights(saving *s, bg_error *error)
     }
     if (s->count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "there is no weight to save; a session that trains makes them, or bg_weights_set");
+                            "there is no weight to save; train a session, or set weights with bg_weights_set");
     qsort(s->items, s->count, sizeof *s->items, compare_named);
     for (size_t i = 0; i < s->count; i++) {
         s->entries[i] = s->items[i].entry;

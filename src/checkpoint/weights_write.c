@@ -108,7 +108,7 @@ static bg_status remove_other(const char *folder, const char *name, bg_error *er
     if (path == NULL)
         return bgi_error_memory(error, "a path", strlen(folder));
     if (bgi_file_exists(path) && remove(path) != 0)
-        status = bg_error_set(error, BG_ERROR_IO, "%s: cannot be removed, and readers would take it", path);
+        status = bg_error_set(error, BG_ERROR_IO, "%s: cannot be removed, and readers would use it", path);
     free(path);
     return status;
 }

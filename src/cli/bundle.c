@@ -1,5 +1,5 @@
 /*
- * bundle.c: --replay: the folder that a refused update leaves, and its way back.
+ * bundle.c: --replay: writes the folder of a refused update, and replays it.
  *
  *     refused-12/checkpoint_train_step_11.safetensors   weights and optimizer state before the update
  *     refused-12/inputs.safetensors                     its samples, as the loader gave them, by the inputs' names
@@ -126,8 +126,7 @@ static bg_status write_script(const cli_training *training, const bg_trainer_eve
     if (length > 0)
         self[length] = '\0';
     bgi_string_add(&text,
-                   "#!/bin/sh\n# Repeats weight update %" PRIu64
-                   ", whose loss was infinite or no number, in one process.\n"
+                   "#!/bin/sh\n# Repeats weight update %" PRIu64 ", whose loss was infinite or NaN, in one process.\n"
                    "folder=$(cd \"$(dirname \"$0\")\" && pwd)\ncd ",
                    bg_trainer_step(event->trainer) + 1);
     add_word(&text, getcwd(here, sizeof here) != NULL ? here : ".");
@@ -210,13 +209,13 @@ static bg_status make_data(cli_training *training, const char *path, bg_error *e
         bg_type type;
 
         if (entry == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`; it is of another command", path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`; it belongs to another command", path,
                                 name_tensor(training, t, name));
         type = batch_type(bg_dataset_sample_type(training->data, t),
                           entry->type.rank > 0 ? (uint64_t)entry->type.dims[0] : 0);
         if (!bg_type_equal(&type, &entry->type))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "%s has `%s` as %s, the run takes %s; it is of another command", path, entry->name,
+                                "%s has `%s` as %s, the run takes %s; it belongs to another command", path, entry->name,
                                 bg_type_text(&entry->type, found), bg_type_text(&type, wanted));
         arrays[t] = (bg_array){.type = entry->type, .data = (void *)(uintptr_t)entry->data};
     }
@@ -277,7 +276,7 @@ void cli_bundle_report(const bg_trainer_event *event)
                                 : "-inf");
     }
     if (event->kind == BG_ON_CALL_END)
-        printf("All losses of update %" PRIu64 " are finite here: what made the run refuse it is not in its weights "
-               "and samples\n",
+        printf("All losses of update %" PRIu64
+               " are finite here: its weights and samples do not explain why the run refused it\n",
                event->call->first_update + 1);
 }

@@ -1,5 +1,5 @@
 /*
- * checkpoint_convert.c: `brigade checkpoint convert`: the command line's words as options of the conversion.
+ * checkpoint_convert.c: `brigade checkpoint convert`: turns the command line into options of the conversion.
  */
 #include "cli/checkpoint.h"
 

@@ -1,6 +1,6 @@
 /*
- * checkpoint_diff.c: `brigade checkpoint diff`: what differs between two checkpoints or files of tensors: what they
- * say, tensors that one of them has, types, and values, compared bit by bit.
+ * checkpoint_diff.c: `brigade checkpoint diff`: compares two checkpoints or files of tensors: metadata, tensors that
+ * only one of them has, types, and values, bit by bit.
  */
 #include "cli/checkpoint.h"
 

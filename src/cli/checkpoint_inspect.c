@@ -1,6 +1,6 @@
 /*
- * checkpoint_inspect.c: `brigade checkpoint inspect`: what a checkpoint or another file of tensors holds, as text or as
- * JSON. Values are not looked at.
+ * checkpoint_inspect.c: `brigade checkpoint inspect`: prints the content of a checkpoint or another file of tensors, as
+ * text or as JSON. Values are not read.
  */
 #include "cli/checkpoint.h"
 

@@ -1,6 +1,6 @@
 /*
- * cmd_checkpoint.c: `brigade checkpoint`: what is in a checkpoint, whether it is whole, what differs between two, and
- * the way to files of other frameworks and back. Needs no model and no data.
+ * cmd_checkpoint.c: `brigade checkpoint`: inspects, verifies and compares checkpoints, and converts them to files of
+ * other frameworks and back. It needs no model and no data.
  */
 #include "cli/checkpoint.h"
 
@@ -21,27 +21,26 @@
 static const cli_option checkpoint_table[] = {
     {CLI_FLAG, "json", AT(json), .help = "inspect and diff print one JSON object"},
     {CLI_FLAG, "tensors", AT(tensors), .help = "inspect lists every tensor"},
-    {CLI_FLAG, "weights", AT(weights), .help = "diff looks at parameters and buffers alone"},
+    {CLI_FLAG, "weights", AT(weights), .help = "diff compares only parameters and buffers"},
     {.help = "For convert"},
     {CLI_CHOICE, "to", AT(to), .choices = "weights|checkpoint",
-     .default_text = "weights of a checkpoint, else a checkpoint",
+     .default_text = "weights from a checkpoint, a checkpoint from weights",
      .help = "weights: parameters and buffers as a safetensors file, or as a folder with an index that Hugging Face's "
              "tools read"},
     {CLI_SIZE, "file-size", AT(file_bytes), .value = "BYTES", .default_text = "no limit",
-     .help = "the most that a file of a folder has: 5G"},
+     .help = "largest size of a file in a folder: 5G"},
     {CLI_CHOICE, "floats", AT(floats), .choices = "float32|bfloat16|float16", .default_text = "as they are",
      .help = "what weights are converted to"},
     {CLI_TEXT, "prefix", AT(prefix), .value = "TEXT", .default_text = "none",
-     .help = "what names of the weights begin with, and names of the checkpoint do not"},
+     .help = "prefix of the weights' names that the checkpoint's names lack"},
     {CLI_TEXT_LIST, "rename", AT(renames), .value = "THERE=HERE...", .default_text = "none",
-     .help = "names of the weights and the checkpoint's for them; each may have one *"},
+     .help = "a name of the weights and the name in the checkpoint; each may have one *"},
     {CLI_TEXT_LIST, "ignore", AT(ignore), .value = "NAME...", .default_text = "none",
      .help = "names of the result, with any number of *, that are left out"},
     {CLI_TEXT, "like", AT(like), .value = "CHECKPOINT", .default_text = "none",
-     .help = "a checkpoint that gives what the weights do not have: state, step, seed, the place in the data"},
-    {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX,
-     .help = "weight updates done, of a checkpoint without --like"},
-    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "the seed of the same"},
+     .help = "a checkpoint that provides the rest: optimizer state, step, seed, position in the data"},
+    {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX, .help = "weight updates done, without --like"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "the seed, without --like"},
     CLI_OPTIONS_END,
 };
 
@@ -57,7 +56,7 @@ static bg_status verify_path(const char *path, bg_error *error)
     if (status == BG_OK && source->is_checkpoint)
         printf("%s: whole, checksum %s\n", source->path, bgi_stored_text(source, BGI_CHECKPOINT_SUM));
     else if (status == BG_OK)
-        printf("%s: names, types and places are right and all can be read; there is no checksum\n", source->path);
+        printf("%s: names, types and offsets are right and all data can be read; there is no checksum\n", source->path);
     bgi_stored_close(source);
     return status;
 }
@@ -103,7 +102,7 @@ static const cli_help_page page = {
              "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a folder with "
              "model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
              "  inspect PATH       what it holds\n"
-             "  verify PATH        reads all of it and compares the checksum; of a folder, of every checkpoint in it\n"
+             "  verify PATH        reads all of it and compares the checksum; for a folder, of every checkpoint in it\n"
              "  convert FROM TO    weights of a checkpoint to a file or a folder with an index, or such weights to a "
              "checkpoint in the folder TO\n"
              "  diff PATH PATH     what differs; the exit code is 1 when anything does\n",

@@ -1,5 +1,5 @@
 /*
- * cmd_config.c: `brigade config`: IPU configurations shown, checked, changed, explained and converted.
+ * cmd_config.c: `brigade config`: shows, checks, changes, explains and converts IPU configurations.
  */
 #include "cli/command.h"
 
@@ -23,10 +23,10 @@ static const cli_option config_table[] = {
      .help = "a preset, a file (JSON, or YAML by its name) or a folder with ipu_config.json"},
     {CLI_TEXT, "update", AT(update), .value = "LIST", .default_text = "none",
      .help = "changes: key=value,key=value; lists as [1 2 3]"},
-    {CLI_FLAG, "keep-unknown", AT(keep_unknown), .help = "keep and report keys that nobody knows"},
+    {CLI_FLAG, "keep-unknown", AT(keep_unknown), .help = "keep and report unknown keys"},
     {CLI_FLAG, "no-version", AT(no_version),
      .help = "update and convert write no brigade_version, which Optimum does not know"},
-    {CLI_CHOICE, "to", AT(to), .choices = "json|yaml", .default_text = "as --out is named, else json",
+    {CLI_CHOICE, "to", AT(to), .choices = "json|yaml", .default_text = "by the name of --out, otherwise json",
      .help = "the format that update and convert write"},
     {CLI_TEXT, "out", AT(out), .value = "FILE", .default_text = "standard output",
      .help = "where update and convert write"},
@@ -34,7 +34,7 @@ static const cli_option config_table[] = {
     {CLI_COUNT, "layers", AT(layers), .value = "N", .minimum = 1, .maximum = 1000000, .default_text = "unknown",
      .help = "layers of the model"},
     {CLI_COUNT, "encoder-layers", AT(encoder_layers), .value = "N", .minimum = 1, .maximum = 1000000,
-     .default_text = "none", .help = "of a model with an encoder and a decoder"},
+     .default_text = "none", .help = "layers of the encoder, if the model has a decoder too"},
     {CLI_COUNT, "decoder-layers", AT(decoder_layers), .value = "N", .minimum = 1, .maximum = 1000000,
      .default_text = "none", .help = "of the same"},
     {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .minimum = 1, .maximum = 1000000,
@@ -137,10 +137,10 @@ typedef struct config_command {
 } config_command;
 
 static const config_command commands[] = {
-    {"show", "every field as it holds, given or inferred", run_show},
-    {"check", "every problem, one a line", run_check},
+    {"show", "every field's value, given or inferred", run_show},
+    {"check", "every problem, one on each line", run_check},
     {"update", "the file with --update's changes", run_convert},
-    {"explain", "which layer on which device, what a call takes, every problem", config_explain},
+    {"explain", "the layers of each device, the samples of a call, every problem", config_explain},
     {"convert", "the same as JSON or YAML", run_convert},
 };
 
@@ -174,7 +174,8 @@ static bg_status check_options(const config_options *options, const config_comma
     if ((options->encoder_layers > 0) != (options->decoder_layers > 0))
         return bg_error_set(error, BG_ERROR_INVALID, "--encoder-layers and --decoder-layers go together");
     if (options->layers > 0 && options->encoder_layers > 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--layers with --encoder-layers; give the one or the two");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--layers excludes --encoder-layers and --decoder-layers; give one form");
     if ((options->out != NULL || options->to != NULL || options->no_version) && command->run != run_convert)
         return bg_error_set(error, BG_ERROR_INVALID, "--out, --to and --no-version go with update and convert");
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * cmd_data_bench.c: `brigade data bench [PATH]`: how fast a data set is read, sample by sample or through a loader, as
- * one line of JSON, and whether it would limit a run. What PATH is follows from its name.
+ * cmd_data_bench.c: `brigade data bench [PATH]`: measures how fast a data set is read, sample by sample or through a
+ * loader, prints one line of JSON, and says whether the data would limit a run. The name of PATH decides its kind.
  */
 #include "cli/command.h"
 
@@ -32,35 +32,35 @@ static const cli_option bench_options[] = {
     {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 1, .maximum = 1000000, .help = "measured one by one"},
     {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "those of the data",
      .help = "in each epoch"},
-    {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "without the copy that stands for the transfer to a device"},
+    {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "omit the copy that imitates the transfer to a device"},
     {CLI_REAL, "device-rate", AT(device_rate), .value = "IMAGES_PER_S", .default_text = "none",
-     .help = "samples that the device takes: does it limit a run, or the data?"},
+     .help = "speed of a device, to find out whether it or the data limit a run"},
     {CLI_HEADING, .help = "The loader"},
     {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .maximum = 1000000, .default_text = "samples, no loader",
      .help = "elements are batches of a loader"},
     {CLI_CHOICE, "mode", AT(mode), .choices = "sync|async|async-rebatched",
-     .help = "batches when asked for, or ahead; rebatched: a stream's remainders joined"},
+     .help = "make batches when needed, or ahead; rebatched: join a stream's remainders"},
     {CLI_COUNT, "workers", AT(workers), .value = "N", .maximum = 256, .help = "threads of the loader"},
     {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024, .help = "batches ahead"},
-    {CLI_FLAG, "keep-last", AT(keep_last), .help = "the smaller last batch too"},
-    {CLI_FLAG, "stream", AT(stream), .help = "the data one after the other, without an index"},
+    {CLI_FLAG, "keep-last", AT(keep_last), .help = "include the smaller last batch"},
+    {CLI_FLAG, "stream", AT(stream), .help = "read the data in sequence, without an index"},
     {CLI_COUNT, "shards", AT(shards), .value = "N", .maximum = 65536, .default_text = "one a worker",
      .help = "with --stream: read side by side"},
     {CLI_COUNT, "rebatched-size", AT(rebatched_size), .value = "N", .maximum = 1000000,
-     .default_text = "the batch size", .help = "with async-rebatched: samples that a shard hands over at once"},
+     .default_text = "the batch size", .help = "with async-rebatched: samples that a shard passes on at once"},
     {CLI_HEADING, .help = "The data"},
-    {CLI_FLAG, "shuffle", AT(shuffle), .help = "a new order each epoch"},
+    {CLI_FLAG, "shuffle", AT(shuffle), .help = "a new order for each epoch"},
     {CLI_COUNT, "shuffle-buffer", AT(shuffle_buffer), .value = "N", .maximum = UINT32_MAX,
-     .default_text = "all samples", .help = "with --shuffle: drawn from so many"},
+     .default_text = "all samples", .help = "with --shuffle: size of the shuffle buffer"},
     {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the order"},
-    {CLI_FLAG, "cache", AT(cache), .help = "keep samples in memory once they were read"},
+    {CLI_FLAG, "cache", AT(cache), .help = "keep samples in memory after they are read"},
     {CLI_FLAG, "normalize", AT(normalize), .help = "images as float32, normalized like MNIST"},
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = 1000000,
      .help = "of .u16 and .u32 files"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .maximum = 1000000, .default_text = "the length",
      .help = "from sequence to sequence"},
     {CLI_COUNT, "channels", AT(channels), .value = "N", .maximum = 4, .default_text = "the first image's",
-     .help = "of folders of PNG images: 1, 3 or 4"},
+     .help = "channels of PNG images: 1, 3 or 4"},
     {CLI_TEXT, "label", AT(label), .value = "COLUMN", .default_text = "none", .help = "of CSV files"},
     CLI_OPTIONS_END,
 };
@@ -128,10 +128,11 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
         return bg_dataset_open_csv(path, &table, &b->dataset, error);
     if (ends_with(path, ".u16") || ends_with(path, ".u32"))
         return bg_dataset_open_tokens(path, &tokens, &b->dataset, error);
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: what is it? Expected a folder (MNIST's files, or one of PNG images for each class), or a "
-                        "name that ends in .npy, .npz, .csv, .u16 or .u32",
-                        path);
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "%s: unknown kind of data. Expected a folder (MNIST's files, or one of PNG images for each class), or a "
+        "name that ends in .npy, .npz, .csv, .u16 or .u32",
+        path);
 }
 
 /* Puts `made` in place of what it was made from. */
@@ -237,7 +238,7 @@ static bg_status print_results(const bench_config *config, const bench *b, const
         printf("%s\n", json);
         fflush(stdout);
         fprintf(stderr,
-                "Verdict: data come at %.0f samples/s: a device that takes more waits for them (--device-rate "
+                "Verdict: the data set gives %.0f samples/s: a faster device waits for it (--device-rate "
                 "IMAGES_PER_S compares; `brigade mnist` prints its images/s)\n",
                 rate);
         return BG_OK;
@@ -291,9 +292,9 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
             return bg_error_set(error, BG_ERROR_INVALID, "--device-rate is 0; expected samples a second, above 0");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "--elements is 0, which measures nothing; give at least 1, or leave it out to take "
-                                "those of the data");
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "--elements is 0, which measures nothing; give at least 1, or leave it out to read all of the data");
     if (config->shards > 0 && !config->stream)
         return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)

@@ -41,16 +41,16 @@ static const cli_option tokenize_options[] = {
     {CLI_TEXT, "output", AT(output), .value = "FILE",
      .help = "tokens of 2 bytes (.u16) or 4 (.u32); or a TFRecord file (.tfrecord) with a record for each window"},
     {CLI_CHOICE, "documents", AT(documents), .choices = "file|line|paragraph",
-     .help = "what a document is; paragraphs have empty lines between them"},
-    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "documents follow one another without an end of text"},
-    {CLI_FLAG, "special-tokens", AT(special), .help = "<|endoftext|> and the like in a text are what they say"},
+     .help = "the unit of documents; empty lines separate paragraphs"},
+    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "no end of text between documents"},
+    {CLI_FLAG, "special-tokens", AT(special), .help = "<|endoftext|> and similar text become special tokens"},
     {.kind = CLI_HEADING, .help = "Windows"},
-    {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "documents are not cut",
+    {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "do not cut documents",
      .help = "cut each document into windows of N tokens (a sample of sequence length S takes S + 1)"},
     {CLI_COUNT, "overlap", AT(overlap), .value = "N", .maximum = INT32_MAX, .default_text = "0",
      .help = "tokens that a window shares with the one before it"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .minimum = 1, .maximum = INT32_MAX,
-     .default_text = "length - overlap", .help = "from window to window, instead of --overlap"},
+     .default_text = "length - overlap", .help = "distance between windows, instead of --overlap"},
     {CLI_FLAG, "fill", AT(fill),
      .help = "fill a last window that is short with ends of text, instead of leaving it out"},
     {.kind = CLI_HEADING, .help = "Other"},
@@ -283,7 +283,7 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
     if (s->token_bytes == 0 && config->length == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--output %s: each record is a window of tokens; give the windows' --length, which is the "
-                            "model's sequence length and 1",
+                            "model's sequence length plus 1",
                             config->output);
     if (s->token_bytes == 2 && vocabulary > UINT16_MAX + 1U)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -293,8 +293,8 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
     s->end_of_text = bg_tokenizer_end_of_text(tokenizer);
     if (s->end_of_text == UINT32_MAX && (!config->no_end || config->fill))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--tokenizer %s has no token " BGI_END_OF_TEXT "; --no-end-of-text does without, and "
-                            "--fill needs it",
+                            "--tokenizer %s has no token " BGI_END_OF_TEXT
+                            "; --no-end-of-text omits it, and --fill needs it",
                             config->tokenizer);
     return BG_OK;
 }
@@ -304,13 +304,13 @@ static bg_status check_windows(const tokenize_config *config, size_t *stride, bg
     const bool has_overlap = config->overlap != UINT64_MAX, has_stride = config->stride != UINT64_MAX;
 
     if (config->length == 0 && (has_overlap || has_stride || config->fill))
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s is about windows; give their --length too",
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s applies to windows; give their --length too",
                             has_overlap  ? "overlap"
                             : has_stride ? "stride"
                                          : "fill");
     if (has_overlap && has_stride)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--overlap %" PRIu64 " and --stride %" PRIu64 " say the same thing; give one",
+                            "--overlap %" PRIu64 " and --stride %" PRIu64 " mean the same; give one of them",
                             config->overlap, config->stride);
     if (has_overlap && config->overlap >= config->length)
         return bg_error_set(error, BG_ERROR_INVALID, "--overlap %" PRIu64 " must be below --length %" PRIu64,
@@ -379,7 +379,7 @@ static bg_status tokenize(const tokenize_config *config, const char *const *path
     for (uint32_t i = 0; i < path_count; i++)
         BGI_TRY_CLEANUP(encode_file(&s, tokenizer, paths[i], error));
     if (s.tokens == 0) {
-        status = bg_error_set(error, BG_ERROR_INVALID, "the texts make no %s; %s was not written",
+        status = bg_error_set(error, BG_ERROR_INVALID, "the texts have no %s; %s was not written",
                               config->length > 0 ? "window of that length" : "tokens", config->output);
         goto cleanup;
     }
@@ -418,7 +418,8 @@ int cli_data_tokenize(int argc, char **argv)
         return CLI_DONE;
     }
     if (status == BG_OK && path_count == 0)
-        status = bg_error_set(&error, BG_ERROR_INVALID, "no text; name the files: brigade data tokenize TEXT...");
+        status =
+            bg_error_set(&error, BG_ERROR_INVALID, "no text is given; name the files: brigade data tokenize TEXT...");
     if (status == BG_OK && config.output == NULL)
         status = bg_error_set(&error, BG_ERROR_INVALID,
                               "nothing to write; --output FILE.u16 makes a token file, --output FILE.tfrecord records");

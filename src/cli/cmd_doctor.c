@@ -1,6 +1,6 @@
 /*
- * cmd_doctor.c: `brigade doctor`: what the machine has, how fast its disk and the ways between ranks are, and what is
- * badly set, in words, each with a remedy.
+ * cmd_doctor.c: `brigade doctor`: describes the machine, measures its disk and the messages between ranks, and lists
+ * bad settings, each with a remedy.
  */
 #include "cli/command.h"
 
@@ -28,7 +28,7 @@ typedef struct doctor_settings {
 
 static const cli_option doctor_table[] = {
     {CLI_TEXT, "dir", AT(folder), .value = "DIR",
-     .help = "where checkpoints would go; 128 MB are written there and removed"},
+     .help = "folder for checkpoints; the test writes 128 MB there and removes them"},
     {CLI_FLAG, "no-disk", AT(no_disk), .help = "measure no disk"},
     {CLI_FLAG, "json", AT(json), .help = "print one JSON object"},
     CLI_OPTIONS_END,
@@ -96,7 +96,7 @@ static void judge_processors(examination *e)
     }
     if (e->ranks.on_host > processors && processors > 0) {
         f = find(e, "oversubscription");
-        say_text(f, "%u ranks share %u processor%s of this host: waiting threads keep working ones from them.",
+        say_text(f, "%u ranks share %u processor%s of this host: waiting threads slow down working ones.",
                  e->ranks.on_host, processors, cli_s(processors));
         say_remedy(f, "Start at most %u rank%s on this host.", processors, cli_s(processors));
     } else if (e->ranks.on_host > 1 && m->allowed == m->online && m->online > 1) {
@@ -113,7 +113,7 @@ static void judge_processors(examination *e)
     if (m->online > 0 && m->load > 0.5 * (double)m->online + 0.5) {
         f = find(e, "load");
         say_text(f, "Other programs use %.1f of %u processors (average of the last minute).", m->load, m->online);
-        say_remedy(f, "Measure and train when they are done, or leave them cores: --cores N.");
+        say_remedy(f, "Measure and train after they end, or leave them some cores: --cores N.");
     }
     if (strcmp(m->governor, "powersave") == 0) {
         f = find(e, "frequency");
@@ -155,7 +155,7 @@ static void judge_limits(examination *e)
     if (m->address_limit != UINT64_MAX) {
         f = find(e, "limits");
         say_text(f, "The address space is limited to %.3g GB (ulimit -v).", 1e-9 * (double)m->address_limit);
-        say_remedy(f, "ulimit -v unlimited, unless it is meant.");
+        say_remedy(f, "ulimit -v unlimited, unless the limit is intended.");
     }
     if (m->file_limit < 1024) {
         f = find(e, "limits");
@@ -217,7 +217,7 @@ static void judge_disk(examination *e)
     }
     if (e->disk.free_bytes < (uint64_t)1 << 30) {
         f = find(e, "disk");
-        say_text(f, "%s has %.3g GB left; a checkpoint needs room beside the one before it.", e->disk.folder,
+        say_text(f, "%s has %.3g GB left; a checkpoint needs room in addition to the previous one.", e->disk.folder,
                  1e-9 * (double)e->disk.free_bytes);
         say_remedy(f, "Make room, or name another folder.");
     }
@@ -229,7 +229,7 @@ static void judge_ranks(examination *e)
 
     if (e->ranks.count > 1 && !e->ranks.takes_any_thread) {
         f = find(e, "MPI");
-        say_text(f, "%s gives MPI_THREAD_FUNNELED or less: one thread alone moves all messages.", e->ranks.name);
+        say_text(f, "%s gives MPI_THREAD_FUNNELED or less: only one thread moves all messages.", e->ranks.name);
         say_remedy(f, "Begin MPI with MPI_THREAD_SERIALIZED or MULTIPLE.");
     }
     for (uint32_t i = 0; i < e->ranks.link_count; i++) {
@@ -239,8 +239,8 @@ static void judge_ranks(examination *e)
         f = find(e, "latency");
         say_text(f, "A message to rank %u, on %s host, takes %.0f us.", link->rank, link->is_near ? "this" : "another",
                  link->latency_us);
-        say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds when each has a processor of its own."
-                                    : "Look whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
+        say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds if each has its own processor."
+                                    : "Check whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
         return; /* the others are alike */
     }
 }
@@ -382,10 +382,9 @@ static bg_status examine(const doctor_settings *settings, examination *e, bg_err
 }
 
 static const cli_help_page page = {
-    .usage =
-        "Usage: brigade doctor [OPTION]...\n"
-        "Says what this machine has and what is badly set, with remedies. Under mpirun or srun also how fast ranks "
-        "reach each other: docs/operations.md.\n",
+    .usage = "Usage: brigade doctor [OPTION]...\n"
+             "Describes this machine and lists bad settings, with remedies. Under mpirun or srun it also measures "
+             "messages between ranks: docs/operations.md.\n",
     .examples = "brigade doctor\n"
                 "brigade doctor --no-disk --json\n",
 };

@@ -1,5 +1,6 @@
 /*
- * cmd_infer.c: `brigade infer MODEL.onnx`: what a model from a file gives for arrays from files, written as .npy.
+ * cmd_infer.c: `brigade infer MODEL.onnx`: runs a model from a file on arrays from files and writes the outputs as
+ * .npy.
  */
 #include "cli/onnx_model.h"
 
@@ -29,10 +30,10 @@ static const cli_option infer_flags[] = {
      .help = "data of an input of the model, in the forms of `brigade train`: x=IMAGES.npy, x=DATA.npz:ARRAY, "
              "x=TABLE.csv:COLUMN, an IDX file, a folder of images"},
     {CLI_TEXT_LIST, "output", AT(outputs), .value = "NAME=FILE...",
-     .help = "where an output goes: y=FILE.npy; a lone FILE.npy is for the first"},
+     .help = "file for an output: y=FILE.npy; FILE.npy alone is for the first output"},
     {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
-    {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "values as they are",
+    {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "do not normalize",
      .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
              "by 255 first"},
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "by the data",
@@ -41,7 +42,8 @@ static const cli_option infer_flags[] = {
      .help = "weights of a safetensors file"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
      .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
-    {CLI_LIBRARY, .name = "device-iterations", .more = "calls are larger: less time between them"},
+    {CLI_LIBRARY, .name = "device-iterations",
+     .more = "micro-batches in a call: more of them mean less time between calls"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
     {CLI_LIBRARY, .name = "stages", .default_text = "one"},
     {CLI_LIBRARY, .name = "replicas"},
@@ -82,7 +84,8 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
         BGI_TRY(cli_save_check(files[index], "output", error));
     }
     if (settings->outputs.count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "nothing to do; give --output NAME=FILE.npy for what is wanted");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "nothing to do; give --output NAME=FILE.npy for each output to write");
     return BG_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * cmd_inspect.c: `brigade inspect MODEL.onnx`: what is in a model from a file, what is not supported of it, what a
- * micro-batch costs, and the memory that training it takes under each strategy. Nothing is run, and no data are needed.
+ * cmd_inspect.c: `brigade inspect MODEL.onnx`: prints the content of a model file, its unsupported nodes, the cost of a
+ * micro-batch, and the memory that training needs under each strategy. It runs nothing and needs no data.
  */
 #include "cli/onnx_model.h"
 
@@ -30,9 +30,10 @@ static const cli_option inspect_flags[] = {
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 2, .maximum = 65536,
      .help = "stages of the strategies that have several, cut by `auto:N`"},
-    {CLI_TEXT, "optimizer", AT(model.recipe.optimizer), .value = "NAME", .help = "whose state is in the memory"},
-    {CLI_TEXT, "loss", AT(model.loss_name), .value = "NAME", .default_text = "the model's output, or one for it",
-     .help = "as in `brigade train`"},
+    {CLI_TEXT, "optimizer", AT(model.recipe.optimizer), .value = "NAME",
+     .help = "optimizer, whose state is included in the memory"},
+    {CLI_TEXT, "loss", AT(model.loss_name), .value = "NAME",
+     .default_text = "the model's own loss, or one that fits its output", .help = "as in `brigade train`"},
     {CLI_TEXT_LIST, "freeze", AT(model.freeze), .value = "PATTERN...", .default_text = "nothing",
      .help = "parameters that are not trained"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
@@ -302,10 +303,9 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
 }
 
 static const cli_help_page page = {
-    .usage =
-        "Usage: brigade inspect MODEL.onnx [OPTION]...\n"
-        "Says what is in a model that another framework has exported as ONNX, what is not supported of it, and the "
-        "memory to train it. Nothing is run.\n",
+    .usage = "Usage: brigade inspect MODEL.onnx [OPTION]...\n"
+             "Describes an ONNX model of another framework: its content, its unsupported nodes, and the memory to "
+             "train it. The model does not run.\n",
     .examples = "brigade inspect digits.onnx\n"
                 "brigade inspect digits.onnx --stages 2 --batch-size 64 --nodes\n",
 };

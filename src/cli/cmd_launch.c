@@ -1,6 +1,6 @@
 /*
- * cmd_launch.c: `brigade launch`: starts ranks by mpirun or srun, watches them, starts them again from the last
- * checkpoint when they fail, on fewer hosts when some are gone, and asks for a checkpoint when it is told to end.
+ * cmd_launch.c: `brigade launch`: starts ranks by mpirun or srun, watches them, restarts them from the last checkpoint
+ * when they fail, on fewer hosts if some do not answer, and requests a checkpoint when a signal ends it.
  *
  *     hosts that answer --> ranks --> launcher ... ends with 0 --> done
  *           ^                              | fails, and there are restarts left
@@ -40,28 +40,28 @@ static const cli_option launch_table[] = {
     {CLI_COUNT, "ranks", AT(ranks), .value = "N", .minimum = 1, .maximum = 65536,
      .default_text = "the hosts' slots, or 1", .help = "processes"},
     {CLI_TEXT, "hosts", AT(hosts), .value = "HOST:N,...", .default_text = "the launcher's own",
-     .help = "hosts and how many ranks each takes"},
+     .help = "hosts with their numbers of ranks"},
     {CLI_TEXT, "launcher", AT(launcher), .value = "PROGRAM",
      .help = "mpirun (Open MPI), mpirun.mpich, srun, or a program that is called as one of these"},
     {CLI_TEXT_LIST, "launcher-options", AT(launcher_options), .value = "WORD...", .default_text = "none",
      .help = "more words for the launcher, each as --launcher-options=WORD when it begins with a dash"},
     {CLI_FLAG, "oversubscribe", AT(oversubscribe),
-     .help = "more ranks than processors, which Open MPI refuses otherwise"},
+     .help = "allow more ranks than processors, which Open MPI refuses otherwise"},
     {.help = "When ranks fail"},
     {CLI_COUNT, "restart-on-failure", AT(restarts), .value = "N", .maximum = 1000000,
-     .help = "how many times ranks are started again, from the last checkpoint"},
+     .help = "how many times to restart ranks from the last checkpoint"},
     {CLI_COUNT, "min-ranks", AT(min_ranks), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "--ranks",
-     .help = "the fewest to go on with when hosts are gone"},
+     .help = "smallest number of ranks to continue with when hosts fail"},
     {CLI_TEXT, "probe", AT(probe), .value = "COMMAND",
-     .help = "a shell command that ends with 0 when host {} is there; asked before each restart"},
+     .help = "a shell command that returns 0 when host {} answers; run before each restart"},
     {CLI_TEXT, "resume", AT(resume), .value = "WORDS", .default_text = "--resume, of gpt --load DIR",
-     .help = "what is added to the command where a checkpoint is there to go on from"},
+     .help = "option to add to the command when a checkpoint exists"},
     {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
-    {.help = "When it is told to end"},
+    {.help = "Ending on a signal"},
     {CLI_COUNT, "grace", AT(grace_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
-     .help = "how long ranks have for their checkpoint after SIGTERM or SIGINT; then they are killed"},
+     .help = "time for ranks to write their checkpoint after SIGTERM or SIGINT, before they are killed"},
     {CLI_TEXT, "log", AT(log), .value = "FILE", .default_text = "none",
-     .help = "what happened, a line for each event, with the time; added to what is there"},
+     .help = "file to append a line to for each event, with the time"},
     CLI_OPTIONS_END,
 };
 
@@ -285,18 +285,19 @@ static int end_in_time(launch *l, pid_t launcher)
     /* One rank tells all others. A launcher would kill them within a second or two, so it is asked only when none of
      * its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
-        say(l, "signal %d: one rank was told to end with a checkpoint, within %" PRIu64 " s", number,
+        say(l, "signal %d: asked one rank to end with a checkpoint, within %" PRIu64 " s", number,
             l->settings->grace_s);
     else {
         kill(launcher, SIGTERM);
-        say(l, "signal %d: the launcher was told to end its ranks, within %" PRIu64 " s", number, l->settings->grace_s);
+        say(l, "signal %d: asked the launcher to end its ranks, within %" PRIu64 " s", number, l->settings->grace_s);
     }
     if (launch_wait(launcher, (double)l->settings->grace_s, &code)) {
         say(l, "ended in time, with exit code %d", code);
         return 128 + number;
     }
     launch_kill(launcher);
-    say(l, "did not end within %" PRIu64 " s: all ranks were killed; the last checkpoint holds", l->settings->grace_s);
+    say(l, "did not end within %" PRIu64 " s: all ranks were killed; the last checkpoint is valid",
+        l->settings->grace_s);
     return 128 + SIGKILL;
 }
 
@@ -367,7 +368,7 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
         ranks = count_ranks(l);
         if (ranks < least)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "the hosts that are there take %" PRIu64 " ranks, fewer than the %" PRIu64
+                                "the hosts that answer take %" PRIu64 " ranks, fewer than the %" PRIu64
                                 " that are needed (--min-ranks)",
                                 ranks, least);
         BGI_TRY(run_once(l, ranks, attempt, out_code, &is_ended, error));
@@ -387,8 +388,8 @@ static bg_status prepare(launch *l, bg_error *error)
                             l->settings->min_ranks, count_ranks(l));
     if (l->settings->restarts > 0 && l->folder == NULL && l->settings->resume == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--restart-on-failure, and the command makes no checkpoints to go on from; add %s DIR to "
-                            "it, or say with --resume what goes on",
+                            "--restart-on-failure, and the command makes no checkpoints to resume from; add %s DIR to "
+                            "it, or give --resume with its option to resume",
                             l->is_gpt ? "--save" : "--checkpoint");
     return BG_OK;
 }
@@ -431,7 +432,7 @@ int cli_launch(int argc, char **argv)
     l->command_count = argc - own - 1;
     if (status == BG_OK && l->command_count < 1)
         status = bg_error_set(&error, BG_ERROR_INVALID,
-                              "no command; it comes behind `--`: brigade launch --ranks 4 -- "
+                              "no command; it comes after `--`: brigade launch --ranks 4 -- "
                               "brigade mnist ...");
     if (status == BG_OK)
         status = prepare(l, &error);

@@ -1,6 +1,6 @@
 /*
- * cmd_options.c: `brigade options`: the library's options and optimizers as their tables have them: all, those that a
- * command has flags for, or one explained; as text, or as the tables of the documents.
+ * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all, those that a
+ * command has flags for, or one with an explanation; as text, or as the tables of the documents.
  */
 #include "cli/command.h"
 
@@ -25,8 +25,8 @@ typedef struct options_config {
 
 static const cli_option options_flags[] = {
     {CLI_CHOICE, "command", AT(command), .choices = "mnist|train|plan|gpt", .default_text = "all options",
-     .help = "the options that a command has flags for"},
-    {CLI_CHOICE, "to", AT(to), .choices = "text|markdown", .help = "lines to read, or tables for documents"},
+     .help = "options that this command has flags for"},
+    {CLI_CHOICE, "to", AT(to), .choices = "text|markdown", .help = "plain lines, or tables for documents"},
     CLI_OPTIONS_END,
 };
 
@@ -140,8 +140,8 @@ static void explain(const bgi_option *option)
         print_words("Optimum", option->optimum);
     if (option->elsewhere != NULL)
         print_words("elsewhere", option->elsewhere);
-    print_words("plan cache",
-                option->shapes_plan ? "plans that differ in it are two" : "plans that differ in it are one");
+    print_words("plan cache", option->shapes_plan ? "plans with different values are cached separately"
+                                                  : "plans with different values share a cache entry");
 }
 
 /* ---- optimizers ---- */
@@ -361,8 +361,8 @@ static bg_status explain_name(const char *name, bg_error *error)
 
 static const cli_help_page page = {
     .usage = "Usage: brigade options [OPTION]... [NAME]\n"
-             "Lists the library's options, or explains the one of that name: its own, that of a flag, PopTorch's or "
-             "Optimum's; or an optimizer. `optimizers` lists those.\n",
+             "Lists the library's options, or explains one by its own name, its flag, or its name in PopTorch or "
+             "Optimum. It also explains optimizers. `brigade options optimizers` lists them.\n",
     .examples = "brigade options recompute\n"
                 "brigade options --command mnist\n"
                 "brigade options adamw\n",

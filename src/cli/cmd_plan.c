@@ -1,5 +1,5 @@
 /*
- * cmd_plan.c: `brigade plan MODEL`: what a run would do, without running it and without data. The options are those of
+ * cmd_plan.c: `brigade plan MODEL`: predicts a run, without running it and without data. The options are those of
  * the program that trains the model.
  */
 #include "cli/command.h"
@@ -16,8 +16,8 @@ static void print_usage(void)
     const cli_model *model;
 
     cli_print_lines("Usage: brigade plan MODEL [OPTION]...\n"
-                    "Shows the plan of a training, with the options of the program that trains the model, and what "
-                    "it will do on this machine or on a described device. Nothing is trained.\n\nModels:\n");
+                    "Shows the plan of a training, with the options of the command that trains the model, and predicts "
+                    "its run on this machine or on a described device. Nothing is trained.\n\nModels:\n");
     for (uint32_t i = 0; (model = cli_model_at(i)) != NULL; i++) {
         char line[128];
         snprintf(line, sizeof line, "  %-9s  as `brigade %s`\n", model->name, model->program);
@@ -36,7 +36,7 @@ static bg_status report_word(const char *word, bg_error *error)
     for (uint32_t i = 0; (model = cli_model_at(i)) != NULL && length < sizeof names; i++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", model->name);
     if (word == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "which model? brigade plan MODEL: %s", names);
+        return bg_error_set(error, BG_ERROR_INVALID, "no model is given: brigade plan MODEL: %s", names);
     return bg_error_set(error, BG_ERROR_INVALID, "unknown model `%s`; there are %s", word, names);
 }
 

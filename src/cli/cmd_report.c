@@ -1,6 +1,6 @@
 /*
- * cmd_report.c: `brigade report DIR`: the report of a folder that --profile has written: an HTML file made anew, also
- * of two folders side by side, or text.
+ * cmd_report.c: `brigade report DIR`: makes the report of a folder that --profile has written: an HTML file, a
+ * comparison of two folders, or text.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -26,9 +26,9 @@ typedef struct report_config {
 static const cli_option report_options[] = {
     {CLI_FLAG, "text", AT(text), .help = "print the report as text, in color on a terminal"},
     {CLI_TEXT, "compare", AT(other), .value = "DIR2", .default_text = "none",
-     .help = "put the profile of another run beside it"},
+     .help = "compare with the profile of another run"},
     {CLI_TEXT, "output", AT(output), .value = "FILE",
-     .default_text = "DIR/report.html; with --compare DIR/compare.html", .help = "where the HTML goes"},
+     .default_text = "DIR/report.html; with --compare DIR/compare.html", .help = "file for the HTML"},
     CLI_OPTIONS_END,
 };
 
@@ -67,7 +67,7 @@ static bg_status write_page(const report_config *config, const char *folder, bg_
 
 static const cli_help_page page = {
     .usage = "Usage: brigade report DIR [OPTION]...\n"
-             "Shows what --profile has recorded in a folder (docs/profiling.md).\n",
+             "Shows the records of --profile in a folder (docs/profiling.md).\n",
     .examples = "brigade report profile --text\n"
                 "brigade report profile --output report.html\n",
 };

@@ -1,6 +1,6 @@
 /*
- * cmd_schedule.c: `brigade schedule`: strategies as pictures and in comparison, schedules from files proven, timed and
- * converted. No network and no data: stages are numbers and costs.
+ * cmd_schedule.c: `brigade schedule`: draws and compares strategies, and proves, times and converts schedules from
+ * files. It needs no network and no data: stages are numbers with costs.
  */
 #include "cli/command.h"
 
@@ -75,7 +75,8 @@ static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
 
     BGI_TRY(bgi_file_load(path, FILE_LIMIT_BYTES, &text, &size_bytes, error));
     if (strlen(text) != size_bytes)
-        status = bg_error_set(error, BG_ERROR_PARSE, "%s: has a zero byte (at %zu); it is no text", path, strlen(text));
+        status =
+            bg_error_set(error, BG_ERROR_PARSE, "%s: has a zero byte (at %zu), so it is not text", path, strlen(text));
     else
         status = is_csv(text) ? bg_schedule_parse_csv(text, path, out, &skipped, error)
                               : bg_schedule_parse(text, path, out, error);
@@ -110,7 +111,7 @@ static void print_counts(const bg_schedule_problem *problem)
            cli_s(problem->stage_count), problem->device_count, cli_s(problem->device_count), problem->micro_batch_count,
            problem->micro_batch_count == 1 ? "" : "es",
            !problem->training        ? "inference"
-           : problem->splits_weights ? "training with weight gradients apart"
+           : problem->splits_weights ? "training with separate weight gradients"
                                      : "training");
 }
 
@@ -408,7 +409,7 @@ static const struct {
 } actions[] = {
     {"show", "NAME", "the timetable of a schedule, its idle share, stash and messages", show},
     {"list", NULL, "every schedule for one problem, side by side", list},
-    {"verify", "FILE", "prove a schedule, or say what is wrong with it", verify},
+    {"verify", "FILE", "prove a schedule, or report what is wrong", verify},
     {"simulate", "FILE", "the times of a schedule", simulate},
     {"convert", "FILE", "from Brigade's text or PyTorch's CSV to --to text|csv", convert},
 };
@@ -422,13 +423,14 @@ static int print_help(cli_help help)
     bgi_string usage = {0};
     const char *name;
 
-    bgi_string_add(&usage, "Usage: brigade schedule show NAME [OPTION]...\n"
-                           "       brigade schedule list [OPTION]...\n"
-                           "       brigade schedule verify|simulate FILE [OPTION]...\n"
-                           "       brigade schedule convert FILE --to text|csv\n"
-                           "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is "
-                           "Brigade's text or PyTorch's CSV; its stages, devices and micro-batches are those it "
-                           "names.\n\nCommands:\n");
+    bgi_string_add(
+        &usage,
+        "Usage: brigade schedule show NAME [OPTION]...\n"
+        "       brigade schedule list [OPTION]...\n"
+        "       brigade schedule verify|simulate FILE [OPTION]...\n"
+        "       brigade schedule convert FILE --to text|csv\n"
+        "Shows, compares, verifies, times and converts schedules of a chain of stages. FILE is "
+        "Brigade's text or PyTorch's CSV; its stages, devices and micro-batches are taken from it.\n\nCommands:\n");
     for (int i = 0; i < ACTION_COUNT; i++)
         bgi_string_add(&usage, "  %-9s  %s\n", actions[i].name, actions[i].summary);
     bgi_string_add(&usage, "\nSchedules:\n");
@@ -491,7 +493,7 @@ static bg_status check_words(const schedule_config *config, const char *const wo
         return bg_error_set(error, BG_ERROR_INVALID, "%s needs a %s: brigade schedule %s %s", words[0],
                             actions[action].operand, words[0], actions[action].operand);
     if (actions[action].operand == NULL && word_count > 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; %s takes options alone", words[1],
+        return bg_error_set(error, BG_ERROR_INVALID, "unexpected argument `%s`; %s takes only options", words[1],
                             words[0]);
     if (actions[action].run == show)
         BGI_TRY(check_name(words[1], error));

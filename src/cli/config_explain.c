@@ -1,6 +1,7 @@
 /*
- * config_explain.c: what a configuration comes to for a model of so many layers: which layer on which device, what a
- * call takes, and what does not fit. For people; it goes on after a problem, so that all are seen at once.
+ * config_explain.c: explains a configuration for a model with a given number of layers: the layers of each device, the
+ * samples of a call, and everything that does not fit. It continues after a problem, so that all problems are shown at
+ * once.
  */
 #include "cli/config.h"
 
@@ -98,7 +99,7 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
     bg_status status = BG_OK;
 
     if (total == 0) {
-        printf("    --layers N, or --encoder-layers and --decoder-layers, show which layer is where\n");
+        printf("    --layers N, or --encoder-layers and --decoder-layers, show the place of each layer\n");
         return BG_OK;
     }
     layers = calloc(settings.ipus_per_replica, sizeof *layers);
@@ -134,8 +135,8 @@ static void print_batches(const config_options *options, const bgi_ipu_settings 
 
     if (call == UINT64_MAX)
         bgi_problems_add(problems, NULL,
-                         "%s: %" PRIu64 " samples x %u accumulation x %u replicas x %u iterations are more than can be "
-                         "counted; make one of them smaller",
+                         "%s: %" PRIu64 " samples x %u accumulation x %u replicas x %u iterations exceed the largest "
+                         "number; make one of them smaller",
                          for_inference ? "inference" : "training", micro, settings->gradient_accumulation,
                          settings->replicas, settings->device_iterations);
     else if (for_inference)
@@ -156,7 +157,7 @@ static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
         printf("optimizer's state %s%s; activations %s; ",
                settings->optimizer_state_offchip ? "off the devices" : "on the devices",
                settings->replicated_tensor_sharding && settings->replicas > 1 ? ", in pieces over the replicas" : "",
-               settings->recompute_checkpoint_every_layer ? "computed again, each layer's result kept" : "kept");
+               settings->recompute_checkpoint_every_layer ? "recomputed from each layer's result" : "kept");
     printf("scratch of a matrix product up to");
     for (size_t i = 0; i < settings->matmul_count; i++)
         printf("%s %g", i == 0 ? "" : ",", settings->matmul_proportion[i]);
@@ -181,7 +182,7 @@ static void hint_pipeline(const bgi_ipu_settings *settings)
     if (settings->gradient_accumulation < settings->ipus_per_replica)
         printf(
             "    hint: %u micro-batches an update leave some of %u devices idle; gradient_accumulation_steps of %u or "
-            "more fills the pipeline (IPU software wants %u)\n",
+            "more fills the pipeline (IPU software needs %u)\n",
             settings->gradient_accumulation, settings->ipus_per_replica, settings->ipus_per_replica,
             2 * settings->ipus_per_replica - 1);
 }
@@ -192,7 +193,7 @@ bg_status config_explain(const bg_ipu_config *config, const config_options *opti
     if (bgi_ipu_bool(config, BGI_IPU_ENCODER_ON_CPU))
         bgi_problems_add(
             problems, NULL,
-            "execute_encoder_on_cpu_for_generation is not supported: no run will take it; set it to false");
+            "execute_encoder_on_cpu_for_generation is not supported: every run refuses it; set it to false");
     for (int inference = 0; inference < 2; inference++) {
         const bgi_ipu_settings settings = bgi_ipu_config_settings(config, inference != 0);
         const char *mode = inference != 0 ? "inference" : "training";

@@ -1,5 +1,5 @@
 /*
- * config_find.c: where an IPU configuration is, and how large the model is that it is for.
+ * config_find.c: finds an IPU configuration, and the size of the model that it is for.
  */
 #include "cli/config.h"
 

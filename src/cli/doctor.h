@@ -1,5 +1,5 @@
 /*
- * doctor.h: `brigade doctor`: facts of the machine, measurements, and what is judged of them.
+ * doctor.h: `brigade doctor`: facts about the machine, measurements, and findings from both.
  */
 #ifndef BGI_CLI_DOCTOR_H
 #define BGI_CLI_DOCTOR_H

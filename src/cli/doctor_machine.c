@@ -1,5 +1,5 @@
 /*
- * doctor_machine.c: what the system tells of the machine and of the limits of this process.
+ * doctor_machine.c: reads facts about the machine and the limits of this process from the system.
  */
 #define _GNU_SOURCE /* CPU_COUNT, getloadavg */
 #include "cli/doctor.h"

@@ -1,6 +1,6 @@
 /*
- * files.c: what one option of a program writes must not be what another reads or writes: a log that empties the texts
- * it tells of, weights over a configuration.
+ * files.c: checks that no option writes a file that another option reads or writes, such as a log over its own input,
+ * or weights over a configuration.
  */
 #include "cli/program.h"
 

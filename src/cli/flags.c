@@ -1,5 +1,5 @@
 /*
- * flags.c: flags of the library's options. A command's list says where they stand in its help; name, range, choices and
+ * flags.c: flags of the library's options. A command's list decides their place in its help; name, range, choices and
  * sentence come from the options' table, and from flags.def where a flag's values are not the option's own.
  */
 #include "cli/program.h"

@@ -1,5 +1,5 @@
 /*
- * gpt_arguments.c: the command line of the PopXL GPT-3 example as one of ours. The example has an option for each field
+ * gpt_arguments.c: translates the command line of the PopXL GPT-3 example. The example has an option for each field
  * of the configuration and writes underscores:
  *
  *     --layers 3 --training.steps 100 --eval True --hf_model Test --input_files a b
@@ -25,7 +25,7 @@ static const struct {
 } elsewhere[] = {
     {"wandb", "metrics are written by `--tensorboard DIR` and `--log FILE` of `brigade gpt pretrain`"},
     {"wandb_name", "metrics are written by `--tensorboard DIR` and `--log FILE` of `brigade gpt pretrain`"},
-    {"log_level", "`--quiet` prints results alone, `--log-cycles` adds the time of each call, and `--log-dir DIR` "
+    {"log_level", "`--quiet` prints only results, `--log-cycles` adds the time of each call, and `--log-dir DIR` "
                   "keeps the compiler's messages"},
 };
 

@@ -1,6 +1,6 @@
 /*
- * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one call that does not count, five
- * that do. A row that trains as gpt pretrain does, on other data and with other output.
+ * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one untimed call, five timed calls.
+ * Its row trains like gpt pretrain, with other data and other output.
  */
 #include "cli/gpt.h"
 
@@ -113,7 +113,7 @@ static void close_bench(cli_training *training)
 static const cli_model bench_model = {
     GPT_MODEL,
     .program = "gpt bench",
-    .purpose = GPT_PURPOSE("Times a GPT language model: a run that does not count, five that do"),
+    .purpose = GPT_PURPOSE("Times a GPT language model: one untimed run, then five timed runs"),
     .common = "config set seed precision stages strategy schedule device-memory recompute kernels",
     .examples = "brigade gpt bench --config tiny --layers 2\n",
 

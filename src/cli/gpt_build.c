@@ -1,5 +1,5 @@
 /*
- * gpt_build.c: the language model as a model of the trainer, and what a call's outputs say.
+ * gpt_build.c: the language model as a model of the trainer, and the meaning of a call's outputs.
  */
 #include "cli/gpt.h"
 

@@ -1,7 +1,7 @@
 /*
- * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run goes on from. Beside weights
- * and state they hold where the run stands in its data; in samples, so that another global batch goes on as near as it
- * can.
+ * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. They hold
+ * weights, state and the position in the data. The position is counted in samples, so that a run with another global
+ * batch resumes as near to it as possible.
  */
 #include "cli/gpt.h"
 
@@ -66,7 +66,7 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int 
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: there is a checkpoint of step %" PRIu64
                             ", which is later than this run begins (%" PRIu64
-                            "); go on from it with --load, remove it if it is damaged, or use another folder",
+                            "); resume from it with --load, remove it if it is damaged, or use another folder",
                             config->save, latest, step);
     return BG_OK;
 }
@@ -116,19 +116,19 @@ static bg_status read_position(const char *text, size_t size_bytes, const char *
     if (status == BG_ERROR_MEMORY)
         return bgi_error_memory(error, path, size_bytes);
     if (!is_good || epoch < 0 || sample < 0 || samples < 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s says nothing of the data; it is not of `brigade gpt pretrain`",
-                            path);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s does not describe the data; `brigade gpt pretrain` did not write it", path);
     *out = (gpt_position){.epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
     if ((uint64_t)samples != data->sample_count || length != config->sequence_length) {
         snprintf(warning, sizeof warning,
                  "--%s: the data had %lld samples of %lld tokens and have %" PRIu64 " of %" PRId64
-                 " now; they begin anew",
+                 " now; the data start from the beginning",
                  from, (long long)samples, (long long)length, data->sample_count, config->sequence_length);
         cli_warn("gpt", warning);
         *out = (gpt_position){.epoch = out->epoch + (sample > 0)};
     } else if (out->sample % call != 0) {
         snprintf(warning, sizeof warning,
-                 "--%s: %" PRIu64 " samples of the epoch were used, which is no multiple of the %" PRIu64
+                 "--%s: %" PRIu64 " samples of the epoch were used, which is not a multiple of the %" PRIu64
                  " of a call; %" PRIu64 " are used again",
                  from, out->sample, call, out->sample % call);
         cli_warn("gpt", warning);

@@ -39,8 +39,8 @@ static bg_status make_text(const bgi_gpt_config *config, const char *name, const
 
     if (config->vocab_size < ASCII)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s is text, whose tokens are bytes, and model.embedding.vocab_size is %" PRId64
-                            "; make it 256 (or 128 for ASCII alone), or give token files",
+                            "%s is text, whose tokens are bytes, but model.embedding.vocab_size is %" PRId64
+                            "; make it 256 (or 128 for ASCII only), or give token files",
                             name, config->vocab_size);
     tokens = malloc(2 * size_bytes + 2);
     if (tokens == NULL)
@@ -113,7 +113,7 @@ static bg_status refuse_kind(const char *path, bg_error *error)
                             "index",
                             path);
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: has no name of a kind that is known. Names end in .u16, .u32, .tfrecord (tokens), .txt or "
+                        "%s: the kind of file is unknown. Names end in .u16, .u32, .tfrecord (tokens), .txt or "
                         ".md (text)",
                         path);
 }

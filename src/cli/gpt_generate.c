@@ -1,6 +1,6 @@
 /*
- * gpt_generate.c: `brigade gpt generate`: prompts go on. Of one prompt each token is printed as it comes; several go
- * through the model side by side, and are printed in their order when all have ended.
+ * gpt_generate.c: `brigade gpt generate`: continues prompts. The tokens of a single prompt are printed as they are
+ * drawn. Several prompts run through the model at once, and are printed in their order when all have ended.
  */
 #include "cli/gpt_model.h"
 
@@ -37,37 +37,39 @@ static const cli_option generate_options[] = {
     {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the model's folder's",
      .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
     {CLI_TEXT, "prompt", AT(prompt), .value = "TEXT", .default_text = "the end of a text",
-     .help = "what goes on; <|endoftext|> in it is what it says"},
+     .help = "text to continue; <|endoftext|> in it is the special token"},
     {CLI_TEXT, "prompt-file", AT(prompt_file), .value = "FILE", .help = "the prompt, from a file"},
-    {CLI_TEXT, "prompts", AT(prompts_file), .value = "FILE", .help = "several prompts, one a line"},
+    {CLI_TEXT, "prompts", AT(prompts_file), .value = "FILE", .help = "several prompts, one on each line"},
     {CLI_COUNT, "sequences", AT(sequences), .value = "N", .minimum = 1, .maximum = BG_GENERATOR_MOST_SEQUENCES,
      .default_text = "the beams, or 8 for several prompts",
-     .help = "go through the model side by side; results do not depend on it"},
+     .help = "prompts that the model runs at once; results do not depend on it"},
     {CLI_COUNT, "length", AT(length), .value = "N", .minimum = 1, .maximum = INT32_MAX, .help = "tokens to add"},
-    {CLI_TEXT_LIST, "stop", AT(stops), .value = "TEXT...", .help = "end before any of these"},
+    {CLI_TEXT_LIST, "stop", AT(stops), .value = "TEXT...", .help = "stop before any of these strings"},
     {CLI_FLAG, "go-on", AT(goes_on), .help = "do not stop at an end of text"},
-    {CLI_FLAG, "only-new", AT(only_new), .help = "print what is added, without the prompt"},
+    {CLI_FLAG, "only-new", AT(only_new), .help = "print only the added text, without the prompt"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
     CLI_PROFILE_OPTIONS(generate_config, profile),
     {.kind = CLI_HEADING, .help = "How a token is drawn"},
-    {CLI_REAL, "temperature", AT(temperature), .value = "T", .help = "divides the logits; 0: the likeliest token"},
+    {CLI_REAL, "temperature", AT(temperature), .value = "T",
+     .help = "divides the logits; 0: always the likeliest token"},
     {CLI_COUNT, "top-k", AT(top_k), .value = "N", .maximum = INT32_MAX, .default_text = "all",
-     .help = "of the N likeliest tokens only"},
-    {CLI_REAL, "top-p", AT(top_p), .value = "P", .help = "of the fewest tokens whose shares sum to P"},
-    {CLI_REAL, "min-p", AT(min_p), .value = "P", .help = "of tokens with at least P of the largest share"},
-    {CLI_REAL, "typical-p", AT(typical_p), .value = "P", .help = "of the most typical tokens whose shares sum to P"},
+     .help = "keep the N likeliest tokens"},
+    {CLI_REAL, "top-p", AT(top_p), .value = "P", .help = "keep the fewest tokens whose probabilities sum to P"},
+    {CLI_REAL, "min-p", AT(min_p), .value = "P", .help = "keep tokens with at least P of the largest probability"},
+    {CLI_REAL, "typical-p", AT(typical_p), .value = "P",
+     .help = "keep the most typical tokens whose probabilities sum to P"},
     {CLI_REAL, "repetition-penalty", AT(repetition_penalty), .value = "X",
-     .help = "logits of tokens of the text are divided by it, or multiplied below 0"},
+     .help = "divides the logits of earlier tokens (multiplies negative ones)"},
     {CLI_REAL, "presence-penalty", AT(presence_penalty), .value = "X",
-     .help = "subtracted from logits of added tokens"},
+     .help = "subtracted from the logits of added tokens"},
     {CLI_REAL, "frequency-penalty", AT(frequency_penalty), .value = "X",
-     .help = "and for each time that they were added"},
+     .help = "subtracted once for each time that a token was added"},
     {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX,
-     .help = "of the draws; the next prompt has the next"},
+     .help = "seed of the draws; each further prompt uses the next number"},
     {CLI_COUNT, "beams", AT(beams), .value = "N", .minimum = 1, .maximum = BG_GENERATOR_MOST_SEQUENCES,
-     .help = "above 1: the likeliest text by beam search, no draws"},
+     .help = "above 1: beam search for the likeliest text, without draws"},
     {CLI_REAL, "length-penalty", AT(length_penalty), .value = "X",
-     .help = "beams: log shares are divided by (length)^X; 0 for short texts"},
+     .help = "beams: log probabilities are divided by (length)^X; 0 prefers short texts"},
     CLI_OPTIONS_END,
 };
 
@@ -145,7 +147,8 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
     const size_t prompt = tokens->count;
 
     if (prompt == 1 && (uint64_t)tokens->items[0] == end && end >= (uint64_t)model->options.vocabulary)
-        return bg_error_set(error, BG_ERROR_INVALID, "the model has no end of text to begin after; give it a --prompt");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the model has no end-of-text token to begin with; give a --prompt");
     if (prompt >= positions)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a prompt of %zu token%s leaves no room among the model's %" PRIu64
@@ -300,7 +303,7 @@ static bg_status check_config(const generate_config *config, bg_error *error)
     if (config->directory == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "no model; --hf-model DIR names its folder");
     if (config->prompt != NULL && config->prompt_file != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--prompt and --prompt-file say the same thing; give one");
+        return bg_error_set(error, BG_ERROR_INVALID, "--prompt and --prompt-file mean the same; give one of them");
     if (config->prompts_file != NULL && (config->prompt != NULL || config->prompt_file != NULL))
         return bg_error_set(error, BG_ERROR_INVALID, "--prompts has all prompts; leave --prompt and --prompt-file out");
     if (config->sequences > 0 && config->sequences < config->beams)
@@ -311,7 +314,8 @@ static bg_status check_config(const generate_config *config, bg_error *error)
     if (config->min_p > 1.0)
         return bg_error_set(error, BG_ERROR_INVALID, "--min-p is %g; it must be from 0 to 1", config->min_p);
     if (config->repetition_penalty == 0.0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--repetition-penalty is 0; it must be above 0, and 1 is none");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--repetition-penalty is 0; it must be above 0, and 1 means no penalty");
     return BG_OK;
 }
 

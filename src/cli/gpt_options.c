@@ -23,41 +23,41 @@ const cli_option gpt_pretrain_flags[] = {
     {.help = "Training"},
     {CLI_TEXT_LIST, "input-files", AT(input_files), .value = "FILE...",
      .help =
-         "tokens (.u16, .u32, .tfrecord) or text (.txt, .md); patterns are expanded; without any, Brigade's own text"},
+         "tokens (.u16, .u32, .tfrecord) or text (.txt, .md); patterns are expanded; default: Brigade's own documents"},
     {CLI_COUNT, "steps", AT(stop), .value = "N", .minimum = 1, .maximum = UINT64_MAX, .default_text = "training.steps",
-     .help = "stop when N weight updates are done; the learning rate goes on as if to training.steps"},
-    {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "take the samples in the files' order"},
+     .help = "stop after N weight updates; the learning rate keeps the schedule of training.steps"},
+    {CLI_FLAG, "no-shuffle", AT(no_shuffle), .help = "keep the samples in the files' order"},
     {.help = "Files"},
     {CLI_TEXT, "save", AT(save), .value = "DIR", .default_text = "checkpoint.save",
-     .help = "where checkpoints go: at the end, and every --checkpoint-steps"},
+     .help = "folder for checkpoints: at the end, and every --checkpoint-steps"},
     {CLI_COUNT, "checkpoint-steps", AT(checkpoint_steps), .value = "N", .maximum = 1000000000000,
      .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
     {CLI_FLAG, "checkpoint-async", AT(checkpoint_async),
-     .help = "write checkpoints from a copy of the state while the training goes on"},
+     .help = "write checkpoints from a copy of the state while the training continues"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
-     .help = "go on from the newest checkpoint there, or from this FILE, with the same bits"},
+     .help = "resume from the newest checkpoint in DIR, or from FILE, with the same bits"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines, one for each weight update; with --load, behind those that are there"},
+     .help = "file for JSON lines, one for each weight update; --load appends to it"},
     {CLI_TEXT, "tensorboard", AT(tensorboard), .value = "DIR", .default_text = "none",
-     .help = "event files for TensorBoard: loss, grad_norm, lr, throughput of each weight update"},
+     .help = "folder for TensorBoard event files: loss, grad_norm, lr, throughput of each weight update"},
     {CLI_TEXT, "trace", AT(trace), .value = "FILE", .default_text = "none",
-     .help =
-         "what each device did when, as Chrome trace events (https://ui.perfetto.dev): the last 65536 actions of each"},
+     .help = "file for a timeline of each device, as Chrome trace events (https://ui.perfetto.dev): the last 65536 "
+             "actions of each"},
     CLI_PROFILE_OPTIONS(gpt_options, profile),
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
-     .help = "begin with the weights of a Hugging Face GPT-2, which must be what the configuration says; test: random"},
+     .help = "begin with the weights of a Hugging Face GPT-2, which must match the configuration; test: random"},
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
      .help = "the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
     {CLI_FLAG, "overwrite-hf", AT(overwrite_hf),
      .help = "let --save-hf replace the model in a folder that is not empty"},
     {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
-     .help = "the trained weights alone, as safetensors under Hugging Face's names, or the model as x.onnx"},
+     .help = "file for the trained weights, as safetensors under Hugging Face's names, or the model as x.onnx"},
     {CLI_LIBRARY, .name = "memmap-dir", .default_text = "checkpoint.memmap_dir"},
     {CLI_CHOICE, "resume-drop", AT(resume_drop), .choices = "optimizer|parameters|optimizer,parameters",
      .default_text = "nothing",
-     .help =
-         "with --load, drop what differs: the optimizer's state, which begins anew; parameters that only one side has"},
-    {CLI_TEXT, "resume-optimizer", AT(resume_optimizer), .value = "NAME", .default_text = "what the file says",
+     .help = "with --load, drop differences: the optimizer's state, which starts from zero; parameters that only one "
+             "side has"},
+    {CLI_TEXT, "resume-optimizer", AT(resume_optimizer), .value = "NAME", .default_text = "recorded in the file",
      .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
     CLI_REPLAY(library),
     {.help = "Output"},
@@ -126,7 +126,7 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
     if (path != NULL && !bgi_text_is_utf8(path))
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s: `%s` is no UTF-8 text", option, path);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s: `%s` is not UTF-8 text", option, path);
     if (path != NULL)
         *out = path;
     return BG_OK;
@@ -156,7 +156,7 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
     for (uint32_t i = 0; i < options->input_files.count; i++) {
         const char *path = options->input_files.values[i];
         if (!bgi_text_is_utf8(path))
-            return bg_error_set(error, BG_ERROR_INVALID, "--input-files: `%s` is no UTF-8 text", path);
+            return bg_error_set(error, BG_ERROR_INVALID, "--input-files: `%s` is not UTF-8 text", path);
         if (json_array_append_new((json_t *)(uintptr_t)config->input_files, json_string(path)) != 0)
             return bgi_error_memory(error, "--input-files", strlen(path));
     }
@@ -169,17 +169,18 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
 
     if (options->hf_model != NULL && config->load != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--hf-model %s with --load %s; weights come from one of them: use the model to begin, the "
-                            "checkpoint to go on",
+                            "--hf-model %s with --load %s; weights come from one of them: use the model to begin, or "
+                            "the checkpoint to resume",
                             options->hf_model, config->load);
     if (config->load == NULL && (options->resume_drop != NULL || options->resume_optimizer != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --load DIR, which it is about",
+        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --load DIR; it applies only to a load",
                             options->resume_drop != NULL ? "drop" : "optimizer");
     if (options->overwrite_hf && options->save_hf == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--overwrite-hf without --save-hf DIR, which it is about");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--overwrite-hf without --save-hf DIR; it applies only to --save-hf");
     if (length > 12 && strcmp(config->save + length - 12, ".safetensors") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--save %s: checkpoints go into a folder; --save-weights FILE writes the weights alone",
+                            "--save %s: checkpoints go into a folder; --save-weights FILE writes only the weights",
                             config->save);
     if (config->checkpoint_steps > 0 && config->save == NULL && !config->test_mode)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -192,10 +193,10 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
                             (unsigned long long)options->stop, (long long)config->steps,
                             (unsigned long long)options->stop);
     if (options->stop > 0 && options->stop % (uint64_t)config->device_iterations != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--steps %llu is not divisible by execution.device_iterations %lld: a call makes so many "
-                            "updates",
-                            (unsigned long long)options->stop, (long long)config->device_iterations);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--steps %llu is not divisible by execution.device_iterations %lld: a call does this number of updates",
+            (unsigned long long)options->stop, (long long)config->device_iterations);
     return BG_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * gpt_pretrain.c: `brigade gpt pretrain` as a row of the models' table: each call of the trainer is reported, and now
- * and then a checkpoint is made.
+ * gpt_pretrain.c: `brigade gpt pretrain` as a row of the models' table: it reports each call of the trainer and writes
+ * checkpoints.
  */
 #include "cli/gpt.h"
 
@@ -333,7 +333,7 @@ static bg_status load_model(const cli_training *training, bg_error *error)
     if (bg_session_note(session) != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--hf-model %s: the files in %s are of step %" PRIu64
-                            "; go on from them without --hf-model, or remove them to begin with the model",
+                            "; continue from them without --hf-model, or remove them to begin with the model",
                             options->hf_model, config->memmap_dir, bg_session_step(session));
     if (strcmp(options->hf_model, "test") == 0 || strcmp(options->hf_model, "Test") == 0) {
         if (!options->quiet)
@@ -440,8 +440,8 @@ static bg_status check_step(const cli_training *training, bg_error *error)
     if (step >= last_step(training) || step % updates == 0)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "step %" PRIu64 ", where the run would go on, is not divisible by execution.device_iterations "
-                        "%" PRIu64 ": go on with --set device_iterations=1",
+                        "step %" PRIu64 ", where the run would resume, is not divisible by execution.device_iterations "
+                        "%" PRIu64 ": resume with --set device_iterations=1",
                         step, updates);
 }
 
@@ -512,7 +512,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     end_section(training, "compilation");
     BGI_TRY(resume(training, error));
     if (is_resumed(training) && !quiet)
-        printf("Going on from step %" PRIu64 "\n", bg_session_step(session_of(training)));
+        printf("Continuing from step %" PRIu64 "\n", bg_session_step(session_of(training)));
     return open_files(training, error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * help.c: what --help prints of a command: its usage, its options with their defaults, and examples. Lines fit the
- * terminal, or 80 columns where standard output is none.
+ * help.c: prints the --help of a command: its usage, its options with their defaults, and examples. Lines fit the
+ * terminal, or 80 columns if standard output is not a terminal.
  *
  *     --help          the options that most people want, where the command has many
  *     --help all      every option, in groups

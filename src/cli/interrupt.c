@@ -1,6 +1,6 @@
 /*
- * interrupt.c: signals that ask a program to end are noted, so that it can end in good order; or, where there is
- * nothing to put in order, end it at once with the same words.
+ * interrupt.c: handles signals that ask the program to end. They set a flag, so that the program can finish properly,
+ * or end it at once with the same message if nothing needs to be saved.
  */
 #include "cli/program.h"
 

@@ -1,8 +1,8 @@
 /*
  * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees a run as it goes, and whole lines only.
  *
- * The log may be a file, a terminal, a pipe, or what standard output is: then lines go through that descriptor, so that
- * text and lines follow each other. A log that cannot be written any more does not end the training.
+ * The log may be a file, a terminal, a pipe, or the target of standard output: then lines are written through that
+ * descriptor, so that text and lines are interleaved. A log that cannot be written any more does not end the training.
  */
 #include "cli/program.h"
 #include "cli/ranks.h"

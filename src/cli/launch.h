@@ -1,5 +1,5 @@
 /*
- * launch.h: `brigade launch`: processes of a launcher, for the file that decides about them.
+ * launch.h: `brigade launch`: processes of a launcher, for cmd_launch.c.
  */
 #ifndef BGI_CLI_LAUNCH_H
 #define BGI_CLI_LAUNCH_H

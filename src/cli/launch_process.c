@@ -1,6 +1,6 @@
 /*
- * launch_process.c: processes of a launcher: started, waited for, and found again by the kernel's list of processes,
- * because launchers put ranks into groups of their own.
+ * launch_process.c: starts the processes of a launcher, waits for them, and finds them in the kernel's list of
+ * processes, because launchers put ranks into separate groups.
  */
 #define _DEFAULT_SOURCE
 #include "cli/launch.h"

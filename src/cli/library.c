@@ -1,5 +1,5 @@
 /*
- * library.c: flags of the library's options, and the options by name that hold over all flags: $BRIGADE_OPTIONS, then
+ * library.c: flags of the library's options, and the options by name, which override all flags: $BRIGADE_OPTIONS, then
  * --options FILE.
  */
 #include "cli/program.h"
@@ -18,15 +18,16 @@
 static bg_status refuse_options(const bg_run_options *options, bg_error *error)
 {
     if (bg_run_options_is_given(options, "requests_only"))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: requests_only is for C, where outputs are requested; this program needs its own");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "options: requests_only works only in C, where outputs are requested; this program needs its own outputs");
     if (bg_run_options_is_given(options, "total_devices"))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: total_devices makes replicas where the batches do not depend on their number, as "
-                            "this program's do; give replicas");
+                            "options: total_devices cannot be used, because this program's batches depend on the "
+                            "number of replicas; give replicas");
     if (bg_run_options_view(options)->replicas.input_group_size != 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: input_group_size is for C: replicas of this program have data of their own");
+                            "options: input_group_size works only in C: each replica of this program has its own data");
     return BG_OK;
 }
 
@@ -119,8 +120,9 @@ bg_status cli_library_check(const cli_library *library, bg_error *error)
 
     BGI_TRY(cli_schedule_check(strategy, library->options.execution.schedule, error));
     if (library->phases != NULL && strategy != BG_STRATEGY_PHASED)
-        return bg_error_set(error, BG_ERROR_INVALID, "--phases %s with --strategy %s; only the phased strategy has any",
-                            library->phases, bgi_strategy_name(strategy));
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--phases %s with --strategy %s; only the phased strategy has phases", library->phases,
+                            bgi_strategy_name(strategy));
     if (library->options.execution.stages != NULL && strategy == BG_STRATEGY_SINGLE)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
@@ -131,7 +133,7 @@ bg_status cli_library_check(const cli_library *library, bg_error *error)
                             library->recompute);
     if (scratch.memory.recompute == BG_RECOMPUTE_AUTO && library->device_memory.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--recompute auto without --device-memory, which it is to meet; give both, or use "
+                            "--recompute auto needs --device-memory as the budget to meet; give both, or use "
                             "--recompute stage");
     if (!cli_loss_scaling_find(library->loss_scaling, &scratch))
         return bg_error_set(error, BG_ERROR_INVALID,

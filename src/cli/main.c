@@ -19,15 +19,15 @@
 /* Besides the models of the table that have a summary, which come first. */
 static const cli_command commands[] = {
     {"infer", "run a model that another framework has exported (ONNX)", cli_infer, false},
-    {"inspect", "say what is in such a model, and what training it takes", cli_inspect, false},
+    {"inspect", "describe such a model and the memory to train it", cli_inspect, false},
     {"gpt", "train and use GPT language models", cli_gpt, true},
     {"plan", "show the plan of a training run without running it", cli_plan, false},
-    {"report", "show where the time and memory of a profiled run went, compare two", cli_report, false},
+    {"report", "show where the time and memory of a profiled run went; compare two runs", cli_report, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
-    {"checkpoint", "look at, verify, compare and convert checkpoints", cli_checkpoint, false},
-    {"doctor", "say what this machine has and what is badly set", cli_doctor, true},
-    {"launch", "start ranks, watch them, start them again when they fail", cli_launch, false},
+    {"checkpoint", "inspect, verify, compare and convert checkpoints", cli_checkpoint, false},
+    {"doctor", "describe this machine and find bad settings", cli_doctor, true},
+    {"launch", "start ranks, watch them, restart them when they fail", cli_launch, false},
     {"data", "make data sets, measure how fast data are read, tokenize texts", cli_data, false},
     {"options", "list and explain the library's options and optimizers", cli_options, false},
 };
@@ -51,8 +51,8 @@ static void print_help(void)
             print_command(cli_model_at(i)->name, cli_model_at(i)->summary);
     for (int i = 0; i < COMMAND_COUNT; i++)
         print_command(commands[i].name, commands[i].summary);
-    cli_print_lines("\n`brigade COMMAND --help` shows the options that most runs need, `brigade COMMAND --help all` "
-                    "every option; `brigade --version` says the version.\n");
+    cli_print_lines("\n`brigade COMMAND --help` shows the options that most runs need, and `brigade COMMAND --help "
+                    "all` shows every option. `brigade --version` prints the version.\n");
 }
 
 /* What the program says without arguments: the commands to begin with. */
@@ -61,8 +61,8 @@ static void greet(void)
     fputs("Brigade trains and runs neural networks that are split over several devices.\n\n"
           "  brigade mnist                    train the digit network in four pipeline stages\n"
           "  brigade plan mnist               its stages, timetable and memory, without a run\n"
-          "  brigade train MODEL.onnx --help  train a model of yours\n"
-          "  brigade doctor                   what this machine is good for\n\n"
+          "  brigade train MODEL.onnx --help  train your own model\n"
+          "  brigade doctor                   examine this machine\n\n"
           "`brigade --help` lists all commands.\n",
           stderr);
 }

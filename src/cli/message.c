@@ -1,5 +1,5 @@
 /*
- * message.c: what the program says on standard error, and the unfinished line on standard output.
+ * message.c: messages on standard error, and the unfinished line on standard output.
  */
 #include "cli/command.h"
 

@@ -28,26 +28,26 @@ const cli_option mnist_flags[] = {
              "`brigade options optimizers` lists them"},
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
-     .help = "how the learning rate goes on, over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step or inverse_root, and what differs from its defaults: cosine:warmup=100,final=0.1"},
+     .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
+             "step or inverse_root, with settings that differ from its defaults: cosine:warmup=100,final=0.1"},
     {CLI_LIBRARY, .name = "seed"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
-    {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "take the images in the files' order"},
+    {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the images in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller|pad",
-     .help = "the images of an epoch that make no whole call"},
+     .help = "images of an epoch that do not fill a call"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
     {CLI_CHOICE, "weight-type", AT(weight_type), .choices = "float32|bfloat16|float16",
-     .help = "in which weights are kept"},
+     .help = "type in which weights are stored"},
 
     {.help = "Devices"},
     {CLI_LIBRARY, .name = "strategy"},
-    {CLI_LIBRARY, .name = "schedule", .default_text = "interleaved; grouped where stages share devices"},
+    {CLI_LIBRARY, .name = "schedule", .default_text = "interleaved; grouped if stages share devices"},
     {CLI_LIBRARY, .name = "stages", .default_text = "B1|B2|B3|B4"},
     {CLI_LIBRARY, .name = "replicas"},
-    {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
+    {CLI_LIBRARY, .name = "devices", .default_text = "the number of stages"},
     {CLI_LIBRARY, .name = "device-memory"},
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
     {CLI_LIBRARY, .name = "recompute"},
@@ -56,18 +56,17 @@ const cli_option mnist_flags[] = {
 
     {.help = "Files"},
     {CLI_TEXT, "data-dir", AT(data_dir), .value = "DIR", .default_text = "$BRIGADE_DATA, data",
-     .help = "where the MNIST files are"},
-    {CLI_FLAG, "download", AT(download), .help = "fetch MNIST (12 MB) when it is not there"},
+     .help = "folder of the MNIST files"},
+    {CLI_FLAG, "download", AT(download), .help = "download MNIST (12 MB) if it is missing"},
     {CLI_TEXT, "mirror", AT(mirror), .value = "ADDRESS", .default_text = "public ones",
-     .help = "with --download: where from (http or https)"},
+     .help = "with --download: address of the server (http or https)"},
     {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "brigade-mnist.safetensors",
-     .help = "where the trained weights go: safetensors, or the whole network as x.onnx"},
+     .help = "file for the trained weights: safetensors, or the whole network as x.onnx"},
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "random weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines: configuration, then each weight update; may be a pipe. Of several ranks the first writes, "
-             "with %r in "
-             "the name each its own"},
+     .help = "JSON lines: configuration, then each weight update; may be a pipe. With several ranks the first one "
+             "writes; with %r in the name each rank writes its own"},
 #include "cli/recipe.def"
 
     {.help = "Configuration"},
@@ -75,12 +74,12 @@ const cli_option mnist_flags[] = {
      .help = "an IPU configuration (a preset, a file, or a folder with ipu_config.json) that decides other options; "
              "layers are the blocks B1 to B4"},
     {CLI_TEXT, "config-update", AT(ipu_update), .value = "LIST", .default_text = "none",
-     .help = "changes to it: key=value,key=value; lists as [1 2 3]"},
+     .help = "changes to the configuration: key=value,key=value; lists as [1 2 3]"},
 
 #include "cli/library.def"
     {CLI_GROUP, .group = BGI_OPTIONS_EXECUTION, .help = "Execution"},
     {CLI_TEXT, "costs", AT(costs_path), .value = "FILE", .default_text = "measured each time",
-     .help = "what stages cost, for --schedule auto; measured and written when it is not there"},
+     .help = "file with costs of stages, for --schedule auto; measured and written if it is missing"},
     {CLI_GROUP, .group = BGI_OPTIONS_MEMORY, .help = "Memory"},
     {CLI_FLAG, "checkpoint-blocks", AT(recipe.checkpoint_blocks),
      .help = "keep the result of each block (--recompute)"},
@@ -174,13 +173,14 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     BGI_TRY(cli_recipe_check(&config->recipe, error));
     if (precision != BG_PRECISION_32 &&
         (strcmp(config->dtype, "float32") != 0 || strcmp(config->weight_type, "float32") != 0))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--precision with --dtype %s and --weight-type %s: it says both; leave these out",
-                            config->dtype, config->weight_type);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--precision with --dtype %s and --weight-type %s: --precision decides both types; leave these out",
+            config->dtype, config->weight_type);
     if (config->mirror != NULL && !config->download)
         return bg_error_set(error, BG_ERROR_INVALID, "--mirror goes with --download");
     if (config->costs_path != NULL && (schedule == NULL || strcmp(schedule, "auto") != 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto, which alone reads it",
+        return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto; only that schedule reads it",
                             config->costs_path);
     return check_costs_path(config, error);
 }

@@ -1,5 +1,5 @@
 /*
- * mnist_costs.c: what the stages of the digit network cost, for --schedule auto: from a file, or measured.
+ * mnist_costs.c: costs of the digit network's stages, for --schedule auto: from a file, or measured.
  */
 #include "cli/mnist.h"
 

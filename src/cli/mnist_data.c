@@ -1,6 +1,6 @@
 /*
- * mnist_data.c: finds the images. What the user names must be there; what is only looked for may be missing, and then
- * digits are generated.
+ * mnist_data.c: finds the images. Files that the user names must exist. Files in default folders may be missing, and
+ * then digits are generated.
  */
 #include "cli/mnist.h"
 

@@ -4,9 +4,9 @@
  *     --config, --config-update --> bg_ipu_config --> bg_options of training --> the flags that it decides
  *                                                 `-> bg_options of inference -> how the test runs
  *
- * The network's layers are its blocks B1 to B4. What the configuration gives holds; a flag that says otherwise is an
- * error. A flag for what it does not give (left out of the file, so inferred or a default) holds as ever. How the test
- * runs is the configuration's alone.
+ * The network's layers are its blocks B1 to B4. Given fields of the configuration take effect, and a contradicting flag
+ * is an error. Flags for fields that are not given (inferred or default) take effect as usual. Only the configuration
+ * decides how the test runs.
  */
 #include "cli/mnist.h"
 
@@ -38,7 +38,7 @@ static const governed governed_flags[] = {
     {.flag = "strategy", .always = "trains pipelined"},
     {.flag = "accumulation", .always = "accumulates the mean of gradients"},
     {.flag = "replica-reduction", .always = "takes the mean over replicas"},
-    {.flag = "stochastic-rounding", .always = "rounds what is kept in 16 bits by chance"},
+    {.flag = "stochastic-rounding", .always = "rounds 16-bit weights and state at random"},
     {.flag = "device-iterations", .field = BGI_IPU_DEVICE_ITERATIONS},
     {.flag = "gradient-accumulation", .field = BGI_IPU_ACCUMULATION},
     {.flag = "replicas", .field = BGI_IPU_REPLICAS},

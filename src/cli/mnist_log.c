@@ -1,5 +1,5 @@
 /*
- * mnist_log.c: the log of a run as JSON lines: the first says everything that the run depends on, then one line for
+ * mnist_log.c: the log of a run as JSON lines: the first line has everything that the run depends on, then one line for
  * each weight update. Every call's lines are flushed, so a reader sees a run as it goes, and whole lines only.
  */
 #include "cli/mnist.h"

@@ -1,5 +1,6 @@
 /*
- * mnist_model.c: the digit network as a model of the trainer, and as a plan alone; and what a call's outputs say.
+ * mnist_model.c: the digit network as a model of the trainer, as a plan without a run, and the meaning of a call's
+ * outputs.
  */
 #include "cli/mnist.h"
 

@@ -1,5 +1,5 @@
 /*
- * mnist_phases.c: training and test: what the progress line, the log and the results do at the trainer's events.
+ * mnist_phases.c: training and test: updates the progress line, the log and the results at the trainer's events.
  *
  * While a call runs, the loader's thread prepares the next ones, so a call never waits for data on a machine that can
  * copy memory.

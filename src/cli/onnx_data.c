@@ -131,7 +131,7 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
     bg_status status = BG_OK;
 
     if (!are_alike(have, type))
-        status = bg_error_set(error, BG_ERROR_SHAPE, "a sample is %s, the model wants %s", bg_type_text(have, text),
+        status = bg_error_set(error, BG_ERROR_SHAPE, "a sample is %s, but the model needs %s", bg_type_text(have, text),
                               bg_type_text(type, wanted));
     else if (normalizes && settings->normalize != NULL)
         status = read_normalization(settings->normalize, values, &options.channel_count, error);
@@ -249,11 +249,13 @@ static bg_status check_counts(const onnx_settings *settings, const sources *s, b
     for (uint32_t i = 1; i < s->count; i++)
         if (bg_dataset_sample_count(s->sets[i]) != count)
             return bg_error_set(
-                error, BG_ERROR_SHAPE, "--%s: `%s` has %" PRIu64 " samples, `%s` has %" PRIu64 "; they must be as many",
+                error, BG_ERROR_SHAPE,
+                "--%s: `%s` has %" PRIu64 " samples, `%s` has %" PRIu64 "; both need the same number of samples",
                 s->option, s->ports[0]->name, count, s->ports[i]->name, bg_dataset_sample_count(s->sets[i]));
     if (s->target != NULL && bg_dataset_sample_count(s->target) != count)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "--%s: `%s` has %" PRIu64 " samples, the target has %" PRIu64 "; they must be as many",
+                            "--%s: `%s` has %" PRIu64 " samples, the target has %" PRIu64
+                            "; both need the same number of samples",
                             s->option, s->ports[0]->name, count, bg_dataset_sample_count(s->target));
     return BG_OK;
 }
@@ -340,7 +342,7 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
 
     if (output->rank < 2)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "--loss %s wants scores of classes, [N, C]; the output is %s (--output names another one)",
+                            "--loss %s needs scores of classes, [N, C]; the output is %s (--output names another one)",
                             settings->loss->name, bg_type_text(output, text));
     second.dtype = last.dtype = BG_INT32;
     second.rank = last.rank = output->rank - 2;
@@ -358,10 +360,10 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
     settings->target_type = last;
     if (are_alike(target, &last))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_SHAPE,
-                        "--target: the label of a sample is %s, but the output has the shape %s: expected a class for "
-                        "each place",
-                        bg_type_text(target, have), bg_type_text(output, text));
+    return bg_error_set(
+        error, BG_ERROR_SHAPE,
+        "--target: the label of a sample is %s, but the output has the shape %s: expected a class for each position",
+        bg_type_text(target, have), bg_type_text(output, text));
 }
 
 static bg_status check_metric(onnx_settings *settings, bg_error *error)
@@ -406,7 +408,7 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
     if (settings->loss->kind == ONNX_LOSS_OUTPUT) {
         if (target != NULL)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--target with a loss that is inside the model, which reads inputs alone: give "
+                                "--target with a loss that is inside the model, which reads only inputs: give "
                                 "--input NAME=FILE");
         return check_metric(settings, error);
     }
@@ -443,8 +445,7 @@ static bg_status check_labels(void *user, uint64_t epoch, uint64_t sample, const
     for (int64_t i = 0; i < count; i++)
         if ((labels[i] < 0 || labels[i] >= classes) && labels[i] != ONNX_IGNORED_LABEL)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "label %" PRId32 ": the output has the classes 0 to %" PRId64
-                                " (and %d counts for nothing)",
+                                "label %" PRId32 ": the output has the classes 0 to %" PRId64 " (and %d is ignored)",
                                 labels[i], classes - 1, ONNX_IGNORED_LABEL);
     memcpy(outputs[0], labels, (size_t)count * sizeof *labels);
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * onnx_graph.c: a model from a file as a model of the trainer: its graph, and behind it the loss and the metric in a
- * block of their own, "loss".
+ * onnx_graph.c: a model from a file as a model of the trainer: its graph, followed by the loss and the metric in the
+ * separate block "loss".
  */
 #include "cli/onnx_model.h"
 
@@ -177,8 +177,8 @@ bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error)
         for (size_t k = 0; k < sizeof quantized / sizeof quantized[0]; k++)
             if (strncmp(contents->nodes[i].op, quantized[k], strlen(quantized[k])) == 0)
                 return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                    "%s: node `%s` is a %s: a quantized model cannot be trained; train the one that "
-                                    "it was made of (brigade infer runs it)",
+                                    "%s: node `%s` is a %s: a quantized model cannot be trained; train the original "
+                                    "model (brigade infer runs this one)",
                                     settings->path, contents->nodes[i].name, contents->nodes[i].op);
     for (uint32_t i = 0; i < contents->weight_count; i++)
         trained += contents->weights[i].use == BG_ONNX_PARAMETER;

@@ -1,7 +1,7 @@
 /*
- * onnx_model.h: the parts of `brigade train MODEL.onnx`: what the command line says of a model from a file, its data,
- * its loss and metric. onnx_train.c puts them together as a row of the models' table; `brigade infer` and
- * `brigade inspect` use what they need of them.
+ * onnx_model.h: the parts of `brigade train MODEL.onnx`: the command line's options for a model from a file, its data,
+ * its loss and its metric. onnx_train.c puts them together as a row of the models' table; `brigade infer` and `brigade
+ * inspect` use what they need of them.
  */
 #ifndef BGI_CLI_ONNX_MODEL_H
 #define BGI_CLI_ONNX_MODEL_H

@@ -1,6 +1,6 @@
 /*
- * onnx_options.c: the options of `brigade train MODEL.onnx`, and what they come to: the file is read, the data are
- * opened, the model is built once, before anything else is done.
+ * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing: the file is read, the data are
+ * opened and the model is built once, before anything else.
  */
 #include "cli/onnx_model.h"
 
@@ -21,31 +21,31 @@ const cli_option onnx_train_flags[] = {
      .help = "data of an input of the model: x=IMAGES.npy, x=DATA.npz:ARRAY, x=TABLE.csv:COLUMN,COLUMN, "
              "x=FILE.safetensors:TENSOR, an IDX file, or x=FOLDER with a folder of PNG images for each class"},
     {CLI_TEXT, "target", AT(target), .value = "FILE", .default_text = "none",
-     .help = "what the output is compared with, in the same forms (FOLDER:classes): labels of classes, or numbers"},
+     .help = "target for the output, in the same forms (FOLDER:classes): labels of classes, or numbers"},
     {CLI_TEXT, "loss", AT(loss_name), .value = "NAME", .default_text = "by the target",
      .help = "cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output that is the "
-             "loss. By the target: cross-entropy with integers, else mse"},
+             "loss. Default: cross-entropy for integer targets, otherwise mse"},
     {CLI_TEXT, "output", AT(output), .value = "NAME", .default_text = "the first",
-     .help = "the output that is compared with the target"},
+     .help = "the output to compare with the target"},
     {CLI_CHOICE, "metric", AT(metric),
      .choices = "accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none",
      .default_text = "accuracy with labels",
      .help =
-         "what is shown beside the loss; precision, recall and f1 are means over the classes that occur, f1-weighted "
+         "metric to show with the loss; precision, recall and f1 are means over the classes that occur, f1-weighted "
          "by their labels, f1-binary of class 1 of two"},
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
-     .help = "data that are not trained with, looked at after each epoch: x=FILE,target=FILE"},
-    {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "values as they are",
+     .help = "validation data, used after each epoch: x=FILE,target=FILE"},
+    {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
      .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
              "by 255 first"},
-    {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "take the samples in the files' order"},
+    {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the samples in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller",
-     .default_text = "smaller; drop where the file fixes the batch",
-     .help = "the samples of an epoch that make no whole call"},
+     .default_text = "smaller; drop if the file fixes the batch",
+     .help = "samples of an epoch that do not fill a call"},
 
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
-     .default_text = "1, or what --steps takes", .help = "times through the data"},
+     .default_text = "1, or as many as --steps needs", .help = "times through the data"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
     {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
@@ -57,18 +57,18 @@ const cli_option onnx_train_flags[] = {
              "`brigade options optimizers` lists them"},
     {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
-     .help = "how the learning rate goes on, over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
-             "step, inverse_root or plateau (of the validations' losses), and what differs from its defaults: "
+     .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
+             "step, inverse_root or plateau (of the validations' losses), with settings that differ from its defaults: "
              "cosine:warmup=100,final=0.1, plateau:patience=2,factor=0.5"},
     {CLI_LIBRARY, .name = "seed"},
 
     {.help = "Model"},
     {CLI_CHOICE, "mode", AT(mode), .choices = "train|eval", .default_text = "train",
-     .help = "of batch norms and dropouts; eval: running statistics and no dropout in training too"},
+     .help = "mode of batch norms and dropouts; eval: running statistics and no dropout, in training too"},
     {CLI_TEXT_LIST, "freeze", AT(freeze), .value = "PATTERN...", .default_text = "nothing",
      .help = "parameters that are not trained: \"layer1.*\""},
     {CLI_TEXT_LIST, "unfreeze", AT(unfreeze), .value = "PATTERN...", .default_text = "nothing",
-     .help = "but these are, also constants of the file"},
+     .help = "exceptions from --freeze, and constants of the file to train"},
     {CLI_TEXT_LIST, "size", AT(sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
@@ -90,12 +90,12 @@ const cli_option onnx_train_flags[] = {
 
     {.help = "Files"},
     {CLI_TEXT, "save", AT(recipe.save_path), .value = "FILE", .default_text = "none",
-     .help = "where the trained weights go: OUT.onnx, the same model with them, or .safetensors or .npz"},
+     .help = "file for the trained weights: OUT.onnx (the model with new weights), .safetensors or .npz"},
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "the model's weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines, one for each weight update; may be a pipe. Of several ranks the first writes, with %r in "
-             "the name each its own"},
+     .help = "JSON lines, one for each weight update; may be a pipe. With several ranks the first one writes; with %r "
+             "in the name each rank writes its own"},
 #include "cli/recipe.def"
 
 #include "cli/library.def"
@@ -167,7 +167,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     if (settings->validation.count > 0 && settings->inputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "--validation without --input, the data to train with");
     if (settings->target != NULL && settings->inputs.count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--target without --input, the data that it is of");
+        return bg_error_set(error, BG_ERROR_INVALID, "--target without --input, the samples that it belongs to");
     return BG_OK;
 }
 
@@ -232,8 +232,8 @@ int onnx_resolve(void *settings, bg_error *error)
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {
         if (own->path == NULL)
             bg_error_set(error, BG_ERROR_INVALID,
-                         "which model? brigade train MODEL.onnx --input x=FILE --target FILE; the model comes before "
-                         "options that take several words");
+                         "no model is given: brigade train MODEL.onnx --input x=FILE --target FILE; the model comes "
+                         "before options that take several words");
         return own->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
     }
     choose_limits(own);

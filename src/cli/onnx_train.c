@@ -448,7 +448,7 @@ static bg_status save(cli_training *training, bg_error *error)
 
     if (!cli_run_wants_save(&settings->recipe, &run->common)) {
         if (run->common.updates > 0 && !settings->recipe.quiet)
-            printf("Nothing is saved; --save OUT.onnx keeps what was learned\n");
+            printf("Nothing is saved; --save OUT.onnx keeps the trained weights\n");
         return BG_OK;
     }
     run->common.is_saved = bg_session_read_weights(session, 0, write_weights, training, error) == BG_OK;

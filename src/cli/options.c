@@ -1,6 +1,6 @@
 /*
  * options.c: reads command lines by a table. Not argp or getopt: a mistake gets one line that names the option, the
- * value and what is allowed, and a mistyped name gets the one that was meant.
+ * value and what is allowed, and a mistyped name gets a suggestion.
  */
 #include "cli/options.h"
 
@@ -85,7 +85,7 @@ static bg_status read_size(const cli_option *option, const char *text, uint64_t 
     }
     if (!is_good || value < option->minimum || value > (UINT64_MAX >> shift))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--%s is `%s`; it must be a number of bytes, also with K, M or G behind it (300K, 16M)",
+                            "--%s is `%s`; it must be a number of bytes, also with the suffix K, M or G (300K, 16M)",
                             option->name, text);
     *out = value << shift;
     return BG_OK;

@@ -2,8 +2,8 @@
  * options.h: command lines as tables. A sub-command lists its options once; reading, ranges, help and defaults all come
  * from the list. Values land in a struct of the command, whose first values are the defaults.
  *
- * Flags of the library's options (options/options.def) are not listed: a command's list names them, or says that all
- * flags of a group come here, and flags.c puts in what the options' table has. Their values land in a bg_options.
+ * Flags of the library's options (options/options.def) are not listed: a command's list names them or a whole group,
+ * and flags.c adds their entries from the options' table. Their values land in a bg_options.
  */
 #ifndef BGI_CLI_OPTIONS_H
 #define BGI_CLI_OPTIONS_H

@@ -1,6 +1,6 @@
 /*
- * plan_predict.c: `brigade plan` on what a plan will do: the options of the command itself, the described device, text
- * and pictures. How long things take is the library's (predict/).
+ * plan_predict.c: the predictions of `brigade plan`: the command's own options, the described device, text and
+ * pictures. The library computes the times (predict/).
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -24,18 +24,17 @@ static const cli_option prediction_options[] = {
     {CLI_HEADING, .help = "Prediction"},
     {CLI_TEXT, "device", AT(device), .value = "NAME|FILE", .default_text = "this machine",
      .help = "the device to plan for: ipu-mk2, h100, or a file that describes one (docs/formats.md); its memory is the "
-             "budget unless --device-memory says another"},
+             "budget unless --device-memory sets another"},
     {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
-     .help = "measure what calls take on this machine: those that the cache does not have, all, or none; "
+     .help = "measure times of kernel calls on this machine: those missing in the cache, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
     {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
-     .help =
-         "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the other "
-         "options leave them open"},
+     .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
+             "other options do not fix them"},
     {CLI_TEXT, "svg", AT(svg_path), .value = "FILE", .default_text = "none",
      .help = "draw the schedule of an update, to scale"},
     {CLI_TEXT, "html", AT(html_path), .value = "FILE", .default_text = "none",
-     .help = "write the whole prediction as a page: schedule, time, memory, traffic"},
+     .help = "write the whole prediction as an HTML page: schedule, time, memory, traffic"},
     CLI_OPTIONS_END,
 };
 

@@ -1,5 +1,5 @@
 /*
- * plan_report.c: what a program says of a plan that it has made.
+ * plan_report.c: prints a description of a plan.
  */
 #include "cli/command.h"
 
@@ -41,8 +41,8 @@ static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summar
 
     if (wanted > 0 && wanted < cores)
         cores = wanted;
-    printf("idle share %.1f %% of the devices' time by %s costs, if each had a core of its own",
-           100.0 * summary->idle_share, is_measured ? "measured" : "static");
+    printf("idle share %.1f %% of the devices' time by %s costs, if each had its own core", 100.0 * summary->idle_share,
+           is_measured ? "measured" : "static");
     if (cores < devices)
         printf("; here %" PRIu64 " devices share %u core%s, idle for at least %.1f %%", devices, cores, cli_s(cores),
                100.0 * fmax(0.0, 1.0 - busy / cores));
@@ -57,7 +57,7 @@ static void report_sums(const bg_plan *plan, const bg_plan_summary *summary)
     if (summary->data_replicas == 1)
         return;
     printf("gradients are summed over %u replicas %s (--reduce %s)", summary->data_replicas,
-           time != BG_REDUCE_IN_UPDATE ? "behind each stage's backward" : "with the update",
+           time != BG_REDUCE_IN_UPDATE ? "after each stage's backward" : "with the update",
            bg_option_value_name("reduce_time", (int)time));
     if (summary->sums_beside > 0)
         printf(", %u of %u sums beside what follows", summary->sums_beside, summary->sums);

@@ -1,10 +1,10 @@
 /*
- * plan_search.c: `brigade plan --search N`: what is the best way to train a model on N devices? Candidates are options:
- * they are put behind the command line, and the plan that this makes is priced. So what wins can be typed, and what the
- * command line says already stays.
+ * plan_search.c: `brigade plan --search N`: searches for the best way to train a model on N devices. Candidates are
+ * options: they are appended to the command line, and the time of the resulting plan is predicted. So the winner can be
+ * typed as options, and options of the command line do not change.
  *
- * A mesh is how N devices are shared out: replicas (of a model on a mesh: data and two tensor axes) times the devices
- * of one. Every update has the same samples. For each mesh and way to run it, remedies for memory are added one after
+ * A mesh divides N devices into replicas (for a model on a mesh: data and two tensor axes) times the devices of one
+ * replica. Every update has the same samples. For each mesh and way to run it, remedies for memory are added one after
  * the other until it fits, for each of them costs time: recomputation, then the optimizer's state in streaming memory.
  */
 #include <inttypes.h>
@@ -223,7 +223,7 @@ static bg_status try_replicas(search *s, uint32_t replicas, uint32_t devices, bg
             candidate *c = &s->candidates[s->count++];
             add(s, &mesh, "--replicas", "%u", replicas);
             *c = mesh;
-            snprintf(c->why, sizeof c->why, "%" PRIu64 " micro-batches an update are no multiple of %u replicas",
+            snprintf(c->why, sizeof c->why, "%" PRIu64 " micro-batches in an update are not a multiple of %u replicas",
                      s->micro_batches, replicas);
         }
         return BG_OK;

@@ -1,5 +1,5 @@
 /*
- * plan_show.c: a model's plan alone, printed, and what it will do.
+ * plan_show.c: prints a model's plan and its prediction.
  */
 #include "cli/model.h"
 

@@ -1,5 +1,5 @@
 /*
- * presets.c: looks for presets. The user's own folder comes first, so that a name can be given another meaning.
+ * presets.c: searches for presets. The user's folder comes first, so that the user can redefine a name.
  */
 #include "cli/presets.h"
 

@@ -1,5 +1,5 @@
 /*
- * profile.h: what commands with --profile share: where a session's report goes.
+ * profile.h: shared code of commands with --profile: the folder of a session's report.
  */
 #ifndef BGI_CLI_PROFILE_H
 #define BGI_CLI_PROFILE_H

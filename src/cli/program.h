@@ -1,5 +1,6 @@
 /*
- * program.h: what the programs that train share: interruption, the log, weight files, flags of the library's options.
+ * program.h: shared code of the programs that train: interruption, the log, weight files, flags of the library's
+ * options.
  */
 #ifndef BGI_CLI_PROGRAM_H
 #define BGI_CLI_PROGRAM_H

@@ -1,6 +1,5 @@
 /*
- * progress.c: progress lines, of calls and of downloads: drawn over and over on a terminal, once at the end
- * elsewhere.
+ * progress.c: progress lines, of calls and of downloads: redrawn on a terminal, printed once at the end elsewhere.
  */
 #include "cli/recipe.h"
 #include "cli/ranks.h"

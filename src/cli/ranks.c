@@ -1,6 +1,6 @@
 /*
- * ranks.c: MPI is loaded when a launcher says that it is there, so that the program runs where there is none. Each MPI
- * has a binary interface of its own and a library of ours to go with it.
+ * ranks.c: loads MPI if the environment of a launcher is present, so that the program also runs without MPI. Each MPI
+ * has its own binary interface and a matching library of Brigade.
  */
 #define _DEFAULT_SOURCE
 #include "cli/ranks.h"
@@ -102,12 +102,12 @@ static bg_status load_functions(const char *name, bg_error *error)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "started as one of several processes by %s, and libbrigade_mpi_%s.so cannot be loaded "
                             "(%s): install that MPI and build again, or set BRIGADE_MPI to the other one (openmpi, "
-                            "mpich), or to none for processes that know nothing of each other",
+                            "mpich), or to none for independent processes",
                             strcmp(name, "mpich") == 0 ? "MPICH" : "Open MPI", name, dlerror());
     begin = dlsym(library, "bg_transport_mpi_begin");
     end = dlsym(library, "bg_transport_mpi_end");
     if (begin == NULL || end == NULL)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "libbrigade_mpi_%s.so is none of this version", name);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "libbrigade_mpi_%s.so belongs to another version", name);
     memcpy(&mpi.begin, &begin, sizeof mpi.begin);
     memcpy(&mpi.end, &end, sizeof mpi.end);
     return BG_OK;
@@ -137,8 +137,8 @@ bg_status cli_ranks_begin(bg_error *error)
     BGI_TRY(mpi.begin(&mpi.transport, error));
     if (mpi.transport->rank_count == 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the launcher has started %llu processes, and MPI sees one (%s): BRIGADE_MPI says which "
-                            "MPI it is (openmpi, mpich), none that each is to run alone",
+                            "the launcher has started %llu processes, and MPI sees one (%s): set BRIGADE_MPI to the "
+                            "launcher's MPI (openmpi, mpich), or to none to run each process alone",
                             (unsigned long long)read_number(found->size), mpi.transport->name);
     if (mpi.transport->rank > 0)
         mute();

@@ -1,6 +1,6 @@
 /*
- * ranks.h: the program as one of several processes that a launcher has started (mpirun, srun): which MPI that is, its
- * transport, and who prints.
+ * ranks.h: the program as one of several processes that a launcher has started (mpirun, srun): the MPI, its transport,
+ * and the rank that prints.
  */
 #ifndef BGI_CLI_RANKS_H
 #define BGI_CLI_RANKS_H

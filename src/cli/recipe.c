@@ -1,6 +1,6 @@
 /*
- * recipe.c: the options of a training that do not depend on the model: whether they go together, and what they mean for
- * the library.
+ * recipe.c: the options of a training that do not depend on the model: checks their combinations, and turns them into
+ * options of the library.
  */
 #include "cli/recipe.h"
 
@@ -149,9 +149,9 @@ static bg_status check_checkpoints(const cli_recipe *recipe, bg_error *error)
                                                             : NULL;
 
     if (recipe->checkpoint_dir == NULL && alone != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint, which says where", alone);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint DIR, the folder that it needs", alone);
     if (!recipe->resume && (recipe->resume_drop != NULL || recipe->resume_optimizer != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --resume, which it is about",
+        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --resume; it applies only to resuming",
                             recipe->resume_drop != NULL ? "drop" : "optimizer");
     if (recipe->resume && recipe->init_path != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--resume with --init %s; both give the weights: leave one out",

@@ -1,6 +1,6 @@
 /*
- * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with the place in its data, a JSON object in the
- * checkpoint's blob:
+ * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with the position in its data, a JSON object in
+ * the checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
@@ -8,7 +8,7 @@
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
- * The place is counted in samples, not calls, so that a run of another shape can go on there.
+ * The place is counted in samples, not calls, so that a run of another shape can resume there.
  */
 #include "cli/recipe.h"
 
@@ -63,7 +63,7 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
     if (count > 0 && !recipe->resume)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--checkpoint %s has a checkpoint of an earlier training, of weight update %" PRIu64
-                            "; add --resume to go on from it, or name another folder",
+                            "; add --resume to continue from it, or name another folder",
                             recipe->checkpoint_dir, latest);
     return BG_OK;
 }
@@ -155,7 +155,7 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
         return bgi_error_memory(error, found->path, found->blob_bytes);
     if (!is_good || out->epoch < 0 || out->image < 0)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s does not say where its data stood; it is no checkpoint of `brigade %s`", found->path,
+                            "%s does not record the position in the data; `brigade %s` did not write it", found->path,
                             recipe->program);
     return BG_OK;
 }
@@ -237,7 +237,7 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
     if (status == BG_ERROR_NOT_FOUND && replay == NULL) {
         bg_error_clear(error);
         if (cli_ranks_is_first())
-            cli_say(recipe->command, "--resume: there is no checkpoint in %s; training begins anew",
+            cli_say(recipe->command, "--resume: there is no checkpoint in %s; a new training starts",
                     recipe->checkpoint_dir);
         return BG_OK;
     }

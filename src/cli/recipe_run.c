@@ -1,5 +1,5 @@
 /*
- * recipe_run.c: what every training with a recipe prints and keeps of its run.
+ * recipe_run.c: prints and saves the results of every training with a recipe.
  */
 #include "cli/recipe.h"
 
@@ -172,6 +172,6 @@ int cli_run_report_signal(const cli_recipe *recipe, const cli_run *run)
             run->is_saved      ? "; the weights so far are saved"
             : run->has_trained ? ""
                                : "; nothing was trained, nothing is saved",
-            run->has_trained && run->is_checkpointed ? "; --resume goes on from here" : "");
+            run->has_trained && run->is_checkpointed ? "; --resume continues from here" : "");
     return 128 + (int)cli_received_signal;
 }

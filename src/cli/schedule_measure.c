@@ -1,5 +1,5 @@
 /*
- * schedule_measure.c: what a schedule costs beside time: messages, and what is kept for the backward pass.
+ * schedule_measure.c: costs of a schedule other than time: messages, and values kept for the backward pass.
  */
 #include "cli/schedule.h"
 

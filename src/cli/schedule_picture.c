@@ -1,5 +1,5 @@
 /*
- * schedule_picture.c: schedules in letters, with colors where they are wanted: forwards blue, backwards green, weight
+ * schedule_picture.c: schedules in letters, with optional colors: forwards blue, backwards green, weight
  * gradients gray, recomputed forwards orange, updates violet, a shade for each micro-batch.
  *
  *     lockstep   dev0 F0 F1 .  B0        to scale   dev0 F0F1......B0--

@@ -1,5 +1,5 @@
 /*
- * strategy.c: what flags with a form of their own (flags.def) mean for the library.
+ * strategy.c: translates flags with a special form (flags.def) to options of the library.
  */
 #include "cli/program.h"
 

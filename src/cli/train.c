@@ -1,7 +1,6 @@
 /*
  * train.c: the program that trains a model of the table: it reads the command line, compiles, trains with the library's
- * trainer and ends. Everything that can be wrong is looked at before the training begins. What is printed and written
- * is the model's.
+ * trainer and ends. It checks everything before the training begins. The model's row prints and writes.
  */
 #include "cli/model.h"
 

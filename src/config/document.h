@@ -1,6 +1,6 @@
 /*
- * document.h: JSON and YAML files as one kind of tree (jansson's), with the places of keys, so that what is found wrong
- * later can still be shown where it stands.
+ * document.h: JSON and YAML files as one kind of tree (jansson's), with the positions of keys, so that later errors can
+ * name the position.
  */
 #ifndef BGI_CONFIG_DOCUMENT_H
 #define BGI_CONFIG_DOCUMENT_H

@@ -204,7 +204,7 @@ static void report_group(bgi_problems *problems, const char *group)
     bgi_string names = {0};
 
     add_fields_of(&names, group);
-    bgi_problems_add(problems, group, "%s is no value; it has fields: %s", group,
+    bgi_problems_add(problems, group, "%s is not a value; it has fields: %s", group,
                      names.length > 0 ? names.data : "groups of them");
     bgi_string_clear(&names);
 }
@@ -468,7 +468,7 @@ static bg_status read_text(const field *f, const char *text, bgi_document *out, 
             return bgi_error_memory(error, f->path, strlen(text));
         return out->root != NULL
                    ? BG_OK
-                   : bg_error_set(error, BG_ERROR_INVALID, "%s is no UTF-8 text; it must be a path", f->path);
+                   : bg_error_set(error, BG_ERROR_INVALID, "%s is not UTF-8 text; it must be a path", f->path);
     }
     bgi_string_add(&yaml, "value: %s", text);
     if (yaml.failed)
@@ -542,7 +542,7 @@ bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_
     bg_status status;
 
     if (length == 0 || assignment[length] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID, "`%.100s` is no KEY=VALUE, as in model.layers=4", assignment);
+        return bg_error_set(error, BG_ERROR_INVALID, "`%.100s` is not KEY=VALUE, as in model.layers=4", assignment);
     snprintf(name, sizeof name, "%.*s", (int)length, assignment);
     BGI_TRY(find_named(name, &f, error));
     BGI_TRY(read_text(f, assignment + length + 1, &document, error));
@@ -550,7 +550,7 @@ bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_
     if (value != NULL && json_object_size(document.root) == 1)
         assign(config, f, value, &problems);
     else
-        bgi_problems_add(&problems, NULL, "`%.100s` is no KEY=VALUE, as in model.layers=4", assignment);
+        bgi_problems_add(&problems, NULL, "`%.100s` is not KEY=VALUE, as in model.layers=4", assignment);
     status = bgi_problems_report(&problems, BG_ERROR_INVALID, error);
     bgi_problems_clear(&problems);
     bgi_document_clear(&document);

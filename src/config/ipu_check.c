@@ -1,7 +1,7 @@
 /*
- * ipu_check.c: from what is given to what holds: types and ranges of every field, inferred defaults, and what fields
- * say about each other. One pass that goes on after the first problem. The rules are those of Optimum Graphcore's
- * IPUConfig; where its texts and its code disagree, its code's.
+ * ipu_check.c: computes the values of all fields from the given ones: types and ranges, inferred defaults, and
+ * relations between fields. One pass continues after the first problem. The rules are those of Optimum Graphcore's
+ * IPUConfig; if its documentation and its code disagree, the code decides.
  */
 #include "config/ipu_config.h"
 

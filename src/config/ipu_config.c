@@ -1,5 +1,5 @@
 /*
- * ipu_config.c: the object: made, copied, read and changed by name. Knows no file; what is right is ipu_check.c's.
+ * ipu_config.c: the object: made, copied, read and changed by name. It knows no files; ipu_check.c checks the values.
  */
 #include "config/ipu_config.h"
 

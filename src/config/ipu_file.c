@@ -97,7 +97,7 @@ static bool read_key(bg_ipu_config *config, const char *key, json_t *json, bool 
     const bgi_ipu_field_id id = bgi_ipu_field_find(today != NULL ? today : key);
 
     if (id != BGI_IPU_FIELD_COUNT && config->given[id] != NULL) {
-        bgi_problems_add(problems, key, "`%s` is there under an old name too; leave one of the two out",
+        bgi_problems_add(problems, key, "`%s` is also given under an old name; remove one of the two",
                          bgi_ipu_fields[id].name);
     } else if (id != BGI_IPU_FIELD_COUNT) {
         if (today != NULL)
@@ -109,7 +109,7 @@ static bool read_key(bg_ipu_config *config, const char *key, json_t *json, bool 
         bgi_string_add(&config->notes, "`%s` is deprecated and has no effect; it is kept\n", key);
         return keep(config, key, json);
     } else if (keep_unknown) {
-        bgi_string_add(&config->notes, "`%s` is no field that is known; it is kept\n", key);
+        bgi_string_add(&config->notes, "`%s` is an unknown field; it is kept\n", key);
         return keep(config, key, json);
     } else {
         report_unknown(problems, key, json);

@@ -1,5 +1,5 @@
 /*
- * ipu_layers.c: which layers go on which device: wildcards, and the parting of an encoder from a decoder.
+ * ipu_layers.c: assigns layers to devices: wildcards, and the division into encoder and decoder.
  */
 #include "config/ipu_config.h"
 
@@ -102,7 +102,7 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
     if (sum != layer_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s does not define the correct number of layers: it has %" PRIu64 " and the model %" PRIu64
-                            "; a -1 takes what is left",
+                            "; a -1 gets the remaining layers",
                             text, sum, layer_count);
     memcpy(out, layers, count * sizeof *out);
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * ipu_model.c: the layers of a model that a configuration has a say in: its embedding and its output layer, plain, in
- * pieces one after the other, or in pieces on several devices. Where the pieces' blocks go, ipu_options.c says.
+ * ipu_model.c: the layers of a model that a configuration affects: its embedding and its output layer, plain, in pieces
+ * that run in turn, or in pieces on several devices. ipu_options.c places the pieces' blocks.
  */
 #include "config/ipu_config.h"
 

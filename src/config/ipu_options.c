@@ -1,6 +1,6 @@
 /*
- * ipu_options.c: a configuration as the options of a run. What options have no word for becomes a note: nothing that
- * people wrote is dropped in silence.
+ * ipu_options.c: a configuration as the options of a run. Settings that options cannot express become notes, so no
+ * setting is dropped silently.
  */
 #include "config/ipu_config.h"
 
@@ -178,7 +178,7 @@ static void add_map_note(bgi_string *notes, const bg_ipu_config *config, bool fo
     const bgi_ipu_field_id id = bgi_ipu_in_mode(BGI_IPU_PARALLELIZE, for_inference);
 
     if (json_object_size(config->values[id].json) > 0)
-        bgi_string_add(notes, "`%s` is for a model's own placement; options have no word for it\n",
+        bgi_string_add(notes, "`%s` is for a model's own placement; options cannot express it\n",
                        bgi_ipu_fields[id].name);
 }
 
@@ -186,15 +186,15 @@ static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_
                       const bg_ipu_model *model, bool for_inference)
 {
     if (!has_known_devices(settings, model))
-        bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, so which devices there are\n",
+        bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, and so are the devices\n",
                        bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
         bgi_string_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
     if (settings->replicated_tensor_sharding && settings->replicas == 1)
         bgi_string_add(notes, "`replicated_tensor_sharding` has no effect with one replica\n");
     if (settings->recompute_checkpoint_every_layer && !for_inference)
-        bgi_string_add(notes, "`recompute_checkpoint_every_layer`: the model has to mark its layers' results "
-                              "(bg_graph_checkpoint); only stages with marks compute again\n");
+        bgi_string_add(notes, "`recompute_checkpoint_every_layer`: the model must mark its layers' results "
+                              "(bg_graph_checkpoint); only stages with marks recompute\n");
     if (settings->embedding_factor > 1)
         bgi_string_add(notes, "the embedding in %u pieces is the model's: bg_ipu_embedding_layer\n",
                        settings->embedding_factor);

@@ -132,13 +132,14 @@ static void report_value(bgi_problems *problems, unsigned kinds, size_t column, 
                          "`%.200s` for key `%s`; write maps into the file",
                          column, value, key);
     else if ((kinds & BGI_TEXT) != 0)
-        bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no value for `%s`; it takes a text that is not none",
-                         column, value, key);
+        bgi_problems_add(problems, NULL,
+                         UPDATE_PLACE "`%.200s` is not a value of `%s`; it must be a string other than none", column,
+                         value, key);
     else if ((kinds & BGI_BOOL) != 0)
         bgi_problems_add(problems, NULL, UPDATE_PLACE "Can't derive true or false from `%.200s` (key `%s`)", column,
                          value, key);
     else
-        bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no value for `%s`; it takes %s%s", column, value,
+        bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is not a value of `%s`; it takes %s%s", column, value,
                          key,
                          (kinds & (BGI_INTEGERS | BGI_REALS)) == 0 ? "a number"
                          : (kinds & BGI_REAL) != 0                 ? "a number or a list [a b c]"
@@ -209,7 +210,7 @@ void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems 
         column = (size_t)(item - copy) + 1;
         equals = strchr(item, '=');
         if (equals == NULL || strchr(equals + 1, '=') != NULL) {
-            bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is no key=value%s", column, item,
+            bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is not key=value%s", column, item,
                              equals != NULL ? ": it has more than one =" : "");
         } else {
             *equals = '\0';

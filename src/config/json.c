@@ -1,6 +1,6 @@
 /*
- * json.c: JSON in, with places, and out. The writer is our own because files that Optimum
- * wrote must come out as they went in, byte for byte: its order, its indentation, Python's shortest numbers.
+ * json.c: JSON in, with places, and out. Brigade has its own writer because files that Optimum wrote must be saved byte
+ * for byte: its order, its indentation, Python's shortest numbers.
  */
 #include "config/document.h"
 

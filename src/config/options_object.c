@@ -1,6 +1,7 @@
 /*
  * options_object.c: options that own what they hold: set by name, from files, JSON and the environment; cloned; frozen
- * once they are used. What sets several at once sets all of them or none, and reports every problem with its place.
+ * once they are used. Functions that set several options set all of them or none, and report every problem with its
+ * position.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -104,8 +105,8 @@ static bg_status check_open(const bg_run_options *options, bg_error *error)
     if (!options->is_frozen)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "options are in use and frozen: what was made with them would not notice; change a clone "
-                        "(bg_run_options_clone)");
+                        "options are in use and frozen: objects that use them would not notice a change; change a "
+                        "clone (bg_run_options_clone)");
 }
 
 bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error)
@@ -143,7 +144,8 @@ bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output,
 
     BGI_TRY(check_open(options, error));
     if (output == NULL || output[0] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID, "an anchor of no output; name an output of the graph, or an op");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "an anchor without an output; name an output of the graph, or an op");
     if ((int)mode < 0 || mode > BG_OUTPUT_EVERY_N)
         return bg_error_set(error, BG_ERROR_INVALID, "anchor `%s`: mode is %d; it must be one of bg_output_mode",
                             name_of(&made), (int)mode);
@@ -552,8 +554,8 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
     if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
     if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* of a plain struct */
-        status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, no text in UTF-8, which JSON is", name,
-                              text.data);
+        status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, which is not UTF-8; JSON needs UTF-8",
+                              name, text.data);
     else if (json_object_set_new(object, name, value) != 0)
         status = bgi_error_memory(error, name, text.length);
     bgi_string_clear(&text);

@@ -1,5 +1,5 @@
 /*
- * problems.h: everything that is wrong with a configuration, found in one pass. Each problem is one line that says the
+ * problems.h: everything that is wrong with a configuration, found in one pass. Each problem is one line with the
  * field, its value, and what would be right.
  */
 #ifndef BGI_CONFIG_PROBLEMS_H

@@ -1,6 +1,6 @@
 /*
- * yaml.c: YAML in, by libyaml's events, into the same tree as JSON. Strict where YAML is generous: what two readers
- * would take for two different things is an error here that says how to write it.
+ * yaml.c: YAML in, by libyaml's events, into the same tree as JSON. It is stricter than YAML: ambiguous values are
+ * errors that say how to write them.
  */
 #include "config/document.h"
 
@@ -107,8 +107,7 @@ static bg_status read_scalar(reader *it, json_t **out)
     if (strlen(text) != it->event.data.scalar.length)
         return fail_at(it, it->event.start_mark, "a text with a zero byte in it");
     if (is_plain && is_one_of(text, doubtful))
-        return fail_at(it, it->event.start_mark,
-                       "a word that readers disagree about; write true, false or null, or put it in quotes");
+        return fail_at(it, it->event.start_mark, "an ambiguous word; write true, false or null, or put it in quotes");
     if (is_plain && is_number_text(text))
         return read_number(it, text, out);
     if (is_plain && (text[0] == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
@@ -169,14 +168,14 @@ static bg_status read_key(reader *it, const json_t *map, char **out)
     const char *text;
 
     if (it->event.type != YAML_SCALAR_EVENT)
-        return fail_at(it, it->event.start_mark, "a key that is no text");
+        return fail_at(it, it->event.start_mark, "a key that is not a string");
     text = (const char *)it->event.data.scalar.value;
     if (strlen(text) != it->event.data.scalar.length)
         return fail_at(it, it->event.start_mark, "a key with a zero byte in it");
     if (it->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && strcmp(text, "<<") == 0)
         return fail_at(it, it->event.start_mark, "a merge key (<<); write the values out");
     if (json_object_get(map, text) != NULL)
-        return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: the key `%s` is there twice", it->name,
+        return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: the key `%s` occurs twice", it->name,
                             it->event.start_mark.line + 1, it->event.start_mark.column + 1, text);
     *out = strdup(text);
     return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);

@@ -1,5 +1,5 @@
 /*
- * arena.h: bump allocation for things that die together. One arena per long-lived owner (graph, plan, trace) and
+ * arena.h: bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan, trace) and
  * one scratch arena per compile. Nothing in an arena is freed on its own. Memory comes zeroed.
  *
  * Built with address sanitizer every object is its own malloc, so that an overrun of one object is seen.

@@ -1,5 +1,5 @@
 /*
- * buckets.h: numbered things by a key, so that asking for those of one key does not look at all others.
+ * buckets.h: groups numbered items by a key, so that the items of one key are found without a search of all others.
  */
 #ifndef BGI_CORE_BUCKETS_H
 #define BGI_CORE_BUCKETS_H

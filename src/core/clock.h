@@ -1,5 +1,5 @@
 /*
- * clock.h: the one clock everything is timed by.
+ * clock.h: the clock for all times.
  */
 #ifndef BGI_CORE_CLOCK_H
 #define BGI_CORE_CLOCK_H

@@ -84,7 +84,7 @@ bg_status bgi_require(const void *pointer, const char *name, const char *functio
     if (pointer != NULL)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID, "%s: `%s` is NULL; %s", function, name,
-                        is_result ? "it must be the address of what takes the result" : "this argument is required");
+                        is_result ? "it must be the address for the result" : "this argument is required");
 }
 
 void bgi_struct_fill(void *options, size_t struct_bytes, const void *made, size_t made_bytes)

@@ -1,5 +1,6 @@
 /*
- * escape.c: text that stays on its line. Apart from text.c, because errors are escaped, and texts make errors.
+ * escape.c: escapes text so that it stays on its line. It is separate from text.c, because errors are escaped and
+ * text.c makes errors.
  */
 #include "core/text.h"
 

@@ -409,8 +409,7 @@ bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error)
         status = fail_write(writer, error);
         remove_temporary(writer, error);
     } else if ((problem = sync_folder_of(writer->path)) != 0) {
-        status = fail_io(error, writer->path, "flush the folder, so a power failure may take back what was written",
-                         problem);
+        status = fail_io(error, writer->path, "flush the folder, so a power failure may undo the write", problem);
     }
     end_writer(writer);
     return status;

@@ -2,9 +2,9 @@
  * file.h: whole files in, whole files out.
  *
  * Writing goes to a temporary name in the target's folder, is flushed to disk and only then renamed over the target, so
- * that whoever opens the target finds either the old content or the new, never half of it. A link is followed, so that
- * its target is replaced and the link stays; a file that was there keeps its permissions; what is there and is no
- * regular file (a device, a pipe, a folder) is refused.
+ * that a reader of the target finds either the old content or the new one, never a part. Links are followed: the target
+ * is replaced and the link stays. A replaced file keeps its permissions. A target that is not a regular file (a device,
+ * a pipe, a folder) is refused.
  */
 #ifndef BGI_CORE_FILE_H
 #define BGI_CORE_FILE_H

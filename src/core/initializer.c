@@ -26,7 +26,7 @@ bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t
                                      bg_error *error)
 {
     if ((unsigned)initializer->kind >= sizeof kinds / sizeof *kinds)
-        return bg_error_set(error, BG_ERROR_INVALID, "variable `%s`: initializer %d is none of bg_initializer_kind",
+        return bg_error_set(error, BG_ERROR_INVALID, "variable `%s`: initializer %d is not one of bg_initializer_kind",
                             name, (int)initializer->kind);
     if (rank >= kinds[initializer->kind].minimum && rank <= kinds[initializer->kind].maximum)
         return BG_OK;

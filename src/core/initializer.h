@@ -1,5 +1,5 @@
 /*
- * initializer.h: which first values a tensor can have (bg_initializer). Knows nothing of how they are made.
+ * initializer.h: the first values that a tensor can have (bg_initializer). It does not know how they are made.
  */
 #ifndef BGI_CORE_INITIALIZER_H
 #define BGI_CORE_INITIALIZER_H

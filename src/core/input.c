@@ -1,5 +1,5 @@
 /*
- * input.c: files that are read by place.
+ * input.c: files that are read by position.
  */
 #include "core/input.h"
 

@@ -1,6 +1,6 @@
 /*
- * input.h: a file that is read by place, or memory that stands for one. Files are not mapped: of a mapped file that
- * somebody shortens, touching the missing part ends the process, while a read of it is an error like any other.
+ * input.h: a file that is read by position, or memory that stands for one. Files are not mapped: if a mapped file is
+ * shortened, access to the missing part ends the process, while a failed read is an ordinary error.
  */
 #ifndef BGI_CORE_INPUT_H
 #define BGI_CORE_INPUT_H

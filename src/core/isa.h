@@ -1,7 +1,7 @@
 /*
  * isa.h: which instruction set fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c and *_amx.c are
- * compiled for theirs; who has several forms of a function chooses among them with this. Each has all that those before
- * it have.
+ * compiled for these sets. Code with several forms of a function chooses one by this header. Each set includes all
+ * earlier ones.
  */
 #ifndef BGI_CORE_ISA_H
 #define BGI_CORE_ISA_H

@@ -283,6 +283,6 @@ bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_
         }
     return bg_error_set(error, BG_ERROR_INVALID,
                         "no axes of the mesh of %u x %u x %u replicas (data, tensor axes 1 and 2) make these groups; "
-                        "collectives meet along whole axes",
+                        "collectives need whole axes",
                         mesh->data, mesh->tensor_1, mesh->tensor_2);
 }

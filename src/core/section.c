@@ -1,6 +1,6 @@
 /*
- * section.c: copies between a tensor and its sections, and pieces found by their names. Knows no weights and no files:
- * these bring lists of named tensors.
+ * section.c: copies between a tensor and its sections, and pieces found by their names. It knows no weights and no
+ * files: callers pass lists of named tensors.
  *
  *     whole [4, 3], axis 1, [1, 3)      a b c     b c
  *                                       d e f --> e f     four rows ("outer") of two elements ("inner")
@@ -139,8 +139,8 @@ bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uin
     if (piece->rank != whole->rank || piece->dtype != whole->dtype || whole->rank < 1 || different > 1 ||
         whole->dims[axis] % piece->dims[axis] != 0 || (int64_t)number >= whole->dims[axis] / piece->dims[axis])
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "piece %u of `%s` is %s, which is none of equal pieces along one dimension of %s", number,
-                            whole_name, bg_type_text(piece, given), bg_type_text(whole, have));
+                            "piece %u of `%s` is %s, which is not one of equal pieces along one dimension of %s",
+                            number, whole_name, bg_type_text(piece, given), bg_type_text(whole, have));
     *out = (bg_section){.name = whole_name,
                         .whole = *whole,
                         .axis = axis,

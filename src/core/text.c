@@ -1,5 +1,5 @@
 /*
- * text.c: text that grows, and the name that was meant.
+ * text.c: growing strings, and suggestions for mistyped names.
  */
 #include "core/text.h"
 

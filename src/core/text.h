@@ -1,6 +1,6 @@
 /*
- * text.h: text that grows, and the name that was meant. Running out of memory is remembered and reported once, by
- * finish.
+ * text.h: growing strings, and suggestions for mistyped names. Running out of memory is remembered and reported once,
+ * by finish.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H

@@ -115,7 +115,7 @@ bg_status bg_type_validate(const bg_type *type, bg_error *error)
 
     if (size == 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "element type %d is none of float32, bfloat16, float16, float64, int32, int64, uint8",
+                            "element type %d is not one of float32, bfloat16, float16, float64, int32, int64, uint8",
                             (int)type->dtype);
     if (type->rank > BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_SHAPE, "rank %" PRIu32 " is above the limit of %d", type->rank,

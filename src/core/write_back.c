@@ -1,5 +1,5 @@
 /*
- * write_back.c: the disk begins with what a file was given, instead of waiting for its flush.
+ * write_back.c: starts writing a file's new data to disk, instead of waiting for its flush.
  */
 #define _GNU_SOURCE /* sync_file_range */
 #include "core/write_back.h"

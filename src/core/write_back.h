@@ -1,5 +1,5 @@
 /*
- * write_back.h: telling the system that a file's content may go to the disk now.
+ * write_back.h: asks the system to start writing a file's content to disk.
  */
 #ifndef BGI_CORE_WRITE_BACK_H
 #define BGI_CORE_WRITE_BACK_H

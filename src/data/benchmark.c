@@ -1,6 +1,6 @@
 /*
- * benchmark.c: how fast data come without a device, and whether they limit a run with one. Times each element; so the
- * clock (some 20 ns) is in the figures of elements that take no longer.
+ * benchmark.c: measures the speed of data without a device, and judges whether they limit a run. It times each element,
+ * so the clock's cost (about 20 ns) affects very short elements.
  */
 #include "core/arena.h"
 #include "core/clock.h"
@@ -129,7 +129,7 @@ static bg_status next_of_source(feed *f, bg_error *error)
     if (has_ended)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "benchmark: the source ended after %" PRIu64
-                            " elements; let it begin again, or ask for fewer epochs or elements",
+                            " elements; let it start again, or measure fewer epochs or elements",
                             f->at);
     f->at++;
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * concatenate.c: data sets one behind the other as one. Knows where each begins; a run of indices that one of them has
- * is asked for together.
+ * concatenate.c: a chain of data sets as one. It knows where each begins, and reads consecutive indices of one data set
+ * together.
  *
  *     a: 0 1 2   b: 0 1   ->   0 1 2 3 4
  *     indices 1 2 4 3 0   ->   a: 1 2, b: 1 0, a: 0

@@ -106,7 +106,7 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
         snprintf(number, sizeof number, "%" PRId64, read_integer(c->from, data, i));
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
-    return bg_error_set(error, BG_ERROR_PARSE, "element %zu of tensor %" PRIu32 " is %s, which is no %s", i,
+    return bg_error_set(error, BG_ERROR_PARSE, "element %zu of tensor %" PRIu32 " is %s, which is not of type %s", i,
                         c->tensor_index, number, bg_dtype_name(c->to));
 }
 

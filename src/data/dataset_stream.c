@@ -1,6 +1,6 @@
 /*
- * dataset_stream.c: a data set read as a stream, each shard its own stretch: what users of streams write themselves,
- * and what the loader of streams is tested with.
+ * dataset_stream.c: reads a data set as a stream in which each shard has a contiguous range. Users of streams write
+ * such code themselves; the loader of streams is tested with this one.
  */
 #include "data/dataset.h"
 

@@ -1,6 +1,6 @@
 /*
- * images.c: folders of PNG images, a folder for each class, as a data set. Names are read when it is opened, images
- * when they are asked for.
+ * images.c: folders of PNG images, a folder for each class, as a data set. Names are read when the data set is opened,
+ * images on demand.
  */
 #include "core/error.h"
 #include "core/file.h"

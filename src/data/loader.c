@@ -404,7 +404,8 @@ static bg_status check_sampler(const bg_loader_options *options, bg_error *error
     const char *other = options->shuffle ? "shuffle" : options->process_count > 1 ? "several processes" : NULL;
 
     if (other != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: a sampler with %s; the sampler alone chooses", other);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: a sampler excludes %s, because it chooses the samples itself", other);
     if (options->sampler_combine == 0)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: 0 lists of the sampler in a batch, expected at least 1");
     if (options->sampler_list_count / (options->drop_last ? options->sampler_combine : 1) == 0)
@@ -420,7 +421,7 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
     BGI_TRY(bgi_loader_check(options, error));
     if (options->shard_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: %" PRIu32 " shards, but this is no stream; its samples need none",
+                            "loader: %" PRIu32 " shards, but this is not a stream; leave shard_count at 0",
                             options->shard_count);
     if (options->rebatched_size > options->batch_size)
         return bg_error_set(error, BG_ERROR_INVALID,

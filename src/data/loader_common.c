@@ -1,5 +1,5 @@
 /*
- * loader_common.c: what both engines behind bg_loader need.
+ * loader_common.c: shared code of both engines behind bg_loader.
  */
 #include "data/loader.h"
 

@@ -1,5 +1,5 @@
 /*
- * md5.h: the MD5 digest (RFC 1321), for recognizing published files whose MD5 is what their publishers give. It
+ * md5.h: the MD5 digest (RFC 1321), to recognize published files by the MD5 that their publishers give. It
  * protects against damage, not against malice.
  */
 #ifndef BGI_DATA_MD5_H

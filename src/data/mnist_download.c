@@ -2,8 +2,8 @@
  * mnist_download.c: fetches what is missing of MNIST. A file is kept in memory until the MD5 of its unpacked content is
  * the published one; only then is it written, under a temporary name first. So a folder never holds half a download.
  *
- * libcurl is loaded when something is downloaded: it brings thirty libraries along, which no other program should have
- * to load.
+ * libcurl is loaded when something is downloaded: it loads thirty libraries, which programs without downloads should
+ * not need.
  */
 #include "data/mnist.h"
 #include "data/md5.h"

@@ -1,5 +1,6 @@
 /*
- * order.h: which sample comes when: a function of (seed, epoch, process), with no state but a buffer. Knows no samples.
+ * order.h: the order of samples: a function of (seed, epoch, process), without state except a buffer. It does not read
+ * samples.
  */
 #ifndef BGI_DATA_ORDER_H
 #define BGI_DATA_ORDER_H

@@ -1,7 +1,7 @@
 /*
- * source.c: data by the name of a file, and of what is wanted in it: "images.npy", "digits.npz:x", "table.csv:price",
- * "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending says what a file is;
- * the readers are the formats room's.
+ * source.c: opens data by the names of a file and of a part of it: "images.npy", "digits.npz:x", "table.csv:price",
+ * "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending decides the kind of
+ * a file; the formats room has the readers.
  */
 #include "data/source.h"
 
@@ -79,7 +79,7 @@ static bg_status fail_part(const char *name, const char *part, const char *what,
     const char *names = list->data != NULL ? list->data : "nothing";
 
     if (part == NULL)
-        bg_error_set(error, BG_ERROR_INVALID, "%s: which %s? Name one behind a colon: it has %s", name, what, names);
+        bg_error_set(error, BG_ERROR_INVALID, "%s: which %s? Name one after a colon: it has %s", name, what, names);
     else
         bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: there is no %s `%s`; it has %s", name, what, part, names);
     bgi_string_clear(list);

@@ -135,7 +135,7 @@ static bg_status read_index(records *r, const char *index, size_t index_bytes, b
         BGI_TRY(read_header(r, offset, &length, error));
         if (length + FRAME_BYTES != size)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: line %zu of the index says %" PRIu64 " bytes, the record has %" PRIu64
+                                "%s: line %zu of the index says %" PRIu64 " bytes, but the record has %" PRIu64
                                 "; the index is of another file",
                                 r->input.name, line, size, length + FRAME_BYTES);
         if (!add_place(r, offset, length))
@@ -333,7 +333,7 @@ static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const
         if (has < wanted)
             return bg_error_set(error, BG_ERROR_PARSE,
                                 "%s: byte %" PRIu64 ": a record has %" PRId64 " tokens, expected at least %" PRId64
-                                ": a sequence and the token behind it",
+                                ": a sequence and the token after it",
                                 r->input.name, offset, has, wanted);
         for (int64_t t = 0; t < wanted; t++)
             if (out[t] >= r->limit)

@@ -5,8 +5,8 @@
  *     vocab.json {"!": 0, ..., "Ġthe": 262, ...}       merges.txt   Ġ t
  *                                                                   Ġt he
  *
- * Nothing in a file is believed: tokens are all the numbers from 0 on, each once; each byte has one; what merges name
- * is in the vocabulary.
+ * Files are checked: tokens are all the numbers from 0 on, each once; each byte has a token; merges name tokens of the
+ * vocabulary.
  */
 #include "data/tokenizer.h"
 
@@ -87,7 +87,7 @@ static bg_status add_piece(const reader *r, const char *key, const json_t *numbe
 
     if (!json_is_integer(number) || json_integer_value(number) < 0 || json_integer_value(number) >= (json_int_t)count)
         return bg_error_set(r->error, BG_ERROR_PARSE,
-                            "%s: the number of token `%.100s` is no whole number from 0 to %u, as %u tokens have",
+                            "%s: the number of token `%.100s` is not a whole number from 0 to %u; there are %u tokens",
                             r->name, key, count - 1, count);
     piece = &r->tokenizer->pieces[json_integer_value(number)];
     if (piece->data != NULL)
@@ -285,7 +285,7 @@ static bg_status read_files(reader *r, const char *merges_name, const char *merg
 static bg_status check_vocabulary(const char *name, const json_t *vocab, bg_error *error)
 {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0 || json_object_size(vocab) > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: is no object of tokens and their numbers", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: is not an object of tokens and their numbers", name);
     return BG_OK;
 }
 

@@ -113,8 +113,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
         return bg_error_set(error, BG_ERROR_INVALID, "%s: a vocabulary of %" PRIu32 ", expected at most %d", name,
                             options->vocabulary_size, INT32_MAX);
     if (options->feature != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: feature `%.64s` of a file of nothing but tokens; leave it NULL", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: feature `%.64s` of a raw token file; leave it NULL", name,
                             options->feature);
     if (size_bytes % width != 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": ends within a token of %" PRIu32 " bytes",
@@ -122,7 +121,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
     if (size_bytes / width < (uint64_t)options->sequence_length + 1)
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte %" PRIu64 ": has %" PRIu64 " tokens, expected at least %" PRIu64
-                            ": a sequence and the token behind it",
+                            ": a sequence and the token after it",
                             name, size_bytes, size_bytes / width, (uint64_t)options->sequence_length + 1);
     return BG_OK;
 }
@@ -204,10 +203,11 @@ bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *opti
     if (chosen.token_bytes == 0)
         chosen.token_bytes = ends_with(path, ".u16") ? 2 : ends_with(path, ".u32") ? 4 : 0;
     if (chosen.token_bytes == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: tokens of how many bytes? Expected token_bytes 2 or 4, or a name that ends in .u16 or "
-                            ".u32",
-                            path);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%s: the size of a token is unknown. Expected token_bytes 2 or 4, or a name that ends in .u16 or "
+            ".u32",
+            path);
     BGI_TRY(bgi_input_open_kept(&input, path, KEPT_BYTES, error));
     return make_dataset(&input, &chosen, out, error);
 }

@@ -65,7 +65,7 @@ static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last
         t->at++;
     *out_is_last = t->at == t->end || *t->at == '\n';
     if (!*out_is_last && *t->at != t->delimiter)
-        return fail_field(t, "text behind the closing quote", error);
+        return fail_field(t, "text after the closing quote", error);
     t->at += t->at < t->end;
     return BG_OK;
 }
@@ -145,7 +145,7 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
         if (i != t->label)
             t->features[t->feature_count++] = i;
     if (t->feature_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: has no column beside the label", t->name);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: has no column besides the label", t->name);
     return BG_OK;
 }
 
@@ -193,7 +193,7 @@ static bg_status take_row(table *t, const double *values, float *features, int32
 
         t->column = t->label + 1;
         if (value != floor(value) || fabs(value) > INT32_MAX)
-            return fail_field(t, "a label that is no whole number of 32 bits", error);
+            return fail_field(t, "a label that is not a whole number of 32 bits", error);
         *label = (int32_t)value;
     }
     return BG_OK;

@@ -232,7 +232,7 @@ static bg_status take_elements(source *s, const bg_type *type, void *data, size_
     if (taken > 0)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: byte %zu (unpacked): content goes on beyond the %s, %zu bytes, that the header promises", s->name,
+            "%s: byte %zu (unpacked): content continues beyond the %s, %zu bytes, that the header promises", s->name,
             s->at - 1, bg_type_text(type, text), data_bytes);
     return BG_OK;
 }

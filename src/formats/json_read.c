@@ -152,7 +152,7 @@ static bool read_escape(bgi_json_reader *r)
         return true;
     }
     if (c != 'u')
-        return fail_expected(r, "one of \"\\/bfnrtu behind the backslash");
+        return fail_expected(r, "one of \"\\/bfnrtu after the backslash");
     take(r);
     if (!read_hex(r, &character))
         return false;

@@ -1,6 +1,6 @@
 /*
- * json_tree.c: a text of JSON as a tree of jansson's. Of its functions only those are called whose result says whether
- * memory was there.
+ * json_tree.c: a text of JSON as a tree of jansson's. Only functions of jansson that report a lack of memory are
+ * called.
  */
 #include "formats/json_tree.h"
 
@@ -43,7 +43,7 @@ static bool read_pairs(bgi_json_reader *r, json_t *object, int depth)
         if (!bgi_json_key(r))
             return false;
         if (json_object_get(object, r->text.data) != NULL)
-            return bgi_json_fail(r, "the key `%.100s` is there twice (a duplicate)", r->text.data);
+            return bgi_json_fail(r, "the key `%.100s` occurs twice (a duplicate)", r->text.data);
         key = strdup(r->text.data);
         item = key != NULL ? read_value(r, depth + 1) : fail_memory(r);
         is_kept = item != NULL && json_object_set_new_nocheck(object, key, item) == 0;

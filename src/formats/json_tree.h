@@ -1,6 +1,6 @@
 /*
- * json_tree.h: a text of JSON as a tree of jansson's. Its own reader is not used: what it has no memory for it leaves
- * out of strings and numbers, or calls bad syntax.
+ * json_tree.h: a text of JSON as a tree of jansson's. jansson's own reader is not used: when memory runs out it drops
+ * parts of strings and numbers, or reports bad syntax.
  */
 #ifndef BGI_FORMATS_JSON_TREE_H
 #define BGI_FORMATS_JSON_TREE_H

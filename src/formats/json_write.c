@@ -154,7 +154,7 @@ bg_status bgi_json_finish(bgi_json_writer *w, char **out, size_t *out_bytes, bg_
     if (w->text.failed)
         status = bgi_error_memory(error, "JSON", length);
     else if (!is_whole)
-        status = bg_error_set(error, BG_ERROR_INVALID, "a text is not UTF-8, which JSON is");
+        status = bg_error_set(error, BG_ERROR_INVALID, "a string is not UTF-8, which JSON needs");
     else
         status = bgi_string_finish(&w->text, out, error);
     if (status == BG_OK && out_bytes != NULL)

@@ -175,7 +175,7 @@ static bg_status parse_header(reader *r, size_t size_bytes, header *h, bg_error 
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: ends in the header of a .npy file", r->name,
                             size_bytes);
     if (memcmp(c, "\x93NUMPY", MAGIC_BYTES) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is no .npy file (it does not begin with \\x93NUMPY)",
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is not a .npy file (it does not begin with \\x93NUMPY)",
                             r->name);
     if (c[MAGIC_BYTES] < 1 || c[MAGIC_BYTES] > 3 || c[MAGIC_BYTES + 1] != 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 6: version %d.%d, expected 1.0, 2.0 or 3.0", r->name,

@@ -63,8 +63,8 @@ static bg_status find_end(const archive *a, size_t *out_at, bg_error *error)
             return BG_OK;
         }
     return bg_error_set(error, BG_ERROR_PARSE,
-                        "%s: byte %zu: no end record of a ZIP archive: this is no .npz file, or it is cut off", a->name,
-                        a->size_bytes);
+                        "%s: byte %zu: no end record of a ZIP archive: this is not a .npz file, or it is truncated",
+                        a->name, a->size_bytes);
 }
 
 static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m, bg_error *error)
@@ -188,7 +188,7 @@ static bg_status unpack_all(const archive *a, size_t at, size_t end, uint32_t co
         BGI_TRY(status);
         for (uint32_t other = 0; other < i; other++)
             if (strcmp(npz->names[other], m.name) == 0)
-                return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` is there twice", a->name, m.entry_at,
+                return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` occurs twice", a->name, m.entry_at,
                                     m.name);
         BGI_TRY(find_data(a, directory_at, &m, error));
         packed_bytes += m.packed_bytes;

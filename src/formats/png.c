@@ -40,7 +40,7 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
     uint32_t rows, columns;
 
     if (size_bytes < HEADER_BYTES || memcmp(c, "\x89PNG\r\n\x1a\n", 8) != 0 || memcmp(c + 12, "IHDR", 4) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is no PNG image", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is not a PNG image", name);
     columns = read_big_endian(c + 16);
     rows = read_big_endian(c + 20);
     if (rows == 0 || columns == 0 || rows > LARGEST_SIDE || columns > LARGEST_SIDE ||
@@ -56,7 +56,7 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
     if (c[24] == 16)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 24: 16 bits a channel, expected at most 8", name);
     if (c[25] > 6 || channels_of[c[25]] == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 25: color type %d is none", name, c[25]);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 25: color type %d does not exist", name, c[25]);
     *out = (bgi_png_size){channels_of[c[25]], rows, columns};
     return BG_OK;
 }

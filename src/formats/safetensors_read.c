@@ -1,6 +1,6 @@
 /*
- * safetensors_read.c: opening files of named tensors. Nothing in the file is believed before it is checked against the
- * file's size and against everything else in it.
+ * safetensors_read.c: opening files of named tensors. Every value is checked against the file's size and against the
+ * rest of the file before it is used.
  */
 #include "formats/safetensors.h"
 

@@ -1,6 +1,7 @@
 /*
  * safetensors_write.c: writing files of named tensors. The header is made and checked before the file is begun, and
- * read back before the file takes its name: what is there under that name was opened once. The disk works meanwhile.
+ * read back before the file takes its name: a file with that name has been opened successfully once. Writing to disk
+ * overlaps these checks.
  */
 #include "formats/safetensors.h"
 
@@ -84,7 +85,7 @@ static bg_status check_content(content *c, bg_error *error)
     qsort(c->sorted, c->count, sizeof *c->sorted, compare_names);
     for (size_t i = 0; i < c->count; i++) {
         if (i > 0 && strcmp(c->sorted[i - 1]->name, c->sorted[i]->name) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: tensor `%.200s` is there twice", c->path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: tensor `%.200s` occurs twice", c->path,
                                 c->sorted[i]->name);
         BGI_TRY(check_text(c->path, c->sorted[i]->name, "tensor", c->sorted[i]->name, error));
         if (bg_type_size_bytes(&c->sorted[i]->type) > INT64_MAX - at)
@@ -101,7 +102,7 @@ static bg_status check_content(content *c, bg_error *error)
     qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
     for (size_t i = 1; i < c->metadata_count; i++)
         if (compare_keys(&c->metadata[i - 1], &c->metadata[i]) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: metadata `%.200s` is there twice", c->path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: metadata `%.200s` occurs twice", c->path,
                                 c->metadata[i].key);
     return BG_OK;
 }
@@ -166,7 +167,7 @@ static bg_status compare_file(const bg_safetensors *file, const content *c, bg_e
     return is_same
                ? BG_OK
                : bg_error_set(error, BG_ERROR_IO,
-                              "%s: what was written does not read back the same; the file was not put there", c->path);
+                              "%s: what was written does not read back the same; the file was not created", c->path);
 }
 
 /* That a file on the disk, which has another name yet, is what was meant. */

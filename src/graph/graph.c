@@ -252,7 +252,8 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
         return add_leaf(graph, "variable", name, type, &value);
     kept = *type;
     if (!has_failed(graph) && (unsigned)role > BG_ROLE_TRAINING)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: role %d is none of bg_variable_role", name, (int)role);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: role %d is not one of bg_variable_role", name,
+                      (int)role);
     kept.dtype = bgi_graph_kept_dtype(graph, role, type->dtype);
     if (initializer != NULL)
         value.initializer = *initializer;
@@ -283,9 +284,8 @@ static bg_value grow_buffer(bg_graph *graph, bg_value buffer, const bg_type *typ
     if (same.rank > 0)
         same.dims[0] = type->dims[0];
     if (!value->is_remote || !bg_type_equal(&same, type)) {
-        bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "variable `%s` is %s and no remote buffer of which %s could be a larger one", value->name,
-                      bg_type_text(&value->type, have), bg_type_text(type, wanted));
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` is %s, not a remote buffer that could grow to %s",
+                      value->name, bg_type_text(&value->type, have), bg_type_text(type, wanted));
         return (bg_value){0};
     }
     if (type->dims[0] > value->type.dims[0])
@@ -363,7 +363,7 @@ static const char *find_fault(const bg_op_type *op_type)
     if (op_type->kernel == NULL && !op_type->is_collective)
         return "has no kernel; set `kernel`";
     if (op_type->minimum_inputs > op_type->maximum_inputs)
-        return "takes no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
+        return "accepts no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
     if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
         return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
     return NULL;
@@ -573,7 +573,7 @@ void bg_graph_checkpoint(bg_graph *graph, bg_value value)
     if (has_failed(graph))
         return;
     if (bg_value_is_null(value) || !is_value_of(graph, value))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "a checkpoint of what is not a value of this graph");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "a checkpoint of a value that is not in this graph");
     else
         graph->values[value.id].is_checkpoint = true;
 }

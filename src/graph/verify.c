@@ -12,10 +12,10 @@ static bg_status verify_input(const bg_graph *graph, const bgi_op *op, uint32_t 
     const bgi_value *value;
 
     if (op->inputs[i].id == 0 || op->inputs[i].id >= graph->value_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is no value", op->name, i);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is not a value", op->name, i);
     value = bgi_graph_value(graph, op->inputs[i]);
     if (bgi_op_type_writes(op->type, i) && !bgi_value_is_writable(graph, op->inputs[i], op->phase))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` changes `%s`, which is no variable", op->name,
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` changes `%s`, which is not a variable", op->name,
                             value->name);
     if (value->kind == BGI_VALUE_NONE)
         return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is gone", op->name, i);

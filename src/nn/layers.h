@@ -1,5 +1,5 @@
 /*
- * layers.h: what the files of layers share.
+ * layers.h: shared code of the files of layers.
  */
 #ifndef BGI_NN_LAYERS_H
 #define BGI_NN_LAYERS_H

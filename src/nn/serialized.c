@@ -270,7 +270,7 @@ bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_
     if (mode == BG_SERIALIZE_NONE || x_type.rank < 1 || weight_type.rank != 2)
         return bg_linear(graph, name, x, weight, bias);
     if ((unsigned)mode > BG_SERIALIZE_OUTPUT_CHANNELS) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "serialized linear layer `%s`: mode %d is none of bg_serialize_mode",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "serialized linear layer `%s`: mode %d is not one of bg_serialize_mode",
                       name, (int)mode);
         return none;
     }

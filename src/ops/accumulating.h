@@ -5,7 +5,7 @@
  *     dw, db = backward_weights(dy, x)                            =>   backward_weights_accumulate(dy, x, w.acc!,
  * b.acc!) accumulate(w.acc!, dw); accumulate(b.acc!, db)
  *
- * The gradient is never written, read again and added by whichever core is free then: it is added where it is made.
+ * The gradient is added where it is made, instead of being written, reread and added by another core.
  */
 #ifndef BGI_OPS_ACCUMULATING_H
 #define BGI_OPS_ACCUMULATING_H

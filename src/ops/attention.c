@@ -62,7 +62,7 @@ static bg_status infer_from(const bg_type *qkv, const bgi_attention_attributes *
             bg_type_text(qkv, text), (long long)attributes->heads);
     rows = qkv->rank == 3 ? qkv->dims[1] : qkv->dims[0];
     if (qkv->rank == 3 ? rows != attributes->sequence_length : rows % attributes->sequence_length != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: %lld tokens are no whole number of sequences of %lld",
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: %lld tokens are not a whole number of sequences of %lld",
                             bg_type_text(qkv, text), (long long)rows, (long long)attributes->sequence_length);
     *out_y = *qkv;
     out_y->dims[qkv->rank - 1] /= 3;

@@ -1,7 +1,7 @@
 /*
- * collective.c: ops in which the replicas of a group along a mesh's tensor axes, and in updates its data axis, meet.
- * Shape rules and gradients; the meeting is the engine's (runtime/collective.c). Knows sizes of groups, never a
- * replica's number: all run one graph.
+ * collective.c: ops that communicate between the replicas of a group along a mesh's tensor axes and, in updates, its
+ * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). It knows sizes of
+ * groups, never a replica's number, because all replicas run one graph.
  *
  *     op                                    forward          gradient
  *     all_reduce                            sum or maximum   all_reduce; as identical gradients: nothing
@@ -38,7 +38,7 @@ static bg_status infer_reduce(const bg_op_signature *op, bg_type *outputs, bg_er
 
     BGI_TRY(check_attributes(op, BGI_COLLECTIVE_REDUCE, error));
     if (attributes->function != BG_REDUCE_SUM && attributes->function != BG_REDUCE_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "function is %d: replicas are added up or the maximum taken",
+        return bg_error_set(error, BG_ERROR_INVALID, "function is %d: it must be BG_REDUCE_SUM or BG_REDUCE_MAX",
                             (int)attributes->function);
     outputs[0] = op->types[0];
     return BG_OK;
@@ -122,7 +122,7 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     (void)op;
     (void)policy;
     (void)out;
-    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a collective is no kernel: it runs in a session, with replicas");
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a collective has no kernel: it runs in a session, with replicas");
 }
 
 const bg_op_type bgi_op_all_reduce = {
@@ -184,8 +184,7 @@ static bg_value add_collective(bg_graph *graph, const bg_op_type *op_type, const
 
     if ((attributes.axes & ~(uint32_t)BG_MESH_TENSOR) != 0) {
         bgi_graph_fail_op(graph, op_type->name, name, BG_ERROR_INVALID,
-                          "axes are 0x%x; replicas meet along BG_MESH_TENSOR_1, BG_MESH_TENSOR_2 or both",
-                          attributes.axes);
+                          "axes are 0x%x; they must be BG_MESH_TENSOR_1, BG_MESH_TENSOR_2 or both", attributes.axes);
         return (bg_value){0};
     }
     attributes.members = bg_mesh_group_size(&mesh, attributes.axes);

@@ -20,7 +20,7 @@ static bg_status infer_compare(const bg_op_signature *op, bg_type *outputs, bg_e
     const bg_comparison comparison = ((const bgi_compare_attributes *)op->attributes)->comparison;
 
     if ((unsigned)comparison >= BG_COMPARISON_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "comparison %d is none of bg_comparison (0 to %d)",
+        return bg_error_set(error, BG_ERROR_INVALID, "comparison %d is not one of bg_comparison (0 to %d)",
                             (int)comparison, BG_COMPARISON_COUNT - 1);
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "a", &op->types[1], "b", error));
     BGI_TRY(bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error));

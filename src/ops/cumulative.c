@@ -1,5 +1,5 @@
 /*
- * cumulative.c: sums along an axis that are kept as they grow.
+ * cumulative.c: cumulative sums along an axis.
  */
 #include <brigade/ops.h>
 

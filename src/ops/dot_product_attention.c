@@ -47,8 +47,8 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
                             "alibi is %g: it must be above 0, 8 as in the paper, or 0 for none", attributes->alibi);
     if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "alibi with heads cut over an axis: a head's slope is by the number of all heads; give the "
-                            "bias instead");
+                            "alibi with heads cut over an axis: a head's slope depends on the number of all heads; "
+                            "give the bias instead");
     return BG_OK;
 }
 

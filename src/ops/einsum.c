@@ -56,7 +56,7 @@ static bool read_letters(const einsum *e, const char *equation, const char **at,
         out[count] = '\0';
         if (has(out, **at))
             return refuse(e, equation,
-                          "a letter is there twice in one operand, or in the result: diagonals are not taken");
+                          "a letter occurs twice in one operand or in the result: diagonals are not supported");
         if (count == BG_MAX_RANK)
             return refuse(e, equation, "an operand, or the result, has more letters than a value can have dimensions");
         out[count++] = **at;

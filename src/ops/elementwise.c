@@ -79,7 +79,7 @@ static bg_status check_unary_function(const bg_op_signature *op, bg_error *error
     const double a = attributes->a, b = attributes->b;
 
     if ((unsigned)function >= BG_UNARY_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_unary (0 to %d)", (int)function,
+        return bg_error_set(error, BG_ERROR_INVALID, "function %d is not one of bg_unary (0 to %d)", (int)function,
                             BG_UNARY_COUNT - 1);
     if (function == BG_CLAMP && !(a <= b))
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -240,7 +240,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     const bg_binary function = ((const bgi_binary_attributes *)op->attributes)->function;
 
     if ((unsigned)function >= BG_BINARY_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_binary (0 to %d)", (int)function,
+        return bg_error_set(error, BG_ERROR_INVALID, "function %d is not one of bg_binary (0 to %d)", (int)function,
                             BG_BINARY_COUNT - 1);
     BGI_TRY(bgi_shape_number(&op->types[0], "a", error));
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "a", &op->types[1], "b", error));
@@ -437,7 +437,7 @@ static bg_status infer_cast(const bg_op_signature *op, bg_type *outputs, bg_erro
 
     if (bg_dtype_size_bytes(dtype) == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "element type %d is none of float32, bfloat16, float16, float64, int32, int64, uint8",
+                            "element type %d is not one of float32, bfloat16, float16, float64, int32, int64, uint8",
                             (int)dtype);
     outputs[0] = op->types[0];
     outputs[0].dtype = dtype;

@@ -1,6 +1,6 @@
 /*
- * embedding.c: rows of a table by id, and the gradient of the table. Ids are data: what they are is known at run time
- * only, so an id outside the table is not an error here (ops.h says what it reads as).
+ * embedding.c: rows of a table by id, and the gradient of the table. Ids are data that are known only at run time, so
+ * an id outside the table is not an error here (ops.h defines its value).
  */
 #include <brigade/ops.h>
 

@@ -43,8 +43,9 @@ static bg_status check_attributes(const bg_op_signature *op, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID, "product %d or follower %d does not exist (0 to %d, 0 to %d)",
                             attributes->product, attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
     if (!bgi_unary_fuses((bg_unary)attributes->function))
-        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_unary that follow products (0 to %d)",
-                            attributes->function, BG_TAN - 1);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "function %d is not one of bg_unary that follow products (0 to %d)", attributes->function,
+                            BG_TAN - 1);
     if (attributes->keeps_sum && attributes->follows != BGI_FOLLOWS_FUNCTION)
         return bg_error_set(error, BG_ERROR_INVALID, "the sum is kept, and there is no function of it");
     if (attributes->follows == BGI_FOLLOWS_DERIVATIVE && op->input_count != 3)

@@ -1,6 +1,6 @@
 /*
- * index.c: elements taken and put by numbers along an axis, and the largest of each row. Numbers are data: what they
- * are is known at run time only, so one outside the axis is not an error here (ops.h says what it reads as).
+ * index.c: gathers and scatters elements by ids along an axis, and finds the largest of each row. Ids are data that are
+ * known only at run time, so an id outside the axis is not an error here (ops.h defines its value).
  */
 #include <brigade/ops.h>
 

@@ -1,8 +1,8 @@
 /*
  * linear.c: matrix products: the linear layer (weights [out, in], optional bias) and the batched matrix product.
  *
- * The gradients of linear are two ops, so that a schedule may run them apart: the one for x, which earlier stages wait
- * for, and the one for the weights, which nobody does.
+ * The gradients of linear are two ops, so that a schedule may run them separately: earlier stages wait for the gradient
+ * of x, and no stage waits for the gradient of the weights.
  */
 #include "kernels/linear/attributes.h"
 #include "ops/accumulating.h"

@@ -40,7 +40,7 @@ bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_val
     bg_value truths[2];
 
     if ((unsigned)function >= BG_LOGIC_COUNT) {
-        bgi_graph_fail_op(graph, "logical", name, BG_ERROR_INVALID, "function %d is none of bg_logic (0 to %d)",
+        bgi_graph_fail_op(graph, "logical", name, BG_ERROR_INVALID, "function %d is not one of bg_logic (0 to %d)",
                           (int)function, BG_LOGIC_COUNT - 1);
         return (bg_value){0};
     }

@@ -52,7 +52,7 @@ static bg_status check_classes(const bgi_loss_attributes *attributes, const bg_t
         return bg_error_set(error, BG_ERROR_INVALID, "label_smoothing is %g: it must be between 0 and 1",
                             attributes->smoothing);
     if (attributes->smoothing > 0.0 && (attributes->are_log_likelihoods || attributes->axis != BG_MESH_NONE))
-        return bg_error_set(error, BG_ERROR_INVALID, "labels are smoothed over logits of all classes alone");
+        return bg_error_set(error, BG_ERROR_INVALID, "label smoothing needs the logits of all classes");
     return weights != NULL ? bgi_shape_equal(weights, "class_weights", &wanted, "one for each class", error) : BG_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * moves.c: ways to move elements that are made of other ops: stacks, tiles, rolls, flips, and one-hot rows.
+ * moves.c: ops that move elements, composed of other ops: stacks, tiles, rolls, flips, and one-hot rows.
  */
 #include <brigade/ops.h>
 

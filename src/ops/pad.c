@@ -23,8 +23,8 @@ static int64_t find_limit(bg_pad_mode mode, int64_t size)
 static bg_status check_attributes(const bgi_pad_attributes *attributes, bg_error *error)
 {
     if ((unsigned)attributes->mode >= BG_PAD_MODE_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "mode %d is none of bg_pad_mode (0 to %d)", (int)attributes->mode,
-                            BG_PAD_MODE_COUNT - 1);
+        return bg_error_set(error, BG_ERROR_INVALID, "mode %d is not one of bg_pad_mode (0 to %d)",
+                            (int)attributes->mode, BG_PAD_MODE_COUNT - 1);
     if (attributes->rank > BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_SHAPE, "rank %u is above the limit of %d", attributes->rank, BG_MAX_RANK);
     for (uint32_t i = 0; i < attributes->rank; i++) {

@@ -18,7 +18,7 @@ static bg_status check_attributes(const bgi_pointwise_loss_attributes *attribute
     const double a = attributes->parameter;
 
     if ((unsigned)attributes->function >= BG_LOSS_FUNCTION_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_pointwise_loss_function (0 to %d)",
+        return bg_error_set(error, BG_ERROR_INVALID, "function %d is not one of bg_pointwise_loss_function (0 to %d)",
                             (int)attributes->function, BG_LOSS_FUNCTION_COUNT - 1);
     BGI_TRY(bgi_shape_reduction(attributes->reduction, error));
     if (attributes->function == BG_LOSS_HUBER && !(a > 0.0 && isfinite(a)))

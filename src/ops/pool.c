@@ -87,11 +87,11 @@ static bg_status infer_pooled(const bg_type *x, const bg_pool2d_options *options
                 (long long)(options->dilation[dim] * (options->kernel[dim] - 1) + 1), (long long)options->kernel[dim],
                 (long long)options->dilation[dim]);
         if (!every_window_sees_the_image(options, dim, x->dims[2 + dim], y.dims[2 + dim]))
-            return bg_error_set(error, BG_ERROR_SHAPE,
-                                "x is %s: a window lies in the padding alone along dimension %d; dilation %lld must be "
-                                "at most %lld",
-                                bg_type_text(x, text), 2 + dim, (long long)options->dilation[dim],
-                                (long long)x->dims[2 + dim]);
+            return bg_error_set(
+                error, BG_ERROR_SHAPE,
+                "x is %s: a window lies entirely in the padding along dimension %d; dilation %lld must be "
+                "at most %lld",
+                bg_type_text(x, text), 2 + dim, (long long)options->dilation[dim], (long long)x->dims[2 + dim]);
     }
     *out_y = y;
     return BG_OK;
@@ -201,7 +201,7 @@ static bg_status infer_avg_pool2d(const bg_op_signature *op, bg_type *outputs, b
     const bgi_pool2d_attributes *attributes = op->attributes;
 
     if (attributes->options.dilation[0] != 1 || attributes->options.dilation[1] != 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "dilation is %lld x %lld: average pooling takes 1 only",
+        return bg_error_set(error, BG_ERROR_INVALID, "dilation is %lld x %lld: average pooling supports only 1",
                             (long long)attributes->options.dilation[0], (long long)attributes->options.dilation[1]);
     return infer_pooled(&op->types[0], &attributes->options, &outputs[0], error);
 }

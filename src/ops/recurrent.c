@@ -1,7 +1,7 @@
 /*
- * recurrent.c: LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. What the
- * inputs give to the gates is one product before it (a linear op), and the weight's gradient one product behind its
- * backward: of the gradients of all steps, and the states before them.
+ * recurrent.c: LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. The inputs'
+ * contribution to the gates is one product before the op (a linear op). The weight's gradient is one product after its
+ * backward op: of the gradients of all steps and the states before them.
  */
 #include <brigade/ops.h>
 

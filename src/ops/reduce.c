@@ -38,7 +38,7 @@ static bg_status check_reduce(const bg_op_signature *op, const bg_type *x, bg_er
     const bgi_reduce_attributes *attributes = op->attributes;
 
     if ((unsigned)attributes->function >= BG_REDUCTION_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "function %d is none of bg_reduction (0 to %d)",
+        return bg_error_set(error, BG_ERROR_INVALID, "function %d is not one of bg_reduction (0 to %d)",
                             (int)attributes->function, BG_REDUCTION_COUNT - 1);
     if ((x->dtype != BG_INT32 && x->dtype != BG_INT64) || attributes->function == BG_REDUCE_MEAN)
         BGI_TRY(bgi_shape_float(x, "x", error));

@@ -1,6 +1,6 @@
 /*
- * rotary.c: rotary positions. What turns a pair of features by an angle has the turn by the opposite angle as its
- * gradient: the same op.
+ * rotary.c: rotary positions. The gradient of a rotation by an angle is the rotation by the opposite angle, so it is
+ * the same op.
  */
 #include <brigade/ops.h>
 

@@ -1,5 +1,5 @@
 /*
- * shape.h: what shape rules have in common: checks that say which operand is wrong, what it is and what would be right.
+ * shape.h: checks that shape rules share. Their errors name the wrong operand, its type and what would be right.
  * `operand` is the name by which the user knows it; `because` is the reason that ends the message. (The ops that change
  * shapes are in reshape.c.)
  */

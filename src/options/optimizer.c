@@ -1,6 +1,6 @@
 /*
- * optimizer.c: the rows of optimizers.def, and what is done with them: optimizers with their defaults, ranges, texts,
- * and what their state means.
+ * optimizer.c: the rows of optimizers.def, and the functions over them: optimizers with their defaults, ranges,
+ * strings, and the meaning of their state.
  */
 #include "options/optimizer.h"
 
@@ -22,7 +22,7 @@
 #define FINITE              .minimum = -DBL_MAX, .maximum = DBL_MAX
 #define SHARE               .minimum = 0, .maximum = 1, .is_below = true
 #define FINITE_RULE         "it must be a finite number of at least 0"
-#define SHARE_RULE          "as the share that a running mean keeps it must be at least 0 and below 1"
+#define SHARE_RULE          "as the decay of a running mean it must be at least 0 and below 1"
 
 #define AT(place)             .element = BGI_HYPER_##place
 #define AT_WITH_STATE(place)  AT(place), .makes_state = true
@@ -245,7 +245,7 @@ _Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
                    (int)BG_UPDATE_DECAY == (int)BGI_HYPER_WEIGHT_DECAY && (int)BG_UPDATE_SKIP == (int)BGI_HYPER_SKIP &&
                    (int)BG_UPDATE_SKIPPED == (int)BGI_HYPER_SKIPPED && (int)BG_UPDATE_NUMBERS == (int)BGI_HYPER_COUNT &&
                    (int)BG_UPDATE_OWN + 3 == (int)BG_UPDATE_SKIP,
-               "updates of the caller's read the same numbers as the library's");
+               "custom updates read the same numbers as the library's");
 
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
@@ -285,7 +285,7 @@ static const char *find_fault(const bg_update_rule *rule)
         return "its update has attributes, and the rule gives none";
     states = rule->states != NULL ? count_words(rule->states) : 0;
     if (states > MOST_STATES)
-        return "its states must be at most 3 names of letters, digits and _, ascending, a space between";
+        return "its states must be at most 3 sorted names of letters, digits and _, separated by spaces";
     if (update->minimum_inputs > FIRST_STATE + states || update->maximum_inputs < FIRST_STATE + states ||
         update->output_count != 0)
         return "its update must take four operands and its states, and have no outputs";
@@ -299,7 +299,7 @@ static bg_status check_custom(const bg_optimizer *optimizer, bg_error *error)
     const char *fault;
 
     if (optimizer->rule == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: one of your own without a rule: begin with bg_custom");
+        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: a custom one without a rule: begin with bg_custom");
     fault = find_fault(optimizer->rule);
     if (fault != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %.60s: %s",
@@ -320,15 +320,17 @@ bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
     bg_optimizer own;
 
     if (optimizer == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: none given; training needs one, bg_adamw(0.001) say");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: none given; training needs one, such as bg_adamw(0.001)");
     BGI_TRY(bgi_struct_check(optimizer->struct_bytes, sizeof *optimizer, "bg_optimizer",
                              "bg_sgd(), bg_adamw() and the like", error));
     if (optimizer->kind == BG_CUSTOM)
         return check_custom(optimizer, error);
     if ((unsigned)optimizer->kind >= ROW_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: kind %d is none of bg_optimizer_kind; begin with bg_sgd, bg_adamw and the like",
-                            (int)optimizer->kind);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "optimizer: kind %d is not one of bg_optimizer_kind; begin with bg_sgd, bg_adamw and the like",
+            (int)optimizer->kind);
     own = bg_optimizer_make(optimizer->kind, optimizer->learning_rate);
     BGI_TRY(check_range(&learning_rate, &own, error));
     for (uint32_t i = 0; i < SETTING_COUNT; i++) {
@@ -477,8 +479,7 @@ static bg_status read_field(const char *text, size_t length, bg_optimizer *optim
     value = equals != NULL ? bgi_text_real(equals + 1, &end) : 0.0;
     if (field->is_flag || equals == NULL || equals + 1 == text + length || end != text + length)
         return bg_error_set(error, BG_ERROR_INVALID, "optimizer: `%.*s`; %s", (int)(length < 64 ? length : 64), text,
-                            field->is_flag ? "it is a word by itself, without a value"
-                                           : "it needs a number: name=number");
+                            field->is_flag ? "it is a flag without a value" : "it needs a number: name=number");
     bgi_setting_set(field, optimizer, value);
     return BG_OK;
 }

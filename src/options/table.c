@@ -1,5 +1,5 @@
 /*
- * table.c: the rows of options.def, and what is done with all of them: defaults, copies, equality, ranges, keys. A kind
+ * table.c: the rows of options.def, and the functions over all rows: defaults, copies, equality, ranges, keys. A kind
  * of option says how its bytes are copied, compared and written; the arrays of structs that some options are have rows
  * for their members and are treated alike.
  */

@@ -1,5 +1,5 @@
 /*
- * text.c: an option from text and to text.
+ * text.c: converts an option from and to a string.
  */
 #include "options/table.h"
 

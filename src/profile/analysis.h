@@ -1,6 +1,6 @@
 /*
- * analysis.h: what a recorded session says, as tables: where the time of devices and cores went, what calls took, what
- * would be faster. analyze.c fills it, insights.c adds advice, summary_file.c writes it as JSON. Times are nanoseconds
+ * analysis.h: the analysis of a recorded session, as tables: the time of devices and cores, the times of calls, and
+ * possible gains. analyze.c fills it, insights.c adds advice, summary_file.c writes it as JSON. Times are nanoseconds
  * since the session's creation.
  *
  * Totals (by kind, of calls, of runs) are of everything recorded. What needs the order of events (causes of waiting,

@@ -1,12 +1,12 @@
 /*
- * analyze.c: where time went. A device's time is what lies in its events; what lies between them is waiting, and the
- * event behind a gap tells what for:
+ * analyze.c: finds where time went. A device's time is the time in its events. Time between events is waiting, and the
+ * event after a gap gives the cause:
  *
  *     F 0 |====|          gap          |R| F 1      the message behind the gap was sent after so much of it: the
  *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
  * cores
  *
- * What lies outside all runs is the host's time. A core's time is what it did for any device, and the rest of it.
+ * Time outside all runs is the host's time. A core's time is what it did for any device, and the rest of it.
  */
 #include "profile/analysis.h"
 

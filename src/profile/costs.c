@@ -1,6 +1,6 @@
 /*
- * costs.c: what each stage costs, from a recorded run: the numbers a search for a schedule wants. Medians, because a
- * worker that was interrupted makes one action long, not all.
+ * costs.c: the cost of each stage from a recorded run, for the search for a schedule. It uses medians, because an
+ * interrupted worker makes one action long, not all.
  */
 #include <brigade/profile.h>
 

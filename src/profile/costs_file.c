@@ -70,7 +70,7 @@ static bg_status read_stages(const char *name, const json_t *stages, bg_costs *o
     char where[32];
 
     if (!json_is_array(stages) || count == 0 || count > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` is no list of one stage or more", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` is not a list of at least one stage", name);
     out->stages = calloc(count, sizeof *out->stages);
     if (out->stages == NULL)
         return bgi_error_memory(error, "costs", count * sizeof *out->stages);

@@ -1,8 +1,8 @@
 /*
- * insights.c: what a report advises, the most useful first. Each insight names what was measured, an option that
- * changes it, and what that would bring. Gains in time are predicted by simulating the schedule with measured costs, as
- * it is and as it would be; both with as many workers as there were, so that stages on more devices than cores do not
- * promise what the cores cannot do. Where a wait would vanish, the gain is that wait's share.
+ * insights.c: the advice of a report, the most useful first. Each insight has a measurement, an option that changes it,
+ * and the expected gain. Gains in time are predicted by simulating the schedule with measured costs, as it is and as it
+ * would be; both with as many workers as there were, so that stages on more devices than cores do not promise what the
+ * cores cannot do. If a change would remove a wait, the gain is the share of that wait.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -277,11 +277,10 @@ static void find_better_cut(bgi_analysis *a, uint32_t longest, double times_the_
     after = as_it_is(a, better);
     gain = temper(a, simulate(a, &before), simulate(a, &after));
     if (gain < least_gain && (insight = add_insight(a, "cut", 0.0, 0.0)) != NULL) {
-        insight->text =
-            say(a,
-                "Stage %u takes %.1f times the mean of all stages. With %u workers for %u devices another cut "
-                "of the same blocks would bring less than %.0f %%.",
-                longest, times_the_mean, a->machine.workers, a->slots, 100.0 * least_gain);
+        insight->text = say(a,
+                            "Stage %u takes %.1f times the mean of all stages. With %u workers for %u devices another "
+                            "cut of the same blocks would gain less than %.0f %%.",
+                            longest, times_the_mean, a->machine.workers, a->slots, 100.0 * least_gain);
     } else if (!text.failed && text.length < 400 && (insight = add_insight(a, "imbalance", gain, 0.0)) != NULL) {
         insight->option = say(a, "--stages '%s'", text.data);
         insight->text =
@@ -368,7 +367,8 @@ static void look_at_links(bgi_analysis *a)
     insight->text =
         say(a,
             "Devices wait for messages that are on their way %.0f %% of the time, most between devices %u and %u. A "
-            "faster link there, both devices on one host, or a cut where less crosses, would raise throughput by up to "
+            "faster link there, both devices on one host, or a cut with fewer bytes to send, would raise throughput by "
+            "up to "
             "%.0f %%.",
             100.0 * share, a->plan->edges[worst].from_device, a->plan->edges[worst].to_device, 100.0 * insight->gain);
 }
@@ -381,11 +381,10 @@ static void look_at_transfers(bgi_analysis *a)
     if (share < least_wait || (insight = add_insight(a, "transfers", gain_of(share), 0.0)) == NULL)
         return;
     insight->option = say(a, "--io-threads 1");
-    insight->text =
-        say(a,
-            "Devices wait for loads and stores of remote memory %.0f %% of the time. Keeping more on the devices, or "
-            "a thread of its own for transfers (%s), would raise throughput by up to %.0f %%.",
-            100.0 * share, insight->option, 100.0 * insight->gain);
+    insight->text = say(a,
+                        "Devices wait for loads and stores of remote memory %.0f %% of the time. Keeping more on the "
+                        "devices, or a separate thread for transfers (%s), would raise throughput by up to %.0f %%.",
+                        100.0 * share, insight->option, 100.0 * insight->gain);
 }
 
 static void look_at_cores(bgi_analysis *a)

@@ -1,5 +1,5 @@
 /*
- * machine.c: what this machine does at best, measured: products and sums of float32 in registers, and copying memory
+ * machine.c: measures the peak speed of this machine: products and sums of float32 in registers, and copying memory
  * that is larger than most caches, on as many threads as the session has workers. Two figures of some 10 ms each: the
  * roof over what calls do, not a benchmark.
  */

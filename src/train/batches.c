@@ -1,5 +1,5 @@
 /*
- * batches.c: a reader for each size of a batch, made when the size comes first.
+ * batches.c: a reader for each size of a batch, made at the first use of the size.
  */
 #include <brigade/batches.h>
 

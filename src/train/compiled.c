@@ -131,7 +131,7 @@ static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, 
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "the model is built for %u x %u tensor-parallel replicas, which share their data; give options "
-                        "with input_group_size %u and a multiple of so many replicas",
+                        "with input_group_size %u and a multiple of that number of replicas",
                         mesh.tensor_1, mesh.tensor_2, tensor);
 }
 
@@ -201,8 +201,8 @@ static bg_status check_files(const bg_options *options, bool is_rest, bg_error *
     if (folder == NULL || folder[0] == '\0' || !is_rest)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "options.memmap_dir %s: the files are of one session, and what is left of a batch or of "
-                        "max_steps needs one more; drop the last batch, and take a multiple of device_iterations for "
+                        "options.memmap_dir %s: the files belong to one session, and an incomplete call needs another "
+                        "one; drop the last batch, and use a multiple of device_iterations for "
                         "max_steps",
                         folder);
 }

@@ -266,8 +266,8 @@ bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, siz
 
     if (count > (size_t)generator->positions - known)
         return bg_error_set(error, BG_ERROR_RANGE,
-                            "%zu tokens after %zu: the model has %lld positions; give fewer, or begin anew", count,
-                            known, (long long)generator->positions);
+                            "%zu tokens after %zu: the model has %lld positions; give fewer, or clear the generator",
+                            count, known, (long long)generator->positions);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= (uint64_t)generator->vocabulary)
             return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,

@@ -1,6 +1,6 @@
 /*
- * loop.c: passes over data: batches to calls, calls to metrics and events; a fit as a pass an epoch, with validation on
- * the way.
+ * loop.c: passes over data: batches to calls, calls to metrics and events; a fit does one pass for each epoch, with
+ * validations in between.
  *
  *     fit:   epoch { pass over the training data { ... validation { pass } ... } validation { pass } }
  *     pass:  batch { call, or a call of the whole updates and one of the rest }
@@ -363,9 +363,10 @@ static bg_status find_share(const pass *p, double share, uint64_t total, const c
                             bg_error *error)
 {
     if (total == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: %s is %g, and nobody knows how many batches these data have; give a number of batches",
-                            bg_trainer_task_name(p->task), name, share);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%s: %s is %g, and the number of batches of these data is not known; give a number of batches",
+            bg_trainer_task_name(p->task), name, share);
     *out = (uint64_t)(share * (double)total);
     return BG_OK;
 }

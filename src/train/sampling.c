@@ -1,6 +1,6 @@
 /*
- * sampling.c: the next token from logits: penalties for what was said before, then the temperature, then filters, each
- * of which looks at what the one before has left: top-k, top-p, min-p, typical. All in double, in one order, so that a
+ * sampling.c: the next token from logits: penalties for earlier tokens, then the temperature, then filters, each of
+ * which is applied to the tokens that are left: top-k, top-p, min-p, typical. All in double, in one order, so that a
  * draw is a function of logits, history, seed and place.
  */
 #include "train/sampling.h"
@@ -63,12 +63,14 @@ bg_status bgi_sampling_check(const bg_sampling *sampling, bg_error *error)
     if (!(sampling->min_p >= 0.0 && sampling->min_p <= 1.0))
         return bg_error_set(error, BG_ERROR_INVALID, "min_p is %g; it must be from 0 to 1", sampling->min_p);
     if (!(sampling->repetition_penalty > 0.0 && isfinite(sampling->repetition_penalty)))
-        return bg_error_set(error, BG_ERROR_INVALID, "repetition_penalty is %g; it must be above 0, and 1 is none",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "repetition_penalty is %g; it must be above 0, and 1 means no penalty",
                             sampling->repetition_penalty);
     if (!isfinite(sampling->presence_penalty) || !isfinite(sampling->frequency_penalty))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "presence_penalty and frequency_penalty are %g and %g; they must be finite, and 0 is none",
-                            sampling->presence_penalty, sampling->frequency_penalty);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "presence_penalty and frequency_penalty are %g and %g; they must be finite, and 0 means no penalty",
+            sampling->presence_penalty, sampling->frequency_penalty);
     return BG_OK;
 }
 

@@ -49,9 +49,8 @@ bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t c
     BGI_TRY(bgi_require(sums, "sums", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if ((unsigned)score->kind > BG_SCORE_PERPLEXITY || (unsigned)score->average > BG_SCORE_BINARY)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "score of kind %d with average %d: there are none of these numbers", (int)score->kind,
-                            (int)score->average);
+        return bg_error_set(error, BG_ERROR_INVALID, "score of kind %d with average %d: these numbers do not exist",
+                            (int)score->kind, (int)score->average);
     if (score->kind == BG_SCORE_PERPLEXITY) {
         if (count != 2)
             return bg_error_set(error, BG_ERROR_INVALID,

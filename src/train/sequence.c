@@ -1,5 +1,5 @@
 /*
- * sequence.c: a sequence while it grows. Text is that of the tokens behind the prompt, byte by byte: a stop string may
+ * sequence.c: a growing sequence. Its text consists of the tokens after the prompt, byte by byte: a stop string may
  * begin in one token and end in another.
  */
 #include <stdlib.h>

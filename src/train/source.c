@@ -1,6 +1,6 @@
 /*
- * source.c: where the batches of a pass come from: the caller's loader, a loader over the caller's data set, or an
- * infeed that the session takes from by itself.
+ * source.c: the source of a pass's batches: the caller's loader, a loader over the caller's data set, or an infeed that
+ * the session reads by itself.
  */
 #include "train/trainer.h"
 

@@ -1,5 +1,5 @@
 /*
- * task.c: what is known of a task and of its calls without the trainer.
+ * task.c: functions of a task and its calls that do not need the trainer.
  */
 #include "train/trainer.h"
 

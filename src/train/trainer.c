@@ -1,5 +1,5 @@
 /*
- * trainer.c: the trainer as an object: options and what is wrong with them, tasks, what callers may ask. The loops are
+ * trainer.c: the trainer as an object: options and their errors, tasks, queries. The loops are
  * in loop.c.
  */
 #include "train/trainer.h"

@@ -1,6 +1,6 @@
 /*
  * trainer.h: the pieces of the trainer: compiled tasks, sources of batches, metrics, reports; and the trainer, which
- * has one of each for every task. Uses the library's public face only.
+ * has one of each for every task. It uses only the library's public interface.
  */
 #ifndef BGI_TRAIN_TRAINER_H
 #define BGI_TRAIN_TRAINER_H

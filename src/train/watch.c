@@ -1,5 +1,5 @@
 /*
- * watch.c: callbacks that are ready made.
+ * watch.c: ready-made callbacks.
  */
 #include <brigade/checkpoint.h>
 #include <brigade/watch.h>

@@ -459,7 +459,7 @@ static void test_names_that_lie(void **state)
     scramble(f);
     assert_int_equal(rename(path_of(f, STEP, path), path_of(f, 9, other)), 0);
     assert_fails(f, NULL, BG_ERROR_PARSE, "holds step 7: it was renamed");
-    assert_fails(f, NULL, BG_ERROR_PARSE, "has no other: begin anew");
+    assert_fails(f, NULL, BG_ERROR_PARSE, "has no other: start a new training");
     assert_fails(f, "absent", BG_ERROR_NOT_FOUND, "absent");
     assert_int_equal(unlink(other), 0);
     assert_fails(f, NULL, BG_ERROR_NOT_FOUND, "has none");
@@ -567,7 +567,7 @@ static void test_missing_and_extra_names(void **state)
     assert_scrambled(f);
     assert_int_equal(load_as(f, BG_CHECKPOINT_WARN, &error), BG_OK);
     assert_non_null(strstr(f->log, "has no `missing`; they keep their values\n"));
-    assert_non_null(strstr(f->log, "has what the weights have not: `extra`; it is left out\n"));
+    assert_non_null(strstr(f->log, "has tensors that the weights lack: `extra`; it is left out\n"));
     assert_int_equal(bg_weights_count(weights), 5);
     assert_int_equal(bg_weights_at(weights, 4, &weight, NULL), BG_OK);
     assert_int_equal(*(const unsigned char *)weight.data, 0x3e);
@@ -648,7 +648,7 @@ static void test_newest_are_kept(void **state)
     assert_true(!has_step(f, 10) && has_step(f, 11) && has_step(f, 12) && has_step(f, 100));
     assert_int_equal(bg_session_set_step(f->session, 99, NULL), BG_OK);
     assert_int_equal(bg_checkpoint_save(f->session, f->folder, &options, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "`checkpoint_train_step_100.safetensors`, later than step 99"));
+    assert_non_null(strstr(error.message, "`checkpoint_train_step_100.safetensors`, which is later than step 99"));
     save(f, 101, NULL);
     assert_int_equal(test_folder_count(f->folder), OTHERS + 1);
     assert_true(has_step(f, 101));
@@ -660,7 +660,7 @@ static void test_refusals(void **state)
     static const struct {
         bg_checkpoint_save_options options;
         const char *text;
-    } cases[] = {{{.max_checkpoints = 0}, "max_checkpoints 0, expected at least 1"},
+    } cases[] = {{{.max_checkpoints = 0}, "max_checkpoints is 0; it must be at least 1"},
                  {{.max_checkpoints = 1, .blob = "", .blob_bytes = BG_CHECKPOINT_BLOB_LIMIT + 1}, "1048577 bytes"},
                  {{.max_checkpoints = 1, .blob_bytes = 1}, "without a blob"},
                  {{.max_checkpoints = 1, .info = "\xff"}, "not UTF-8"}};

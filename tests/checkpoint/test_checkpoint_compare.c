@@ -434,7 +434,7 @@ static void test_weights_without_a_session(void **state)
     /* State that is there cannot begin anew without a session. */
     options.drop = "optimizer";
     assert_int_equal(bg_checkpoint_load_weights(t.weights, folder, &options, NULL, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "only a session can begin its optimizer's state anew"));
+    assert_non_null(strstr(error.message, "only a session can reset its optimizer's state"));
     close_training(&t);
     test_folder_remove(folder);
 }

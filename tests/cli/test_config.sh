@@ -74,7 +74,7 @@ check "no version" sh -c '! grep -q brigade_version "$1"' sh "$folder/made.json"
 "$program" config update "$folder/made.json" --update 'layers_per_ipu=[1 2]' --out "$folder/again.json"
 check "what is inferred is inferred again" sh -c '"$1" config show "$2" | grep -q "^ipus_per_replica  *2$"' sh "$program" \
     "$folder/again.json"
-error 2 '`none` is no value for `output_mode`' config update mnist --update output_mode=none
+error 2 '`none` is not a value of `output_mode`' config update mnist --update output_mode=none
 error 2 '--no-version go with update and convert' config show mnist --no-version
 check "show" sh -c '"$1" config show mnist | grep -q "^ipus_per_replica  *4  (given)"' sh "$program"
 check "check" "$program" config check mnist
@@ -87,9 +87,9 @@ check "with their places" grep -q 'bad.json:2:3: `seed`' "$folder/err"
 check "unknown keys are named" grep -q 'bad.json:3:3: unknown argument foo=1' "$folder/err"
 error 1 'execute_encoder_on_cpu_for_generation is not supported' \
     config explain --layers 4 --update execute_encoder_on_cpu_for_generation=true
-error 1 'more than can be counted' config explain --layers 4 --update \
+error 1 'exceed the largest number' config explain --layers 4 --update \
     'replication_factor=2147483647,gradient_accumulation_steps=2147483647,device_iterations=2147483647'
-error 2 '`x` is no key=value' config update mnist --update x
+error 2 '`x` is not key=value' config update mnist --update x
 error 2 'should use the same number of IPUs' config show mnist --update 'layers_per_ipu=[1 2]'
 error 2 'there is no preset, file or folder `nope`' config check nope
 error 1 'cannot create a file there' config convert mnist --out "$folder/none/x.json"

@@ -16,7 +16,7 @@ bench() {
     bench_name=$1 bench_epochs=$2
     shift 2
     check "bench $bench_name" "$program" data bench "$@" --epochs "$bench_epochs" >"$folder/out" 2>"$folder/err"
-    check "bench $bench_name: a rate" grep -qE '^Verdict: data come at [1-9][0-9]* samples/s: .*--device-rate' "$folder/err"
+    check "bench $bench_name: a rate" grep -qE '^Verdict: the data set gives [1-9][0-9]* samples/s: .*--device-rate' "$folder/err"
     check "bench $bench_name: no limit" sh -c "! grep -q limit '$folder/out'"
     check "bench $bench_name: one line" test "$(wc -l <"$folder/out")" -eq 1
     check "bench $bench_name: epochs" test "$(grep -o elements_processed "$folder/out" | wc -l)" -eq "$bench_epochs"
@@ -55,7 +55,7 @@ check "a picture of 20 by 3 digits" test "$(head -n 2 "$folder/sheet.pgm" | tail
 begin_case errors
 error 2 '--device-rate is 0' data bench --device-rate 0
 error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
-error 1 'what is it?' data bench "$folder/a.txt"
+error 1 'unknown kind of data' data bench "$folder/a.txt"
 error 1 'none.npy' data bench "$folder/none.npy"
 error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
 error 2 '--shuffle-buffer goes with --shuffle' data bench --shuffle-buffer 3

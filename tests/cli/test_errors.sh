@@ -18,7 +18,7 @@ error 2 'two dashes' mnist -e 3
 error 2 'unexpected argument `extra`' mnist extra
 error 2 '--epochs needs a value' mnist --epochs
 error 2 '--profile takes no value' mnist --profile=yes
-error 2 'which model' plan
+error 2 'no model is given' plan
 error 2 'unknown model `gtp`' plan gtp
 error 2 'unknown kind of data' data letters
 error 2 'nothing to write' data digits
@@ -26,7 +26,7 @@ error 2 'which command? There are show, list' schedule
 error 2 'unknown command `draw`; there are show, list' schedule draw
 error 2 'show needs a NAME: brigade schedule show NAME' schedule show
 error 2 'verify needs a FILE' schedule verify
-error 2 'unexpected argument `grouped`; list takes options alone' schedule list grouped
+error 2 'unexpected argument `grouped`; list takes only options' schedule list grouped
 error 2 'unknown schedule `grouped1`; did you mean `grouped`?' schedule show grouped1
 error 2 'unknown schedule `xxxxxxxxxxxxxxxxxxx`; `brigade schedule list`' schedule show xxxxxxxxxxxxxxxxxxx
 error 2 'convert needs --to text or --to csv' schedule convert file
@@ -52,7 +52,7 @@ error 2 'which command? There are show, check, update, explain, convert' config
 error 2 'did you mean `check`' config chekc
 error 2 'update needs --update' config update
 error 2 '--encoder-layers and --decoder-layers go together' config explain --encoder-layers 3
-error 2 '--layers with --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
+error 2 '--layers excludes --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
 error 2 '--out, --to and --no-version go with update and convert' config show --to yaml
 error 2 'two configurations' config show mnist --config mnist
 error 2 'there is no preset, file or folder `nosuch`' config show nosuch
@@ -87,7 +87,7 @@ done
 for value in 1.5 -1 nan some 0.5x fraction; do
     error 2 "--recompute $value; it can be none, stage, checkpoints, auto, or a number from 0 to 1" mnist --recompute "$value"
 done
-error 2 '--recompute auto without --device-memory' mnist --recompute auto
+error 2 '--recompute auto needs --device-memory' mnist --recompute auto
 error 2 '--checkpoint-blocks without --recompute' mnist --checkpoint-blocks
 error 2 '--recompute-order without --recompute' mnist --recompute-order then
 error 2 'add --checkpoint-blocks' mnist --recompute checkpoints

@@ -26,7 +26,7 @@ error 2 'wait_limit_s is 0; it must be above 0' mnist $small --options "$folder/
 printf 'replicas 0\n' >"$folder/run.txt"
 error 2 'replicas are at least 1' mnist --options "$folder/run.txt"
 printf 'requests_only true\n' >"$folder/run.txt"
-error 2 'requests_only is for C' mnist --options "$folder/run.txt"
+error 2 'requests_only works only in C' mnist --options "$folder/run.txt"
 printf 'total_devices 16\n' >"$folder/run.txt"
 error 2 'give replicas' mnist --options "$folder/run.txt"
 error 2 'none.txt' mnist --options "$folder/none.txt"

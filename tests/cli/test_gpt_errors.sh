@@ -35,8 +35,8 @@ wrong decay=exp 'decay is "exp"; it must be one of linear|cosine'
 wrong training.optimizer.name=adamx 'training.optimizer.name is "adamx"; it must be one of '
 wrong test_mode=maybe 'execution.test_mode is "maybe"; it must be true or false'
 wrong available_memory_proportion=2 'it must be a list of 1 to 16 numbers from 0 to 1'
-wrong layers 'is no KEY=VALUE, as in model.layers=4'
-wrong =3 'is no KEY=VALUE, as in model.layers=4'
+wrong layers 'is not KEY=VALUE, as in model.layers=4'
+wrong =3 'is not KEY=VALUE, as in model.layers=4'
 wrong layers= 'model.layers is null; it must be'
 wrong steps=5 '`steps` is training.steps or checkpoint.steps; say which'
 
@@ -64,8 +64,8 @@ wrong checkpoint.stepz=3 'unknown key `checkpoint.stepz`; did you mean `checkpoi
 wrong optimizer.name=adam 'did you mean `training.optimizer.name`?'
 wrong lerning_rate=1 'did you mean `training.optimizer.learning_rate`?'
 wrong zzzzz=1 'unknown key `zzzzz`'
-wrong model=3 'model is no value; it has fields: layers, hidden_size, '
-wrong training.optimizer.learning_rate=1 'learning_rate is no value; it has fields: maximum, '
+wrong model=3 'model is not a value; it has fields: layers, hidden_size, '
+wrong training.optimizer.learning_rate=1 'learning_rate is not a value; it has fields: maximum, '
 
 # The example's options: errors name what was written.
 error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 100000' gpt pretrain --layers many
@@ -87,7 +87,7 @@ for option in wandb wandb_name wandb-name wandb=True; do
     done
 done
 for option in log_level log-level log_level=DEBUG; do
-    error 2 "unknown option --${option%=*}: \`--quiet\` prints results alone, \`--log-cycles\` adds the time of each call, and \`--log-dir" \
+    error 2 "unknown option --${option%=*}: \`--quiet\` prints only results, \`--log-cycles\` adds the time of each call, and \`--log-dir" \
         gpt pretrain --$option INFO
 done
 
@@ -100,9 +100,9 @@ file() {
 }
 file a.yaml 'modle:\n  layers: 3\n' 'a.yaml:1:1: unknown key `modle`; did you mean `model`?'
 file a.yaml 'model:\n  attention:\n    head: 3\n' 'a.yaml:3:5: unknown key `model.attention.head`; did you mean `model.attention.heads`?'
-file a.yaml 'model: 3\n' 'a.yaml:1:1: model is no value; it has fields: layers, '
+file a.yaml 'model: 3\n' 'a.yaml:1:1: model is not a value; it has fields: layers, '
 file a.yaml 'model:\n  layers: [1]\n' 'a.yaml:2:3: model.layers is [1]; it must be a whole number'
-file a.yaml 'model:\n  layers: 3\n  layers: 4\n' 'a.yaml:3:3: the key `layers` is there twice'
+file a.yaml 'model:\n  layers: 3\n  layers: 4\n' 'a.yaml:3:3: the key `layers` occurs twice'
 file a.yaml 'model:\n  layers: 3\n layers: 4\n' 'a.yaml:3:'
 file a.yaml '\000\001' 'a.yaml:1:1: '
 file a.json '{"model": {"layers": 3,}}' 'a.json:1:24: '
@@ -155,14 +155,14 @@ error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
 error 1 '`transformer.wte.weight` is float32[128,64], the weight is float32[128,32]' \
     gpt pretrain $one hidden_size=32 --load saved
 cp -r saved cut && truncate -s 50000 cut/*
-error 1 'it is not used, and cut has no other: begin anew' gpt pretrain $one --load cut
+error 1 'it is not used, and cut has no other: start a new training' gpt pretrain $one --load cut
 cp -r saved flipped && printf 'x' | dd of=flipped/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'the checksum is ' gpt pretrain $one --load flipped
 # A damaged one is said, with what to do: an older one is not taken silently.
 "$program" gpt pretrain $one max_checkpoints=2 --save both --checkpoint-steps 1 >out 2>&1
 printf 'x' | dd of=both/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'it is not used: name `checkpoint_train_step_1.safetensors`' gpt pretrain $one --load both
-error 1 'which is later than this run begins (1); go on from it with --load, remove it if it is damaged' \
+error 1 'which is later than this run begins (1); resume from it with --load, remove it if it is damaged' \
     gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save both
 check "an older one, by its name" \
     "$program" gpt pretrain $one --load both/checkpoint_train_step_1.safetensors --save another >out 2>err
@@ -203,13 +203,13 @@ error 2 '--log and --load are one file: saved/checkpoint_train_step_2.safetensor
 check "they are as they were" cmp -s kept.u16 whole.u16
 for option in save load memmap-dir; do
     error 2 "--$option: \`" gpt pretrain $one --$option "$(printf 'no\377')"
-    check "--$option: why" grep -q 'is no UTF-8 text' err
+    check "--$option: why" grep -q 'is not UTF-8 text' err
 done
 
 # ---- calls that begin where they cannot ----
 
 "$program" gpt pretrain $one --steps 3 --save third >out 2>&1
-error 1 'step 3, where the run would go on, is not divisible by execution.device_iterations 2' \
+error 1 'step 3, where the run would resume, is not divisible by execution.device_iterations 2' \
     gpt pretrain $one device_iterations=2 --steps 8 --load third --set global_batch_size=8
 check "what is done is done" "$program" gpt pretrain $one device_iterations=2 --load third --save-weights third.safetensors \
     --set global_batch_size=8 >out 2>err
@@ -228,7 +228,7 @@ error 2 '--device-memory has 2 values' gpt pretrain $one --device-memory 1K,2K
 error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
 error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
 error 2 '--recompute 2; it can be' gpt pretrain $one --recompute 2
-error 2 '--recompute auto without --device-memory' gpt pretrain $one --recompute auto
+error 2 '--recompute auto needs --device-memory' gpt pretrain $one --recompute auto
 error 1 'activations are sharded, and the model is on no mesh of tensor-parallel replicas' \
     gpt pretrain $one --shard activations
 error 2 'activations are sharded and on the device' gpt pretrain $one --shard activations --offload weights
@@ -249,7 +249,7 @@ error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' 
     gpt generate --hf-model hf --prompt 'eight ch' --length 1
 error 2 '--temperature is `nan`' gpt generate --hf-model hf --prompt the --temperature nan
 error 2 '--top-p is 1.5; it must be above 0 and at most 1' gpt generate --hf-model hf --prompt the --top-p 1.5
-error 2 'the model has no end of text to begin after; give it a --prompt' \
+error 2 'the model has no end-of-text token to begin with; give a --prompt' \
     gpt generate --hf-model hf --prompt-file empty.txt --length 2
 error 1 'none: cannot open' gpt generate --hf-model hf --prompt-file none
 error 1 '--tokenizer: none: has no tokenizer' gpt generate --hf-model hf --prompt the --tokenizer none
@@ -260,14 +260,14 @@ cp -r hf diverged && printf '\377\377\377\377' | dd of=diverged/model.safetensor
 error 1 'the loss is not a number: the weights of diverged are damaged' gpt eval --hf-model diverged --input-files kept.yaml
 error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0
 printf 'a text' >a.txt
-error 2 'no text; name the files' data tokenize
+error 2 'no text is given; name the files' data tokenize
 error 2 'its name must end in .u16' data tokenize a.txt --tokenizer bytes --output a.bin
 error 2 '--overlap 9 must be below --length 9' data tokenize a.txt --tokenizer bytes --output a.u16 --length 9 --overlap 9
 error 2 '--stride 12 leaves tokens out; it must be at most --length 9' \
     data tokenize a.txt --tokenizer bytes --output a.u16 --length 9 --stride 12
-error 2 'the texts make no window of that length; a.u16 was not written' \
+error 2 'the texts have no window of that length; a.u16 was not written' \
     data tokenize a.txt --tokenizer bytes --output a.u16 --length 100
-error 2 'the texts make no tokens' data tokenize empty.txt --tokenizer bytes --output a.u16
+error 2 'the texts have no tokens' data tokenize empty.txt --tokenizer bytes --output a.u16
 check "nothing was written" test ! -e a.u16
 
 finish

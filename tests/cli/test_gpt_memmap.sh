@@ -37,7 +37,7 @@ both() {
     train "$way.memory" $tiny --steps 4 "$@"
     train "$way" $tiny --steps 2 --memmap-dir "$way.files" "$@"
     train "$way" $tiny --steps 4 --memmap-dir "$way.files" "$@"
-    check "$way: the second run goes on" grep -q '^Going on from step 2$' "$way.out"
+    check "$way: the second run goes on" grep -q '^Continuing from step 2$' "$way.out"
     same "$way" "$way.memory"
 }
 

@@ -114,7 +114,7 @@ error 2 'nothing to evaluate; name the files' gpt eval --hf-model z
 error 1 'none/config.json' gpt generate --hf-model none
 error 2 'a prompt of 3 tokens and --length 14 are more than the model' gpt generate --hf-model z --prompt abc --length 14
 error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model z --top-p 0
-error 2 '--prompt and --prompt-file say the same thing' gpt generate --hf-model z --prompt a --prompt-file prompt
+error 2 '--prompt and --prompt-file mean the same' gpt generate --hf-model z --prompt a --prompt-file prompt
 error 2 'sequences of 17 tokens, and 16 positions' gpt eval --hf-model z --input-files a.txt --sequence-length 17
 printf z >short.txt
 error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
@@ -154,7 +154,7 @@ check own "$program" gpt generate --hf-model own --prompt 'the ' --length 4 --te
 check "own: eight characters" sh -c "grep -q '^the ' out && test \$(wc -c <out) -eq 9"
 printf 'a text of characters' >ascii.txt
 check "own: eval" sh -c "'$program' gpt eval --hf-model own --input-files ascii.txt | grep -q '^Tokens: 19 Loss: 4[.]8'"
-error 2 'the model has no end of text to begin after; give it a --prompt' gpt generate --hf-model own --length 2
+error 2 'the model has no end-of-text token to begin with; give a --prompt' gpt generate --hf-model own --length 2
 error 2 'token 0 is 195, expected below the vocabulary of 128' gpt generate --hf-model own --prompt "$(printf '\303\251')" --length 2
 
 check help sh -c "'$program' gpt --help | grep -q '^  generate '"

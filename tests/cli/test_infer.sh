@@ -49,11 +49,11 @@ check "weights of a file" cmp -s a.npy b.npy
 
 begin_case mistakes
 error 2 'which model? Give the path of an ONNX file' infer
-error 2 'nothing to do; give --output NAME=FILE.npy for what is wanted' infer "$net" --input "$x"
+error 2 'nothing to do; give --output NAME=FILE.npy for each output to write' infer "$net" --input "$x"
 error 2 '--output scores=a.npy: expected NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
 error 2 '--input: no data for `x`' infer "$net" --output a.npy
 error 1 '--output: nowhere/a.npy' infer "$net" --input "$x" --output nowhere/a.npy
-error 1 'a sample is float32[3], the model wants float32[1,8,8]' infer "$net" --input "x=$files/table.csv:0,1,2" --output c.npy
+error 1 'a sample is float32[3], but the model needs float32[1,8,8]' infer "$net" --input "x=$files/table.csv:0,1,2" --output c.npy
 check "nothing is left" test ! -e c.npy
 
 begin_case inspect

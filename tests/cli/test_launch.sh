@@ -55,8 +55,8 @@ check "no restart is left" grep -q 'no restart is left of 1' err
 launch --restart-on-failure 5 -- "$program" mnist $common --steps 6 --checkpoint c --no-such-option
 check "a mistake in the command line ends it" test $? -eq 2
 check "at once" test "$(wc -l <asked)" -eq 1
-error 2 'no command; it comes behind `--`' launch --ranks 2
-error 2 'the command makes no checkpoints to go on from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
+error 2 'no command; it comes after `--`' launch --ranks 2
+error 2 'the command makes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
 error 2 'expected names with a number of ranks' launch --hosts a:0 -- brigade mnist
 error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- brigade mnist
 error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- brigade mnist
@@ -97,7 +97,7 @@ kill -TERM $pid
 wait $pid
 check "TERM ends it with 143: $(cat err)" test $? -eq 143
 check "in time" grep -q 'ended in time, with exit code 143' log
-check "with a checkpoint" grep -q 'saved; --resume goes on from here$\|goes on from here' err
+check "with a checkpoint" grep -q 'saved; --resume continues from here$' err
 cat >deaf <<'END'
 #!/bin/sh
 trap '' TERM

@@ -66,7 +66,7 @@ interrupt() {
     kill -"$1" $pid
     wait $pid 2>/dev/null
     check "SIG$1 ends it with $2" test $? -eq "$2"
-    [ "$1" = KILL ] || check "SIG$1 says what to do" grep -q 'saved; --resume goes on from here$' err
+    [ "$1" = KILL ] || check "SIG$1 says what to do" grep -q 'saved; --resume continues from here$' err
     check "SIG$1 leaves a checkpoint" test "$(latest c2)" -gt 0
     last=$(($(latest c2) + 6))
     train --device-iterations 2 --epochs 100000 --save on --checkpoint c2 --resume --steps $last
@@ -93,7 +93,7 @@ error 2 '--resume with --init w' mnist --checkpoint c1 --resume --init w
 error 1 "is of a training on $images images, here are $((images / 2)); give the same --data-dir" \
     mnist --data-dir other $shape --checkpoint c3 --resume
 train --device-iterations 5 --save new --checkpoint none --resume --epochs 1
-check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no checkpoint in none; training begins anew' err
+check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no checkpoint in none; a new training starts' err
 
 begin_case other-optimizer
 train --steps 2 --epochs 1 --device-iterations 1 --checkpoint c4 --save w4

@@ -315,7 +315,7 @@ for mpi in $mpis; do
     wait $mpirun
     check "$mpi: TERM ends it with 143" test $? -eq 143
     check "$mpi: all ranks are gone" all_gone
-    check "$mpi: says what to do: $(cat err)" grep -q 'saved; --resume goes on from here$' err
+    check "$mpi: says what to do: $(cat err)" grep -q 'saved; --resume continues from here$' err
     step=$(ls checkpoint | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1)
     "$program" $digits --steps "${step:-0}" --epochs 1000000 --save whole-stopped >out 2>err
     trained $? "$mpi: $step updates of one process and those that TERM ended" whole-stopped stopped

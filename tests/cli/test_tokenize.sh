@@ -53,7 +53,7 @@ awk 'BEGIN {
 }' >bpe/vocab.json
 printf '#version: 0.2\na b\nab c\n' >bpe/merges.txt
 tokens bpe '257 100' a.txt --tokenizer bpe --no-end-of-text
-error 2 'bpe has no token <|endoftext|>; --no-end-of-text does without' data tokenize a.txt --tokenizer bpe --output o.u16
+error 2 'bpe has no token <|endoftext|>; --no-end-of-text omits it' data tokenize a.txt --tokenizer bpe --output o.u16
 sed -i "s/}$//" bpe/vocab.json
 awk 'BEGIN { for (i = 258; i < 65537; i++) printf ", \"x%d\": %d", i, i; print "}" }' >>bpe/vocab.json
 error 2 'a vocabulary of 65537 does not fit tokens of 2 bytes, which hold 65536; let the name end in .u32' \
@@ -76,22 +76,22 @@ error 2 '--output r.tfrecord: each record is a window of tokens; give the window
     data tokenize a.txt --output r.tfrecord
 error 2 '--output r.tfrecord is one of the texts' data tokenize a.txt r.tfrecord --length 3 --output r.tfrecord
 error 2 '--output r.tfrecord: its index r.index is one of the texts' data tokenize a.txt r.index --length 3 --output r.tfrecord
-error 2 'the texts make no window of that length; r.tfrecord was not written' data tokenize a.txt --length 99 --output r.tfrecord
+error 2 'the texts have no window of that length; r.tfrecord was not written' data tokenize a.txt --length 99 --output r.tfrecord
 error 1 'none.txt' data tokenize a.txt none.txt --length 3 --output r.tfrecord
 check "records of an earlier run stay" sh -c 'cmp -s r.tfrecord kept.tfrecord && cmp -s r.index kept.index'
 check "and nothing is beside them" test "$(ls r.* | tr '\n' ' ')" = 'r.index r.tfrecord r.txt '
 
-error 2 'no text; name the files' data tokenize --output o.u16
+error 2 'no text is given; name the files' data tokenize --output o.u16
 error 2 'nothing to write; --output FILE.u16' data tokenize a.txt
 error 2 'its name must end in .u16 (tokens of 2 bytes), .u32 (of 4) or .tfrecord (windows as records)' data tokenize a.txt --output o.bin
-error 2 '--overlap is about windows; give their --length too' data tokenize a.txt --output o.u16 --overlap 3
+error 2 '--overlap applies to windows; give their --length too' data tokenize a.txt --output o.u16 --overlap 3
 error 2 '--overlap 3 must be below --length 3' data tokenize a.txt --output o.u16 --overlap 3 --length 3
 error 2 '--stride 4 leaves tokens out; it must be at most --length 3' data tokenize a.txt --output o.u16 --stride 4 --length 3
-error 2 '--overlap 1 and --stride 2 say the same thing; give one' data tokenize a.txt --output o.u16 --stride 2 --overlap 1 --length 3
+error 2 '--overlap 1 and --stride 2 mean the same; give one of them' data tokenize a.txt --output o.u16 --stride 2 --overlap 1 --length 3
 error 2 '--output a.u16 is one of the texts' data tokenize a.u16 a.txt --output a.u16
 error 1 'none.txt' data tokenize none.txt --output o.u16
 error 1 'none: has no tokenizer' data tokenize a.txt --tokenizer none --output o.u16
 rm -f o.u16
-error 2 'the texts make no window of that length; o.u16 was not written' data tokenize a.txt --output o.u16 --length 100
+error 2 'the texts have no window of that length; o.u16 was not written' data tokenize a.txt --output o.u16 --length 100
 check "nothing is left of a failure" test "$(find . -name 'o.u16*' | wc -l)" -eq 0
 finish

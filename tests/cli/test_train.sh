@@ -108,7 +108,7 @@ train plain "$files/net.onnx" $data --epochs 0 --quiet --save plain.onnx
 train longer plain.onnx $data --epochs 2 --quiet --save longer.onnx
 check "a saved model trains like its original" cmp -s model.onnx longer.onnx
 train none "$files/net.onnx" $data --epochs 1
-check "without --save it says so" grep -q '^Nothing is saved; --save OUT.onnx keeps what was learned$' none.out
+check "without --save it says so" grep -q '^Nothing is saved; --save OUT.onnx keeps the trained weights$' none.out
 
 begin_case schedule
 train rate "$files/net.onnx" $data --steps 10 --quiet --rate-schedule linear:warmup=2 --learning-rate 0.01
@@ -159,7 +159,7 @@ kill -INT $process
 wait $process
 check "it ends with the signal" test $? -eq 130
 check "it says so: $(cat stopped.err)" grep -q \
-    '^brigade train: stopped by signal 2; the weights so far are saved; --resume goes on from here$' stopped.err
+    '^brigade train: stopped by signal 2; the weights so far are saved; --resume continues from here$' stopped.err
 check "weights and state are there" test -s stopped.onnx -a "$(ls stopped | wc -l)" -ge 1
 
 begin_case profile

@@ -7,7 +7,7 @@ x=x=$files/images.npy
 y=$files/labels.npy
 
 begin_case model
-error 2 'which model? brigade train MODEL.onnx --input x=FILE --target FILE' train
+error 2 'no model is given: brigade train MODEL.onnx --input x=FILE --target FILE' train
 error 1 'none.onnx: cannot open: No such file or directory' train none.onnx --input $x
 error 1 "$files/images.npy" train "$files/images.npy" --input $x
 error 2 'unexpected argument `b.onnx`' train a.onnx b.onnx
@@ -28,14 +28,14 @@ error 1 '--input: none.npy: cannot open: No such file or directory' train "$net"
 error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
 error 2 '--input: no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
 error 1 'there is no array `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
-error 2 'which array? Name one behind a colon: it has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
+error 2 'which array? Name one after a colon: it has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
 error 1 'there is no tensor `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
 error 1 'there is no column `garden`' train "$files/table.onnx" --input "x=$files/table.csv:garden" --target "$files/table.csv:price"
 error 2 'a .npy file has no parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
 error 1 'a folder of images has nothing of that name' train "$net" --input "x=$files/photos:names" --target "$y"
 error 1 'taken for an IDX file, since the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
-error 1 'samples, the target has 13; they must be as many' train "$net" --input $x --target "$files/test.npz:labels"
-error 1 'a sample is float32[3], the model wants float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
+error 1 'samples, the target has 13; both need the same number of samples' train "$net" --input $x --target "$files/test.npz:labels"
+error 1 'a sample is float32[3], but the model needs float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
 head -c 500 "$files/images.npy" >cut.npy
 error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
 
@@ -60,10 +60,10 @@ error 2 '--metric perplexity with --loss bce-logits, whose targets are yes and n
 error 2 '--metric f1-binary is of two classes, and the output has 4; use f1' train "$net" --input $x --target "$y" --metric f1-binary
 error 2 '--metric top5: the output has only 4 classes' train "$net" --input $x --target "$y" --metric top5
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }' >labels.csv
-error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 counts for nothing)' train "$net" --input $x \
+error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 is ignored)' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 }' >labels.csv
-error 1 'sample 9: element 0 of tensor 0 is 1.5, which is no int32' train "$net" --input $x --target labels.csv \
+error 1 'sample 9: element 0 of tensor 0 is 1.5, which is not of type int32' train "$net" --input $x --target labels.csv \
     --loss cross-entropy --no-shuffle --quiet
 
 awk 'BEGIN { print "sold"; for (i = 0; i < 45; i++) print i % 2 }' >sides.csv
@@ -78,7 +78,7 @@ error 2 'mean 0.5 and deviation 0 of channel 0' train $good --normalize 0.5,0
 error 2 '2 channels for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
-error 2 '--resume without --checkpoint, which says where' train $good --resume
+error 2 '--resume without --checkpoint DIR, the folder that it needs' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
 error 2 '--rate-schedule plateau: it needs validations to follow: give --validation, or take another rule' \
@@ -112,5 +112,5 @@ for option in input target loss validation normalize freeze save checkpoint stag
 done
 "$program" plan train --help >help.out
 check "its plan" grep -q '^Usage: brigade plan train MODEL.onnx \[OPTION\]\.\.\.$' help.out
-error 2 'which model? brigade train MODEL.onnx' plan train
+error 2 'no model is given: brigade train MODEL.onnx' plan train
 finish

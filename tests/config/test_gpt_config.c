@@ -304,7 +304,7 @@ static void test_wrong_files(void **state)
     refuse_file("model:\n  layers: 2.5\n", BG_ERROR_INVALID, "model.layers is 2.5");
     refuse_file("model:\n  precision: float8\n", BG_ERROR_INVALID, "it must be one of float32|bfloat16|float16");
     refuse_file("model:\n  eval: 1\n", BG_ERROR_INVALID, "it must be true or false");
-    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is no value; it has fields: layers, ");
+    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is not a value; it has fields: layers, ");
     refuse_file("model:\n  layers:\n    count: 3\n", BG_ERROR_INVALID, "model.layers is {");
     refuse_file("data:\n  input_files: a.u16\n", BG_ERROR_INVALID, "it must be a list of paths");
     refuse_file("execution:\n  available_memory_proportion: [0.1, 2]\n", BG_ERROR_INVALID, "numbers from 0 to 1");
@@ -316,14 +316,14 @@ static void test_wrong_files(void **state)
 static void test_wrong_values(void **state)
 {
     (void)state;
-    refuse_set("layers", "is no KEY=VALUE");
-    refuse_set("=3", "is no KEY=VALUE");
+    refuse_set("layers", "is not KEY=VALUE");
+    refuse_set("=3", "is not KEY=VALUE");
     refuse_set("model.layer=3", "did you mean `model.layers`?");
     refuse_set("layer=3", "did you mean `model.layers`?");
     refuse_set("steps=3", "`steps` is training.steps or checkpoint.steps; say which");
     refuse_set("model.layers=x", "model.layers is \"x\"");
     refuse_set("model.layers=", "model.layers is null");
-    refuse_set("model.layers=1\nother: 2", "is no KEY=VALUE");
+    refuse_set("model.layers=1\nother: 2", "is not KEY=VALUE");
     refuse_set("model.layers=[", "model.layers:");
     refuse_set("model.dropout_prob=1", "model.dropout_prob is 1; it must be a number from 0 to");
     refuse_set("checkpoint.save=", "checkpoint.save is \"\"");
@@ -407,7 +407,7 @@ static void test_optimizers(void **state)
     assert_int_equal(config.attention_serialization, 2);
     bgi_gpt_config_clear(&config);
     refuse_file("training:\n  optimizer: adamv\n", BG_ERROR_INVALID, "training.optimizer.name is \"adamv\"");
-    refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is no value");
+    refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is not a value");
 }
 
 /* Each setting of each optimizer is a field, and what the field says arrives. */

@@ -309,7 +309,7 @@ static void test_unknown_keys(void **state)
                                               "test", &lenient, &config, NULL),
                      BG_OK);
     assert_int_equal(bg_ipu_config_print_notes(config, &text, NULL), BG_OK);
-    assert_non_null(strstr(text, "`foo` is no field that is known; it is kept"));
+    assert_non_null(strstr(text, "`foo` is an unknown field; it is kept"));
     assert_non_null(strstr(text, "`enable_half_first_order_momentum` is deprecated"));
     assert_null(strstr(text, "optimum_version"));
     free(text);
@@ -467,17 +467,17 @@ static void test_updates(void **state)
     bg_error error = {0};
     static const char *const wrong[][2] = {
         {"foo=1", "update string, column 1: Key `foo` isn't in the original config dict"},
-        {"replication_factor", "column 1: `replication_factor` is no key=value"},
+        {"replication_factor", "column 1: `replication_factor` is not key=value"},
         {"seed=1,device_iterations=2=3", "column 8"},
         {"executable_cache_dir=a=b", "it has more than one ="},
-        {"seed=1,  replication_factor=two", "update string, column 10: `two` is no value for `replication_factor`"},
+        {"seed=1,  replication_factor=two", "update string, column 10: `two` is not a value of `replication_factor`"},
         {"replication_factor=4000000000", "must be at most 2147483647"},
         {"layers_per_ipu=[9000000000 1]", "every element must be at most "},
         {"auto_loss_scaling=maybe", "update string, column 1: Can't derive true or false"},
         {"layers_per_ipu=[1 x]", "a list of whole numbers [a b c]"},
         {"parallelize_kwargs={}", "You can only update int, float, bool, list or string values"},
         {"layers_per_ipu=[1 2],ipus_per_replica=3", "should use the same number of IPUs"},
-        {"", "is no key=value"},
+        {"", "is not key=value"},
     };
     (void)state;
 
@@ -654,16 +654,16 @@ static void test_bad_text(void **state)
 {
     static const char *const yaml[][2] = {
         {"a: &x 1\nb: *x\n", "f:1:4: an anchor"},
-        {"seed: 1\nseed: 2\n", "f:2:1: the key `seed` is there twice"},
+        {"seed: 1\nseed: 2\n", "f:2:1: the key `seed` occurs twice"},
         {"seed: !!int 1\n", "a tag"},
-        {"seed: yes\n", "f:1:7: a word that readers disagree about"},
+        {"seed: yes\n", "f:1:7: an ambiguous word"},
         {"- 1\n", "f:1:1: the file must be a map"},
         {"seed: 010\n", "begins with 0"},
         {"seed: 99999999999999999999\n", "beyond 64 bits"},
         {"seed: 1\n---\nseed: 2\n", "a second document"},
         {"seed: [1\n", "f:2:1"},
         {"a: {<<: 1}\n", "a merge key"},
-        {"? [1]\n: 2\n", "a key that is no text"},
+        {"? [1]\n: 2\n", "a key that is not a string"},
         {"seed: 1.2.3\n", "neither a number nor text"},
         {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", "inside each other"},
     };

@@ -139,7 +139,7 @@ static void test_a_callback(void **state)
     }
     c = (counter){.ends_at = 37, .fails_at = UINT64_MAX};
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "benchmark: the source ended after 37 elements; let it begin again, or ask for "
+    assert_string_equal(error.message, "benchmark: the source ended after 37 elements; let it start again, or measure "
                                        "fewer epochs or elements");
     c = (counter){.ends_at = UINT64_MAX, .fails_at = 21, .with_message = true};
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_IO);

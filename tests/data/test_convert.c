@@ -157,7 +157,7 @@ static void test_integers_fit_or_fail(void **state)
         const char *words; /* NULL: all fit */
     } cases[] = {{BG_INT64, NULL},
                  {BG_INT32, NULL},
-                 {BG_UINT8, "sample 2: element 0 of tensor 0 is 70000, which is no uint8"},
+                 {BG_UINT8, "sample 2: element 0 of tensor 0 is 70000, which is not of type uint8"},
                  {BG_FLOAT64, NULL}};
     unsigned char out[SAMPLES * 8];
     unsigned char *const tensors[] = {out};
@@ -195,11 +195,11 @@ static void test_floats_become_integers_when_whole(void **state)
     bg_dataset_destroy(set);
     set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), halves), &options);
     assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
-    assert_says("is 1.5, which is no int32");
+    assert_says("is 1.5, which is not of type int32");
     bg_dataset_destroy(set);
     set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), odd), &options);
     assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
-    assert_says("is nan, which is no int32");
+    assert_says("is nan, which is not of type int32");
     bg_dataset_destroy(set);
 }
 

@@ -107,7 +107,7 @@ static void test_npy_refusals(void **state)
         {"npy/empty", "byte 0: ends in the header", BG_ERROR_PARSE},
         {"npy/magic", "byte 8: ends in the header", BG_ERROR_PARSE},
         {"npy/header_long", "a header of 4294967295 bytes", BG_ERROR_PARSE},
-        {"npy/not", "is no .npy file", BG_ERROR_PARSE},
+        {"npy/not", "is not a .npy file", BG_ERROR_PARSE},
         {"npy/none", "none", BG_ERROR_NOT_FOUND}};
     (void)state;
 
@@ -128,7 +128,7 @@ static void test_npz(void **state)
                                      {"npz/empty", "no end record", BG_ERROR_PARSE},
                                      {"npz/no_members", "0 arrays", BG_ERROR_PARSE},
                                      {"npz/not_npy", "not called *.npy", BG_ERROR_UNSUPPORTED},
-                                     {"npz/twice", "`x` is there twice", BG_ERROR_PARSE},
+                                     {"npz/twice", "`x` occurs twice", BG_ERROR_PARSE},
                                      {"npz/damaged", "x", BG_ERROR_PARSE},
                                      {"npz/bad_crc", "`y` is damaged (its checksum", BG_ERROR_PARSE},
                                      {"npz/bomb", "`y` cannot have 1879048192 bytes in", BG_ERROR_PARSE},
@@ -218,7 +218,7 @@ static void test_tokens(void **state)
                      {{.sequence_length = 0}, "sequences of 0 tokens"},
                      {{.sequence_length = 1, .token_bytes = 3}, "tokens of 3 bytes, expected 2 or 4"},
                      {{.sequence_length = 1, .vocabulary_size = UINT32_MAX}, "a vocabulary of 4294967295"},
-                     {{.sequence_length = 1, .feature = "ids"}, "feature `ids` of a file of nothing but tokens"},
+                     {{.sequence_length = 1, .feature = "ids"}, "feature `ids` of a raw token file"},
                      {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263, expected below 263"}};
         bg_dataset *dataset = NULL;
         bg_loader *loader = NULL;
@@ -396,10 +396,10 @@ static void test_csv_refusals(void **state)
                  {"a\n1e39\n", NULL, "too large for float32"},
                  {"a,b\n,1\n", NULL, "t:2: field 1: is empty, expected a number"},
                  {"a\n\"1\n", NULL, "t:2: field 1: a quote that is not closed"},
-                 {"a\n\"1\"2\n", NULL, "text behind the closing quote"},
-                 {"a,b\n1,0.5\n", "b", "t:2: field 2: a label that is no whole number"},
+                 {"a\n\"1\"2\n", NULL, "text after the closing quote"},
+                 {"a,b\n1,0.5\n", "b", "t:2: field 2: a label that is not a whole number"},
                  {"a,b\n1,2\n", "c", "there is no column `c`"},
-                 {"a\n1\n", "a", "no column beside the label"}};
+                 {"a\n1\n", "a", "no column besides the label"}};
     (void)state;
 
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -450,9 +450,9 @@ static void test_png_refusals(void **state)
     static const bad_file cases[] = {{"png/deep", "16 bits a channel", BG_ERROR_UNSUPPORTED},
                                      {"png/huge", "expected 1 to 32768", BG_ERROR_PARSE},
                                      {"png/cut", "cut off there", BG_ERROR_PARSE},
-                                     {"png/empty", "is no PNG image", BG_ERROR_PARSE},
+                                     {"png/empty", "is not a PNG image", BG_ERROR_PARSE},
                                      {"png/short", "byte", BG_ERROR_PARSE},
-                                     {"png/color5", "color type 5 is none", BG_ERROR_PARSE},
+                                     {"png/color5", "color type 5 does not exist", BG_ERROR_PARSE},
                                      {"png/zero", "0 x 1 pixels", BG_ERROR_PARSE},
                                      {"png/no_palette", "byte", BG_ERROR_PARSE}};
     (void)state;

@@ -225,7 +225,7 @@ static void test_wrong_content(void **state)
 
     refuse(&c, NULL, "has no records");
     put_record(&c, "input_ids", 1, 4, true);
-    refuse_sample(&c, "a record has 4 tokens, expected at least 5: a sequence and the token behind it");
+    refuse_sample(&c, "a record has 4 tokens, expected at least 5: a sequence and the token after it");
     c.length = 0;
     put_record(&c, "labels", 1, 5, true);
     refuse_sample(&c, "a record has no list of int64 named `input_ids`");
@@ -241,7 +241,7 @@ static void test_wrong_content(void **state)
     refuse_sample(&c, "a record's data are no tf.train.Example");
 
     c = three_records();
-    refuse(&c, "0 1\n", "line 1 of the index says 1 bytes, the record has ");
+    refuse(&c, "0 1\n", "line 1 of the index says 1 bytes, but the record has ");
     refuse(&c, "x\n", "line 1 of the index is no \"OFFSET SIZE\"");
     refuse(&c, "5 60\n", "the checksum of a record's length is wrong");
     refuse(&c, "999999999999999999999 60\n", "line 1 of the index is no");

@@ -134,8 +134,9 @@ static void test_sizes_that_disagree(void **state)
     assert_fails(packed, size, BG_ERROR_PARSE,
                  "x.idx: byte 17 (unpacked): ends too early: header promises uint8[2,3], 6 bytes, found 5");
     size = pack(longer, sizeof longer, packed, sizeof packed);
-    assert_fails(packed, size, BG_ERROR_PARSE,
-                 "x.idx: byte 18 (unpacked): content goes on beyond the uint8[2,3], 6 bytes, that the header promises");
+    assert_fails(
+        packed, size, BG_ERROR_PARSE,
+        "x.idx: byte 18 (unpacked): content continues beyond the uint8[2,3], 6 bytes, that the header promises");
 }
 
 /* Cut off anywhere, a gzipped file is refused: in its header, its data, its checksum. */
@@ -196,7 +197,7 @@ static void test_bombs(void **state)
     size = pack(zeros, sizeof zeros, packed, sizeof packed);
     bg_error_clear(&error);
     assert_int_equal(bgi_idx_parse("x.gz", packed, size, &array, &error), BG_ERROR_PARSE);
-    assert_non_null(strstr(error.message, "content goes on beyond"));
+    assert_non_null(strstr(error.message, "content continues beyond"));
     assert_null(array.data);
 }
 

@@ -166,9 +166,9 @@ static void test_refusals(void **state)
         {"[\"\\udc00\"]", "without the first half"},
         {"[\"\x01\"]", "a control character (0x01)"},
         {"[\"\xc3\"]", "a string is not UTF-8"},
-        {"[\"\\x\"]", "behind the backslash"},
+        {"[\"\\x\"]", "after the backslash"},
         {"[\"", "expected the end of a string, found the end"},
-        {"{\"k\":1,\"k\":1}", "the key `k` is there twice"},
+        {"{\"k\":1,\"k\":1}", "the key `k` occurs twice"},
     };
     char *deep = malloc(2000);
     (void)state;

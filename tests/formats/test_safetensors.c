@@ -353,14 +353,14 @@ static void test_bad_writes(void **state)
     (void)state;
 
     assert_write_fails((bg_safetensors_entry[]){{"w", one, &byte}, {"w", one, &byte}}, 2, NULL, 0, BG_ERROR_INVALID,
-                       "tensor `w` is there twice");
+                       "tensor `w` occurs twice");
     assert_write_fails((bg_safetensors_entry[]){{"__metadata__", one, &byte}}, 1, NULL, 0, BG_ERROR_INVALID,
                        "reserved");
     assert_write_fails((bg_safetensors_entry[]){{"\xff", one, &byte}}, 1, NULL, 0, BG_ERROR_INVALID, "not UTF-8");
     assert_write_fails((bg_safetensors_entry[]){{"w", one, NULL}}, 1, NULL, 0, BG_ERROR_INVALID, "has no data");
     assert_write_fails((bg_safetensors_entry[]){{NULL, one, &byte}}, 1, NULL, 0, BG_ERROR_INVALID, "has no name");
     assert_write_fails((bg_safetensors_entry[]){{"w", none, &byte}}, 1, NULL, 0, BG_ERROR_SHAPE, "tensor `w`");
-    assert_write_fails(NULL, 0, twice, 2, BG_ERROR_INVALID, "metadata `k` is there twice");
+    assert_write_fails(NULL, 0, twice, 2, BG_ERROR_INVALID, "metadata `k` occurs twice");
 }
 
 /* Cut off or changed anywhere: refused, or read with every tensor still within the content. */

@@ -72,8 +72,8 @@ static void test_damage_is_found(void **state)
         void (*damage)(bg_graph *);
         const char *part;
     } cases[] = {
-        {read_nothing, "op `b`: input 0 is no value"},
-        {read_beyond, "op `b`: input 1 is no value"},
+        {read_nothing, "op `b`: input 0 is not a value"},
+        {read_beyond, "op `b`: input 1 is not a value"},
         {read_later, "op `a` (0) reads `b` before op 1 makes it"},
         {read_itself, "op `b` (1) reads `b` before op 1 makes it"},
         {read_later_phase, "op `b` reads `a`, which a later phase makes"},
@@ -81,8 +81,8 @@ static void test_damage_is_found(void **state)
         {change_type, "op `b`: output 0 is float32[3,2]; its shape rule says float32[2,3]"},
         {change_alias, "op `v`: an alias of another size"},
         {change_operand_type, "op `a`: float32[3,2] and float32[2,3] cannot be added"},
-        {write_input, "op `t` changes `x`, which is no variable"},
-        {write_result, "op `t` changes `a`, which is no variable"},
+        {write_input, "op `t` changes `x`, which is not a variable"},
+        {write_result, "op `t` changes `a`, which is not a variable"},
         {leave_blocks, "op `a`: block 5 does not exist"},
     };
 

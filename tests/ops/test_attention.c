@@ -210,14 +210,14 @@ static void test_messages(void **state)
     (void)state;
     REFUSES(&integers, BG_ERROR_SHAPE, "qkv is int32[12,18]", "float32, bfloat16, float16 or float64");
     REFUSES(&vector, BG_ERROR_SHAPE, "qkv is float32[18]", "[N, S, 3 heads D]");
-    REFUSES(&deep, BG_ERROR_SHAPE, "5 tokens are no whole number of sequences of 6");
+    REFUSES(&deep, BG_ERROR_SHAPE, "5 tokens are not a whole number of sequences of 6");
     bad.heads = 4;
     REFUSES(&good, BG_ERROR_SHAPE, "qkv is float32[12,18]", "x 4 heads");
     bad.heads = 0;
     REFUSES(&good, BG_ERROR_INVALID, "heads is 0", "at least 1");
     bad = base;
     bad.sequence_length = 5;
-    REFUSES(&good, BG_ERROR_SHAPE, "12 tokens are no whole number of sequences of 5");
+    REFUSES(&good, BG_ERROR_SHAPE, "12 tokens are not a whole number of sequences of 5");
     bad.sequence_length = 0;
     REFUSES(&good, BG_ERROR_INVALID, "sequence length is 0");
     bad = base;

@@ -380,7 +380,7 @@ static void test_errors_say_what_would_be_right(void **state)
 
     (void)state;
     bgi_test_build_fails(build_compare, &none, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
-                         "compare `c`: comparison 6 is none of bg_comparison (0 to 5)");
+                         "compare `c`: comparison 6 is not one of bg_comparison (0 to 5)");
     bgi_test_build_fails(build_compare, &less, (bg_type[]){counts, wide}, 2, BG_ERROR_SHAPE,
                          "a is int32[2,3] but b is int64[2,3]: they must have one element type (cast one of them)");
     bgi_test_build_fails(build_compare, &less, (bg_type[]){x, bg_vector(BG_FLOAT32, 2)}, 2, BG_ERROR_SHAPE,

@@ -60,7 +60,7 @@ static void test_what_is_wrong_is_said(void **state)
     } wrong[] = {
         {{"ab,bc->ac", 1}, BG_ERROR_INVALID, "einsum `sum`: `ab,bc->ac`: it has more operands than are given"},
         {{"ab->ac", 2}, BG_ERROR_INVALID, "it has fewer operands than are given"},
-        {{"aa->a", 1}, BG_ERROR_INVALID, "a letter is there twice"},
+        {{"aa->a", 1}, BG_ERROR_INVALID, "a letter occurs twice"},
         {{"a.->a", 1}, BG_ERROR_INVALID, "it may have letters, commas, spaces and one arrow"},
         {{"ab-a", 1}, BG_ERROR_INVALID, "`-` is not the beginning of `->`"},
         {{"ab->c", 1}, BG_ERROR_INVALID, "the result has a letter that no operand has"},

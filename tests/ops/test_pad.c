@@ -140,7 +140,7 @@ static void test_what_is_wrong_is_said(void **state)
     wrong.after[2] = -2;
     bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "nothing is left of dimension 2");
     wrong.mode = BG_PAD_MODE_COUNT;
-    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_INVALID, "mode 4 is none of bg_pad_mode (0 to 3)");
+    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_INVALID, "mode 4 is not one of bg_pad_mode (0 to 3)");
     bgi_test_build_fails(build_tile, &none, &row, 1, BG_ERROR_INVALID, "dimension 0 is repeated 0 times");
     bgi_test_build_fails(build_stack, &outside, (bg_type[]){row, row}, 2, BG_ERROR_SHAPE, "axis 2 of values with 1");
 }

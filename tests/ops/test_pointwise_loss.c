@@ -166,7 +166,7 @@ static void test_what_is_wrong_is_said(void **state)
     none.function = BG_LOSS_FUNCTION_COUNT;
     reduction.reduction = (bg_loss_reduction)3;
     bgi_test_build_fails(build, &none, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
-                         "function 8 is none of bg_pointwise_loss_function (0 to 7)");
+                         "function 8 is not one of bg_pointwise_loss_function (0 to 7)");
     bgi_test_build_fails(build, &reduction, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "reduction is 3: it must be");
     bgi_test_build_fails(build, &delta, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "delta 0: it must be above 0");
     bgi_test_build_fails(build, &weight, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "parameter -1: it must be at least 0");

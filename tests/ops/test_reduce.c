@@ -237,7 +237,7 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = BG_REDUCE_SUM}, &bytes, 1, BG_ERROR_SHAPE,
                          "x is uint8[3]: its elements must be float32");
     bgi_test_build_fails(build_reduce, &(reduce_case){.function = (bg_reduction)7}, &x, 1, BG_ERROR_INVALID,
-                         "function 7 is none of bg_reduction (0 to 2)");
+                         "function 7 is not one of bg_reduction (0 to 2)");
     bgi_test_build_fails(build_broadcast, &narrow, &x, 1, BG_ERROR_SHAPE,
                          "x is float32[2,3]: broadcasting only repeats, so it cannot become float32[3]");
     bgi_test_build_fails(build_broadcast, &wrong, &x, 1, BG_ERROR_SHAPE, "do not broadcast");

@@ -183,9 +183,12 @@ static void buffers_grow_and_mistakes_are_told(void **state)
     (void)state;
     options.execution.stages = "B1|B2";
     for (int mistake = 0; mistake < 6; mistake++) {
-        static const char *const words[] = {
-            "no remote buffer of which float32[2,4]",       "at least one", "one number", "an entry", "count entries",
-            "the layers that share it must be in one stage"};
+        static const char *const words[] = {"not a remote buffer that could grow to float32[2,4]",
+                                            "at least one",
+                                            "one number",
+                                            "an entry",
+                                            "count entries",
+                                            "the layers that share it must be in one stage"};
         bg_graph *graph = NULL;
         bg_plan *plan = NULL;
         bg_value buffer, at, pair, y;

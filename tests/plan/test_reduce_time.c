@@ -1,5 +1,5 @@
 /*
- * test_reduce_time.c: gradients that are summed behind each stage's backward, the default, never take more memory than
+ * test_reduce_time.c: gradients that are summed after each stage's backward, the default, never take more memory than
  * those that are summed with the update: of any device or remote store, under any strategy, wherever tensors are.
  */
 #include <stdarg.h>

@@ -318,7 +318,7 @@ static void test_bad_files(void **state)
         {"[]", "the file is not an object"},
         {"{\"format\":\"brigade costs 2\"}", "its `format` is not \"brigade costs 1\""},
         {"{\"format\":\"brigade costs 1\",\"stages\":[" STAGE "]}", "the file has no number `message_bytes_per_ns`"},
-        {HEAD "\"stages\":[]}", "`stages` is no list of one stage or more"},
+        {HEAD "\"stages\":[]}", "`stages` is not a list of at least one stage"},
         {HEAD "\"stages\":[" STAGE "],\"more\":1}", "the file has 4 keys, of which 3 are known"},
         {HEAD "\"stages\":[" STAGE ",{}]}", "stages[1] has no number `forward_ns`"},
         {HEAD "\"stages\":[{\"forward_ns\":-1}]}", "`forward_ns` of stages[0] is -1; it must be zero or more"},

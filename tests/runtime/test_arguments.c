@@ -249,7 +249,7 @@ static bg_graph *open_graph(void)
 
 static void a_missing_argument_is_named(void **state)
 {
-    const char *const result = "`out` is NULL; it must be the address of what takes the result";
+    const char *const result = "`out` is NULL; it must be the address for the result";
     const bg_options options = bg_options_defaults();
     const bg_type type = bg_vector(BG_FLOAT32, 2);
     bg_graph *graph = open_graph();

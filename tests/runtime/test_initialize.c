@@ -323,7 +323,7 @@ static void numbers_that_cannot_be_are_errors(void **state)
         {{BG_INITIALIZE_EYE, 0.0, 0.0}, "a tensor of rank 3, by eye: the rank must be from 2 to 2"},
         {{BG_INITIALIZE_SPARSE, 0.5, 0.1}, "by sparse: the rank"},
         {{BG_INITIALIZE_ORTHOGONAL, NAN, 0.0}, "they must be finite"},
-        {{(bg_initializer_kind)8, 0.0, 0.0}, "initializer 8 is none of"},
+        {{(bg_initializer_kind)8, 0.0, 0.0}, "initializer 8 is not one of"},
     };
     const bg_type type = {BG_FLOAT32, 3, {6, 2, 3}}, matrix = bg_matrix(BG_FLOAT32, 6, 2);
     float values[36];

@@ -91,7 +91,7 @@ mutant one '' 'echo plus' ':'
 mutant one '' 'echo minus' ':'
 refuse 'there is another mutant of that name'
 printf 'mutant wordy\nwhy not\n' >tests/mutants/toy.txt
-refuse 'toy.txt:2: `why not` is none of'
+refuse 'toy.txt:2: `why not` is not one of'
 : >tests/mutants/toy.txt
 run 1 '0 passed, 1 failed' --check
 finish

@@ -589,7 +589,7 @@ static void other_sessions_are_refused_files(void **state)
     trainer = open_with_files(folder, &net, &options, 3);
     test_net_samples_make(&samples, 16);
     assert_int_equal(fit_samples(trainer, &samples, &error), BG_ERROR_INVALID); /* a call has 2 updates */
-    assert_non_null(strstr(error.message, "take a multiple of device_iterations for max_steps"));
+    assert_non_null(strstr(error.message, "use a multiple of device_iterations for max_steps"));
     bg_trainer_destroy(trainer);
     with_test.model = test_net_model;
     with_test.model_user = (void *)(uintptr_t)&net;
