@@ -94,10 +94,9 @@ BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **o
 #define BG_IPU_CONFIG_FILE "ipu_config.json"
 
 typedef struct bg_ipu_config_load_options {
-    size_t struct_bytes; /* 0, or sizeof(bg_ipu_config_load_options): see base.h */
-    bool keep_unknown;   /* an unknown key is kept and noted instead of refused */
-    const char
-        *overrides; /* an update string that is applied to the file's values before they are checked; NULL: none */
+    size_t struct_bytes;   /* 0, or sizeof(bg_ipu_config_load_options): see base.h */
+    bool keep_unknown;     /* an unknown key is kept and noted instead of refused */
+    const char *overrides; /* an update string, applied to the file's values before they are checked; NULL: none */
 } bg_ipu_config_load_options;
 
 /*

@@ -20,8 +20,8 @@ typedef struct bg_plan_variable {
     bg_type type;
     bg_variable_role role;
 } bg_plan_variable;
-/* Variable `index` of summary.variable_count; all-zero past the last. */ BG_API bg_plan_variable
-bg_plan_variable_at(const bg_plan *plan, uint32_t index);
+/* Variable `index` of summary.variable_count; all-zero past the last. */
+BG_API bg_plan_variable bg_plan_variable_at(const bg_plan *plan, uint32_t index);
 
 typedef struct bg_plan_block {
     const char *name; /* "" for ops outside named blocks */

@@ -22,7 +22,7 @@ static const cli_command commands[] = {
     {"inspect", "describe such a model and the memory to train it", cli_inspect, false},
     {"gpt", "train and use GPT language models", cli_gpt, true},
     {"plan", "show the plan of a training run without running it", cli_plan, false},
-    {"report", "show where the time and memory of a profiled run went; compare two runs", cli_report, false},
+    {"report", "show where time and memory of a run went; compare two runs", cli_report, false},
     {"schedule", "show, compare, verify, simulate and convert schedules", cli_schedule, false},
     {"config", "show, check, change and explain IPU configurations", cli_config, false},
     {"checkpoint", "inspect, verify, compare and convert checkpoints", cli_checkpoint, false},

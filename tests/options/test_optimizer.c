@@ -238,7 +238,7 @@ static void test_wrong_texts(void **state)
         {"sgd:momentum=", "it needs a number"},
         {"sgd:momentum=x", "it needs a number"},
         {"sgd:momentum=0.9x", "it needs a number"},
-        {"sgd:nesterov=1", "a word by itself"},
+        {"sgd:nesterov=1", "a flag without a value"},
         {"sgd:momentum=0.9,", "sgd has no ``"},
         {"sgd:nesterov", "momentum"},
         {"sgd:combined", "momentum"},
