@@ -297,6 +297,10 @@ $(BUILD)/%_avx2.o: %_avx2.c
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
 # Ops and layers are asked once, when a graph is built: small is enough.
 $(filter $(BUILD)/src/ops/% $(BUILD)/src/nn/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
+# Fuzzers look for ways through readers, not through kernels, which are much slower when each branch is counted.
+ifneq ($(findstring fuzzer,$(SANITIZE)),)
+$(filter $(BUILD)/src/kernels/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += -fno-sanitize=fuzzer-no-link
+endif
 # The page of reports, with its styles and its script, as one array of the library.
 $(BUILD)/gen/report_page.c: src/profile/report.html src/profile/report.css src/profile/report.js tools/pack_page.sh tools/pack_text.sh
 	@mkdir -p $(@D)
