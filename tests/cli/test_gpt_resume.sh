@@ -65,7 +65,10 @@ while [ $killed -lt $kills ]; do
     rm -rf on && cp -r killed on
     goes_on on "kill $killed"
 done
-[ -n "${BRIGADE_TEST_QUICK:-}" ] || check "some were killed after a checkpoint" test $with -gt 0
+# A slow machine may kill the few that a sanitizer has time for before any checkpoint.
+least=1
+[ -n "${BRIGADE_TEST_QUICK:-}" ] && least=0
+check "some were killed after a checkpoint" test $with -ge $least
 
 begin_case signals
 # ---- signals ----
