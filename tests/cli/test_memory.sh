@@ -5,7 +5,7 @@
 
 preload=$build/tests/preload/allocations.so
 # Every one of the first allocations fails in turn, then a tenth further on each time.
-every=8 tenths=14
+every=12 tenths=13
 [ -n "${BRIGADE_TEST_QUICK:-}" ] && every=4 tenths=20
 [ -n "${BRIGADE_TEST_ALL:-}" ] && every=100000
 cd "$folder" || exit 1
