@@ -152,7 +152,7 @@ begin_case signals
 "$program" train "$files/net.onnx" $data --epochs 1000000 --save stopped.onnx --checkpoint stopped --log stopped.jsonl --quiet >stopped.out 2>stopped.err &
 process=$!
 for attempt in $(seq 600); do
-    grep -q '"step"' stopped.jsonl 2>/dev/null && break
+    grep -q '"step":9,' stopped.jsonl 2>/dev/null && break # all plans are made
     sleep 0.1
 done
 kill -INT $process
