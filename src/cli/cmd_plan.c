@@ -65,14 +65,13 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
                          bool *is_answered, bg_error *error)
 {
     char usage[512], common[128];
-    cli_help_page page = {.usage = usage, .common = common, .examples = model->plan_examples};
+    cli_help_page page = {
+        .usage = usage, .common = model->common != NULL ? common : NULL, .examples = model->plan_examples};
 
     snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
     if (model->common != NULL)
         take_names(model->common, 5, common, sizeof common);
-    else
-        page.common = NULL;
     cli_prediction_add_help(&page);
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }

@@ -119,6 +119,11 @@ typedef struct bgi_reduced {
                             GATHER: replica r has the r-th piece */
 } bgi_reduced;
 
+static inline bool bgi_same_action(const bg_action *a, const bg_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
+}
+
 typedef struct bgi_instruction {
     bg_action action;
     uint32_t call_count; /* F, B, W, R, U */

@@ -475,11 +475,6 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
-static bool same_action(const bg_action *a, const bg_action *b)
-{
-    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
-}
-
 /* An instruction's action as its number in the device's schedule, in which an instruction follows the one before it but
  * where final.c has cut one. *at: the number of the last one. */
 static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
@@ -489,7 +484,7 @@ static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t 
     uint32_t found = 0;
 
     if (!s->archive->is_reading)
-        while (found < count && !same_action(&actions[(*at + 1 + found) % count], action))
+        while (found < count && !bgi_same_action(&actions[(*at + 1 + found) % count], action))
             found++;
     if (!s->archive->is_reading && found < count)
         *at = (*at + 1 + found) % count;

@@ -8,13 +8,7 @@
 #include <brigade/session.h>
 
 #include "core/arena.h"
-
-#define BGI_NO_INSTRUCTION UINT32_MAX
-
-static inline bool bgi_same_action(const bg_action *a, const bg_action *b)
-{
-    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->index == b->index;
-}
+#include "plan/plan.h"
 
 typedef struct bgi_device_events {
     uint32_t count;
