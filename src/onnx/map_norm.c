@@ -103,9 +103,7 @@ static int64_t attribute_of(const BgiOnnx__Node *node, const char *name, int64_t
 
 bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset)
 {
-    if (node->domain != NULL && node->domain[0] != '\0' && strcmp(node->domain, "ai.onnx") != 0)
-        return false;
-    return strcmp(node->op_type, "BatchNormalization") == 0 &&
+    return bgi_onnx_is_standard(node, "BatchNormalization") &&
            (opset < 7    ? attribute_of(node, "is_test", 0) == 0
             : opset < 14 ? node->n_output > 1
                          : attribute_of(node, "training_mode", 0) != 0);

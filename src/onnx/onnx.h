@@ -121,6 +121,8 @@ bg_status bgi_onnx_parse(const char *name, const char *folder, const void *conte
 bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
 /* The graph as the unpacker made it, to be freed. */
 void bgi_onnx_forget_restored(bg_onnx *onnx);
+/* Whether a node is this op of ONNX's own domain. */
+bool bgi_onnx_is_standard(const BgiOnnx__Node *node, const char *op);
 /* Whether its branches may take its place (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
