@@ -32,6 +32,7 @@
 
 #include "core/clock.h"
 #include "plan/plan.h"
+#include "runtime/record.h"
 
 enum {
     MOST_RANKS = 64,
@@ -375,23 +376,25 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* What the simulator says of a run whose stages cost what they cost now. */
-static double find_bound(const bench *b, const bg_plan *traced)
+/* What the simulator says of a run whose stages cost what they cost now, on the same inputs. */
+static double find_bound(const bench *b, const side *traced)
 {
-    bg_stage_cost *costs = allocate(traced->problem.stage_count * sizeof *costs);
-    bg_schedule_problem problem = traced->problem;
+    bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
+    bg_schedule_problem problem = traced->plan->problem;
     bg_schedule_timing timing = {0};
     double bytes_per_ns = 0.0, seconds;
     bg_error error = {0};
 
     use_processors(&b->own);
     MPI_Barrier(MPI_COMM_WORLD);
-    require(bg_profile_measure(traced, 2, costs, &bytes_per_ns, &error), &error);
+    bgi_session_record(traced->session, true);
+    run(traced);
+    require(bg_profile_costs(traced->session, traced->plan, costs, &bytes_per_ns, &error), &error);
     add_messages(b, &problem, costs);
     problem.costs = costs;
     problem.bytes_per_ns = 0.0;
-    require(bg_schedule_simulate(traced->schedule, &problem, &timing, &error), &error);
-    seconds = (timing.makespan + find_collectives_ns(b, traced)) * 1e-9 * traced->iterations;
+    require(bg_schedule_simulate(traced->plan->schedule, &problem, &timing, &error), &error);
+    seconds = (timing.makespan + find_collectives_ns(b, traced->plan)) * 1e-9 * traced->plan->iterations;
     bg_schedule_timing_clear(&timing);
     free(costs);
     return find_slowest(seconds);
@@ -417,8 +420,7 @@ static int choose_runs(const bench *b, side *ranks)
 static bool compare(const bench *b, const row *of)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], ratio;
-    bg_plan *traced = NULL;
-    side ranks = {0}, process = {0};
+    side ranks = {0}, process = {0}, traced = {0};
     bool is_equal = true;
 
     use_processors(&b->own);
@@ -433,11 +435,16 @@ static bool compare(const bench *b, const row *of)
             process.runs = ranks.runs;
         }
         wait_for_first(b);
-    } else
-        traced = make_plan(b, of, NULL, 1, true);
+    } else {
+        use_processors(&b->own);
+        open_side(b, of, make_plan(b, of, NULL, 1, true), &traced);
+        traced.runs = 2;
+        run(&traced); /* as many as the ranks have trained: kernels may depend on how many gradients are zero */
+        traced.runs = ranks.runs;
+    }
     for (long turn = 0; turn < b->turns; turn++) {
         ours[turn] = time_ranks(b, &ranks);
-        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, traced);
+        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, &traced);
         ratios[turn] = theirs[turn] / ours[turn];
     }
     if (process.session != NULL)
@@ -450,7 +457,7 @@ static bool compare(const bench *b, const row *of)
     fflush(stdout);
     close_side(&ranks);
     close_side(&process);
-    bg_plan_destroy(traced);
+    close_side(&traced);
     MPI_Bcast(&ratio, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     return ratio >= GOAL && is_equal;
 }

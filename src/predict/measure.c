@@ -1,7 +1,8 @@
 /*
  * measure.c: what the calls of a plan take on this machine. The plan runs, for a moment, on zeros: its calls then find
  * their operands where a run finds them, in the caches or not, and those that follow each other follow each other.
- * Kernels take the same time for any values.
+ * Most kernels take the same time for any values; the backward of a fused convolution, max pool and ReLU takes longer
+ * where more windows have a gradient.
  *
  * A session has one core, so nobody helps with its calls. `cores` sessions run side by side for the times of busy
  * cores, and one for the times of a core that is alone. A time is the median, over runs, of the mean of all calls with

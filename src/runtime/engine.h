@@ -100,8 +100,9 @@
  * group wait for it.
  *
  * Sums in the middle of a backward are worth it where somebody does them meanwhile: an I/O thread, or a worker more
- * than there are devices. Where there is nobody, they are put off until the backward is over, and done in the same
- * order.
+ * than there are devices. A rank that has neither begins them too, because the other ranks' parts travel while it
+ * computes: its workers look for them between calls (bgi_sum_look). In one process without such a thread they are put
+ * off until the backward is over, and done in the same order.
  *
  * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows them as one.
  *
@@ -274,6 +275,7 @@ struct bgi_runner {
     bgi_brought brought;    /* what it brings to one */
     uint64_t meeting_ns;    /* when its share was begun, while tracing */
     uint32_t put_off;       /* the first instruction with a sum that is put off; BGI_NO_INSTRUCTION: none is */
+    uint64_t looked_ns;     /* when bgi_sum_look last looked */
     size_t touched_bytes;   /* of the arena; by operands only while tracing */
     atomic_bool is_traced;  /* changed between runs only */
     bool is_sampled;        /* the calls of this step are timed */
@@ -379,6 +381,7 @@ struct bgi_engine {
     uint64_t spin_ns;                                                 /* how long a worker looks before it sleeps */
     uint64_t yield_ns; /* after that: how long it goes on between others' turns on the processor; then it sleeps */
     bool has_helpers;  /* there is more than one worker */
+    bool sees_to_sums; /* workers look between calls what has come of other ranks' parts of sums: nobody else does */
 
     pid_t process; /* that has the workers' threads: a process that is forked from it has none of them */
     bgi_worker *workers;
@@ -576,6 +579,10 @@ bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
 bool bgi_sum_is_wanted(const bgi_runner *runner);
 /* For the owner: whether it is done. Goes on with it if nobody else does; notes what it waits for if not. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
+
+/* Between calls, where engine->sees_to_sums: moves what other ranks have sent, and goes on with sums that wait for it.
+ * False when there is nothing under way, or when it looked a moment ago. */
+bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
 /* What members of a group of so many exchange for a variable of REDUCE or GATHER, for a call: without addresses. */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
 bgi_pattern bgi_collective_pattern(const bgi_call *call);
