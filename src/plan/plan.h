@@ -231,6 +231,7 @@ struct bg_plan {
     _Atomic uint32_t keepers; /* that bg_plan_destroy waits for, beside its caller (bgi_plan_keep) */
     bg_options options;       /* strings copied */
     bool training;
+    bool has_one_owner; /* to measure shared calls: one worker runs the devices, and the others only help it */
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;

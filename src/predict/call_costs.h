@@ -1,24 +1,28 @@
 /*
  * call_costs.h: what kernel calls take on this machine, measured once and kept by what they are: kernel, types of the
- * operands, parts, scratch and cost. Alone on one core, and while as many cores as a run would use do the same, for
- * cores share caches and memory.
+ * operands, parts, scratch and cost. A call has three times: alone on one core; while as many cores as a run would use
+ * do the same, because cores share caches and memory; and when all of these cores share its parts.
  */
 #ifndef BGI_PREDICT_CALL_COSTS_H
 #define BGI_PREDICT_CALL_COSTS_H
 
 #include "predict/prediction.h"
 
+typedef struct bgi_call_times_ns {
+    double alone, busy;
+    double helped; /* `alone` when there is one core */
+} bgi_call_times_ns;
+
 typedef struct bgi_call_cost {
     char *key;
-    double alone_ns;
-    double busy_ns;
+    bgi_call_times_ns ns;
 } bgi_call_cost;
 
 /* All-zero is empty. */
 typedef struct bgi_call_costs {
     bgi_call_cost *costs; /* sorted by key */
     size_t count, capacity;
-    uint32_t cores;                                   /* at work when busy_ns was measured */
+    uint32_t cores;                                   /* at work when `busy` and `helped` were measured */
     double alone_instruction_ns, busy_instruction_ns; /* to go from one instruction to the next */
     double copy_bytes_per_ns;                         /* read and written */
 } bgi_call_costs;
@@ -31,17 +35,18 @@ bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES]);
 /* NULL: not known. */
 const bgi_call_cost *bgi_call_costs_find(const bgi_call_costs *costs, const char *key);
 /* Adds a cost or puts it in the place of an older one. Errors: BG_ERROR_MEMORY. */
-bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, double alone_ns, double busy_ns, bg_error *error);
+bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, bgi_call_times_ns ns, bg_error *error);
 /* Distinct calls of a plan, and those of them that are known. */
 bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan, uint32_t *out_count,
                                uint32_t *out_known, bg_error *error);
 
 /* ---- measure.c ---- */
 
-/* Runs the plan on zeros and fresh weights, in one session and in `cores` side by side, and notes what its calls take;
- * `anew`: forgets what is known, else that stays unless it was measured with other `cores`. The plan must have been
- * made with options.reporting.trace and one core. Takes about a second, or some ten runs. Errors: those of sessions,
- * BG_ERROR_UNSUPPORTED (it needs more memory than is free). */
+/* Runs the plan on zeros and fresh weights and notes what its calls take: in one session, in `cores` sessions side by
+ * side, and in one session whose other `cores` - 1 workers help.
+ * With `anew` it forgets what is known; else that stays unless it was measured with other `cores`. The plan must have
+ * been made with options.reporting.trace and one core. Takes about a second, or some ten runs. Errors: those of
+ * sessions, BG_ERROR_UNSUPPORTED (it needs more memory than is free). */
 bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew,
                                  bg_error *error);
 
@@ -76,5 +81,7 @@ typedef struct bgi_machine_prices {
  * calls of the same kernel. Must not move; `costs` must live as long. `counted`, `known`: of bgi_call_costs_count. */
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out);
 double bgi_measured_call_ns(const void *measured_prices, const bgi_call *call);
+/* How much of it helpers divide among them; negative where they only delay it. */
+double bgi_measured_divisible_ns(const void *measured_prices, const bgi_call *call);
 
 #endif

@@ -66,6 +66,7 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
     const bg_plan_summary summary = bg_plan_summarize(plan);
     bgi_simulation_setup setup = {.model = &prices->model,
                                   .call_ns = prices->call_ns,
+                                  .divisible_ns = prices->divisible_ns,
                                   .user = prices->user,
                                   .instruction_ns = prices->instruction_ns,
                                   .steps = summary.steps_per_run < MOST_STEPS ? summary.steps_per_run : MOST_STEPS,

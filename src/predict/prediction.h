@@ -11,6 +11,7 @@
 typedef struct bgi_prices {
     bgi_device_model model; /* name, links and memories */
     double (*call_ns)(const void *user, const bgi_call *call);
+    double (*divisible_ns)(const void *user, const bgi_call *call); /* NULL: calls of several parts as a whole */
     const void *user;
     double instruction_ns;
     /* While other cores work too; NULL: as above. */

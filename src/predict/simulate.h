@@ -19,6 +19,8 @@ typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
     /* What a call takes on a device of its own, or on one core. Not asked of collectives and transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
+    /* How much of that idle cores divide among them. NULL: all of it, of calls of several parts. */
+    double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
     double instruction_ns; /* to go from one instruction to the next */
     uint32_t cores;        /* 0: devices of their own */

@@ -137,6 +137,13 @@ static void send_after(const bgi_plan_device *program, uint32_t index, uint32_t 
             add_mark(out, work, BGI_MARK_SEND, program->instructions[i].action.index);
 }
 
+static double find_divisible_ns(const bgi_simulation_setup *setup, const bgi_call *call, double ns)
+{
+    if (call->is_collective || call->kernel.part_count <= 1 || setup->cores == 0)
+        return 0.0;
+    return setup->divisible_ns != NULL ? setup->divisible_ns(setup->user, call) : ns;
+}
+
 static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, uint32_t index,
                       bgi_device_work *out, bgi_work *work)
 {
@@ -157,7 +164,7 @@ static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, ui
                                  : setup->call_ns(setup->user, call) / speed;
         work->total_ns += ns;
         work->collective_ns += call->is_collective ? ns : 0.0;
-        work->divisible_ns += !call->is_collective && call->kernel.part_count > 1 ? ns : 0.0;
+        work->divisible_ns += find_divisible_ns(setup, call, ns);
         send_after(program, index, c + 1, out, work);
     }
 }

@@ -208,7 +208,7 @@ static void leave(bgi_worker *worker)
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
     const bool has_moved = make_progress(engine); /* also while there is always a device that is ready */
-    bgi_runner *runner = take_device(engine);
+    bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)
         work_on(runner, worker);

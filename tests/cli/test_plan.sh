@@ -57,7 +57,7 @@ begin_case calibration
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
 check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
 file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
-check "and kept: $file" grep -q '"format": "brigade call costs 1"' "$file"
+check "and kept: $file" grep -q '"format": "brigade call costs 2"' "$file"
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
 check "the next time they are known" test "$(sed 's/compiled in.*//' again.out)" = "$(sed 's/compiled in.*//' measured.out)"
 "$program" plan mnist --batch-size 5 >never.out
