@@ -206,7 +206,8 @@ static void helpers_divide_what_they_save(void **state)
 
 /* ---- measuring ---- */
 
-enum { NAP_NS = 2000000, WIDTH = 4, PARTS = 2 };
+enum { NAP_NS = 2000000, WIDTH = 4, PARTS = 2, LOOKS = 30 };
+static const double LEAST_GAIN = 1.5;
 
 static void run_nap(const bg_kernel_call *call, uint32_t part)
 {
@@ -252,7 +253,34 @@ static bg_plan *make_naps(void)
     return plan;
 }
 
-/* Sleeping takes at least as long as it says, on any machine, and two sleep at once on any machine. */
+static double find_gain(const bgi_call_costs *costs)
+{
+    for (size_t i = 0; i < costs->count; i++)
+        if (strncmp(costs->costs[i].key, "nap ", 4) == 0)
+            return costs->costs[i].ns.alone / costs->costs[i].ns.helped;
+    return 0.0;
+}
+
+/* Two sleep at once on any machine, unless it is so busy that one of them wakes up too late. */
+static void helpers_are_measured(void **state)
+{
+    bg_plan *plan = make_naps();
+    double best = 0.0;
+
+    (void)state;
+    for (int look = 0; look < LOOKS && best < LEAST_GAIN; look++) {
+        bgi_call_costs costs = {.costs = NULL};
+        bg_error error = {0};
+        require(bgi_call_costs_measure(&costs, plan, 2, true, &error), &error);
+        best = fmax(best, find_gain(&costs));
+        bgi_call_costs_clear(&costs);
+    }
+    if (best < LEAST_GAIN)
+        fail_msg("a helper makes naps %.2f times as fast", best);
+    bg_plan_destroy(plan);
+}
+
+/* Sleeping takes at least as long as it says, on any machine. */
 static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();
@@ -273,7 +301,7 @@ static void calls_are_measured_once(void **state)
     for (size_t i = 0; i < costs.count; i++)
         if (strncmp(costs.costs[i].key, "nap ", 4) == 0)
             assert_true(costs.costs[i].ns.alone >= PARTS * NAP_NS && costs.costs[i].ns.busy >= PARTS * NAP_NS &&
-                        costs.costs[i].ns.helped >= NAP_NS && costs.costs[i].ns.helped < costs.costs[i].ns.alone);
+                        costs.costs[i].ns.helped >= NAP_NS);
     costs.costs[0].ns.alone = before = 77.0;
     require(bgi_call_costs_measure(&costs, plan, 2, false, &error), &error);
     assert_true(costs.costs[0].ns.alone == before); /* known stays */
@@ -292,6 +320,7 @@ int main(void)
         cmocka_unit_test(unknown_calls_are_like_known_ones_of_the_kernel),
         cmocka_unit_test(helpers_divide_what_they_save),
         cmocka_unit_test(calls_are_measured_once),
+        cmocka_unit_test(helpers_are_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
