@@ -1,13 +1,13 @@
 /*
- * text.h: growing strings, and suggestions for mistyped names. Running out of memory is remembered and reported once,
- * by finish.
+ * text.h: growing strings, and suggestions for mistyped names. Lack of memory is remembered and reported once, by
+ * finish.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H
 
 #include <brigade/base.h>
 
-/* All-zero is empty. */
+/* A zeroed string is empty. */
 typedef struct bgi_string {
     char *data; /* NUL-terminated once something was added */
     size_t length;
@@ -16,13 +16,13 @@ typedef struct bgi_string {
 } bgi_string;
 
 void bgi_string_add(bgi_string *text, const char *format, ...) BG_PRINTF(2, 3);
-void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /* as it is */
-/* Hands the malloc'ed text over ("" when nothing was added) and empties `text`. */
+void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /* unchanged */
+/* Returns the malloc'ed text ("" when nothing was added) and empties `text`. */
 bg_status bgi_string_finish(bgi_string *text, char **out, bg_error *error);
 void bgi_string_clear(bgi_string *text);
 
-/* A number as %.9g has it, and strtod, both with a point whatever the program's locale: files are the same everywhere.
- */
+/* Formats a number like %.9g, and parses like strtod, both with a decimal point in every locale, so that files are the
+ * same everywhere. */
 void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
 /* The shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
