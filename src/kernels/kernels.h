@@ -7,8 +7,8 @@
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent
  * (trailing only), "!" marks inputs that are changed in place, and "(+)" marks kernels with an accumulating form
  * (bgi_call_adds). Letters: N batch, C channels in, O channels out, G groups. Attributes are stored in files, so flags
- * are uint8_t, 0 for no, because not every byte is a valid bool. Where a list says so, kernels depend only on the types,
- * whatever the attributes are.
+ * are uint8_t, 0 for no, because not every byte is a valid bool. Where a list says so, kernels depend only on the
+ * types, whatever the attributes are.
  *
  * Reference kernels support every float type through bgi_load/bgi_store and sum in double, in index order. Tests
  * compare fast kernels with them.
