@@ -1,6 +1,6 @@
 /*
- * content.c: writes the content of a checkpoint from weights to a file. Values are fetched one at a time, from host
- * copies or from the session that has them, so only one value need be in memory:
+ * content.c: collects the content of a checkpoint from weights and writes it to a file. Values are fetched one at a
+ * time, from host copies or from the session that has them, so only one value must be in memory:
  *
  *     value, value, ... --> checksum (a first pass) --> file (a second) --> read back (a third)
  */
@@ -151,7 +151,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* Its metadata, and so the checksum that it says, were compared with what was meant. */
+/* Compares the metadata, and so the stored checksum, with the intended ones. */
 static bg_status check_written(void *user, const bg_safetensors *file, bg_error *error)
 {
     (void)user;

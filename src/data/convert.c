@@ -1,9 +1,9 @@
 /*
- * convert.c: samples in the element type and the shape that a model wants: one tensor of each sample is converted,
- * normalized where that is asked for, and gets other dimensions with as many elements. The others are copied.
+ * convert.c: converts one tensor of each sample to the element type and the shape that a model needs, normalizes it on
+ * request, and gives it other dimensions with as many elements. The other tensors are copied.
  *
- * Integers go to integers exactly or not at all; everything else goes through double, of which a float32 is the
- * rounding. Normalization is in float32, operation by operation as in torchvision.
+ * Integers are converted to integers exactly or refused; other conversions go through double, which is then rounded to
+ * float32. Normalization is in float32, operation by operation as in torchvision.
  */
 #include "data/dataset.h"
 
@@ -69,7 +69,7 @@ static double read_real(bg_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* False: the number does not fit. */
+/* False when the type cannot represent the number. */
 static bool write_integer(bg_dtype dtype, void *data, size_t i, int64_t value)
 {
     if (dtype == BG_UINT8) {
@@ -141,7 +141,7 @@ static void normalize(const conversion *c, const void *in, void *out)
     }
 }
 
-/* What comes most is a loop of its own. */
+/* The most frequent conversions have loops of their own. */
 static bg_status convert_sample(const conversion *c, const void *in, void *out, bg_error *error)
 {
     if (c->channel_count > 0) {
@@ -162,7 +162,7 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* Where a sample of the source lies: in memory, or made in the scratch, behind which the source has its own. */
+/* in one allocation */
 static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

@@ -11,27 +11,27 @@
 /* The format's own limit for the JSON header. */
 #define BGI_SAFETENSORS_HEADER_LIMIT ((uint64_t)100000000)
 
-/* How elements lie in a file. */
+/* How elements are stored in a file. */
 typedef struct bgi_safetensors_storage {
     const char *name; /* the format's */
     bg_dtype dtype;   /* BG_DTYPE_NONE: Brigade has no such type ("foreign") */
     size_t element_bytes;
 } bgi_safetensors_storage;
 
-/* The format's name for a type, NULL when it has none. */
+/* The format's name for a type; NULL without one. */
 const char *bgi_safetensors_dtype_name(bg_dtype dtype);
 
-/* Parses content that stays where it is as long as *out is used; `name` is what messages call it. Foreign tensors are
- * refused, or kept as entries whose type has dtype BG_DTYPE_NONE. */
+/* Parses content that must outlive *out; `name` is its name in messages. Foreign tensors are refused, or become entries
+ * whose dtype is BG_DTYPE_NONE. */
 bg_status bgi_safetensors_parse(const char *name, const void *content, size_t size_bytes, bool keeps_foreign,
                                 bg_safetensors **out, bg_error *error);
-/* As bg_safetensors_open_header. */
+/* Like bg_safetensors_open_header. */
 bg_status bgi_safetensors_open_header(const char *path, bool keeps_foreign, bg_safetensors **out, bg_error *error);
 
-/* Looks at a file that is complete on the disk, opened as by bg_safetensors_open_header, before it takes its name. */
+/* Checks a file that is complete on the disk, opened as by bg_safetensors_open_header, before it gets its name. */
 typedef bg_status (*bgi_safetensors_check)(void *user, const bg_safetensors *file, bg_error *error);
-/* bg_safetensors_write_fetched (`fetch` may be NULL when all entries have data); an error of `check` leaves the file
- * that was there before, or none. */
+/* bg_safetensors_write_fetched (`fetch` may be NULL when all entries have data); after an error of `check` the previous
+ * file remains, or none. */
 bg_status bgi_safetensors_write_checked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                         const bg_safetensors_metadata *metadata, size_t metadata_count,
                                         bg_safetensors_fetch fetch, bgi_safetensors_check check, void *user,
@@ -41,7 +41,7 @@ bg_status bgi_safetensors_write_checked(const char *path, const bg_safetensors_e
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);
 /* F32, F64, BF16 or F16. */
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage);
-/* The elements as float32, as they are read: of F32, F64 (rounded), BF16 and F16; others are UNSUPPORTED. */
+/* Reads the elements as float32: from F32, F64 (rounded), BF16 and F16; others are BG_ERROR_UNSUPPORTED. */
 bg_status bgi_safetensors_read_floats(const bg_safetensors *file, const bg_safetensors_entry *entry, float *out,
                                       bg_error *error);
 

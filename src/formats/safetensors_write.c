@@ -1,6 +1,6 @@
 /*
- * safetensors_write.c: writing files of named tensors. The header is made and checked before the file is begun, and
- * read back before the file takes its name: a file with that name has been opened successfully once. Writing to disk
+ * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is begun, and read
+ * back before the file gets its name: every file with that name has been opened successfully once. Writing to disk
  * overlaps these checks.
  */
 #include "formats/safetensors.h"
@@ -26,14 +26,14 @@ static int compare_for_file(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* What brings the data of entries that have none, and looks at the file; each may be NULL. */
+/* Functions that provide data of entries without any, and check the file; each may be NULL. */
 typedef struct source {
     bg_safetensors_fetch fetch;
     bgi_safetensors_check check;
     void *user;
 } source;
 
-/* All that a file says. */
+/* The content of a file. */
 typedef struct content {
     const char *path;
     const bg_safetensors_entry **sorted; /* in the file's order */
@@ -77,7 +77,7 @@ static bg_status check_text(const char *path, const char *text, const char *kind
     return BG_OK;
 }
 
-/* Names and keys once each, and text; leaves both sorted as the file has them. */
+/* Checks that names and keys are text and occur once; sorts both for the file. */
 static bg_status check_content(content *c, bg_error *error)
 {
     uint64_t at = 0;
@@ -139,7 +139,7 @@ static bg_status print_header(const content *c, char **out, size_t *out_bytes, b
     return bgi_json_finish(&w, out, out_bytes, error);
 }
 
-/* Stops at the first that cannot be fetched. */
+/* Stops at the first entry that cannot be fetched. */
 static bg_status write_data(bgi_file_writer *writer, const content *c, const source *from, bg_error *error)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -170,7 +170,7 @@ static bg_status compare_file(const bg_safetensors *file, const content *c, bg_e
                               "%s: what was written does not read back the same; the file was not created", c->path);
 }
 
-/* That a file on the disk, which has another name yet, is what was meant. */
+/* Checks that a file on the disk, still under a temporary name, has the intended content. */
 static bg_status check_file(const char *temporary_path, const content *c, const source *from, bg_error *error)
 {
     bg_safetensors *file = NULL;
@@ -185,7 +185,7 @@ static bg_status check_file(const char *temporary_path, const content *c, const 
     if (status == BG_OK)
         return BG_OK;
     if (status != BG_ERROR_MEMORY)
-        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's here, or ours */
+        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's or the library's here */
     return bg_error_set(error, status, "%s: reading back what was written: %.3000s", c->path, inner.message);
 }
 

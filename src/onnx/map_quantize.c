@@ -1,12 +1,12 @@
 /*
- * map_quantize.c: integers of 8 bits that stand for floats: x = (q - zero point) scale. For inference: no gradient
- * flows through what was rounded.
+ * map_quantize.c: 8-bit integers that represent floats: x = (q - zero point) scale. These ops are for inference: no
+ * gradient flows through rounded values.
  */
 #include <brigade/ops.h>
 
 #include "onnx/onnx.h"
 
-/* Scale or zero point in float32, beside x: one number, or a vector along the axis. */
+/* The scale or zero point in float32, shaped for x: one number, or a vector along the axis. */
 static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
 {
     bg_value v = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT32);
@@ -31,7 +31,7 @@ static bool check_element(bgi_mapper *m, int32_t element)
                           bgi_onnx_element_name(element));
 }
 
-/* Rounded, with the zero point, within the range of the type. */
+/* Rounds, adds the zero point, and clamps to the range of the type. */
 static bg_value round_to(bgi_mapper *m, bg_value x, bg_value zero, int32_t element)
 {
     const bool is_signed = element == BGI_ONNX_INT8;

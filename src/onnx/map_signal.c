@@ -1,6 +1,6 @@
 /*
- * map_signal.c: discrete Fourier transforms, as products with known matrices of cosines and sines, in float64: sums of
- * many terms that cancel keep their digits.
+ * map_signal.c: discrete Fourier transforms as products with known matrices of cosines and sines, in float64, so that
+ * sums of many canceling terms keep their precision.
  *
  *     re[k] = sum over n of  xr[n] cos(2 pi k n / N) + xi[n] sin(2 pi k n / N)
  *     im[k] = sum over n of  xi[n] cos(2 pi k n / N) - xr[n] sin(2 pi k n / N)
@@ -38,7 +38,7 @@ static bg_value make_matrix(bgi_mapper *m, int64_t n_count, int64_t k_count, int
     return matrix;
 }
 
-/* Rows of x [R, C, n], of which C is 1 or 2 parts, -> [R, k, 2] in float64. */
+/* Transforms rows of x [R, C, n], with C = 1 or 2 parts, to [R, k, 2] in float64. */
 static bg_value transform(bgi_mapper *m, bg_value x, int64_t size, int64_t k_count, bool is_inverse)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -96,7 +96,7 @@ static bool map_dft(bgi_mapper *m)
         before *= type.dims[i];
     for (uint32_t i = (uint32_t)axis + 1; i + 1 < type.rank; i++)
         after *= type.dims[i];
-    n_count = type.dims[axis] < size ? type.dims[axis] : size; /* cut off, or zeros behind it */
+    n_count = type.dims[axis] < size ? type.dims[axis] : size; /* cut off, or followed by zeros */
     k_count = is_onesided ? size / 2 + 1 : size;
     x = bgi_map_reshape(m, bgi_map_cast(m, x, BG_FLOAT64), 4,
                         (const int64_t[]){before, type.dims[axis], after, type.dims[type.rank - 1]});
@@ -113,7 +113,7 @@ static bool map_dft(bgi_mapper *m)
     return bgi_map_out(m, 0, bgi_map_cast(m, bgi_map_reshape(m, x, type.rank, dims), type.dtype));
 }
 
-/* Of a signal [N, L, 1], frames of `length` samples every `step` ones, each times the window. */
+/* Cuts a signal [N, L, 1] into frames of `length` samples at every `step` samples, each times the window. */
 static bool map_stft(bgi_mapper *m)
 {
     const bool is_onesided = bgi_map_int(m, "onesided", 1) != 0;

@@ -3,10 +3,10 @@
  *
  *     magic 8 bytes | version 4 | bytes that follow 8 | their CRC-64 8 || key | notes | plan
  *
- * All numbers of the head have their low byte first. A file is named by the checksum of its key, and the key is in it
- * in full: two requests whose checksums meet take turns with one file, and none is given the other's plan. Files appear
- * whole under their names (core/file.h), so that processes may share the folder: whoever is last wins, with an equal
- * plan. Nobody deletes files; anybody may at any time.
+ * All numbers of the head have their low byte first. A file is named by the checksum of its key and contains the whole
+ * key: two requests whose keys have the same checksum overwrite each other's file, and neither gets the other's plan.
+ * Files appear complete under their names (core/file.h), so that processes may share the folder: the last writer wins,
+ * with an equal plan. The library never deletes files; users may delete them at any time.
  */
 #include "plan/cache.h"
 
@@ -45,7 +45,8 @@ static void log_format(const bgi_cache *cache, bg_log_level level, const char *f
     bgi_log(options, level, text);
 }
 
-/* Logs and keeps a message. The log file, if there is one, is the plan's too and has the message already. */
+/* Logs a message and keeps it for the cache. The log file, if there is one, belongs to the plan as well and already has
+ * the message. */
 static void keep_message(void *user, bg_log_level level, const char *text)
 {
     bgi_cache *cache = user;
@@ -229,7 +230,7 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
     if (status == BG_OK)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
-    if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* somebody may have deleted it a moment ago */
+    if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* another process may have deleted the file in the meantime */
         log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path,
                    reason.message);
     return status == BG_OK;

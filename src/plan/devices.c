@@ -1,14 +1,14 @@
 /*
- * devices.c: which device each stage is on, and the rules about devices.
+ * devices.c: places stages on devices, and checks the rules about devices.
  *
  *     device_mapping        as given; neighbors on one device stay two stages
  *     @ or device ids       as given; a stage without one is on the device of its own number
  *     nothing               the schedule's placement (line, loop, fold); phases: stage i of each phase on device i,
  * with two groups on device 2 i (even phases) or 2 i + 1 (odd ones)
  *
- * Devices between them may be left out: they are there, and idle.
+ * Devices in between may be left out; they exist and are idle.
  *
- * Knows stages and their order, no data flow.
+ * This file knows stages and their order, and no data flow.
  */
 #include "plan/devices.h"
 
@@ -84,7 +84,7 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-/* Devices without a stage are idle, as on IPUs. A number far beyond the stages is rather a slip. */
+/* Devices without a stage are idle, as on IPUs. A device number far beyond the stages is probably a mistake. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
     uint32_t idle = 0, first = 0;
@@ -149,7 +149,8 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
     return BG_OK;
 }
 
-/* Parallel phases: even phases on even devices, odd phases on odd ones. Names every stage that is not. */
+/* Parallel phases: even phases on even devices, odd phases on odd ones. The error names every stage on the wrong
+ * parity. */
 static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 {
     bgi_string wrong = {0};
@@ -211,7 +212,7 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
                         stages->stage_count);
 }
 
-/* same_as_ipu numbers stages by devices: coming back to a device is coming back to its stage. */
+/* same_as_ipu numbers stages by devices, so that returning to a device would return to its stage. */
 static bg_status check_ascending(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (!options->execution.ipu_limits || options->execution.stages != NULL ||
@@ -234,7 +235,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
                         "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; parts phases)");
 }
 
-/* IPUs come in powers of two. */
+/* IPU systems have a power of two of devices. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;
@@ -258,7 +259,7 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
     return BG_OK;
 }
 
-/* Layers that share a variable are on one device with IPUs; Brigade keeps copies. */
+/* On IPUs, layers that share a variable are on one device; Brigade keeps copies. */
 static bg_status check_shared(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                               bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * options.c: checks of what depends on several options at once; each option's own range is in the table (options/).
- * Knows no graph: what an option means for a model is checked where the model is.
+ * options.c: checks rules between several options; the range of each option is in the table (options/). It knows no
+ * graph: options are checked against a model in the passes that use them.
  */
 #include "plan/options.h"
 
@@ -44,7 +44,7 @@ size_t bgi_options_scratch(const bg_options *options, uint32_t device)
 
     if (options->memory.matmul_proportion_count == 0)
         return 0;
-    if (device >= options->memory.matmul_proportion_count) /* one for all */
+    if (device >= options->memory.matmul_proportion_count) /* one proportion for all devices */
         device = options->memory.matmul_proportion_count - 1;
     bytes = (double)memory * options->memory.matmul_proportions[device];
     return bytes < 1.0 ? 1 : bytes >= (double)(SIZE_MAX / 2) ? 0 : (size_t)bytes;
@@ -89,7 +89,7 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
                     options->execution.gradient_accumulation);
 }
 
-/* Whether the size divides the replicas is seen once these are counted. */
+/* Whether the size divides the number of replicas is checked once that number is known. */
 static void check_input_groups(problem_list *list, const bg_options *options)
 {
     if (options->replicas.input_grouping == BG_GROUPING_ALL)
@@ -173,7 +173,7 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* What may be where, and why the rest may not. */
+/* Checks which locations are possible, and explains the others. */
 static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
                            const bg_tensor_location *location)
 {
@@ -245,7 +245,7 @@ static void check_accumulator(problem_list *list, const bg_options *options)
                                 "one of them out");
 }
 
-/* Settings count when it is on; what they hold else is nobody's business. */
+/* The settings are checked only when loss scaling is on. */
 static void check_auto_loss_scaling(problem_list *list, const bg_options *options, bool training)
 {
     const bg_auto_loss_scaling *a = &options->numerics.auto_loss_scaling;
@@ -279,7 +279,7 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
                     options->numerics.loss_scaling, a->minimum, a->maximum);
 }
 
-/* What would depend on the number of replicas by its definition, not by an order of sums. */
+/* Refuses options whose results depend on the number of replicas by definition, not only by an order of sums. */
 static void check_canonical(problem_list *list, const bg_options *options, bool training)
 {
     const bool sums = options->numerics.accumulation == BG_ACCUMULATE_SUM;
@@ -295,7 +295,7 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
                           "result would depend on the number of replicas; leave replica_reduction at its default");
 }
 
-/* What the program lends: threads and memory. */
+/* Checks what the program lends to the plan: threads and memory. */
 static void check_loans(problem_list *list, const bg_options *options)
 {
     if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
@@ -345,7 +345,7 @@ bg_status bg_options_problems(const bg_options *options, bool training, char **o
     return bgi_string_finish(&list.text, out_text, error);
 }
 
-/* As many of the problems as there is room for, in one line, and how many more there are. */
+/* Reports in one line as many of the problems as fit, and the number of the others. */
 static bg_status report(char *lines, uint32_t count, bg_error *error)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 96 };

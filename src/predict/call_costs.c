@@ -1,5 +1,5 @@
 /*
- * call_costs.c: a table of what calls take, by key, and prices made of it.
+ * call_costs.c: a table of the times of calls, by key, and prices made from it.
  */
 #include "predict/call_costs.h"
 
@@ -53,7 +53,7 @@ bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES])
 
 /* ---- the table ---- */
 
-/* The place where the key is, or where it belongs. */
+/* The place of the key, or the place where it would be added. */
 static size_t find_place(const bgi_call_costs *costs, const char *key, bool *is_there)
 {
     size_t low = 0, high = costs->count;
@@ -144,7 +144,8 @@ static bool read_cost(const char *key, double *flops, double *bytes)
     return at != NULL && sscanf(at, " scratch, %lf flop, %lf bytes", flops, bytes) == 2;
 }
 
-/* How much longer known calls of the kernel take than operations and bytes say: the mean of all. */
+/* The ratio of the measured times of the kernel's known calls to those estimated from operations and bytes: the mean
+ * over all. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);
@@ -210,7 +211,7 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
                            .shared_user = &out->busy,
                            .shared_instruction_ns = costs->busy_instruction_ns};
     snprintf(prices->model.name, sizeof prices->model.name, "%s", bgi_processor_text(processor, sizeof processor));
-    /* Messages are written in their place; copies take what copying took. */
+    /* Messages are written in place, so they cost nothing; copies have the measured speed. */
     prices->model.link.bytes_per_ns = prices->model.network.bytes_per_ns = 1e30;
     if (costs->copy_bytes_per_ns > 0.0) {
         prices->model.memory_bytes_per_ns = costs->copy_bytes_per_ns;

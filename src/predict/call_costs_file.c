@@ -1,6 +1,7 @@
 /*
- * call_costs_file.c: costs of calls as a file of the user's cache. They hold for one kind of processor and one build of
- * the library; a file of another is not read. Strict: every number is finite and not negative, every key there once.
+ * call_costs_file.c: stores costs of calls in a file of the user's cache. They hold for one kind of processor and one
+ * build of the library; a file of another kind or build is not read. The reader is strict: every number is finite and
+ * not negative, and every key occurs once.
  *
  *     {"format": "brigade call costs 2", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
  *      "alone_instruction_ns": 1.0, "busy_instruction_ns": 1.0, "copy_bytes_per_ns": 20.0,

@@ -1,8 +1,8 @@
 /*
- * measure.c: what the calls of a plan take on this machine. The plan runs, for a moment, on zeros: its calls then find
- * their operands where a run finds them, in the caches or not, and those that follow each other follow each other.
- * Most kernels take the same time for any values; the backward of a fused convolution, max pool and ReLU takes longer
- * where more windows have a gradient.
+ * measure.c: measures the calls of a plan on this machine. The plan runs briefly on zeros, so its calls find their
+ * operands where a run finds them, in caches or not, and follow each other in the same order. Most kernels take the
+ * same time for any values; the backward of a fused convolution, max pool and ReLU takes longer where more windows have
+ * a gradient.
  *
  * There are three rehearsals. One session of one core gives the times of a core that is alone; `cores` of these side by
  * side give the times of busy cores; and one session of `cores` workers, of which one runs the devices and the others
@@ -26,7 +26,7 @@ static const double enough_s = 0.6;
 /* In which calls are timed. */
 typedef enum setting { ALONE, BUSY, HELPED } setting;
 
-/* What one call of a round took, all sites and sessions together. */
+/* The time of a call in one round, over all its sites and sessions. */
 typedef struct round_time {
     char *key;
     double total_ns, count;
@@ -40,7 +40,7 @@ typedef struct rehearsal {
     uint32_t cores;        /* sessions side by side */
     pthread_mutex_t mutex; /* of `order` */
     pthread_cond_t changed;
-    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, when all of them are there */
+    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, once all of them have arrived */
     pthread_barrier_t gate;
     bool is_over; /* written between two gates by the first session's thread */
     uint32_t rounds, most_rounds;
@@ -165,7 +165,7 @@ static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t re
     return BG_OK;
 }
 
-/* By the first session's thread while the others wait. */
+/* Called by the first session's thread while the others wait. */
 static void end_round(rehearsal *r)
 {
     bg_error *error = &r->actors[0].error;
@@ -245,7 +245,7 @@ static void give_order(rehearsal *r, bool goes)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* All threads, or none: those that wait at a gate must be as many as it is for. */
+/* Starts all threads or none, because the number of threads at a gate is fixed. */
 static bg_status start(rehearsal *r, bg_error *error)
 {
     uint32_t started = 1;
@@ -319,7 +319,7 @@ static uint64_t count_instructions(const bg_plan *plan)
     return count * plan->replicas;
 }
 
-/* What a run takes beyond its calls and copies, shared out among instructions. */
+/* The time of a run beyond its calls and copies, divided among instructions. */
 static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
 {
     const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
@@ -416,7 +416,7 @@ static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *err
     return BG_OK;
 }
 
-/* What is known already stays: costs are measured once, so that predictions can be compared. */
+/* Known costs stay: they are measured once, so that predictions can be compared. */
 static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
 {
     for (size_t i = 0; i < measured->count; i++)
@@ -439,7 +439,7 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     if (status == BG_OK && cores > 1)
         status = rehearse(&measured, plan, cores, HELPED, error);
     if (status == BG_OK && (anew || costs->cores != cores)) {
-        /* Times of busy cores hold for as many cores alone. */
+        /* Times of busy cores hold only for the same number of cores. */
         bgi_call_costs_clear(costs);
         *costs = measured;
         return BG_OK;

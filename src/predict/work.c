@@ -1,11 +1,9 @@
 /*
- * work.c: what the instructions of a plan cost on a device: the times of their calls, and of what devices tell each
- * other, from bytes and links. The devices of all replicas stand in a row, replica after replica, and each so many of
- * the row are a link domain.
+ * work.c: the costs of a plan's instructions on a device: the times of their calls, and of communication from bytes and
+ * links. The devices of all replicas form a row, replica after replica, and link domains are consecutive parts of it.
  *
  * A sum over n replicas of S bytes takes 2 (n - 1) / n S bytes of a device's link, a gathering half of that, and S is
- * read and written once in memory. Where a member of the group is in another domain, the network takes the link's
- * place.
+ * read and written once in memory. When a member of the group is in another domain, the network replaces the link.
  */
 #include "core/error.h"
 #include "kernels/collective/attributes.h"
@@ -29,7 +27,7 @@ double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32
     return (double)e->payload_bytes / link->bytes_per_ns;
 }
 
-/* Of the group of replica 0 along the axes. */
+/* The time of a collective of replica 0's group along the axes. */
 static double collective_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t device, uint32_t axes,
                             double bytes, bool is_sum)
 {

@@ -4,7 +4,7 @@
  *     value  = name | "(" list ")" | "{" pairs "}"        list  = value { "," value }
  *     pairs  = pair { "," pair }                          pair  = name [ ":" value ]
  *
- * Names are of letters, digits and _ . @ - / (those of outputs; keys have no /).
+ * Names consist of letters, digits and _ . @ - / (as names of outputs do; keys have no /).
  */
 #include "runtime/feed.h"
 
@@ -19,7 +19,7 @@ enum { MOST_LEAVES = 64, MOST_DEPTH = 16 };
 typedef struct reader {
     bg_outfeed *outfeed;
     const char *text, *at;
-    bgi_string written; /* with all keys */
+    bgi_string written; /* the structure with all keys */
     bg_error *error;
 } reader;
 
@@ -73,7 +73,7 @@ static bg_status add_leaf(reader *r, const char *path, const char *output)
 
 static bg_status read_value(reader *r, const char *path, uint32_t depth);
 
-/* Whether a leaf, or something around leaves, has this path. */
+/* Whether a leaf, or a group of leaves, has this path. */
 static bool is_taken(const bg_outfeed *outfeed, const char *path)
 {
     const size_t length = strlen(path);

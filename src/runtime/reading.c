@@ -1,5 +1,5 @@
 /*
- * reading.c: what a reader has of the weights that it reads: the values of one version during a run.
+ * reading.c: the values of one version that a reader uses during a run.
  */
 #include <stdlib.h>
 

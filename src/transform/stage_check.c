@@ -1,6 +1,6 @@
 /*
- * stage_check.c: whether stages fit the model: each op in one, none empty, data flow from lower to higher positions,
- * nothing shared between concurrent stages. Knows no devices.
+ * stage_check.c: checks that stages fit the model: each op is in one, none is empty, data flow from lower to higher
+ * positions, and concurrent stages share nothing. It knows no devices.
  */
 #include "transform/transform.h"
 
@@ -74,7 +74,7 @@ static bg_status check_filled(const bg_graph *graph, const bgi_stages *stages, b
     return BG_OK;
 }
 
-/* `users`: by variable and position, the stage that uses it; UINT32_MAX: none yet. */
+/* `users`: by variable and position, the stage that uses it; UINT32_MAX: no stage yet. */
 static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *stages, const bgi_op *op, uint32_t *users,
                                     uint32_t position_count, bg_error *error)
 {
@@ -103,7 +103,7 @@ static bg_status check_shared_variables(const bg_graph *graph, const bgi_stages 
     bg_status status = BG_OK;
 
     if (position_count == stages->stage_count)
-        return BG_OK; /* none are concurrent */
+        return BG_OK; /* no stages are concurrent */
     users = malloc(size_bytes);
     if (users == NULL)
         return bgi_error_memory(error, "stages", size_bytes);
