@@ -149,9 +149,10 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
 
 /* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
  * variable that is refreshed after the update, or loaded from the same remote home (shares_home) where the options have
- * one (NULL: nothing is remote). What changes in each micro-batch must stay in one stage. */
+ * one (NULL: nothing is remote). What changes in each micro-batch must stay in one stage; in inference running
+ * statistics do not change. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
-                                    bg_error *error);
+                                    bool is_training, bg_error *error);
 
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
