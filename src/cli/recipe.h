@@ -53,6 +53,7 @@ cli_recipe cli_recipe_defaults(const char *program);
 void cli_recipe_replay(cli_recipe *recipe);
 /* What one option's range cannot say: options that do not go together. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
+bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error);
 /* The schedule that --rate-schedule, which was given, says. */
 bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_error *error);
 

@@ -142,7 +142,8 @@ static void weights_train_as_options_say(void **state)
     assert_int_equal(build(onnx, &options), BG_OK);
     assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
     options.train = &other;
-    refuses(onnx, &options, BG_ERROR_INVALID, "train: the pattern \"v*\" matches no float initializer");
+    refuses(onnx, &options, BG_ERROR_INVALID,
+            "train: the pattern \"v*\" matches no float initializer; the first of them is `w`");
     bg_onnx_destroy(onnx);
 }
 
