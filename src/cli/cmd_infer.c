@@ -80,7 +80,12 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
             return BG_ERROR_INVALID;
         }
         bgi_string_clear(&list);
+        if (files[index] != NULL)
+            return bg_error_set(error, BG_ERROR_INVALID, "--output has output `%s` twice",
+                                contents->outputs[index].name);
         files[index] = equals != NULL ? equals + 1 : text;
+        if (strlen(files[index]) < 4 || strcmp(files[index] + strlen(files[index]) - 4, ".npy") != 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "--output %s: the file's name must end in .npy", text);
         BGI_TRY(cli_save_check(files[index], "output", error));
     }
     if (settings->outputs.count == 0)

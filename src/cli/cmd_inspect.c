@@ -285,6 +285,7 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     const bg_onnx_contents *contents;
     bg_status status;
 
+    BGI_TRY(cli_recipe_check_optimizer(&settings->model.recipe, error));
     BGI_TRY(onnx_open_model(&settings->model, error));
     contents = contents_of(settings);
     printf("%s: %s%sopset %" PRId64 ", IR version %" PRId64 "\n", settings->model.path, contents->producer,

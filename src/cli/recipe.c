@@ -79,7 +79,7 @@ static bg_status check_recompute(const cli_recipe *recipe, bg_error *error)
     return BG_OK;
 }
 
-static bg_status check_optimizer(const cli_recipe *recipe, bg_error *error)
+bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error)
 {
     const bg_status status = bg_optimizer_parse(recipe->optimizer, recipe->learning_rate, &(bg_optimizer){0}, error);
 
@@ -184,7 +184,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
     if (recipe->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             recipe->learning_rate, (double)FLT_MAX);
-    BGI_TRY(check_optimizer(recipe, error));
+    BGI_TRY(cli_recipe_check_optimizer(recipe, error));
     if (recipe->rate_schedule != NULL)
         BGI_TRY(cli_recipe_rate(recipe, &(bg_rate_schedule){0}, error));
     BGI_TRY(check_output(recipe, error));

@@ -54,6 +54,7 @@ cli_recipe cli_recipe_defaults(const char *program);
 void cli_recipe_replay(cli_recipe *recipe);
 /* Checks rules between options. */
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error);
+bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error);
 /* Parses --rate-schedule, which was given. */
 bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_error *error);
 

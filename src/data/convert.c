@@ -106,8 +106,12 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
         snprintf(number, sizeof number, "%" PRId64, read_integer(c->from, data, i));
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
-    return bg_error_set(error, BG_ERROR_PARSE, "element %zu of tensor %" PRIu32 " is %s, which is not of type %s", i,
-                        c->tensor_index, number, bg_dtype_name(c->to));
+    return bg_error_set(error, BG_ERROR_PARSE,
+                        "element %zu of tensor %" PRIu32 " is %s, which is not of type %s: expected a whole number %s",
+                        i, c->tensor_index, number, bg_dtype_name(c->to),
+                        c->to == BG_UINT8   ? "from 0 to 255"
+                        : c->to == BG_INT32 ? "from -2147483648 to 2147483647"
+                                            : "of 64 bits");
 }
 
 static bg_status convert_to_integers(const conversion *c, const void *in, void *out, bg_error *error)

@@ -345,6 +345,11 @@ bool bgi_op_type_writes(const bg_op_type *type, uint32_t input)
     return input < 32 && (type->written_inputs >> input & 1u) != 0;
 }
 
+bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training)
+{
+    return bgi_op_type_writes(type, input) && (is_training || (type->training_writes >> input & 1u) == 0);
+}
+
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase)
 {
     const bgi_value_kind kind = graph->values[value.id].kind;

@@ -162,6 +162,8 @@ uint32_t bgi_op_operand_count(const bgi_op *op);
 
 /* Whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
+/* Whether it is in this mode: a batch norm's running statistics are in training alone. */
+bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
 /* Whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
 

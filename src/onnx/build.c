@@ -461,7 +461,7 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__No
         bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", domain);
         status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, m.reason, error);
     } else if (mapping == NULL) {
-        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, "the op is not known", error);
+        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, bgi_onnx_why_unknown(node->op_type), error);
     } else if (!any_refused(&m) && bg_graph_check(b->graph, NULL) == BG_OK) {
         status = map_node(b, number, &m, mapping, p, &is_mapped, error);
     }

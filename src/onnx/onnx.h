@@ -242,6 +242,8 @@ extern const bgi_mapping bgi_onnx_elementwise[], bgi_onnx_matrix[], bgi_onnx_con
 
 /* The row of an op; NULL when there is none. `domain`: "" for ONNX itself. */
 const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op);
+/* Why an op of ONNX has no mapping. */
+const char *bgi_onnx_why_unknown(const char *op);
 /* The `parameter` of the node's row. */
 int bgi_map_parameter(const bgi_mapper *m);
 

@@ -49,11 +49,6 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-static bool is_op(const BgiOnnx__Node *node, const char *op)
-{
-    return has_text(node->op_type) && strcmp(node->op_type, op) == 0 && !has_text(node->domain);
-}
-
 /* Numbers the names; false when memory is out, or `*is_whole` became false because the file is damaged. */
 static bool collect(restore *r, bool *is_whole)
 {
@@ -84,10 +79,10 @@ static bool collect(restore *r, bool *is_whole)
 
             if (number == BGI_NAMES_NONE)
                 return false;
-            if (r->readers[number] == NULL && !is_op(graph->node[i], "Identity"))
+            if (r->readers[number] == NULL && !bgi_onnx_is_standard(graph->node[i], "Identity"))
                 r->readers[number] = graph->node[i];
             r->uses[number]++;
-            if (k == 0 && tensor != BGI_NAMES_NONE && is_op(graph->node[i], "Gather"))
+            if (k == 0 && tensor != BGI_NAMES_NONE && bgi_onnx_is_standard(graph->node[i], "Gather"))
                 r->is_table[tensor] = !is_made(graph->node[i]->input[0]);
         }
     return *is_whole;
@@ -136,7 +131,8 @@ static const BgiOnnx__Tensor *joined_by(const restore *r, const BgiOnnx__Node *n
     const BgiOnnx__Tensor *tensor;
     uint32_t number;
 
-    if (!is_op(node, "Identity") || node->n_input != 1 || node->n_output != 1 || !has_text(node->output[0]))
+    if (!bgi_onnx_is_standard(node, "Identity") || node->n_input != 1 || node->n_output != 1 ||
+        !has_text(node->output[0]))
         return NULL;
     number = bgi_names_find(&r->tensors, node->input[0]);
     if (number == BGI_NAMES_NONE || bgi_names_find(&r->outputs, node->output[0]) != BGI_NAMES_NONE)
@@ -222,7 +218,7 @@ static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Te
 /* The embedding's table whose transpose is the second operand of a product; NULL when it is not such a transpose. */
 static bg_status find_table(restore *r, const BgiOnnx__Node *node, const BgiOnnx__Tensor **table, bg_error *error)
 {
-    const uint32_t number = is_op(node, "MatMul") && node->n_input == 2 && is_made(node->input[1])
+    const uint32_t number = bgi_onnx_is_standard(node, "MatMul") && node->n_input == 2 && is_made(node->input[1])
                                 ? bgi_names_find(&r->tensors, node->input[1])
                                 : BGI_NAMES_NONE;
     const BgiOnnx__Tensor *matrix = number != BGI_NAMES_NONE ? r->graph->initializer[number] : NULL;

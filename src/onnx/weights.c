@@ -275,14 +275,20 @@ static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns
                                 bg_error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
+        const char *other = NULL;
         bool found = false;
 
         BGI_TRY(bgi_require(patterns[i], what, "bg_onnx_build", error));
         for (uint32_t k = 0; k < onnx->contents.weight_count && !found; k++)
-            found = bg_dtype_is_float(onnx->weights[k].type.dtype) && matches(patterns[i], onnx->weights[k].name);
+            if (bg_dtype_is_float(onnx->weights[k].type.dtype)) {
+                found = matches(patterns[i], onnx->weights[k].name);
+                other = other == NULL ? onnx->weights[k].name : other;
+            }
         if (!found)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer", what,
-                                patterns[i]);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer%s%s%s",
+                                what, patterns[i],
+                                other != NULL ? "; the first of them is `" : ", because the model has none",
+                                other != NULL ? other : "", other != NULL ? "`" : "");
     }
     return BG_OK;
 }

@@ -146,7 +146,8 @@ static bg_status join_variables(bgi_chooser *c, bg_error *error)
         return bgi_error_memory(error, "automatic stages", use_count * sizeof *uses);
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
-            changes[graph->ops[o].inputs[i].id] |= bgi_op_type_writes(graph->ops[o].type, i);
+            changes[graph->ops[o].inputs[i].id] |=
+                bgi_op_type_changes(graph->ops[o].type, i, c->compiler->plan->training);
     use_count = 0;
     for (uint32_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
@@ -231,7 +232,7 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
         BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimizer, &quiet, error));
     if (plan->training && !quiet.numerics.no_fusion)
         BGI_TRY(bgi_fuse_accumulation(&t->graph, error));
-    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, NULL, error));
+    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, NULL, plan->training, error));
     return bgi_cut_segments(t->graph, &t->stages, plan->training, false, &t->partition, error);
 }
 

@@ -67,7 +67,7 @@ bg_status bgi_accumulate_in_place(bgi_compiler *c, bg_error *error)
 
 bg_status bgi_share_variables(bgi_compiler *c, bg_error *error)
 {
-    return bgi_copy_shared_variables(c->graph, c->stages, &c->plan->options, error);
+    return bgi_copy_shared_variables(c->graph, c->stages, &c->plan->options, c->plan->training, error);
 }
 
 bg_status bgi_shard_graph(bgi_compiler *c, bg_error *error)

@@ -125,11 +125,6 @@ static bg_status list_constants(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-static bool is_changed_by(const bgi_compiler *c, const bg_op_type *type, uint32_t input)
-{
-    return bgi_op_type_writes(type, input) && (c->plan->training || (type->training_writes >> input & 1u) == 0);
-}
-
 /* Marks, by value, the variables that an op writes. Returns NULL when memory is out. */
 static bool *find_written(bgi_compiler *c)
 {
@@ -139,7 +134,7 @@ static bool *find_written(bgi_compiler *c)
     for (size_t o = 0; is_written != NULL && o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
             const uint32_t v = graph->ops[o].inputs[i].id, original = graph->values[v].copy_of.id;
-            is_written[original != 0 ? original : v] |= is_changed_by(c, graph->ops[o].type, i);
+            is_written[original != 0 ? original : v] |= bgi_op_type_changes(graph->ops[o].type, i, c->plan->training);
         }
     return is_written;
 }

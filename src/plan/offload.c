@@ -72,7 +72,7 @@ static void find_writers(bgi_compiler *c)
         c->residency->writer_stage[v] = UINT32_MAX;
     for (size_t o = 0; o < c->graph->op_count; o++)
         for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
-            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+            if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 c->residency->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition->op_stages[o];
 }
 
@@ -139,7 +139,7 @@ static void add_users(bgi_compiler *c)
             buffer->reads |= 1u << bgi_action_of_segment(segment->kind);
             if (segment->kind == BGI_SEGMENT_UPDATE)
                 add_level(buffer, segment->level);
-            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+            if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 buffer->writes |= 1u << bgi_action_of_segment(segment->kind);
         }
     /* Other stages get updated values from the update; replicas are summed before it. */

@@ -54,7 +54,7 @@ static uint32_t at_least(uint32_t level, uint32_t least)
 
 /* ---- stages, levels, kinds ---- */
 
-static void find_stages(bgi_cutter *c)
+static void find_stages(bgi_cutter *c, bool training)
 {
     const bg_graph *graph = c->graph;
 
@@ -62,7 +62,8 @@ static void find_stages(bgi_cutter *c)
         const bgi_op *op = &graph->ops[o];
         c->out->op_stages[o] = bgi_op_stage(c->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++)
-            if (bgi_op_type_writes(op->type, i) && bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
+            if (bgi_op_type_changes(op->type, i, training) &&
+                bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
                 c->writer_stage[op->inputs[i].id] = c->out->op_stages[o];
     }
 }
@@ -368,7 +369,7 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
     }
     for (size_t v = 0; v < graph->value_count; v++)
         c.writer_stage[v] = NOWHERE;
-    find_stages(&c);
+    find_stages(&c, training);
     find_levels(&c);
     sink_loads(&c);
     find_kinds(&c, split_weights);

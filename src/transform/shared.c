@@ -22,6 +22,7 @@ typedef struct bgi_sharing {
     bg_graph *graph;
     const bgi_stages *stages;
     const bg_options *options; /* or NULL */
+    bool is_training;
     bgi_arena scratch;
     uint32_t *writer;   /* by variable: the only stage whose ops write it, or NOWHERE */
     bool *is_updated;   /* by variable: written in the update */
@@ -42,7 +43,7 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
         const uint32_t stage = bgi_op_stage(s->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++) {
             const uint32_t id = op->inputs[i].id;
-            if (!bgi_op_type_writes(op->type, i))
+            if (!bgi_op_type_changes(op->type, i, s->is_training))
                 continue;
             if (s->writer[id] != NOWHERE && s->writer[id] != stage)
                 return bg_error_set(
@@ -159,9 +160,13 @@ static size_t count_reads(const bg_graph *graph)
 }
 
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
-                                    bg_error *error)
+                                    bool is_training, bg_error *error)
 {
-    bgi_sharing s = {.graph = graph, .stages = stages, .options = options, .first_copy = (uint32_t)graph->value_count};
+    bgi_sharing s = {.graph = graph,
+                     .stages = stages,
+                     .options = options,
+                     .is_training = is_training,
+                     .first_copy = (uint32_t)graph->value_count};
     const size_t op_count = graph->op_count, most = count_reads(graph);
     bg_status status = BG_OK;
 

@@ -152,9 +152,9 @@ bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages,
 /* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
  * a copy variable, which is refreshed after the update, or loaded from the same remote home (shares_home) where the
  * options have one (NULL: nothing is remote). A variable that changes in each micro-batch must be used by one stage
- * only. */
+ * only; in inference the running statistics do not change. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
-                                    bg_error *error);
+                                    bool is_training, bg_error *error);
 
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
