@@ -6,12 +6,15 @@
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct bgi_crc64 {
     uint64_t value;
     uint64_t table[8][256]; /* of a byte, with 0 to 7 zero bytes after it */
+    uint64_t fold[4];       /* what moves the two halves of 16 bytes on by 16 bytes, then by 64 */
+    bool folds;             /* the processor multiplies polynomials: long data are folded. Results are the same */
 } bgi_crc64;
 
 void bgi_crc64_init(bgi_crc64 *crc);

@@ -145,6 +145,7 @@ static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterat
                                 .canonical = done.canonical};
     p->call.valid_count = valid < p->call.sample_count ? valid : p->call.sample_count;
     p->trainer->step += p->call.update_count;
+    p->trainer->has_updated = p->trainer->has_updated || p->call.update_count > 0;
 }
 
 /* Completes the call: its coverage, metrics and predictions, and the listeners' events. */
@@ -656,7 +657,7 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
               .saved_step = trainer->step};
     bg_status status = BG_OK;
 
-    trainer->should_stop = trainer->was_stopped = false;
+    trainer->should_stop = trainer->was_stopped = trainer->has_updated = false;
     trainer->epoch = trainer->first_epoch;
     trainer->first_epoch = trainer->first_batch = 0;
     BGI_TRY_CLEANUP(prepare(trainer, BG_TRAINER_FIT, error));
@@ -679,6 +680,7 @@ bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, c
 cleanup:
     bgi_source_close(&validation_source);
     bgi_source_close(&training_source);
+    trainer->has_updated = false;
     trainer->was_stopped = is_over(trainer);
     return status;
 }

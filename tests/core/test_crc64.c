@@ -56,11 +56,38 @@ static void test_definition_and_parts(void **state)
     }
 }
 
+/* Long data are folded where the processor can: from every length and alignment, in one part and in several, the value
+ * is that of the table. */
+static void test_long_data_as_by_table(void **state)
+{
+    static unsigned char data[1200];
+    bgi_crc64 fast, slow;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * i * 131 + 17 * i + (i >> 3));
+    for (size_t begin = 0; begin < 17; begin++)
+        for (size_t size = 0; begin + size <= sizeof data; size += size < 300 ? 1 : 61) {
+            bgi_crc64_init(&slow);
+            slow.folds = false;
+            bgi_crc64_add(&slow, data + begin, size);
+            bgi_crc64_init(&fast);
+            bgi_crc64_add(&fast, data + begin, size);
+            assert_true(bgi_crc64_value(&fast) == bgi_crc64_value(&slow));
+            bgi_crc64_init(&fast);
+            bgi_crc64_add(&fast, data + begin, size / 3);
+            bgi_crc64_add(&fast, data + begin + size / 3, size - size / 3);
+            assert_true(bgi_crc64_value(&fast) == bgi_crc64_value(&slow));
+        }
+    assert_true(compute(data, sizeof data) == compute_slowly(data, sizeof data));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_check_value),
         cmocka_unit_test(test_definition_and_parts),
+        cmocka_unit_test(test_long_data_as_by_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

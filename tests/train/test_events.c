@@ -372,6 +372,79 @@ static void runs_can_be_stopped(void **state)
     assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
 }
 
+/* A signal that comes while a plan is made, once an event has come about. */
+typedef struct signal_in_plan {
+    bg_trainer_event_kind at;
+    test_net *net;
+    bool is_armed;
+    int saves;
+} signal_in_plan;
+
+static bg_status arm(void *user, bg_trainer_event *event, bg_error *unused)
+{
+    signal_in_plan *s = user;
+
+    (void)unused;
+    s->saves += event->kind == BG_ON_SAVE_CHECKPOINT;
+    s->is_armed = s->is_armed || event->kind == s->at;
+    return BG_OK;
+}
+
+static bg_value interrupted_model(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
+{
+    const signal_in_plan *s = user;
+
+    interrupt = s->is_armed ? SIGTERM : 0;
+    return test_net_model(s->net, graph, task, micro_batch);
+}
+
+static bool is_interrupted(void *user)
+{
+    (void)user;
+    return interrupt != 0;
+}
+
+/* Two calls an epoch: of two updates, and of one; with one update at most, of that one alone. */
+static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg_status expected, uint64_t step)
+{
+    bg_options fit = bg_options_defaults(), inference;
+    rig r = {0};
+
+    open_rig(&r);
+    s->net = &r.net;
+    fit.execution.device_iterations = 2;
+    fit.execution.stop = is_interrupted;
+    inference = fit;
+    r.options.model = interrupted_model;
+    r.options.model_user = s;
+    r.callback = (bg_trainer_callback){arm, s};
+    r.options.strategy.training_options = &fit;
+    r.options.strategy.inference_options = &inference;
+    r.options.max_epochs = 5;
+    r.options.max_steps = most;
+    r.options.validate_batches = 1;
+    r.options.checkpoint_end = true;
+    create(&r);
+    assert_int_equal(bg_trainer_fit(r.trainer, &r.data, validates ? &r.data : NULL, &error), expected);
+    assert_int_equal(interrupt, SIGTERM);
+    assert_int_equal(bg_trainer_step(r.trainer), step);
+    assert_int_equal(s->saves, expected == BG_OK ? 1 : 0);
+    assert_true(bg_trainer_was_stopped(r.trainer));
+    close_rig(&r);
+}
+
+/* Once there was an update, a signal that comes while the plan of the smaller last batch or of a validation is made
+ * ends the fit like one that comes with a call: it is stopped, not canceled, and the checkpoint is made. */
+static void a_signal_while_a_plan_is_made_loses_no_update(void **state)
+{
+    signal_in_plan rest = {.at = BG_ON_BATCH_END}, validation = rest, first = {.at = BG_ON_FIT_START};
+
+    (void)state;
+    fit_with_signal(&rest, false, 0, BG_OK, 3);
+    fit_with_signal(&validation, true, 0, BG_OK, 2);
+    fit_with_signal(&first, false, 1, BG_ERROR_CANCELED, 0);
+}
+
 static void callbacks_that_fail_say_where(void **state)
 {
     (void)state;
@@ -493,12 +566,19 @@ static void data_that_fail_are_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_have_their_order),          cmocka_unit_test(batches_have_validations),
-        cmocka_unit_test(shares_of_batches_are_lightnings), cmocka_unit_test(shares_that_cannot_be_are_errors),
-        cmocka_unit_test(shares_of_batches_are_lightnings), cmocka_unit_test(shares_that_cannot_be_are_errors),
-        cmocka_unit_test(updates_have_checkpoints),         cmocka_unit_test(runs_can_be_stopped),
-        cmocka_unit_test(an_early_stop_counts_the_epoch),   cmocka_unit_test(callbacks_that_fail_say_where),
-        cmocka_unit_test(models_that_fail_name_their_task), cmocka_unit_test(data_that_fail_are_reported),
+        cmocka_unit_test(events_have_their_order),
+        cmocka_unit_test(batches_have_validations),
+        cmocka_unit_test(shares_of_batches_are_lightnings),
+        cmocka_unit_test(shares_that_cannot_be_are_errors),
+        cmocka_unit_test(shares_of_batches_are_lightnings),
+        cmocka_unit_test(shares_that_cannot_be_are_errors),
+        cmocka_unit_test(updates_have_checkpoints),
+        cmocka_unit_test(runs_can_be_stopped),
+        cmocka_unit_test(an_early_stop_counts_the_epoch),
+        cmocka_unit_test(a_signal_while_a_plan_is_made_loses_no_update),
+        cmocka_unit_test(callbacks_that_fail_say_where),
+        cmocka_unit_test(models_that_fail_name_their_task),
+        cmocka_unit_test(data_that_fail_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
