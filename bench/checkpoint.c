@@ -1,6 +1,6 @@
 /*
- * checkpoint.c: how fast a checkpoint is written beside the disk's own speed, what it costs a training that goes on
- * meanwhile, and its memory.
+ * checkpoint.c: measures how fast a checkpoint is written compared with the disk, how much it slows a training that
+ * continues meanwhile, and its memory.
  *
  *   build/bench/checkpoint DIR [GIGABYTES [speed|beside]]     writes and removes DIR/brigade-checkpoint-bench
  */

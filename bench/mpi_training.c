@@ -1,5 +1,5 @@
 /*
- * mpi_training.c: how fast ranks of one core each train, on one machine.
+ * mpi_training.c: measures how fast ranks of one core each train on one machine.
  *
  *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
  * TEXT]
@@ -11,14 +11,14 @@
  *
  * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
  * has a core, and stages cost what all ranks measure at the same time, each on its own core, and what their messages
- * cost. That is the time in which MPI alone brings so many bytes from one rank to another that waits for them, half of
- * a ping-pong: it copies them, with the receiver's core, so it belongs to the stage that receives. A sum of a
- * tensor-parallel layer costs what it takes MPI alone to exchange shares, twice. Measuring takes a turn like training
+ * cost. That bound is the time in which MPI alone sends this many bytes from one rank to another that waits for them,
+ * half of a ping-pong: the receiver's core copies them, so it belongs to the receiving stage. A sum of a
+ * tensor-parallel layer costs twice the time in which MPI alone exchanges shares. Measuring takes a turn like training
  * does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
- * machine that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do
- * disturbed.
+ * machine with other load, stages have their undisturbed costs (medians), while pipelines are measured with the
+ * disturbance.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
@@ -46,7 +46,7 @@ enum {
     TRANSFER_TAG = 2,
     TRANSFERS = 15
 };
-static const double LEAST_S = 0.1, GOAL = 0.95; /* a turn takes at least so long */
+static const double LEAST_S = 0.1, GOAL = 0.95; /* the least duration of a turn */
 
 typedef enum split { REPLICAS, PIPELINED, TENSOR } split;
 
@@ -203,7 +203,7 @@ static bg_plan *make_plan(const bench *b, const row *of, bg_transport *carrier, 
 
 typedef struct side {
     bg_plan *plan;
-    bg_session *session; /* NULL: on this rank there is none */
+    bg_session *session; /* NULL: this rank has no session */
     const void **inputs;
     void **outputs;
     size_t loss_bytes;
@@ -310,7 +310,7 @@ static double find_median(double *values, long count)
 
 /* ---- what messages cost at least ---- */
 
-/* Nanoseconds of an exchange of so many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
+/* Nanoseconds of an exchange of this many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
  * touched; the median of several. */
 static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
 {
@@ -376,7 +376,7 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* What the simulator says of a run whose stages cost what they cost now, on the same inputs. */
+/* The simulated time of a run with the current costs of its stages, on the same inputs. */
 static double find_bound(const bench *b, const side *traced)
 {
     bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
@@ -431,7 +431,7 @@ static bool compare(const bench *b, const row *of)
         if (b->rank == 0) {
             open_side(b, of, make_plan(b, of, NULL, b->rank_count, false), &process);
             process.runs = 2;
-            run(&process); /* as many as the ranks have trained, so that the losses compare */
+            run(&process); /* as many updates as the ranks have run, so that the losses compare */
             process.runs = ranks.runs;
         }
         wait_for_first(b);

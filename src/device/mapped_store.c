@@ -127,11 +127,10 @@ static const char *find_fault(const header *found, const header *expected)
 
 static bg_status fail_store(bg_error *error, const bgi_mapped_store *s, const char *fault)
 {
-    return bg_error_set(
-        error, BG_ERROR_PARSE,
-        "memmap_dir: %s %s; it is not used: go on with the same plan, load a checkpoint into files that "
-        "are made anew, or use another directory",
-        s->path, fault);
+    return bg_error_set(error, BG_ERROR_PARSE,
+                        "memmap_dir: %s %s; it is not used: resume with the same plan, load a checkpoint into new "
+                        "files, or use another directory",
+                        s->path, fault);
 }
 
 /* Maps a store that is open and long enough. It stays locked as long as it is mapped. */

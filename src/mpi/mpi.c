@@ -126,7 +126,7 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
         return out_of_memory(error);
     if (m->is_stuck) {
         free(l);
-        return fail(error, BG_ERROR_IO, "a rank was lost in the middle of a message; only a new process can go on",
+        return fail(error, BG_ERROR_IO, "a rank was lost in the middle of a message; only a new process can continue",
                     MPI_SUCCESS);
     }
     pthread_mutex_lock(&m->mutex);
@@ -450,10 +450,12 @@ bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *e
     MPI_Finalized(&is_over);
     if (!is_begun || is_over)
         return fail(error, BG_ERROR_INVALID,
-                    is_over ? "a transport after MPI_Finalize" : "a transport before MPI_Init; call that first",
+                    is_over ? "a transport after MPI_Finalize"
+                            : "MPI is not initialized: call MPI_Init before creating a transport",
                     MPI_SUCCESS);
     if (comm == MPI_COMM_NULL)
-        return fail(error, BG_ERROR_INVALID, "MPI_COMM_NULL is no communicator: only ranks of it make a transport",
+        return fail(error, BG_ERROR_INVALID,
+                    "MPI_COMM_NULL is not a communicator: create the transport on ranks that belong to one",
                     MPI_SUCCESS);
     m = calloc(1, sizeof *m);
     if (m == NULL)

@@ -37,7 +37,7 @@ static bool read_varint(reader *r, uint64_t *out)
 /* Whether the fields of a message are complete, and nested at most this deep. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
-    *reason = "is cut off, or no protobuf message";
+    *reason = "is cut off, or not a protobuf message";
     if (depth > NESTING_LIMIT) {
         *reason = "has messages in messages deeper than 48";
         return false;
@@ -401,7 +401,7 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     bg_status status;
 
     if (graph == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "the file has no graph: it is no ONNX model");
+        return bg_error_set(error, BG_ERROR_PARSE, "the file has no graph: it is not an ONNX model");
     if (graph->n_sparse_initializer > 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file has sparse initializers");
     if (graph->n_node > INT32_MAX || graph->n_initializer > INT32_MAX)

@@ -124,7 +124,7 @@ static bool check_spatial(bgi_mapper *m, bg_value x, bg_type *type)
 
 static bool needs_floats(bgi_mapper *m, const bg_type *type)
 {
-    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "elements of type %s: only floats are supported",
                                                             bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 

@@ -18,7 +18,7 @@ static bool needs_float(bgi_mapper *m, bg_value x)
 {
     if (bg_value_is_null(x) || is_float(m, x))
         return !bg_value_is_null(x);
-    return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+    return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 

@@ -165,7 +165,7 @@ static bool read_reduction(bgi_mapper *m, bool *adds)
 {
     *adds = bgi_map_text_is(m, "reduction", "add", false);
     if (!*adds && !bgi_map_text_is(m, "reduction", "none", true))
-        return bgi_map_refuse(m, "attribute `reduction` is none of none and add");
+        return bgi_map_refuse(m, "attribute `reduction` must be none or add");
     return true;
 }
 
@@ -193,7 +193,7 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     if (bg_value_is_null(x) || bg_value_is_null(ids) || bg_value_is_null(updates))
         return bgi_map_refuse(m, "it takes three operands");
     if (!bg_dtype_is_float(bgi_map_type(m, x).dtype))
-        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return true;
 }

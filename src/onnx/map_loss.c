@@ -42,7 +42,7 @@ static bool out_loss(bgi_mapper *m, bg_value scores, bg_value labels, bg_value c
     if (!is_mean && bgi_map_text_is(m, "reduction", "none", false))
         return bgi_map_out(m, 0, loss);
     if (!is_mean && !bgi_map_text_is(m, "reduction", "sum", false))
-        return bgi_map_refuse(m, "attribute `reduction` is none of mean, sum, none");
+        return bgi_map_refuse(m, "attribute `reduction` must be mean, sum or none");
     loss = bg_reduce(m->graph, NULL, BG_REDUCE_SUM, loss, NULL, 0, false);
     if (is_mean)
         loss = bg_divide(m->graph, loss, bg_reduce(m->graph, NULL, BG_REDUCE_SUM, weights, NULL, 0, false));
@@ -62,7 +62,7 @@ static bool check_operands(bgi_mapper *m, bg_value scores, bg_value labels)
         if (type.dims[i] != label_type.dims[i - 1])
             return bgi_map_refuse(m, "dimension %u of the scores is %" PRId64 ", of the labels %" PRId64, i,
                                   type.dims[i], label_type.dims[i - 1]);
-    return bg_dtype_is_float(type.dtype) || bgi_map_refuse(m, "scores that are no floats");
+    return bg_dtype_is_float(type.dtype) || bgi_map_refuse(m, "scores must be floats");
 }
 
 static bool map_negative_log_likelihood(bgi_mapper *m)

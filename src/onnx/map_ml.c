@@ -88,7 +88,7 @@ static bool transform(bgi_mapper *m, bg_value *y)
     else if (bgi_map_text_is(m, "post_transform", "SOFTMAX", false))
         *y = bg_softmax(m->graph, NULL, *y, 1);
     else
-        return bgi_map_refuse(m, "attribute `post_transform` is none of NONE, LOGISTIC and SOFTMAX");
+        return bgi_map_refuse(m, "attribute `post_transform` must be NONE, LOGISTIC or SOFTMAX");
     return true;
 }
 
@@ -147,7 +147,7 @@ static bool map_normalizer(bgi_mapper *m)
             bg_elementwise_unary(m->graph, NULL, BG_SQRT,
                                  bg_reduce(m->graph, NULL, BG_REDUCE_SUM, bg_multiply(m->graph, x, x), &last, 1, true));
     else
-        return bgi_map_refuse(m, "attribute `norm` is none of MAX, L1 and L2");
+        return bgi_map_refuse(m, "attribute `norm` must be MAX, L1 or L2");
     is_zero = bg_compare(m->graph, NULL, BG_EQUAL, size, bgi_map_number(m, BG_FLOAT32, 0.0));
     size = bg_where(m->graph, NULL, is_zero, bgi_map_number(m, BG_FLOAT32, 1.0), size); /* zeros stay zeros */
     return bgi_map_out_as(m, 0, bg_divide(m->graph, x, size), BGI_ONNX_FLOAT);

@@ -15,7 +15,7 @@ static bool takes_float(bgi_mapper *m, bg_value x)
     if (bg_value_is_null(x))
         return false;
     return bg_dtype_is_float(bgi_map_type(m, x).dtype) ||
-           bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+           bgi_map_refuse(m, "elements of type %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -127,7 +127,7 @@ static bool map_batch_norm(bgi_mapper *m)
         if (bg_value_is_null(vectors[i]))
             return bgi_map_refuse(m, "input %u is missing", i + 1);
         if (bgi_map_type(m, vectors[i]).rank != 1 || bgi_map_type(m, vectors[i]).dims[0] != type.dims[1])
-            return bgi_map_refuse(m, "input %u is no vector of the %" PRId64 " channels", i + 1, type.dims[1]);
+            return bgi_map_refuse(m, "input %u must be a vector of the %" PRId64 " channels", i + 1, type.dims[1]);
     }
     if (mode == BG_ONNX_AS_WRITTEN && is_training)
         return map_batch_statistics(m, x, vectors, epsilon, keep);

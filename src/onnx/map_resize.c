@@ -211,7 +211,7 @@ static bool read_attributes(bgi_mapper *m, resize *r)
     else if (bgi_map_text_is(m, "mode", "cubic", false))
         r->mode = CUBIC;
     else if (!bgi_map_text_is(m, "mode", "nearest", true))
-        return bgi_map_refuse(m, "attribute `mode` is none of nearest, linear, cubic");
+        return bgi_map_refuse(m, "attribute `mode` must be nearest, linear or cubic");
     if (m->opset < 11) { /* before opsets offered a choice */
         r->transform = ASYMMETRIC;
         r->round = FLOOR;

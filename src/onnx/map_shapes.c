@@ -370,7 +370,7 @@ static bool map_pad(bgi_mapper *m)
     else if (bgi_map_text_is(m, "mode", "wrap", false))
         mode = BG_PAD_CIRCULAR;
     else if (!bgi_map_text_is(m, "mode", "constant", true))
-        return bgi_map_refuse(m, "attribute `mode` is none of constant, reflect, edge, wrap");
+        return bgi_map_refuse(m, "attribute `mode` must be constant, reflect, edge or wrap");
     if (m->opset > 10 && mode == BG_PAD_CONSTANT && bgi_map_given(m, 2) && bgi_map_known(m, 2) != NULL &&
         bgi_map_known(m, 2)->count > 0 && !bgi_map_known_real(m, 2, &value))
         return false;

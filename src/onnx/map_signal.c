@@ -77,7 +77,7 @@ static bool map_dft(bgi_mapper *m)
     int32_t axis;
 
     if (bg_value_is_null(x) || !bg_dtype_is_float(type.dtype) || type.rank < 2)
-        return bgi_map_refuse(m, "x is no float tensor of at least 2 dimensions");
+        return bgi_map_refuse(m, "x must be a float tensor of at least 2 dimensions");
     if (m->opset > 19 && bgi_map_given(m, 2) && (!bgi_map_known_ints(m, 2, &given, &count, 1) || count != 1))
         return bgi_map_refuse(m, "input 2 has no axis");
     if (m->opset > 19 && !bgi_map_given(m, 2))
@@ -123,7 +123,7 @@ static bool map_stft(bgi_mapper *m)
     uint32_t count;
 
     if (bg_value_is_null(x) || type.rank < 2 || type.rank > 3 || (type.rank == 3 && type.dims[2] != 1))
-        return bgi_map_refuse(m, "x is no real signal: expected [N, L, 1]");
+        return bgi_map_refuse(m, "x must be a real signal: expected [N, L, 1]");
     if (!bgi_map_known_ints(m, 1, &step, &count, 1) || count != 1)
         return bgi_map_refuse(m, "input 1 has no step");
     if (bgi_map_given(m, 3) && (!bgi_map_known_ints(m, 3, &length, &count, 1) || count != 1))

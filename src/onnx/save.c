@@ -148,7 +148,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
     s->is_wide = s->row != NULL && s->row->bfloat_from > s->options->opset && op->input_count > 0 &&
                  bgi_save_type(s, 0).dtype == BG_BFLOAT16;
     if (s->row == NULL)
-        bgi_save_refuse(s, "ONNX has no such op, and it is not made of others");
+        bgi_save_refuse(s, "ONNX has no such op, and no other ops replace it");
     else if (s->row->save == NULL)
         bgi_save_refuse(s, "%s", s->row->reason);
     else
@@ -156,7 +156,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
     for (uint32_t i = 0; !s->is_refused && !s->is_out_of_memory && i < op->output_count; i++)
         if (bgi_save_wants(s, i) && s->values[op->outputs[i].id].name == NULL &&
             s->values[op->outputs[i].id].as_bool == NULL && s->values[op->outputs[i].id].cell == NULL)
-            bgi_save_refuse(s, "its output %u is made for a backward pass and is none of ONNX's", i);
+            bgi_save_refuse(s, "its output %u is for a backward pass, and ONNX does not have it", i);
 }
 
 /* Outputs that no node makes under their name: a second name of a value, or an input. */

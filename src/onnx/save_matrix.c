@@ -60,7 +60,7 @@ static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
         found = at;
     }
     if (is_summed[0] != is_summed[1] || (is_summed[0] && found != BGI_SAVE_NO_BATCH))
-        return bgi_save_fix(s, "it adds samples up with numbers that do not come from an input");
+        return bgi_save_fix(s, "it sums samples weighted by values that do not come from an input");
     for (uint32_t i = 0; found >= 0 && found < (int32_t)y.rank - 2 && i < 2; i++) {
         const bg_type type = bgi_save_type(s, i);
         const int32_t at = found - (int32_t)(y.rank - type.rank);

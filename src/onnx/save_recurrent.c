@@ -41,7 +41,7 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
 
     if (axis != time || start != last || stop != last + 1) {
         bgi_save_refuse(s,
-                        "it takes the cell state of an LSTM at another step than the last: ONNX gives the last alone");
+                        "it takes the cell state of an LSTM at another step than the last: ONNX returns only the last");
         return;
     }
     bgi_save_out(s, 0, bgi_save_reshape(s, s->values[s->op->inputs[0].id].cell, y.rank, y.dims, bgi_save_batch(s, 0)),
@@ -160,7 +160,7 @@ static void save_recurrent(bgi_saver *s)
     operands[5] = save_state(s, 2, batch);
     operands[6] = is_lstm ? save_state(s, 3, batch) : NULL;
     if (is_plain && f->relu) {
-        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written with tanh alone");
+        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written only with tanh");
         return;
     }
     y = bgi_save_node(s, is_lstm ? "LSTM" : is_plain ? "RNN" : "GRU", is_lstm ? 7 : 6, operands);

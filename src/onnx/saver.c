@@ -141,7 +141,7 @@ const char *bgi_save_value(bgi_saver *s, bg_value value)
     const char *name;
 
     if (bgi_save_is_cells(s, value)) {
-        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps: ONNX gives the last alone");
+        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps: ONNX returns only the last");
         return NULL;
     }
     name = name_of(s, value);

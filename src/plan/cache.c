@@ -101,7 +101,7 @@ bg_status bgi_cache_begin(bgi_cache *cache, const bgi_request *request, bg_error
     bgi_archive_begin_writing(&cache->key);
     status = bgi_cache_write_key(request, &cache->key, &reason);
     if (status == BG_ERROR_UNSUPPORTED)
-        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not stored: %s", reason.message);
     if (status == BG_OK) {
         snprintf(name, sizeof name, "%016" PRIx64 ".plan", checksum(cache->key.data, cache->key.size_bytes));
         cache->path = bgi_path_join(folder, name);
@@ -144,7 +144,7 @@ static uint64_t get_number(const unsigned char *at, unsigned bytes)
 static bg_status check_head(const unsigned char *data, size_t size_bytes, bg_error *error)
 {
     if (size_bytes < HEAD_BYTES || memcmp(data, magic, MAGIC_BYTES) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "it is no file of a plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "it is not a plan file");
     if (get_number(data + 8, 4) != VERSION)
         return bg_error_set(error, BG_ERROR_PARSE, "it has version %" PRIu64 "; this library reads %d",
                             get_number(data + 8, 4), VERSION);
@@ -165,11 +165,11 @@ static bg_status read_content(bgi_cache *cache, bgi_archive *a, bg_plan *plan, b
 
     bgi_archive_size(a, &key_bytes);
     if (key_bytes != cache->key.size_bytes)
-        return bg_error_set(error, BG_ERROR_PARSE, "it is of another plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "it belongs to another plan");
     bgi_archive_bytes(a, &key, key_bytes);
     if (key == NULL || memcmp(key, cache->key.data, key_bytes) != 0)
         return a->out_of_memory ? bgi_error_memory(error, "a cached plan", key_bytes)
-                                : bg_error_set(error, BG_ERROR_PARSE, "it is of another plan");
+                                : bg_error_set(error, BG_ERROR_PARSE, "it belongs to another plan");
     visit_notes(a, &notes, &note_count);
     BGI_TRY(bgi_plan_visit(a, plan, cache->request->graph, error));
     for (uint32_t i = 0; i < note_count; i++)
@@ -231,7 +231,7 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
     if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* another process may have deleted the file in the meantime */
-        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path,
+        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is compiled again: %s", cache->path,
                    reason.message);
     return status == BG_OK;
 }
@@ -255,7 +255,7 @@ void bgi_cache_store(bgi_cache *cache, bg_plan *plan)
         status = bgi_file_save(cache->path, data, size_bytes, &reason);
     free(data);
     if (status == BG_OK)
-        log_format(cache, BG_LOG_INFO, "cache: the plan is kept in %s, %zu bytes", cache->path, size_bytes);
+        log_format(cache, BG_LOG_INFO, "cache: the plan is stored in %s, %zu bytes", cache->path, size_bytes);
     else
-        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not stored: %s", reason.message);
 }

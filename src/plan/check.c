@@ -95,7 +95,7 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
 
     if (attributes == NULL || call->input_count != 1 || call->output_count != 1 || attributes->axes > BG_MESH_ALL ||
         !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective that is none");
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an unknown collective");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of %u replicas in groups of %u",
                             attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
@@ -316,7 +316,7 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
         const uint32_t pieces = bg_mesh_group_size(&mesh, transfer->piece_axes & (uint32_t)BG_MESH_ALL);
         const size_t far_bytes = transfer->piece_bytes > 0 ? transfer->piece_bytes : transfer->size_bytes;
         if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is neither LOAD nor STORE", i);
         BGI_TRY(check_operand(plan, device, &near, transfer->size_bytes, error));
         BGI_TRY(check_operand(plan, device, &far, far_bytes, error));
         if ((transfer->piece_axes & ~(uint32_t)BG_MESH_ALL) != 0 ||
@@ -366,7 +366,7 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *erro
         if (on->instructions[i].action.kind != BG_ACTION_REDUCE || touch == BGI_NO_INSTRUCTION || need > touch ||
             bgi_plan_is_strict(plan))
             return bg_error_set(error, BG_ERROR_INTERNAL,
-                                "instruction %u goes on beside what follows, which touches it before it is done", i);
+                                "instruction %u runs a sum beside instructions that touch it before it is complete", i);
     }
     return BG_OK;
 }

@@ -173,9 +173,10 @@ bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const b
         return bg_error_set(error, BG_ERROR_INVALID, "a loop of %llu iterations; it has fewer than 2^32, or no end",
                             (unsigned long long)loop->iterations);
     if (options->execution.device_iterations != 1)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "device_iterations is %u; it must be 1, for the loop says how often its body runs",
-                            options->execution.device_iterations);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "device_iterations is %u; it must be 1, because the loop determines how often its body runs",
+            options->execution.device_iterations);
     own = *options;
     if (loop->iterations > 1 && loop->iterations != UINT64_MAX)
         own.execution.device_iterations = (uint32_t)loop->iterations;

@@ -144,7 +144,7 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
             if (stages->stage_devices[t] == stages->stage_devices[s])
                 return bg_error_set(error, BG_ERROR_INVALID,
                                     "concurrent stages %u and %u are both on device %u; give each a device of its own, "
-                                    "or part them with | instead of &",
+                                    "or separate them with | instead of &",
                                     t, s, stages->stage_devices[s]);
     return BG_OK;
 }
@@ -176,10 +176,10 @@ static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 static bg_status check_phases(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (stages->has_phases && options->execution.strategy != BG_STRATEGY_PHASED)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "stages `%s` have phases (;) and the strategy is %s; part stages with |, or take the "
-                            "phased strategy",
-                            options->execution.stages, bgi_strategy_name(options->execution.strategy));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "stages `%s` have phases (;) and the strategy is %s; separate stages with |, or use the phased strategy",
+            options->execution.stages, bgi_strategy_name(options->execution.strategy));
     return options->execution.phases_parallel ? check_parity(stages, error) : BG_OK;
 }
 
@@ -206,10 +206,10 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
     if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PIPELINED ||
         stages->stage_count >= 2)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "the pipeline has %u stage; on IPUs it needs at least 2: give more stages, or take the single "
-                        "strategy",
-                        stages->stage_count);
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "the pipeline has %u stage; on IPUs it needs at least 2: give more stages, or use the single strategy",
+        stages->stage_count);
 }
 
 /* same_as_ipu numbers stages by devices, so that returning to a device would return to its stage. */
@@ -232,7 +232,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
     if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PHASED || stages->has_phases)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; parts phases)");
+                        "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; separates phases)");
 }
 
 /* IPU systems have a power of two of devices. */

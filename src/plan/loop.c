@@ -165,7 +165,7 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
     for (uint32_t i = 0; i < attributes->loop.carried_count; i++) {
         const bg_value carried = attributes->loop.carried[i];
         if (carried.id == 0 || carried.id >= body->value_count || body->values[carried.id].kind != BGI_VALUE_INPUT)
-            return bg_error_set(error, BG_ERROR_INVALID, "carried value %u is no input of the body", i);
+            return bg_error_set(error, BG_ERROR_INVALID, "carried value %u is not an input of the body", i);
         outputs[i] = body->values[carried.id].type;
     }
     return BG_OK;

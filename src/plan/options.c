@@ -129,17 +129,17 @@ static void check_schedule(problem_list *list, const bg_options *options)
     else if (options->execution.strategy != BG_STRATEGY_PIPELINED &&
              strcmp(generator->name, bgi_strategy_name(options->execution.strategy)) != 0)
         add_problem(list,
-                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or take the "
+                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or use the "
                     "pipelined strategy",
                     options->execution.schedule, bgi_strategy_name(options->execution.strategy));
     else if (options->execution.strategy == BG_STRATEGY_PIPELINED && strcmp(generator->name, "phased") == 0)
-        add_problem(list, "schedule `phased` with the pipelined strategy; take the phased strategy");
+        add_problem(list, "schedule `phased` with the pipelined strategy; use the phased strategy");
 }
 
 static void check_strategy(problem_list *list, const bg_options *options)
 {
     if (options->execution.phases_parallel && options->execution.strategy != BG_STRATEGY_PHASED)
-        add_problem(list, "phases_parallel with the %s strategy, which has no phases; take the phased strategy",
+        add_problem(list, "phases_parallel with the %s strategy, which has no phases; use the phased strategy",
                     bgi_strategy_name(options->execution.strategy));
     if (options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT && options->execution.stages != NULL)
         add_problem(list, "auto_stage is auto_increment and stages are `%s`; give one of the two",
@@ -222,9 +222,8 @@ static void check_recompute(problem_list *list, const bg_options *options)
     for (uint32_t d = 0; options->execution.devices != NULL && d < options->execution.device_model_count; d++)
         has_budget |= options->execution.devices[d].memory_bytes != 0;
     if (options->memory.recompute == BG_RECOMPUTE_AUTO && !has_budget)
-        add_problem(list,
-                    "recompute is auto and device_memory_bytes is 0 (unlimited), so there is nothing to meet; give a "
-                    "budget, or use BG_RECOMPUTE_STAGE");
+        add_problem(list, "recompute is auto and device_memory_bytes is 0 (unlimited), so there is no budget to meet; "
+                          "give one, or use BG_RECOMPUTE_STAGE");
 }
 
 static void check_accumulator(problem_list *list, const bg_options *options)
@@ -236,12 +235,13 @@ static void check_accumulator(problem_list *list, const bg_options *options)
         add_problem(list, "accumulator_dtype is %s; it must be float32, bfloat16 or float16",
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (!is_given && options->numerics.accumulator_dtype != BG_DTYPE_NONE)
-        add_problem(list, "accumulator_dtype is %s, which counts with BG_ACCUMULATOR_GIVEN only; leave one of them out",
+        add_problem(list,
+                    "accumulator_dtype is %s, which applies only with BG_ACCUMULATOR_GIVEN; leave one of them out",
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (is_chosen != (options->numerics.choose_accumulator != NULL))
         add_problem(list, is_chosen
                               ? "accumulator_type is a callback and choose_accumulator is NULL"
-                              : "choose_accumulator is set, which counts with BG_ACCUMULATOR_CALLBACK only; leave "
+                              : "choose_accumulator is set, which applies only with BG_ACCUMULATOR_CALLBACK; leave "
                                 "one of them out");
 }
 
@@ -289,7 +289,7 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
         return;
     if (options->numerics.accumulation == BG_ACCUMULATE_MEAN_RUNNING)
         add_problem(list, "canonical_reductions is on and gradients are a running mean, which has an order of its own; "
-                          "take BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
+                          "use BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
     if ((sums && reduction == BG_REPLICAS_MEAN) || (!sums && reduction == BG_REPLICAS_SUM))
         add_problem(list, "canonical_reductions is on and replica_reduction is not that of the accumulation: the "
                           "result would depend on the number of replicas; leave replica_reduction at its default");
@@ -299,9 +299,7 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
 static void check_loans(problem_list *list, const bg_options *options)
 {
     if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
-        add_problem(list,
-                    "start_thread with pinning %s; where the program's threads run, the program says: take pinning "
-                    "none",
+        add_problem(list, "start_thread with pinning %s; the program decides where its threads run: use pinning none",
                     bg_option_value_name("pinning", (int)options->execution.pinning));
     if ((options->memory.allocate == NULL) != (options->memory.release == NULL))
         add_problem(list, "%s without %s; give both, or neither",

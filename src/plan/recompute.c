@@ -419,8 +419,8 @@ static bg_status check_limits(const bgi_compiler *c, bg_error *error)
         return BG_OK;
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "`%s` is a recomputation checkpoint and the schedule is `interleaved`: IPU software took "
-        "checkpoints with `grouped` and `sequential` only; use one of these, or allow it (no ipu_limits)",
+        "`%s` is a recomputation checkpoint and the schedule is `interleaved`: IPU software supported checkpoints with "
+        "`grouped` and `sequential` only; use one of these, or allow it (no ipu_limits)",
         marked);
 }
 

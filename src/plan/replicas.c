@@ -22,7 +22,7 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
                             total, device_count);
     if (total % device_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "total_devices is %u, which is no multiple of the %u devices of a replica: %u would be "
+                            "total_devices is %u, which is not a multiple of the %u devices of a replica: %u would be "
                             "idle; take %u or %u",
                             total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
     if (options->replicas.count != 1 && options->replicas.count != most)

@@ -69,7 +69,7 @@ static bg_status read_call(const char *name, const json_t *call, size_t index, b
 
     if (json_object_size(call) != CALL_KEYS || key == NULL || strlen(key) >= BGI_CALL_KEY_BYTES)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: calls[%zu] is no object of `call`, `alone_ns`, `busy_ns` and `helped_ns`", name,
+                            "%s: calls[%zu] is not an object with `call`, `alone_ns`, `busy_ns` and `helped_ns`", name,
                             index);
     BGI_TRY(read_number(name, call, "alone_ns", &ns.alone, error));
     BGI_TRY(read_number(name, call, "busy_ns", &ns.busy, error));

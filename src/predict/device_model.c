@@ -132,7 +132,7 @@ static bg_status read_text(const char *name, const json_t *root, const char *key
     const char *value = json_string_value(json_object_get(root, key));
 
     if (value == NULL || value[0] == '\0')
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or no text", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or not a string", name, key);
     if (strlen(value) >= capacity)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` has %zu bytes; it may have at most %zu", name, key,
                             strlen(value), capacity - 1);

@@ -727,7 +727,7 @@ static bg_status check_end(const simulator *s, bg_error *error)
     for (uint32_t i = 0; i < s->runner_count; i++)
         if (s->runners[i].state != IS_DONE)
             return bg_error_set(error, BG_ERROR_INTERNAL,
-                                "simulation: device %u of replica %u waits for ever at instruction %u of step %u",
+                                "simulation: device %u of replica %u waits forever at instruction %u of step %u",
                                 s->runners[i].device, s->runners[i].replica, s->runners[i].at, s->runners[i].step);
     return BG_OK;
 }

@@ -846,7 +846,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     double waited_s = 0.0;
 
     if (engine->is_dead)
-        return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create the session anew");
+        return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create a new session");
     engine->given = *run;
     engine->run = &engine->given;
     bgi_gate_begin(engine);

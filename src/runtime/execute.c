@@ -51,13 +51,13 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
         if (has_array)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "output `%s` has an array for %u iterations, the run goes on for more: use an outfeed",
+                                "output `%s` has an array for %u iterations, but the run has more: use an outfeed",
                                 plan->outputs[i].name, plan->iterations);
     }
     for (uint32_t i = 0; i < plan->input_count && limit > plan->iterations && !run->synthetic; i++)
         if (run->inputs != NULL && run->inputs[i] != NULL && (run->constants == NULL || !run->constants[i]))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "input `%s` has an array for %u iterations, the run goes on for more: use an infeed, "
+                                "input `%s` has an array for %u iterations, but the run has more: use an infeed, "
                                 "or make it constant",
                                 plan->inputs[i].name, plan->iterations);
     return BG_OK;
@@ -90,7 +90,7 @@ static bg_status find_stop(const bg_session *session, const char *name, uint32_t
     if (*out == UINT32_MAX)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "stop: the session has no output `%s`", name);
     if (bg_type_element_count(&session->plan->outputs[*out].type) != 1)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is no scalar", name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is not a scalar", name);
     return BG_OK;
 }
 
@@ -428,7 +428,7 @@ bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type 
     bg_type shape = {.dtype = type->dtype};
 
     if (stream->count == 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run returns none of it", stream->name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run does not return it", stream->name);
     if (form == BG_STREAM_FLAT) {
         shape = *type;
         if (type->rank > 0)

@@ -38,7 +38,7 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
         while (axis < AXES && (strlen(axis_names[axis]) != length || memcmp(axis_names[axis], next, length) != 0))
             axis++;
         if (axis == AXES || is_seen[axis])
-            return refuse(layout, axis == AXES ? "there is no such axis" : "an axis is there twice", error);
+            return refuse(layout, axis == AXES ? "there is no such axis" : "an axis is named twice", error);
         is_seen[axis] = true;
         order[i] = axis;
         next += length;
@@ -59,7 +59,7 @@ static bg_status read_ranks(const char *layout, const bg_transport *transport, u
         char *end = NULL;
         const unsigned long rank = strtoul(next, &end, 10);
         if (end == next || rank >= transport->rank_count || (*end != ',' && *end != '\0')) {
-            snprintf(why, sizeof why, "entry %u is no rank of 0 to %u", i, transport->rank_count - 1);
+            snprintf(why, sizeof why, "entry %u is not a rank from 0 to %u", i, transport->rank_count - 1);
             return refuse(layout, why, error);
         }
         if ((*end == ',') != (i + 1 < count)) {

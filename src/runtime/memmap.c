@@ -279,10 +279,11 @@ static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out
     }
     BGI_TRY(refuse_old(memmap, error));
     if (has_stores)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "memmap_dir %s has remote stores without %s: the run that used them did not end in order, "
-                            "so their values are of no one step; go on from a checkpoint, or remove them to begin anew",
-                            memmap->directory, BGI_MEMMAP_INDEX);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "memmap_dir %s has remote stores without %s: the run that used them did not end properly, so their values "
+            "do not belong to one step; resume from a checkpoint, or remove the files to start from the beginning",
+            memmap->directory, BGI_MEMMAP_INDEX);
     *out = COURSE_MAKE;
     return BG_OK;
 }

@@ -169,14 +169,14 @@ static bg_status read_index(bgi_memmap_index *index, uint64_t identity, const ch
                             index->input.size_bytes, sizeof head + SUM_BYTES);
     BGI_TRY(bgi_input_read(&index->input, 0, &head, sizeof head, error));
     if (memcmp(head.magic, magic, sizeof magic) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "is no index of remote buffers");
+        return bg_error_set(error, BG_ERROR_PARSE, "is not an index of remote buffers");
     BGI_TRY(check_sum(index, error));
     BGI_TRY(check_page(index, &head, error));
     BGI_TRY(read_records(index, &head, error));
     index->id = head.id;
     if (head.identity != identity)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "is of another plan (model, devices or strategy): its remote buffers lie elsewhere");
+                            "is of another plan (model, devices or strategy): its remote buffers have another layout");
     if (index->optimizer != NULL && plan_optimizer[0] != '\0' && strcmp(index->optimizer, plan_optimizer) != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "has the state of optimizer `%.79s`, the plan trains with `%s`",
                             index->optimizer, plan_optimizer);
@@ -211,8 +211,8 @@ bg_status bgi_memmap_index_read(const char *path, uint64_t identity, const char 
     if (status == BG_OK)
         return BG_OK;
     return bg_error_set(error, status,
-                        "memmap_dir: %.3000s; it is not used: go on with the same plan, load a checkpoint into files "
-                        "that are made anew, or use another directory",
+                        "memmap_dir: %.3000s; it is not used: resume with the same plan, load a checkpoint into new "
+                        "files, or use another directory",
                         inner.message);
 }
 

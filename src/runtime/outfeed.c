@@ -64,7 +64,7 @@ static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
         if (!options->mask[i])
             outfeed->leaves[count++] = outfeed->leaves[i];
     outfeed->leaf_count = count;
-    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask leaves nothing");
+    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask removes every leaf");
 }
 
 static bool init_waiting(bg_outfeed *outfeed)
@@ -189,7 +189,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
 
     if (is_loss && plan->loss_output == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: the loss is no output of the graph; mark it with bg_graph_output");
+                            "outfeed: the loss is not an output of the graph; mark it with bg_graph_output");
     if (is_loss)
         leaf->output = plan->loss_output;
     while (stream < plan->output_count && strcmp(plan->outputs[stream].name, leaf->output) != 0)
@@ -311,7 +311,7 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_e
 
     if (outfeed->plan != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "an outfeed has one place where values enter: it is attached already; make another one");
+                            "an outfeed can be attached once, and this one is attached already; create another one");
     if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimizer",
                             options->loss           ? "loss"

@@ -52,7 +52,7 @@ static bg_status read_name(reader *r, const char **out)
     while (isalnum((unsigned char)r->at[length]) || (r->at[length] != '\0' && strchr("_.@-/", r->at[length]) != NULL))
         length++;
     if (length == 0)
-        return complain(r, "a name, ( or { should stand here");
+        return complain(r, "expected a name, ( or {");
     *out = bgi_arena_format(&r->outfeed->arena, "%.*s", (int)length, r->at);
     if (*out == NULL)
         return bgi_error_memory(r->error, "a name", length);
@@ -97,7 +97,7 @@ static bg_status read_pair(reader *r, const char *path, uint32_t depth)
     if (inner == NULL)
         return bgi_error_memory(r->error, "a path", 0);
     if (is_taken(r->outfeed, inner))
-        return complain(r, "this key is there already");
+        return complain(r, "this key occurs twice");
     bgi_string_add(&r->written, "%s: ", key);
     return take(r, ':') ? read_value(r, inner, depth) : add_leaf(r, inner, key);
 }
@@ -128,7 +128,7 @@ static bg_status read_value(reader *r, const char *path, uint32_t depth)
         count++;
     } while (take(r, ','));
     if (!take(r, is_tuple ? ')' : '}'))
-        return complain(r, is_tuple ? ", or ) should stand here" : ", or } should stand here");
+        return complain(r, is_tuple ? "expected , or )" : "expected , or }");
     bgi_string_add(&r->written, "%c", is_tuple ? ')' : '}');
     return BG_OK;
 }

@@ -12,7 +12,7 @@
 static bg_status lose(const bgi_weight *weight, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "weight `%s` is not in the weights any more: pieces of it were joined; create the reader anew",
+                        "weight `%s` is not in the weights any more: pieces of it were joined; create a new reader",
                         weight->name);
 }
 

@@ -241,7 +241,7 @@ static void print_wait(const bgi_engine *engine, const bgi_runner *runner, char 
     else if (waits_for_row(engine, counter))
         snprintf(text, TEXT_BYTES, "waits for the consumer of an outfeed to take rows");
     else
-        snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
+        snprintf(text, TEXT_BYTES, "could continue, but no worker is free");
 }
 
 static bool is_done(const bgi_engine *engine, const bgi_runner *runner)

@@ -694,7 +694,7 @@ static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *
     if (found->seed != session->plan->options.numerics.seed) {
         snprintf(text, sizeof text,
                  "memmap_dir: the files were made with seed %" PRIu64 ", this session has %" PRIu64
-                 "; random numbers (dropout) go on from the session's",
+                 "; random numbers (dropout) continue with the session's",
                  found->seed, session->plan->options.numerics.seed);
         bgi_log(&session->plan->options, BG_LOG_WARNING, text);
     }
@@ -998,8 +998,9 @@ const char *bg_session_note(const bg_session *session)
 static bg_status flush(bg_session *session, const char *note, bg_error *error)
 {
     if (session->engine->is_dead)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "memmap_dir: a run of this session failed, so what the files hold is of no one step");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "memmap_dir: a run of this session failed, so the values in the files do not belong to one step");
     return bgi_memmap_finish(session->memmap, session, note != NULL ? note : "", error);
 }
 

@@ -93,7 +93,7 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     if (*out != type.dtype && !options->numerics.cast_gradients)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "parameter `%s` is %s and its accumulator %s: the optimizer would get gradients of another "
-                            "type; set cast_gradients, or take BG_ACCUMULATOR_SAME",
+                            "type; set cast_gradients, or use BG_ACCUMULATOR_SAME",
                             name, bg_dtype_name(type.dtype), bg_dtype_name(*out));
     return BG_OK;
 }

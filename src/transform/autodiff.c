@@ -311,7 +311,7 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, dou
     mark_needs(&d);
     if (!d.needs[loss.id]) {
         status = bg_error_set(error, BG_ERROR_INVALID,
-                              "the loss `%s` depends on no parameter that is not frozen: nothing can be trained",
+                              "the loss `%s` depends on no trainable parameter: nothing can be trained",
                               bg_graph_name(graph, loss));
         goto cleanup;
     }

@@ -59,7 +59,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
     const bg_value carried = loop->carried[i], result = loop->results[i];
 
     if (!is_value(graph, carried) || bgi_graph_value(graph, carried)->kind != BGI_VALUE_INPUT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loop: carried value %u is no input of the body", i);
+        return bg_error_set(error, BG_ERROR_INVALID, "loop: carried value %u is not an input of the body", i);
     if (!is_value(graph, result))
         return bg_error_set(error, BG_ERROR_INVALID, "loop: result %u is not a value of the body", i);
     if (!bg_type_equal(&bgi_graph_value(graph, carried)->type, &bgi_graph_value(graph, result)->type))

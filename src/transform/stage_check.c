@@ -24,8 +24,8 @@ static bg_status refuse_shared_data(const bg_graph *graph, const bgi_stages *sta
                                     const bgi_op *source, const bgi_value *value, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "concurrent stages %u and %u share data: %s `%s` (block `%s`) needs `%s` of block `%s`; part "
-                        "them with | instead of &",
+                        "concurrent stages %u and %u share data: %s `%s` (block `%s`) needs `%s` of block `%s`; "
+                        "separate them with | instead of &",
                         stages->block_stages[source->block], stages->block_stages[reader->block], reader->type->name,
                         reader->name, graph->blocks[reader->block].name, value->name,
                         graph->blocks[source->block].name);
@@ -86,10 +86,11 @@ static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *sta
         if (graph->values[v].kind != BGI_VALUE_VARIABLE)
             continue;
         if (*user != UINT32_MAX && *user != stage)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "concurrent stages %u and %u share the variable `%s`; part them with | instead of &, "
-                                "or give each a variable of its own",
-                                *user, stage, graph->values[v].name);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "concurrent stages %u and %u share the variable `%s`; separate them with | instead of &, "
+                "or give each a variable of its own",
+                *user, stage, graph->values[v].name);
         *user = stage;
     }
     return BG_OK;

@@ -78,7 +78,8 @@ static bg_status find_block(const bgi_stage_reader *r, bgi_span name, uint32_t *
     length = (size_t)(name.end - name.begin);
     if (length == 0)
         return bg_error_set(r->error, BG_ERROR_INVALID,
-                            "stages: an empty block name in stage %u; write \"B1,B2|B3\" (| parts stages)", r->written);
+                            "stages: an empty block name in stage %u; write \"B1,B2|B3\" (| separates stages)",
+                            r->written);
     for (size_t b = 1; b < r->graph->block_count; b++)
         if (strncmp(r->graph->blocks[b].name, name.begin, length) == 0 && r->graph->blocks[b].name[length] == '\0') {
             *out = (uint32_t)b;
@@ -103,7 +104,7 @@ static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out
     if (digits.begin == digits.end || !isdigit((unsigned char)*digits.begin) || end != digits.end ||
         parsed >= MOST_DEVICES)
         return bg_error_set(r->error, BG_ERROR_INVALID,
-                            "stages: `%.*s` is no device number (in stage %u, after @); they go from 0 to %d",
+                            "stages: `%.*s` is not a device number (in stage %u, after @); device numbers are 0 to %d",
                             (int)(stage->end - at - 1), at + 1, r->written, MOST_DEVICES - 1);
     *out = (uint32_t)parsed;
     r->stages->has_text_devices = true;
@@ -125,10 +126,10 @@ static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, 
         if (block->device == BG_DEVICE_NONE)
             continue;
         if (first != NULL && first->device != block->device)
-            return bg_error_set(r->error, BG_ERROR_INVALID,
-                                "stages: blocks `%s` and `%s` of stage %u have devices %u and %u; say with @ on which "
-                                "the stage is",
-                                first->name, block->name, r->written, first->device, block->device);
+            return bg_error_set(
+                r->error, BG_ERROR_INVALID,
+                "stages: blocks `%s` and `%s` of stage %u have devices %u and %u; give the stage's device with @",
+                first->name, block->name, r->written, first->device, block->device);
         first = block;
         *device = block->device;
     }
@@ -160,7 +161,7 @@ static bg_status read_stage(bgi_stage_reader *r, bgi_span stage, bool begins_pos
         BGI_TRY(find_block(r, name, &b));
         if (stages->block_stages[b] != UINT32_MAX)
             return bg_error_set(r->error, BG_ERROR_INVALID,
-                                "stages: block `%s` is in stage %u and in stage %u; once is right",
+                                "stages: block `%s` is in stage %u and in stage %u; list it once",
                                 r->graph->blocks[b].name, stages->block_stages[b], stages->stage_count - 1);
         stages->block_stages[b] = stages->stage_count - 1;
     }

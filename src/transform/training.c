@@ -394,7 +394,8 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     if (optimizer->kind == BG_SGD && !optimizer->combined && optimizer->velocity_scaling != 1.0 &&
         optimizer->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,
-                 "velocity_scaling %g is ignored: gradients and velocities are separate; it is of the combined variant",
+                 "velocity_scaling %g is ignored: gradients and velocities are separate; it applies to the combined "
+                 "variant only",
                  optimizer->velocity_scaling);
         warn(trainer->options, text);
     }
@@ -440,7 +441,7 @@ static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                                 "batch norm `%s` is synchronized over replicas, the loss is a mean over counted labels "
                                 "and gradients are a running mean: the replicas' counts weight gradients that have "
-                                "parts of all replicas' losses; take BG_ACCUMULATE_MEAN",
+                                "parts of all replicas' losses; use BG_ACCUMULATE_MEAN",
                                 trainer->graph->ops[o].name);
     return BG_OK;
 }
@@ -464,11 +465,11 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
                                     bg_graph_name(graph, graph->ops[o].inputs[i]));
     if (trainer->optimizer->kind == BG_LAMB && bgi_count_data_replicas(trainer) > 1 &&
         bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
-                            "optimizer's state is in pieces of %u replicas; keep the state whole, or take another "
-                            "optimizer",
-                            bgi_count_data_replicas(trainer));
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
+            "optimizer's state is in pieces of %u replicas; keep the state whole, or use another optimizer",
+            bgi_count_data_replicas(trainer));
     return BG_OK;
 }
 
@@ -478,8 +479,8 @@ static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
     if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "stochastic_rounding: the update of `%s` is not the library's and rounds as it likes; leave "
-                        "stochastic_rounding off, or take one of the library's optimizers",
+                        "stochastic_rounding: the update of `%s` is not the library's and does its own rounding; leave "
+                        "stochastic_rounding off, or use one of the library's optimizers",
                         trainer->optimizer->rule->name);
 }
 

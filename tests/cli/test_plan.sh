@@ -119,7 +119,7 @@ check "a layout: $(cat ranks.out)" grep -q -x 'rank 2: replica 0 device 3, repli
 check "ranks that are equal share a row" test -n "$(row 'sent in a step' '0-1')"
 "$program" gpt pretrain --config tiny --compile-only --ranks 2 >ranks.out
 check "of the other model too: $(cat ranks.out)" test -n "$(row 'memory of rank' '0-1')"
-error 1 'entry 3 is no rank of 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
+error 1 'entry 3 is not a rank from 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
     check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "15.1 GB 895 GB"
