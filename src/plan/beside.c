@@ -64,7 +64,7 @@ static bool is_summed(const summed *sum, bgi_extent touched)
     return low < sum->count && sum->places[low].begin < touched.end;
 }
 
-/* All slots of an edge, all replicas' pieces; false when it is not in the arena. */
+/* The bytes of all slots and all replicas' pieces; false when the operand is not in the arena. */
 static bool find_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out)
 {
     const bgi_plan_edge *edge = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
