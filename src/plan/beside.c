@@ -9,33 +9,63 @@
  */
 #include "plan/compile.h"
 
+#include <stdlib.h>
+
 #include "core/error.h"
 
-typedef bgi_extent range;
-
-static bool meets(range a, range b)
-{
-    return a.begin < b.end && b.begin < a.end;
-}
+/* The bytes that a REDUCE sums: extents in ascending order, without overlaps. */
+typedef struct summed {
+    const bgi_extent *places;
+    uint32_t count;
+} summed;
 
 bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced)
 {
     const int64_t padded = reduced->piece_count * bgi_plan_data_replicas(plan);
     const int64_t elements = padded > reduced->element_count ? padded : reduced->element_count;
 
-    return (range){reduced->operand.offset,
-                   reduced->operand.offset + (size_t)elements * bg_dtype_size_bytes(reduced->dtype)};
+    return (bgi_extent){reduced->operand.offset,
+                        reduced->operand.offset + (size_t)elements * bg_dtype_size_bytes(reduced->dtype)};
 }
 
-static bool is_summed(const bg_plan *plan, const bgi_instruction *sum, range touched)
+static int compare_places(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < sum->reduced_count; i++)
-        if (meets(bgi_summed_extent(plan, &sum->reduced[i]), touched))
-            return true;
-    return false;
+    const bgi_extent *x = a, *y = b;
+
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out)
+static summed find_summed(const bg_plan *plan, const bgi_instruction *sum, bgi_extent *places)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < sum->reduced_count; i++)
+        places[i] = bgi_summed_extent(plan, &sum->reduced[i]);
+    qsort(places, sum->reduced_count, sizeof *places, compare_places);
+    for (uint32_t i = 0; i < sum->reduced_count; i++)
+        if (count == 0 || places[i].begin >= places[count - 1].end)
+            places[count++] = places[i];
+        else if (places[i].end > places[count - 1].end)
+            places[count - 1].end = places[i].end;
+    return (summed){places, count};
+}
+
+static bool is_summed(const summed *sum, bgi_extent touched)
+{
+    uint32_t low = 0, high = sum->count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (sum->places[middle].end > touched.begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < sum->count && sum->places[low].begin < touched.end;
+}
+
+/* The bytes of all slots and all replicas' pieces; false when the operand is not in the arena. */
+static bool find_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out)
 {
     const bgi_plan_edge *edge = operand->edge != BGI_NO_EDGE ? &plan->edges[operand->edge] : NULL;
 
@@ -48,12 +78,12 @@ bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t 
     return true;
 }
 
-static bool touches_operand(const bg_plan *plan, const bgi_instruction *sum, const bgi_operand *operand,
-                            size_t size_bytes)
+bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number, bgi_extent *out)
 {
-    range touched;
-
-    return bgi_operand_extent(plan, operand, size_bytes, &touched) && is_summed(plan, sum, touched);
+    if (number > 0)
+        return find_extent(plan, &call->operands[number - 1], bg_type_size_bytes(&call->types[number - 1]), out);
+    *out = (bgi_extent){call->scratch_offset, call->scratch_offset + call->kernel.scratch_bytes};
+    return call->kernel.scratch_bytes > 0;
 }
 
 bool bgi_call_meets_replicas(const bgi_call *call)
@@ -63,29 +93,21 @@ bool bgi_call_meets_replicas(const bgi_call *call)
     return call->is_collective && attributes->axes == BG_MESH_DATA;
 }
 
-static bool touches_memory(const bg_plan *plan, const bgi_instruction *sum, const bgi_call *call)
+static bool touches_memory(const bg_plan *plan, const summed *sum, const bgi_call *call)
 {
-    if (call->kernel.scratch_bytes > 0 &&
-        is_summed(plan, sum, (range){call->scratch_offset, call->scratch_offset + call->kernel.scratch_bytes}))
-        return true;
-    for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
-        if (touches_operand(plan, sum, &call->operands[i], bg_type_size_bytes(&call->types[i])))
-            return true;
-    return false;
-}
+    bgi_extent touched;
 
-bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_instruction *instruction)
-{
-    for (uint32_t i = 0; i < instruction->call_count; i++)
-        if (touches_memory(plan, sum, &instruction->calls[i]))
+    for (uint32_t i = 0; i <= call->input_count + call->output_count; i++)
+        if (bgi_call_extent(plan, call, i, &touched) && is_summed(sum, touched))
             return true;
     return false;
 }
 
 /* Checks the instruction's own calls, and the transfers that it issues, beginning with transfer `first`. */
-static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_instruction *sum,
+static bool touches(const bg_plan *plan, const bgi_plan_device *on, const summed *sum,
                     const bgi_instruction *instruction, uint32_t first)
 {
+    bgi_extent touched;
     uint32_t transfers = instruction->issues;
 
     if (instruction->action.kind == BG_ACTION_REDUCE || instruction->action.kind == BG_ACTION_GATHER)
@@ -97,11 +119,12 @@ static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_in
     }
     for (uint32_t i = first; i < first + transfers && i < on->transfer_count; i++) {
         const bgi_transfer *transfer = &on->transfers[i];
-        if (is_summed(plan, sum, (range){transfer->arena_offset, transfer->arena_offset + transfer->size_bytes}))
+        if (is_summed(sum, (bgi_extent){transfer->arena_offset, transfer->arena_offset + transfer->size_bytes}))
             return true;
     }
     for (uint32_t i = 0; i < instruction->copy_count; i++)
-        if (touches_operand(plan, sum, &instruction->copies[i].operand, instruction->copies[i].size_bytes))
+        if (find_extent(plan, &instruction->copies[i].operand, instruction->copies[i].size_bytes, &touched) &&
+            is_summed(sum, touched))
             return true;
     return false;
 }
@@ -115,10 +138,21 @@ uint32_t bgi_count_transfers(const bgi_instruction *instruction)
     return count;
 }
 
+uint32_t bgi_count_most_reduced(const bgi_plan_device *on)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < on->instruction_count; i++)
+        if (on->instructions[i].reduced_count > most)
+            most = on->instructions[i].reduced_count;
+    return most;
+}
+
 uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
-                              bool *out_has_work)
+                              bgi_extent *places, bool *out_has_work)
 {
     const bgi_plan_device *on = &plan->devices[device];
+    const summed found = find_summed(plan, &on->instructions[sum], places);
     const bgi_instruction *before = NULL; /* the previous instruction that was examined */
 
     *out_has_work = false;
@@ -128,7 +162,7 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
          * again. */
         const bool is_alike = before != NULL && instruction->call_count > 0 && instruction->calls == before->calls &&
                               instruction->call_count <= before->call_count && instruction->copies == before->copies;
-        if (!is_alike && touches(plan, on, &on->instructions[sum], instruction, transfers_before))
+        if (!is_alike && touches(plan, on, &found, instruction, transfers_before))
             return i;
         if (instruction->call_count > 0)
             before = instruction;
@@ -140,20 +174,23 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
 
 bg_status bgi_set_sums_beside(bgi_compiler *c, bg_error *error)
 {
-    (void)error;
     if (bgi_plan_data_replicas(c->plan) <= 1 || bgi_plan_is_strict(c->plan))
         return BG_OK;
     for (uint32_t d = 0; d < c->plan->device_count; d++) {
         const bgi_plan_device *on = &c->plan->devices[d];
         bgi_instruction *instructions = (bgi_instruction *)(uintptr_t)on->instructions; /* written by program.c */
+        bgi_extent *places = bgi_arena_allocate(&c->scratch, bgi_count_most_reduced(on), sizeof *places);
         uint32_t transfers = 0;
+
+        if (places == NULL)
+            return bgi_error_memory(error, "sums of gradients", bgi_count_most_reduced(on) * sizeof *places);
         for (uint32_t i = 0; i < on->instruction_count; i++) {
             uint32_t touch;
             bool has_work;
             transfers += bgi_count_transfers(&instructions[i]);
             if (instructions[i].action.kind != BG_ACTION_REDUCE || instructions[i].reduced_count == 0)
                 continue;
-            touch = bgi_find_first_touch(c->plan, d, i, transfers, &has_work);
+            touch = bgi_find_first_touch(c->plan, d, i, transfers, places, &has_work);
             if (touch == BGI_NO_INSTRUCTION || !has_work)
                 continue;
             instructions[i].is_beside = true;

@@ -347,7 +347,7 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
 }
 
 /* Checks that memory being summed is not touched until the sum is complete, which is before the step ends. */
-static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *error)
+static bg_status check_sums(const bg_plan *plan, uint32_t device, bgi_extent *places, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
     uint32_t transfers = 0;
@@ -360,7 +360,7 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *erro
         transfers += on->instructions[i].issues;
         if (!on->instructions[i].is_beside)
             continue;
-        touch = bgi_find_first_touch(plan, device, i, transfers, &has_work);
+        touch = bgi_find_first_touch(plan, device, i, transfers, places, &has_work);
         while (need < on->instruction_count && !on->instructions[need].needs_sum)
             need++;
         if (on->instructions[i].action.kind != BG_ACTION_REDUCE || touch == BGI_NO_INSTRUCTION || need > touch ||
@@ -371,24 +371,122 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *erro
     return BG_OK;
 }
 
+/* A variable that instruction `sum` of a stage sums. */
+typedef struct final_place {
+    bgi_extent where;
+    size_t reach; /* the largest end among the stage's places up to this one */
+    uint32_t stage, sum;
+    uint32_t first_sum; /* the first instruction of the stage that sums */
+} final_place;
+
+static int compare_final_places(const void *a, const void *b)
+{
+    const final_place *x = a, *y = b;
+
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    return x->where.begin < y->where.begin ? -1 : x->where.begin > y->where.begin;
+}
+
+static void list_final_places(const bg_plan *plan, const bgi_plan_device *on, final_place *out)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < on->instruction_count; i++)
+        for (uint32_t r = 0;
+             on->instructions[i].action.kind == BG_ACTION_REDUCE && r < on->instructions[i].reduced_count; r++)
+            out[count++] = (final_place){.where = bgi_summed_extent(plan, &on->instructions[i].reduced[r]),
+                                         .stage = on->instructions[i].action.stage,
+                                         .sum = i};
+    qsort(out, count, sizeof *out, compare_final_places);
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        uint32_t first_sum = UINT32_MAX;
+        size_t reach = 0;
+        for (end = begin; end < count && out[end].stage == out[begin].stage; end++) {
+            first_sum = out[end].sum < first_sum ? out[end].sum : first_sum;
+            reach = out[end].where.end > reach ? out[end].where.end : reach;
+            out[end].reach = reach;
+        }
+        for (uint32_t i = begin; i < end; i++)
+            out[i].first_sum = first_sum;
+    }
+}
+
+/* Finds the first place of the stage that may end after `begin`; without one, the first place of a later stage. */
+static uint32_t find_final_place(const final_place *places, uint32_t count, uint32_t stage, size_t begin)
+{
+    uint32_t low = 0, high = count;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (places[middle].stage > stage || (places[middle].stage == stage && places[middle].reach > begin))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Checks that no call of an instruction touches what an earlier instruction has summed for the same stage. */
+static bg_status check_final(const bg_plan *plan, const bgi_plan_device *on, uint32_t number, const final_place *places,
+                             uint32_t count, bg_error *error)
+{
+    const bgi_instruction *later = &on->instructions[number];
+    const uint32_t stage = later->action.stage, first = find_final_place(places, count, stage, 0);
+    bgi_extent touched;
+
+    if (later->action.kind >= BG_ACTION_UPDATE || first == count || places[first].stage != stage ||
+        places[first].first_sum > number)
+        return BG_OK;
+    for (uint32_t c = 0; c < later->call_count; c++)
+        for (uint32_t o = 0; o <= later->calls[c].input_count + later->calls[c].output_count; o++) {
+            if (!bgi_call_extent(plan, &later->calls[c], o, &touched))
+                continue;
+            for (uint32_t i = find_final_place(places, count, stage, touched.begin);
+                 i < count && places[i].stage == stage && places[i].where.begin < touched.end; i++)
+                if (places[i].where.end > touched.begin && places[i].sum < number)
+                    return bg_error_set(error, BG_ERROR_INTERNAL,
+                                        "instruction %u touches gradients that instruction %u has summed before",
+                                        number, places[i].sum);
+        }
+    return BG_OK;
+}
+
 /* Checks that summed gradients are final: no later pass over the stage adds to them. */
 static bg_status check_finals(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
+    size_t count = 0;
+    final_place *places;
+    bg_status status = BG_OK;
 
-    for (uint32_t sum = 0; sum < on->instruction_count; sum++) {
-        const bgi_instruction *reduce = &on->instructions[sum];
-        if (reduce->action.kind != BG_ACTION_REDUCE || reduce->reduced_count == 0)
-            continue;
-        for (uint32_t i = sum + 1; i < on->instruction_count; i++) {
-            const bgi_instruction *later = &on->instructions[i];
-            if (later->action.stage == reduce->action.stage && later->action.kind < BG_ACTION_UPDATE &&
-                bgi_touches_sum(plan, reduce, later))
-                return bg_error_set(error, BG_ERROR_INTERNAL,
-                                    "instruction %u touches gradients that instruction %u has summed before", i, sum);
-        }
-    }
-    return BG_OK;
+    for (uint32_t i = 0; i < on->instruction_count; i++)
+        count += on->instructions[i].action.kind == BG_ACTION_REDUCE ? on->instructions[i].reduced_count : 0;
+    if (count == 0)
+        return BG_OK;
+    places = malloc(count * sizeof *places);
+    if (places == NULL)
+        return bgi_error_memory(error, "sums of gradients", count * sizeof *places);
+    list_final_places(plan, on, places);
+    for (uint32_t i = 0; status == BG_OK && i < on->instruction_count; i++)
+        status = check_final(plan, on, i, places, (uint32_t)count, error);
+    free(places);
+    return status;
+}
+
+static bg_status check_all_sums(const bg_plan *plan, uint32_t device, bg_error *error)
+{
+    const size_t most = bgi_count_most_reduced(&plan->devices[device]);
+    bgi_extent *places = malloc((most + 1) * sizeof *places);
+    bg_status status;
+
+    if (places == NULL)
+        return bgi_error_memory(error, "sums of gradients", most * sizeof *places);
+    status = check_sums(plan, device, places, error);
+    if (status == BG_OK)
+        status = check_finals(plan, device, error);
+    free(places);
+    return status;
 }
 
 static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *error)
@@ -475,9 +573,7 @@ bg_status bgi_plan_check(const bg_plan *plan, bg_error *error)
                 return bg_error_context(error, status, "plan: device %u, instruction %u (%s)", d, i,
                                         bg_action_kind_name(plan->devices[d].instructions[i].action.kind));
         }
-        status = check_sums(plan, d, error);
-        if (status == BG_OK)
-            status = check_finals(plan, d, error);
+        status = check_all_sums(plan, d, error);
         if (status != BG_OK)
             return bg_error_context(error, status, "plan: device %u", d);
     }

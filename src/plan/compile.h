@@ -181,15 +181,6 @@ bg_status bgi_reduce_when_final(bgi_compiler *compiler, bg_error *error);
 /* beside.c: which sums over replicas the device does not wait for. */
 bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
-/* A range of bytes in an arena. */
-typedef struct bgi_extent {
-    size_t begin, end;
-} bgi_extent;
-
-/* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
-bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
-/* The bytes of all slots and all replicas' pieces; false when the operand is not in the arena. */
-bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out);
 /* Whether the replicas of a sum meet in a call; such calls must run one after another. */
 bool bgi_call_meets_replicas(const bgi_call *call);
 /* The number of transfers that an instruction issues. */

@@ -41,7 +41,8 @@ typedef struct cutter {
     const bgi_plan_device *on;
     cutting *cuts;
     uint32_t cut_count;
-    uint32_t *at; /* by instruction: 1 + the cut whose backward pass or sum it is; 0: no cut */
+    bgi_extent *places; /* memory for the extents of the largest sum */
+    uint32_t *at;       /* by instruction: 1 + the cut whose backward pass or sum it is; 0: no cut */
 } cutter;
 
 /* ---- what is final when ---- */
@@ -86,11 +87,8 @@ static void touch_by_call(const bg_plan *plan, const bgi_call *call, gradient *g
 
     if (bgi_call_meets_replicas(call))
         touch(gradients, count, (bgi_extent){0, SIZE_MAX}, calls);
-    if (call->kernel.scratch_bytes > 0)
-        touch(gradients, count, (bgi_extent){call->scratch_offset, call->scratch_offset + call->kernel.scratch_bytes},
-              calls);
-    for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
-        if (bgi_operand_extent(plan, &call->operands[i], bg_type_size_bytes(&call->types[i]), &touched))
+    for (uint32_t i = 0; i <= call->input_count + call->output_count; i++)
+        if (bgi_call_extent(plan, call, i, &touched))
             touch(gradients, count, touched, calls);
 }
 
@@ -279,14 +277,13 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
 }
 
 /* Whether passes over other stages or other micro-batches already run beside the sum. */
-static bool has_passes_beside(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before)
+static bool has_passes_beside(const cutter *k, uint32_t device, uint32_t sum, uint32_t transfers_before)
 {
-    const bgi_plan_device *on = &plan->devices[device];
     bool has_work;
-    const uint32_t touch = bgi_find_first_touch(plan, device, sum, transfers_before, &has_work);
+    const uint32_t touch = bgi_find_first_touch(k->compiler->plan, device, sum, transfers_before, k->places, &has_work);
 
     for (uint32_t i = sum + 1; has_work && touch != BGI_NO_INSTRUCTION && i < touch; i++)
-        if (on->instructions[i].call_count > 0 && on->instructions[i].action.kind < BG_ACTION_UPDATE)
+        if (k->on->instructions[i].call_count > 0 && k->on->instructions[i].action.kind < BG_ACTION_UPDATE)
             return true;
     return false;
 }
@@ -296,17 +293,18 @@ static bg_status cut_device(bgi_compiler *c, uint32_t device, bg_error *error)
     bgi_plan_device *on = &c->plan->devices[device];
     cutter k = {.compiler = c,
                 .on = on,
+                .places = bgi_arena_allocate(&c->scratch, bgi_count_most_reduced(on), sizeof *k.places),
                 .cuts = bgi_arena_allocate(&c->scratch, on->instruction_count, sizeof *k.cuts),
                 .at = bgi_arena_allocate(&c->scratch, on->instruction_count, sizeof *k.at)};
     uint32_t transfers = 0;
 
-    if (k.cuts == NULL || k.at == NULL)
+    if (k.places == NULL || k.cuts == NULL || k.at == NULL)
         return bgi_error_memory(error, "sums of gradients", on->instruction_count * sizeof *k.cuts);
     for (uint32_t i = 0; i < on->instruction_count; i++) {
         const bgi_instruction *instruction = &on->instructions[i];
         transfers += bgi_count_transfers(instruction);
         if (instruction->action.kind == BG_ACTION_REDUCE && instruction->reduced_count > 0 &&
-            !has_passes_beside(c->plan, device, i, transfers))
+            !has_passes_beside(&k, device, i, transfers))
             BGI_TRY(find_cut(&k, i, error));
     }
     return k.cut_count > 0 ? write_program(&k, on, error) : BG_OK;

@@ -382,14 +382,26 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
  * are present. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
-/* beside.c: finds the first instruction of the step after a REDUCE that touches the variables being summed;
- * BGI_NO_INSTRUCTION: none. `transfers_before`: transfers that the step has issued before the REDUCE. *out_has_work:
- * whether there are calls between them. */
-uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
-                              bool *out_has_work);
+/* A range of bytes in a device's memory. */
+typedef struct bgi_extent {
+    size_t begin, end;
+} bgi_extent;
 
-/* Whether a call of an instruction touches what a REDUCE sums. */
-bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_instruction *instruction);
+/* beside.c: finds the first instruction of the step after a REDUCE that touches the variables being summed;
+ * BGI_NO_INSTRUCTION: none. `transfers_before`: transfers that the step has issued before the REDUCE. `places`: memory
+ * for one extent of each variable of the REDUCE. *out_has_work: whether there are calls between them. */
+uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
+                              bgi_extent *places, bool *out_has_work);
+
+/* The largest number of variables that one instruction of a device sums or gathers. */
+uint32_t bgi_count_most_reduced(const bgi_plan_device *on);
+
+/* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
+bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
+
+/* The bytes of a call's scratch (`number` 0) or of an operand (1 is the first one; all slots and all replicas' pieces).
+ * False when it is not in the arena. */
+bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number, bgi_extent *out);
 
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
  */

@@ -182,6 +182,7 @@ static void updates_of_one_level(void **state)
 static void sums_that_are_waited_for(void **state)
 {
     bg_options options[4];
+    bg_plan *plan;
 
     (void)state;
     for (int i = 0; i < 4; i++)
@@ -189,11 +190,14 @@ static void sums_that_are_waited_for(void **state)
     options[0].memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* gradients leave the device */
     options[1].replicas.reduce_time = BG_REDUCE_IN_UPDATE;
     options[2].execution.strategy = BG_STRATEGY_SHARDED;
+    options[2].execution.stages = "A@0|B@1|C@0"; /* device 0 has B of A behind the sum of C */
+    plan = make_plan(&options[2]);
+    assert_true(count_beside(plan) > 0);
+    bg_plan_destroy(plan);
     options[2].execution.strict = true;
     options[3].execution.strategy = BG_STRATEGY_SINGLE;
     for (int i = 0; i < 4; i++) {
-        bg_plan *plan = make_plan(&options[i]);
-
+        plan = make_plan(&options[i]);
         if (count_beside(plan) != 0)
             fail_msg("options %d: %u sums beside the program", i, count_beside(plan));
         for (uint32_t d = 0; d < plan->device_count; d++)
@@ -278,7 +282,7 @@ static void touching_a_sum_is_refused(void **state)
 
 /* ---- what touches a sum ---- */
 
-enum { SUMMED = 1024, ELEMENTS = 10, PADDED = 12, NOT_THERE = 9 };
+enum { SUMMED = 1024, ELEMENTS = 10, PADDED = 12, NOT_THERE = 9, SEVERAL = 5 };
 
 /* A device of two replicas, made by hand: REDUCE of 10 numbers, in pieces of 6, then two backwards and an update. */
 typedef struct sketch {
@@ -332,8 +336,9 @@ static void draw(sketch *s)
 /* `expected`: the number of an instruction, or NOT_THERE. */
 static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t expected, const char *what)
 {
+    bgi_extent places[SEVERAL];
     bool has_work;
-    const uint32_t found = bgi_find_first_touch(&s->plan, 0, 0, transfers_before, &has_work);
+    const uint32_t found = bgi_find_first_touch(&s->plan, 0, 0, transfers_before, places, &has_work);
 
     if (found != (expected == NOT_THERE ? BGI_NO_INSTRUCTION : expected))
         fail_msg("%s: instruction %u, expected %u", what, found, expected);
@@ -381,6 +386,35 @@ static void memory_of_a_call_touches(void **state)
             s.reduced.piece_count = rows[i].piece_count;
             expect_touch(&s, 0, rows[i].touches ? 2 : NOT_THERE, rows[i].what);
         }
+}
+
+/* Variables in any order of places, also one inside another and one beside another. */
+static void any_of_several_is_touched(void **state)
+{
+    static const struct {
+        size_t offset;
+        int64_t elements;
+    } rows[SEVERAL] = {{768, 4}, {64, 20}, {96, 2}, {144, 1}, {512, 3}};
+    bgi_reduced reduced[SEVERAL];
+    bgi_operand operand = place(0);
+    sketch s;
+
+    (void)state;
+    draw(&s);
+    for (uint32_t i = 0; i < SEVERAL; i++)
+        reduced[i] =
+            (bgi_reduced){.operand = place(rows[i].offset), .dtype = BG_FLOAT32, .element_count = rows[i].elements};
+    s.list[0].reduced = reduced;
+    s.list[0].reduced_count = SEVERAL;
+    s.calls[1].operands = &operand;
+    s.calls[1].output_count = 0;
+    for (operand.offset = 0; operand.offset < 1024; operand.offset++) {
+        bool touches = false;
+        for (uint32_t i = 0; i < SEVERAL; i++)
+            touches |=
+                operand.offset + 4 > rows[i].offset && operand.offset < rows[i].offset + 4 * (size_t)rows[i].elements;
+        expect_touch(&s, 0, touches ? 2 : NOT_THERE, "one of several");
+    }
 }
 
 /* Replicas that are about to meet are in one meeting at a time. */
@@ -454,6 +488,7 @@ int main(void)
         cmocka_unit_test(pipelines),
         cmocka_unit_test(touching_a_sum_is_refused),
         cmocka_unit_test(memory_of_a_call_touches),
+        cmocka_unit_test(any_of_several_is_touched),
         cmocka_unit_test(meetings_touch),
         cmocka_unit_test(transfers_touch),
         cmocka_unit_test(copies_touch),

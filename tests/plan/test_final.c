@@ -77,6 +77,7 @@ static bg_plan *make_chain(uint32_t layers, const bg_options *options)
     for (uint32_t i = 0; i < layers; i++) {
         char name[16];
         snprintf(name, sizeof name, "w%u", i);
+        bg_block_start(graph, name, i);
         x = bg_linear(graph, NULL, x, bg_graph_parameter(graph, name, &w_type, NULL), (bg_value){0});
     }
     x = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
@@ -230,6 +231,56 @@ static void plans_in_parts_are_right(void **state)
         }
 }
 
+/* After how many calls of its whole pass the message leaves that is the `number`-th of a device. */
+static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
+{
+    const bgi_instruction *send = on->instructions, *maker;
+    uint32_t calls = 0;
+
+    while (send->action.kind != BG_ACTION_SEND || number-- > 0)
+        send++;
+    for (maker = send; maker->call_count == 0 || maker->action.stage != send->action.stage;)
+        maker--;
+    calls = send->after_calls > 0 ? send->after_calls : maker->call_count;
+    if (maker->is_part)
+        for (const bgi_instruction *part = maker; part-- > on->instructions;)
+            if (part->is_part && part->calls + part->call_count == maker->calls) {
+                calls += part->call_count;
+                maker = part;
+            }
+    return calls;
+}
+
+/* The last stage's gradient for the stage before leaves inside a part, behind the same call as from a whole backward.
+ */
+static void messages_leave_behind_the_same_call(void **state)
+{
+    bg_options options = make_options(3, 0);
+    bg_plan *whole, *plan;
+    const bgi_plan_device *on;
+    uint32_t sends = 0, inside = 0;
+
+    (void)state;
+    options.execution.schedule = "interleaved";
+    options.execution.stages = "w0,w1,w2@0|w3,w4,w5@1";
+    whole = make_chain(6, &options);
+    options.replicas.reduce_bytes = 1;
+    plan = make_chain(6, &options);
+    on = &plan->devices[1];
+    for (uint32_t i = 0; i < on->instruction_count; i++) {
+        const bgi_instruction *send = &on->instructions[i];
+        if (send->action.kind != BG_ACTION_SEND)
+            continue;
+        inside += send->after_calls > 0 && send[-1].is_part && send[-2].action.kind == BG_ACTION_REDUCE;
+        assert_int_equal(find_departure(on, sends), find_departure(&whole->devices[1], sends));
+        sends++;
+    }
+    assert_int_equal(sends, MICRO_BATCHES + 1); /* and the squares of its gradients */
+    assert_int_equal(inside, 1);
+    bg_plan_destroy(plan);
+    bg_plan_destroy(whole);
+}
+
 /* One stage on one device: the sums of all layers but the first go on beside the backward of those before them. */
 static void sums_begin_before_the_last_calls(void **state)
 {
@@ -282,12 +333,17 @@ static void parts_have_a_size(void **state)
 static void whole_backwards(void **state)
 {
     bg_options options[5];
+    bg_plan *plan;
 
     (void)state;
     assert_int_equal(bg_options_defaults().replicas.reduce_bytes, 1 << 20);
     for (int i = 0; i < 5; i++)
         options[i] = make_options(0, 1);
     options[0].execution.strategy = BG_STRATEGY_SHARDED;
+    options[0].execution.stages = "B1,B2|B3,B4";
+    plan = make_plan(3, &options[0], "not strict");
+    assert_true(count_parts(plan) > 1);
+    bg_plan_destroy(plan);
     options[0].execution.strict = true;
     options[1].replicas.reduce_time = BG_REDUCE_IN_UPDATE;
     options[2].replicas.count = 1;
@@ -296,9 +352,9 @@ static void whole_backwards(void **state)
     options[4].memory.phase_liveness = BG_LIVE_ALWAYS;
     options[4].replicas.reduce_time = BG_REDUCE_BESIDE;
     for (int i = 0; i < 5; i++) {
-        bg_plan *plan = make_plan(3, &options[i], "whole");
         uint32_t parts = 0;
 
+        plan = make_plan(3, &options[i], "whole");
         for (uint32_t d = 0; d < plan->device_count; d++)
             for (uint32_t n = 0; n < plan->devices[d].instruction_count; n++)
                 parts += plan->devices[d].instructions[n].is_part &&
@@ -311,28 +367,37 @@ static void whole_backwards(void **state)
 
 /* ---- what is refused ---- */
 
+/* An operand of a part behind a sum, moved to each variable of that sum. */
 static void gradients_that_are_not_final_are_refused(void **state)
 {
-    const bg_options options = make_options(0, MATRIX);
-    bg_plan *plan = make_chain(4, &options);
+    const bg_options options = make_options(0, 2 * MATRIX);
+    bg_plan *plan = make_chain(7, &options);
     const bgi_plan_device *on = &plan->devices[0];
-    bg_error error = {0};
-    uint32_t first = 0, last = 0;
-    bgi_operand *operand, before;
+    bg_error error;
+    uint32_t refused = 0;
 
     (void)state;
-    for (uint32_t i = on->instruction_count; i-- > 0;)
-        first = on->instructions[i].action.kind == BG_ACTION_REDUCE ? i : first;
-    for (uint32_t i = 0; i < on->instruction_count; i++)
-        last = on->instructions[i].is_part ? i : last;
-    assert_true(first + 2 < last); /* another sum is between: the first one is done */
-    assert_int_equal(bgi_plan_check(plan, &error), BG_OK);
-    operand = (bgi_operand *)(uintptr_t)on->instructions[last].calls[0].operands;
-    before = *operand;
-    *operand = on->instructions[first].reduced[0].operand;
-    assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
-    assert_non_null(strstr(error.message, "has summed before"));
-    *operand = before;
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
+    for (uint32_t sum = 0; sum < on->instruction_count; sum++)
+        for (uint32_t i = sum + 3; i < on->instruction_count; i++) { /* another sum is between: that one is done */
+            const bgi_instruction *part = &on->instructions[i];
+
+            if (on->instructions[sum].action.kind != BG_ACTION_REDUCE || part->action.kind != BG_ACTION_BACKWARD)
+                continue;
+            for (uint32_t r = 0; r < on->instructions[sum].reduced_count; r++) {
+                bgi_operand *operand = (bgi_operand *)(uintptr_t)part->calls[r % part->call_count].operands;
+                const bgi_operand before = *operand;
+
+                *operand = on->instructions[sum].reduced[r].operand;
+                error = (bg_error){0};
+                assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
+                assert_non_null(strstr(error.message, "has summed before"));
+                *operand = before;
+                refused++;
+            }
+        }
+    assert_true(refused > 3);
+    assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
     bg_plan_destroy(plan);
 }
 
@@ -341,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_final_leaves),
         cmocka_unit_test(plans_in_parts_are_right),
+        cmocka_unit_test(messages_leave_behind_the_same_call),
         cmocka_unit_test(sums_begin_before_the_last_calls),
         cmocka_unit_test(parts_have_a_size),
         cmocka_unit_test(whole_backwards),
