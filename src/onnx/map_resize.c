@@ -113,6 +113,9 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
+/* Of an axis: 4096 elements to 8192. A small file cannot ask for gigabytes. */
+enum { MOST_CELLS = 1 << 25 };
+
 /* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
 static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value x, int32_t axis)
 {
@@ -122,8 +125,9 @@ static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, 
     int64_t *ids, dims[3] = {1, a->in, 1}, made[BG_MAX_RANK];
     bg_value y = {0};
 
-    if (cells > (size_t)1 << 28) {
-        bgi_map_refuse(m, "an axis of %" PRId64 " elements to one of %" PRId64, a->in, a->out);
+    if (cells > MOST_CELLS) {
+        bgi_map_refuse(m, "an axis of %" PRId64 " elements to one of %" PRId64 ": at most %d weights are possible",
+                       a->in, a->out, MOST_CELLS);
         return y;
     }
     matrix = calloc(cells + 1, sizeof *matrix);
