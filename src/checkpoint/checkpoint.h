@@ -30,10 +30,25 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out);
 /* Fine when there is no such folder: no checkpoints. `out` is zero before, and freed by the caller (steps) also after
  * an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
-/* Removes those of the list from `begin` on, but for one in `keep_interval_s` seconds (0: none stays), temporary files,
- * and parts that no manifest of the folder means. Says in the log what it cannot remove. */
-void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               uint64_t keep_interval_s, bg_log_function log, void *log_user);
+/* The checkpoint of `step` is there now; `list` is from before. Removes those of the list that the options do not keep,
+ * temporary files, and parts that no manifest of the folder means. Says in the log what it cannot remove. Of the
+ * options it reads the numbers alone: texts may be gone. */
+void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                               const bg_checkpoint_save_options *options, bg_log_function log, void *log_user);
+
+/* ---- best.c ---- */
+
+typedef struct bgi_checkpoint_metric {
+    const char *name; /* in the text that was read */
+    double value;
+    bool rises; /* more is better */
+} bgi_checkpoint_metric;
+
+/* Of the metadata's text; NULL is none. False when it is no metric. */
+bool bgi_checkpoint_parse_metric(const char *text, bgi_checkpoint_metric *out);
+/* Which of the checkpoints, the newest first, are among the best `keep_best` by the metric of the newest that has one.
+ * The list is to be freed; NULL when memory is out. */
+bool *bgi_checkpoint_find_best(char *const *paths, size_t count, uint32_t keep_best);
 
 /* ---- sum.c ---- */
 
@@ -44,11 +59,25 @@ bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_c
                              const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
                              void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
+/* What both add of a pair of metadata (nothing of the checksum's own) and, before its value, of a tensor. */
+struct bgi_crc64;
+void bgi_checkpoint_sum_metadata(struct bgi_crc64 *crc, const bg_safetensors_metadata *pair);
+void bgi_checkpoint_sum_name(struct bgi_crc64 *crc, const bg_safetensors_entry *entry);
+
 /* The same of an opened file, whose values are read a part at a time when it has none in memory. */
 bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
 /* Of a file that was written with one; `what` it should be, for the message. */
 bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error);
+
+/* ---- write.c ---- */
+
+/* Writes a file whose metadata have `sum` as their checksum: it is set here. Entries and metadata are sorted by their
+ * names. The file is read back, and its checksum compared, before it takes its name. */
+bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                      const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                      bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
+                                      bg_error *error);
 
 /* ---- record.c ---- */
 
@@ -166,7 +195,8 @@ bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 #define BGI_CHECKPOINT_STEP    "step"
 #define BGI_CHECKPOINT_SEED    "seed"
 #define BGI_CHECKPOINT_INFO    "info"
-#define BGI_CHECKPOINT_BLOB    "blob" /* hexadecimal */
+#define BGI_CHECKPOINT_METRIC  "metric" /* best.c */
+#define BGI_CHECKPOINT_BLOB    "blob"   /* hexadecimal */
 /* Whose state it has, as bg_optimizer_describe_state says it, and the kinds of state, sorted, with spaces between. */
 #define BGI_CHECKPOINT_OPTIMIZER "optimizer"
 #define BGI_CHECKPOINT_KINDS     "optimizer_state"

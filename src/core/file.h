@@ -20,7 +20,8 @@ typedef struct bgi_file_writer {
     char *temporary_path;
     unsigned char *buffer; /* NULL: nothing is being written */
     size_t buffered;
-    size_t unsent_bytes; /* written since the disk was last asked to begin */
+    size_t unsent_bytes;    /* written since the disk was last asked to begin */
+    uint64_t written_bytes; /* that the system has, and the file has for who reads it */
     int descriptor;
     int first_errno; /* of the first that failed of all below; 0 while all is well */
 } bgi_file_writer;
@@ -34,6 +35,9 @@ void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes
 
 /* Formatted text, likewise. */
 void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
+
+/* What is written next replaces bytes from the beginning of the file on. */
+void bgi_file_writer_restart(bgi_file_writer *writer);
 
 /* Everything so far to the system, so that temporary_path can be opened and checked before it takes the target's place,
  * while the disk is at work: commit waits for it. On failure the writer is still to be abandoned. */
