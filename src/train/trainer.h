@@ -178,7 +178,7 @@ struct bg_trainer {
     bool is_resumed;                   /* the next fit's session has to be told the step */
     bool should_stop, was_stopped;
     bool has_updated; /* the fit at work has made an update */
-    bool has_ranks; /* several processes share the devices */
+    bool has_ranks;   /* several processes share the devices */
 };
 
 /* The problems, which end in "; ", as one error; BG_OK when there are none. Clears them. */
