@@ -1,7 +1,7 @@
 /*
- * data.c: images a second of a loader over decoded digits, from memory, in the caller's thread and with one worker; and
- * what the memory takes: as many floats written by memset. Rates are by the processor time of all threads, so they are
- * those of one core, and other programs on the machine count little. The best epoch counts.
+ * data.c: measures images per second of a loader over decoded digits from memory, in the caller's thread and with one
+ * worker; and the memory's own speed: writing as many floats with memset. Rates are based on the processor time of all
+ * threads, so they are those of one core, and other programs on the machine hardly affect them. The best epoch counts.
  */
 #include <brigade/data.h>
 

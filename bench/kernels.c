@@ -1,6 +1,6 @@
 /*
  * kernels.c: how long the kernels take: microseconds a call (best of many) and GFLOP/s, on one thread. First the calls
- * of one training step of the digit network, with their sum per image; then larger shapes. Pin it: taskset -c 0.
+ * of one training step of the digit network, with their sum for each image; then larger shapes. Pin it: taskset -c 0.
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */
@@ -24,7 +24,7 @@ typedef struct bench_call {
     bgi_kernel_id id;
     const void *attributes;
     double flops;          /* of the dense computation */
-    double calls_per_step; /* of the digit network: 0 for what is not in it */
+    double calls_per_step; /* of the digit network: 0 for calls that are not in it */
     uint32_t input_count, output_count;
     bg_type types[OPERANDS];
 } bench_call;

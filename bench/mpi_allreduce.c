@@ -129,7 +129,7 @@ static void check(const bench *b, void (*sum)(const bench *b), const char *who)
     memset(b->data, 0, b->count * sizeof *b->data); /* sums of zeros stay small */
 }
 
-/* Seconds of one sum, of the slowest rank. */
+/* Seconds of one sum on the slowest rank. */
 static double time_turn(const bench *b, void (*sum)(const bench *b), int times)
 {
     double seconds;

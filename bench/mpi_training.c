@@ -1,5 +1,5 @@
 /*
- * mpi_training.c: how fast ranks of one core each train, on one machine.
+ * mpi_training.c: measures how fast ranks of one core each train on one machine.
  *
  *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
  * TEXT]
@@ -11,14 +11,14 @@
  *
  * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
  * has a core, and stages cost what all ranks measure at the same time, each on its own core, and what their messages
- * cost. That is the time in which MPI alone brings so many bytes from one rank to another that waits for them, half of
- * a ping-pong: it copies them, with the receiver's core, so it belongs to the stage that receives. A sum of a
- * tensor-parallel layer costs what it takes MPI alone to exchange shares, twice. Measuring takes a turn like training
+ * cost. That bound is the time in which MPI alone sends this many bytes from one rank to another that waits for them,
+ * half of a ping-pong: the receiver's core copies them, so it belongs to the receiving stage. A sum of a
+ * tensor-parallel layer costs twice the time in which MPI alone exchanges shares. Measuring takes a turn like training
  * does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
- * machine that does something else too, stages cost what they do undisturbed (medians), and pipelines take what they do
- * disturbed.
+ * machine with other load, stages have their undisturbed costs (medians), while pipelines are measured with the
+ * disturbance.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
@@ -32,6 +32,7 @@
 
 #include "core/clock.h"
 #include "plan/plan.h"
+#include "runtime/record.h"
 
 enum {
     MOST_RANKS = 64,
@@ -45,7 +46,7 @@ enum {
     TRANSFER_TAG = 2,
     TRANSFERS = 15
 };
-static const double LEAST_S = 0.1, GOAL = 0.95; /* a turn takes at least so long */
+static const double LEAST_S = 0.1, GOAL = 0.95; /* the least duration of a turn */
 
 typedef enum split { REPLICAS, PIPELINED, TENSOR } split;
 
@@ -202,7 +203,7 @@ static bg_plan *make_plan(const bench *b, const row *of, bg_transport *carrier, 
 
 typedef struct side {
     bg_plan *plan;
-    bg_session *session; /* NULL: on this rank there is none */
+    bg_session *session; /* NULL: this rank has no session */
     const void **inputs;
     void **outputs;
     size_t loss_bytes;
@@ -309,7 +310,7 @@ static double find_median(double *values, long count)
 
 /* ---- what messages cost at least ---- */
 
-/* Nanoseconds of an exchange of so many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
+/* Nanoseconds of an exchange of this many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
  * touched; the median of several. */
 static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
 {
@@ -375,23 +376,25 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* What the simulator says of a run whose stages cost what they cost now. */
-static double find_bound(const bench *b, const bg_plan *traced)
+/* The simulated time of a run with the current costs of its stages, on the same inputs. */
+static double find_bound(const bench *b, const side *traced)
 {
-    bg_stage_cost *costs = allocate(traced->problem.stage_count * sizeof *costs);
-    bg_schedule_problem problem = traced->problem;
+    bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
+    bg_schedule_problem problem = traced->plan->problem;
     bg_schedule_timing timing = {0};
     double bytes_per_ns = 0.0, seconds;
     bg_error error = {0};
 
     use_processors(&b->own);
     MPI_Barrier(MPI_COMM_WORLD);
-    require(bg_profile_measure(traced, 2, costs, &bytes_per_ns, &error), &error);
+    bgi_session_record(traced->session, true);
+    run(traced);
+    require(bg_profile_costs(traced->session, traced->plan, costs, &bytes_per_ns, &error), &error);
     add_messages(b, &problem, costs);
     problem.costs = costs;
     problem.bytes_per_ns = 0.0;
-    require(bg_schedule_simulate(traced->schedule, &problem, &timing, &error), &error);
-    seconds = (timing.makespan + find_collectives_ns(b, traced)) * 1e-9 * traced->iterations;
+    require(bg_schedule_simulate(traced->plan->schedule, &problem, &timing, &error), &error);
+    seconds = (timing.makespan + find_collectives_ns(b, traced->plan)) * 1e-9 * traced->plan->iterations;
     bg_schedule_timing_clear(&timing);
     free(costs);
     return find_slowest(seconds);
@@ -417,8 +420,7 @@ static int choose_runs(const bench *b, side *ranks)
 static bool compare(const bench *b, const row *of)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], ratio;
-    bg_plan *traced = NULL;
-    side ranks = {0}, process = {0};
+    side ranks = {0}, process = {0}, traced = {0};
     bool is_equal = true;
 
     use_processors(&b->own);
@@ -429,15 +431,20 @@ static bool compare(const bench *b, const row *of)
         if (b->rank == 0) {
             open_side(b, of, make_plan(b, of, NULL, b->rank_count, false), &process);
             process.runs = 2;
-            run(&process); /* as many as the ranks have trained, so that the losses compare */
+            run(&process); /* as many updates as the ranks have run, so that the losses compare */
             process.runs = ranks.runs;
         }
         wait_for_first(b);
-    } else
-        traced = make_plan(b, of, NULL, 1, true);
+    } else {
+        use_processors(&b->own);
+        open_side(b, of, make_plan(b, of, NULL, 1, true), &traced);
+        traced.runs = 2;
+        run(&traced); /* as many as the ranks have trained: kernels may depend on how many gradients are zero */
+        traced.runs = ranks.runs;
+    }
     for (long turn = 0; turn < b->turns; turn++) {
         ours[turn] = time_ranks(b, &ranks);
-        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, traced);
+        theirs[turn] = of->way == REPLICAS ? time_process(b, &process) : find_bound(b, &traced);
         ratios[turn] = theirs[turn] / ours[turn];
     }
     if (process.session != NULL)
@@ -450,7 +457,7 @@ static bool compare(const bench *b, const row *of)
     fflush(stdout);
     close_side(&ranks);
     close_side(&process);
-    bg_plan_destroy(traced);
+    close_side(&traced);
     MPI_Bcast(&ratio, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     return ratio >= GOAL && is_equal;
 }

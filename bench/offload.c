@@ -1,9 +1,9 @@
 /*
- * offload.c: what it costs to train a network that needs eight times the device's memory. A perceptron of equal layers,
- * a stage each, all on one device, phase after phase: once with unlimited memory, once with weights, accumulators,
- * optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step by step, so
- * that whatever else the machine does slows both. Prints times (best and median), bytes, and the ratio of speeds. The
- * losses are compared to the last bit.
+ * offload.c: measures the cost of training a network that needs eight times the device's memory. A perceptron of equal
+ * layers, a stage each, all on one device, phase after phase: once with unlimited memory, once with weights,
+ * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
+ * by step, so that whatever else the machine does slows both. Prints times (best and median), bytes, and the ratio of
+ * speeds. The losses are compared to the last bit.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads] [steps]
  */
@@ -127,7 +127,7 @@ static trainee prepare(const setting *s, bool is_remote, size_t budget)
     return out;
 }
 
-/* step: UINT32_MAX: it is not timed */
+/* step: UINT32_MAX: not timed */
 static void run_step(trainee *t, const samples *given, uint32_t step)
 {
     const double begin_s = read_clock_s();

@@ -1,8 +1,8 @@
 /*
  * ops.c: how long forward and backward of every op take, at several shapes: the half of bench/ops.py that times our
- * kernels. It answers requests, so that who asks can let PyTorch take turns with it.
+ * kernels. It answers requests, so that the caller can alternate it with PyTorch.
  *
- * usage: ops --list       a line for each case: `op dim...`, as bench/peers/ops_torch.py builds it too
+ * usage: ops --list a line for each case: `op dim...`, as bench/peers/ops_torch.py builds it too
  *        ops              reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
  * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once each call. CASE
  * `flops` and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the
@@ -327,7 +327,7 @@ static int make_like(bench_work *work, int tensor)
     return make(work, work->tensors[tensor].type, 1);
 }
 
-/* A call with so many inputs among the tensors that follow; -1 ends them. */
+/* Adds a call with this many inputs among the following tensors; -1 ends them. */
 static void add_call(bench_work *work, bgi_kernel_id id, const void *attributes, uint32_t inputs, const int *tensors)
 {
     bench_call *call = &work->calls[work->call_count++];
@@ -401,7 +401,7 @@ static void conv(bench_work *work, const int64_t *d)
 
     attributes = (bgi_conv2d_attributes){{0, {d[6], d[6]}, {d[7], d[7]}, {1, 1}, d[8]}};
     CALL(CONV2D, &attributes, 2, x, w, y);
-    if (d[1] != 3) /* nobody asks for the gradient of images */
+    if (d[1] != 3) /* the gradient of images is not needed */
         CALL(CONV2D_BACKWARD_INPUT, &attributes, 2, dy, w, dx);
     CALL(CONV2D_BACKWARD_WEIGHTS, &attributes, 2, dy, x, dw);
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
@@ -1024,7 +1024,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* The best time of `once`, called for so many milliseconds. */
+/* The best time of `once`, called for this many milliseconds. */
 static double time_best(bench_team *team, uint32_t threads, double milliseconds,
                         void (*once)(bench_team *team, void *context), void *context)
 {
@@ -1110,7 +1110,7 @@ static void run_peaks(bench_team *team, void *context)
         run_team(team);
 }
 
-/* GFLOP/s of all threads; 0: not known for this processor. */
+/* GFLOP/s of all threads; 0: unknown for this processor. */
 static double measure_flops(uint32_t threads, double milliseconds)
 {
     const double lanes = bgi_cpu_isa() >= BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;

@@ -1,6 +1,7 @@
 /*
  * predict.c: predicted times of updates beside measured ones, for three networks under six strategies on one core and
- * on two. For each, in turns: runs, the costs of calls measured anew, a prediction, runs. `bench/plan.sh` runs it.
+ * on two. For each network, in turns: runs, new measurements of the costs of calls, a prediction, runs. `bench/plan.sh`
+ * runs it.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * resnet.c: how fast convolutional networks train and infer on images of 32 x 32: images/s of whole steps, best and
- * median of several, and with --profile the processor time of each kernel by the shape it makes. float32, batch norm,
- * SGD with momentum; the images are in memory.
+ * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32: images per second of whole
+ * steps, best and median of several, and with --profile the processor time of each kernel by the shape of its result.
+ * It uses float32, batch norm, and SGD with momentum; the images are in memory.
  *
  * usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
  *               [--profile] [--times]

@@ -1,13 +1,13 @@
 /*
- * bert.c: a masked language model as BERT is one (Devlin et al., 2019): sentences of different lengths, padded; some of
- * their tokens are hidden, and the model has to say which. Lengths are a mask of the attention, hidden places are the
- * only ones that have labels, and the head's table is the embedding's. lesson.h has the arguments and the loop.
+ * bert.c: a masked language model like BERT (Devlin et al., 2019): sentences have different lengths and are padded;
+ * some of their tokens are hidden, and the model predicts them. Lengths become a mask of the attention, only hidden
+ * places have labels, and the head shares the embedding's table. lesson.h has the arguments and the loop.
  *     cc bert.c $(pkg-config --cflags --libs brigade) -o bert && ./bert pipelined
  */
 #include "lesson.h"
 
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, LAYERS = 2, PADDING = 0, HIDDEN = 1, FIRST_WORD = 2 };
-enum { IGNORED = -100 }; /* the label of a place that nobody asks about */
+enum { IGNORED = -100 }; /* the label of a place without a prediction */
 
 /* Attention and two linear layers, each with its input added and normalized behind (post-norm). */
 static bg_value add_layer(bg_graph *graph, bg_value x, bg_value mask)
@@ -56,7 +56,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, IGNORED);
 }
 
-/* A sentence goes through the words in steps of its own, from 6 of them to all 16. One word in four is hidden. */
+/* A sentence goes through the words with a step of its own, from 6 of them to all 16. One word in four is hidden. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *labels = data[2];

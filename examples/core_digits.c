@@ -1,7 +1,7 @@
 /*
- * core_digits.c: the digit network on the core of the library alone, which links nothing but the C library, its
- * mathematics and threads: no loader, no file, no companion. The program draws its digits itself and hands them over
- * as arrays.
+ * core_digits.c: trains the digit network with the core of the library alone, which links only the C library with its
+ * mathematics and threads: no loader, no file, no companion. The program draws its digits itself and hands them over as
+ * arrays.
  *
  *     make MINIMAL=1 && build-minimal/examples/core_digits
  */
@@ -31,7 +31,7 @@ static const uint8_t shapes[10][7] = {
     {14, 17, 17, 14, 17, 17, 14}, {14, 17, 17, 15, 1, 2, 12},
 };
 
-/* A digit three times as large as its shape, somewhere on the image, over noise. Depends on `number` alone. */
+/* A digit three times as large as its shape, somewhere on the image, over noise. Depends only on `number`. */
 static void draw(uint32_t number, uint8_t *image, uint8_t *label)
 {
     const uint32_t key[2] = {28, 28};

@@ -1,8 +1,8 @@
 /*
  * custom_optimizer.c: an optimizer of the program's own. Its update is an op that changes a parameter and two states in
  * place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints) is as with
- * the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but steps are short where the gradient
- * is not what its mean made one believe. lesson.h has the arguments and the loop.
+ * the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps where the
+ * gradient differs from its running mean. lesson.h has the arguments and the loop.
  *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer
  * replicas
  */
@@ -65,7 +65,7 @@ static const bg_op_type adabelief_update = {
     .minimum_inputs = 6,
     .maximum_inputs = 6,
     .written_inputs = 1u << PARAMETER | 1u << MEAN | 1u << VARIANCE,
-    .is_elementwise_update = true, /* replicas may do a piece each */
+    .is_elementwise_update = true, /* each replica may update a piece */
     .infer = infer_update,
     .kernel = choose_update,
 };

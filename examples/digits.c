@@ -3,8 +3,8 @@
  *
  *     B1 conv, pool, relu --> B2 conv, pool, relu --> B3 linear, relu --> B4 linear, loss
  *
- * Four steps: describe the network, plan how it trains and how it is tested, make data, run. The digits are generated,
- * so nothing has to be downloaded.
+ * It has four steps: describe the network, plan how it trains and how it is tested, make data, run. The digits are
+ * generated, so nothing has to be downloaded.
  *
  *     cc digits.c $(pkg-config --cflags --libs brigade) -o digits
  *     ./digits
@@ -15,7 +15,7 @@
 
 enum { MICRO_BATCH = 20, EPOCHS = 3 };
 
-/* A function of the library that fails returns a status and puts a message into the error. */
+/* A library function that fails returns a status and writes a message to the error. */
 static bg_error error;
 
 static void check(bg_status status)
@@ -102,7 +102,7 @@ static bg_plan *plan_testing(const bg_graph *graph)
 
 /* ---- 3. the data ---- */
 
-/* Digits, and a loader whose batches are what one run of the plan takes. */
+/* Digits, and a loader whose batches have the size of one run of the plan. */
 typedef struct digits {
     bg_image_set images;
     bg_dataset *dataset;

@@ -1,4 +1,4 @@
-/* iterator.c: an inference loop over a data set without a queue in sight: the session's inputs are the loader's next.
+/* iterator.c: an inference loop over a data set without a queue: the session's inputs come directly from the loader.
  *     cc iterator.c $(pkg-config --cflags --libs brigade) -o iterator && ./iterator */
 #include <brigade.h>
 #include <stdio.h>

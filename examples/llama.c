@@ -1,7 +1,7 @@
 /*
- * llama.c: a language model of LLaMA's kind (Touvron et al., 2023): norms by the root mean square in front of each
- * part, rotary positions, fewer heads of keys than of queries, SwiGLU, no biases. It learns to go on with sequences.
- * lesson.h has the arguments and the loop.
+ * llama.c: a language model like LLaMA (Touvron et al., 2023): norms by the root mean square before each part, rotary
+ * positions, fewer key heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the
+ * arguments and the loop.
  *     cc llama.c $(pkg-config --cflags --libs brigade) -o llama && ./llama recomputed
  */
 #include "lesson.h"
@@ -56,7 +56,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, -100);
 }
 
-/* A sequence goes through the tokens in steps of its own, which its first tokens tell. */
+/* A sequence goes through the tokens with a step of its own, which its first tokens determine. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *next = data[1];

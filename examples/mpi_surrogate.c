@@ -1,7 +1,7 @@
-/* mpi_surrogate.c: an MPI program of its own that trains in place. Two rings of ranks solve the heat equation with
+/* mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
  * small explicit steps. One ring learns from its own cells what eight of these steps do at once, while the other one
- * goes on computing; then that one takes the large step, and measures its error. mpicc mpi_surrogate.c $(pkg-config
- * --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out */
+ * continues to simulate; then the other ring takes the large step, and measures its error. mpicc mpi_surrogate.c
+ * $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out */
 #include <brigade.h>
 #include <brigade/mpi.h>
 #include <math.h>
@@ -108,8 +108,8 @@ static void check(bg_status status)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* What this rank's cells say: of each the STENCIL cells around it, and its heat after the steps. A run takes FIELDS
- * micro-batches of each replica, [field][replica]; a rank fills in those of its own replica. */
+/* Makes samples of this rank's cells: for each cell the STENCIL cells around it, and its heat after the steps. A run
+ * takes FIELDS micro-batches of each replica, [field][replica]; a rank fills in those of its own replica. */
 static void make_samples(const ring *r, float *x, float *y)
 {
     for (int number = 0; number < FIELDS; number++) {
@@ -124,7 +124,7 @@ static void make_samples(const ring *r, float *x, float *y)
     }
 }
 
-/* The ring's ranks have a replica each. Of all ranks of the ring; each gets the stencil. */
+/* The ring's ranks have a replica each. Called by all ranks of the ring; each gets the stencil. */
 static void train(const ring *r, float stencil[STENCIL])
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, CELLS, STENCIL), y_type = bg_matrix(BG_FLOAT32, CELLS, 1);

@@ -1,12 +1,12 @@
 /*
- * own_transport.c: two processes train one network, and what carries bytes between them is written here, in five
- * functions over a socket. No MPI is needed. The process with the first stage begins, the one with the second has the
- * loss; afterward the first process trains alone and gets the same losses, bit for bit.
+ * own_transport.c: two processes train one network, and this program moves bytes between them, in five functions over a
+ * socket. No MPI is needed. The process with the first stage begins, the one with the second stage has the loss;
+ * afterward the first process trains alone and gets the same losses, bit for bit.
  *
  *     cc own_transport.c $(pkg-config --cflags --libs brigade) -o own_transport
  *     ./own_transport
  *
- * A packet is a header and at most PACKET_BYTES of a message; the socket keeps packets apart and in order. Brigade
+ * A packet is a header and at most PACKET_BYTES of a message; the socket preserves packets and their order. Brigade
  * calls the functions below from one thread, because takes_any_thread is false, and none of them may wait.
  */
 #define _GNU_SOURCE
@@ -28,19 +28,19 @@ typedef struct header {
     uint64_t size_bytes;
 } header;
 
-/* A send that waits for the socket, a receive that waits for its packet, a packet that came before its receive, or an
- * operation that is done and that `poll` has not returned. */
+/* A send that waits for the socket, a receive that waits for its packet, a packet that came before its receive, or a
+ * completed operation that `poll` has not returned. */
 typedef struct item {
     struct item *next;
     header head;
-    void *data; /* Brigade's, or of a packet that came early: our own */
+    void *data; /* Brigade's memory, or the program's own for a packet that came early */
     void *operation;
 } item;
 
 typedef struct wire {
-    bg_transport base; /* what Brigade sees */
+    bg_transport base; /* Brigade's view of it */
     int socket;
-    uint32_t lane_count; /* that were opened so far: both processes open them in the same order */
+    uint32_t lane_count; /* lanes opened so far: both processes open them in the same order */
     bool is_open[LANES];
     item *sends, *receives, *early, *done;
     char packet[sizeof(header) + PACKET_BYTES];
@@ -103,7 +103,7 @@ static void drop_lane(item **list, uint32_t lane, bool owns_data)
         }
 }
 
-/* Sends what the socket takes now. */
+/* Sends as much as the socket accepts now. */
 static bg_status push(wire *w, bg_error *error)
 {
     while (w->sends != NULL) {
@@ -116,7 +116,7 @@ static bg_status push(wire *w, bg_error *error)
     return BG_OK;
 }
 
-/* A packet has come: into the memory of its receive, or into our own until there is one. */
+/* Handles a packet: copies it into the memory of its receive, or into the program's own until there is one. */
 static bg_status arrive(wire *w, bg_error *error)
 {
     header head;
@@ -131,7 +131,7 @@ static bg_status arrive(wire *w, bg_error *error)
         return BG_OK;
     }
     if (head.lane <= w->lane_count && !w->is_open[head.lane])
-        return BG_OK; /* that lane is closed here */
+        return BG_OK; /* this lane is closed here */
     copy = malloc(head.size_bytes + 1);
     if (copy == NULL || add(&w->early, head, copy, NULL) == NULL) {
         free(copy);
@@ -148,7 +148,7 @@ static bg_status pull(wire *w, bg_error *error)
         bg_status status;
         if (count < 0)
             return errno == EAGAIN || errno == EINTR ? BG_OK : fail(error, BG_ERROR_IO, strerror(errno));
-        if (count == 0) /* what came before that is still handed out */
+        if (count == 0) /* packets that arrived before are still returned */
             return w->done == NULL && w->receives != NULL ? fail(error, BG_ERROR_IO, "the other process has ended")
                                                           : BG_OK;
         status = arrive(w, error);
@@ -157,7 +157,7 @@ static bg_status pull(wire *w, bg_error *error)
     }
 }
 
-/* A lane is the number that travels in headers, from 1 on: NULL would be no lane. */
+/* A lane is the number in packet headers, from 1 on, because NULL would mean no lane. */
 static bg_status open_lane(void *user, void **out_lane, bg_error *error)
 {
     wire *w = user;

@@ -1,6 +1,6 @@
 /*
- * recurrent.c: two recurrent networks read the same sequences: an LSTM of two layers that runs both ways, and a GRU on
- * what it says. The loss asks what the whole sequence was. lesson.h has the arguments and the loop.
+ * recurrent.c: two recurrent networks read the same sequences: a bidirectional LSTM of two layers, and a GRU on its
+ * outputs. The loss classifies the whole sequence. lesson.h has the arguments and the loop.
  *     cc recurrent.c $(pkg-config --cflags --libs brigade) -o recurrent && ./recurrent phased
  */
 #include "lesson.h"
@@ -17,7 +17,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     const bg_value labels = bg_graph_input(graph, "labels", &label);
 
     bg_block_start(graph, "lstm", BG_DEVICE_NONE);
-    options.batch_first = true; /* [N, T, features], as micro-batches have it */
+    options.batch_first = true; /* [N, T, features], the layout of micro-batches */
     options.layers = 2;
     options.bidirectional = true;
     x = bg_lstm_layer(graph, "lstm", x, WIDTH, &options, none, none, NULL, NULL);

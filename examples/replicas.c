@@ -1,5 +1,5 @@
-/* replicas.c: the same global batch on one, two and four replicas, which average their gradients: each replica has the
- * same weights afterward, those of one replica but for rounding.
+/* replicas.c: trains the same global batch on one, two and four replicas, which average their gradients: all replicas
+ * then have the same weights, which equal those of one replica up to rounding.
  *     cc replicas.c $(pkg-config --cflags --libs brigade) -lm -o replicas && ./replicas */
 #include <brigade.h>
 #include <math.h>

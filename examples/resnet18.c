@@ -1,6 +1,6 @@
 /*
  * resnet18.c: a residual network of 18 layers (He et al., 2016) for small images: a convolution, four stages of two
- * blocks each, whose inputs are added to their results, and a linear layer. Parameters have torchvision's names.
+ * blocks each, which add their inputs to their results, and a linear layer. Parameters have torchvision's names.
  * lesson.h has the arguments and the loop.
  *     cc resnet18.c $(pkg-config --cflags --libs brigade) -o resnet18 && ./resnet18 pipelined
  */
@@ -19,7 +19,7 @@ static bg_value add_convolution(bg_graph *graph, const char *conv, const char *n
     return bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5);
 }
 
-/* Where the block makes more channels, or halves the image, the way around it is a convolution too. */
+/* Where the block makes more channels, or halves the image, its shortcut is a convolution too. */
 static bg_value add_block(bg_graph *graph, bg_value x, int64_t channels, int64_t stride)
 {
     bg_value y = bg_relu(graph, add_convolution(graph, "conv1", "bn1", x, channels, 3, stride));
@@ -47,13 +47,13 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
             bg_scope_end(graph);
         }
     }
-    /* Each block begins as the way around it: the norm behind it has a weight of 0 at first (Goyal et al., 2017). */
+    /* Each block begins as its shortcut, because the weight of its last norm is 0 at first (Goyal et al., 2017). */
     bg_graph_initialize(graph, "layer*.bn2.weight", "constant", 0, 0);
     x = bg_flatten(graph, NULL, bg_adaptive_avg_pool(graph, "pool", x, NULL));
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* An image is its class's picture under noise. */
+/* An image is its class's picture with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];
@@ -64,7 +64,7 @@ static void draw(uint32_t number, void *const *data)
         image[p] = (float)(lesson_number(1000 + number % CLASSES, p) / 2 + lesson_number(number, p));
 }
 
-/* Each replica has batch statistics of its own micro-batches, as each process of torch.nn.parallel has. */
+/* Each replica computes batch statistics of its own micro-batches, like each process of torch.nn.parallel. */
 int main(int argc, char **argv)
 {
     const lesson resnet = {.name = "resnet18",

@@ -1,7 +1,7 @@
 /*
- * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy picture: down by pools, up by transposed
- * convolutions, and what the way down had is laid beside what the way up makes: messages from the first stages of a
- * pipeline to its last ones. lesson.h has the arguments and the loop.
+ * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy picture. It goes down by pools and up by
+ * transposed convolutions, and concatenates the values of the way down with those of the way up, which become messages
+ * from the first stages of a pipeline to its last ones. lesson.h has the arguments and the loop.
  *     cc unet.c $(pkg-config --cflags --libs brigade) -o unet && ./unet pipelined
  */
 #include "lesson.h"
@@ -23,7 +23,7 @@ static bg_value add_pair(bg_graph *graph, const char *scope, bg_value x, int64_t
     return x;
 }
 
-/* Twice the size, half the channels, beside `left`. */
+/* Doubles the size, halves the channels, and concatenates with `left`. */
 static bg_value add_way_up(bg_graph *graph, const char *name, bg_value x, bg_value left)
 {
     const int64_t channels = bg_graph_type(graph, left).dims[1];
@@ -50,7 +50,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     x = add_pair(graph, "up2", add_way_up(graph, "wider2", x, second), 2 * CHANNELS);
     x = add_pair(graph, "up1", add_way_up(graph, "wider1", x, first), CHANNELS);
     x = bg_conv2d_layer(graph, "out", x, 1, 1, 1, true, NULL);
-    /* For each pixel whether it is the disc's; a weight of 1 for those that are. */
+    /* For each pixel, whether it belongs to the disc; pixels of the disc have a weight of 1. */
     return bg_pointwise_loss(graph, "loss", BG_LOSS_BINARY_LOGITS, 1.0, x, wanted, BG_LOSS_MEAN);
 }
 

@@ -1,6 +1,6 @@
 /*
  * vit.c: a vision transformer (Dosovitskiy et al., 2021): a convolution makes a token of each patch of the image, a
- * learned token comes in front of them, transformer layers, and the first token says the class. lesson.h has the
+ * learned token is added before them, transformer layers follow, and the first token gives the class. lesson.h has the
  * arguments and the loop.
  *     cc vit.c $(pkg-config --cflags --libs brigade) -o vit && ./vit pipelined
  */
@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
                             -100);
 }
 
-/* An image is its class's picture under noise. */
+/* An image is its class's picture with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -1,7 +1,7 @@
 /*
- * gpt_llmc.c: the steps of bench/gpt.c by llm.c's CPU trainer, for bench/gpt.sh. Its program reads weights and tokens
- * from files and has the size of the batch in its main; here random weights of the same shapes are made in memory and
- * its functions are called by turns as that main calls them. Prints the time of each step in seconds.
+ * gpt_llmc.c: runs the steps of bench/gpt.c with llm.c's CPU trainer, for bench/gpt.sh. Its program reads weights and
+ * tokens from files and has the size of the batch in its main; here random weights of the same shapes are made in
+ * memory and its functions are called by turns as that main calls them. Prints the time of each step in seconds.
  *
  * Built by bench/gpt.sh in a clone of llm.c, with llm.c's own flags: cc -I CLONE ... gpt_llmc.c -lm -lgomp
  *

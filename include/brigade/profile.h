@@ -38,7 +38,9 @@ BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan
                                   double *out_bytes_per_ns, bg_error *error);
 
 /* Measures a plan that has not run yet: runs it `run_count` times in a session of its own, on zeros and with fresh
- * weights. The plan must have been made with options.reporting.trace. Kernels take the same time for any values. */
+ * weights. The plan must have been made with options.reporting.trace. Most kernels take the same time for any values,
+ * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient: where that matters, run
+ * a session on real data and call bg_profile_costs. */
 BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_stage_cost *out_costs,
                                     double *out_bytes_per_ns, bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * values.c: what other functions return as a struct, through a pointer.
+ * values.c: returns through a pointer what other functions return as a struct.
  */
 #include <brigade/bindings.h>
 

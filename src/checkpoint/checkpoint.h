@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: the names of checkpoints in a folder, and the checksum; for the files that make them and for tests.
+ * checkpoint.h: the names of checkpoints in a folder, and the checksum; for the files that write them and for tests.
  */
 #ifndef BGI_CHECKPOINT_CHECKPOINT_H
 #define BGI_CHECKPOINT_CHECKPOINT_H
@@ -19,20 +19,19 @@ typedef struct bgi_checkpoint_list {
 enum { BGI_CHECKPOINT_NAME_BYTES = 64 };
 
 const char *bgi_checkpoint_name(uint64_t step, char text[BGI_CHECKPOINT_NAME_BYTES]);
-/* The file of a part, in the same folder; the tag, 8 hexadecimal digits, is of the save that wrote it. */
+/* The file of a part, in the same folder; the tag, 8 hexadecimal digits, identifies the save that wrote it. */
 enum { BGI_CHECKPOINT_PART_BYTES = 112, BGI_CHECKPOINT_TAG_BYTES = 9 };
 const char *bgi_checkpoint_part_name(uint64_t step, const char *tag, uint32_t number, uint32_t count,
                                      char text[BGI_CHECKPOINT_PART_BYTES]);
 bool bgi_checkpoint_is_tag(const char *text);
-/* Decimal digits of a number below 2^64, without sign or zeros before it, and nothing else. */
+/* Parses decimal digits of a number below 2^64, without sign or leading zeros, and nothing else. */
 bool bgi_checkpoint_number(const char *text, uint64_t *out);
 
-/* Fine when there is no such folder: no checkpoints. `out` is zero before, and freed by the caller (steps) also after
- * an error. */
+/* A missing folder has no checkpoints. `out` must be zeroed, and the caller frees it (steps) also after an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
-/* The checkpoint of `step` is there now; `list` is from before. Removes those of the list that the options do not keep,
- * temporary files, and parts that no manifest of the folder means. Says in the log what it cannot remove. Of the
- * options it reads the numbers alone: texts may be gone. */
+/* Removes checkpoints of the list that the options do not keep, temporary files, and parts that belong to no manifest
+ * of the folder. Logs files that it cannot remove. The list was made before the checkpoint of `step`. Of the options
+ * only numbers are read: strings may have been freed. */
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                const bg_checkpoint_save_options *options, bg_log_function log, void *log_user);
 
@@ -44,36 +43,36 @@ typedef struct bgi_checkpoint_metric {
     bool rises; /* more is better */
 } bgi_checkpoint_metric;
 
-/* Of the metadata's text; NULL is none. False when it is no metric. */
+/* Parses the metadata's text; false when it is NULL or not a metric. */
 bool bgi_checkpoint_parse_metric(const char *text, bgi_checkpoint_metric *out);
-/* Which of the checkpoints, the newest first, are among the best `keep_best` by the metric of the newest that has one.
- * The list is to be freed; NULL when memory is out. */
+/* For each of the checkpoints, the newest first, whether it is among the best `keep_best` by the metric of the newest
+ * checkpoint that has one. The caller frees the list; NULL: out of memory. */
 bool *bgi_checkpoint_find_best(char *const *paths, size_t count, uint32_t keep_best);
 
 /* ---- sum.c ---- */
 
-/* Over all metadata but the checksum itself, then names, types and values; both in the order of bg_safetensors_at.
- * Text of 16 hexadecimal digits. `fetch` brings what has no data; it may be NULL where all have. */
+/* Covers all metadata except the checksum itself, then names, types and values; both in the order of bg_safetensors_at.
+ * Writes 16 hexadecimal digits. `fetch` provides missing data; it may be NULL when none are missing. */
 enum { BGI_CHECKPOINT_SUM_BYTES = 17 };
 bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_count,
                              const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
                              void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
-/* What both add of a pair of metadata (nothing of the checksum's own) and, before its value, of a tensor. */
+/* Add a pair of metadata, except the checksum's own, and a tensor's name and type. */
 struct bgi_crc64;
 void bgi_checkpoint_sum_metadata(struct bgi_crc64 *crc, const bg_safetensors_metadata *pair);
 void bgi_checkpoint_sum_name(struct bgi_crc64 *crc, const bg_safetensors_entry *entry);
 
-/* The same of an opened file, whose values are read a part at a time when it has none in memory. */
+/* The same for an opened file, whose values are read in parts when they are not in memory. */
 bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
-/* Of a file that was written with one; `what` it should be, for the message. */
+/* Checks a file that has a checksum; `what`: its description for the message. */
 bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error);
 
 /* ---- write.c ---- */
 
-/* Writes a file whose metadata have `sum` as their checksum: it is set here. Entries and metadata are sorted by their
- * names. The file is read back, and its checksum compared, before it takes its name. */
+/* Writes a file whose metadata contain the checksum `sum`, which this function sets. Entries and metadata must be
+ * sorted by name. The file is read back, and its checksum compared, before it takes its name. */
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
                                       bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
@@ -83,7 +82,7 @@ bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_ent
 
 const char *bgi_checkpoint_role(bg_variable_role role);
 
-/* What metadata say of a weight. */
+/* The metadata of a weight. */
 typedef struct bgi_checkpoint_record {
     bg_variable_role role;
     bool is_given;
@@ -94,59 +93,59 @@ bg_status bgi_checkpoint_read_number(const bg_safetensors *file, const char *key
 bg_status bgi_checkpoint_find_record(const bg_safetensors *file, const char *name, bgi_checkpoint_record *out,
                                      bg_error *error);
 
-/* The kind of state that a name ends in: "exp_avg". */
+/* The kind of state at the end of a name: "exp_avg". */
 const char *bgi_checkpoint_kind(const char *state_name);
 /* Adds kinds to a text, sorted, each once. Changes the order of `kinds`. */
 bg_status bgi_checkpoint_join_kinds(const char **kinds, size_t count, bgi_string *out, bg_error *error);
 
 /* ---- content.c ---- */
 
-/* What is written: begin, add (at most twelve keys beside those of weights), write, end. */
+/* The content to write: begin, add (at most twelve keys beside those of weights), write, end. */
 typedef struct bgi_checkpoint_content {
     bg_weights *weights;
     bg_safetensors_entry *entries;
     size_t entry_count;
     bg_safetensors_metadata *metadata;
     size_t metadata_count;
-    bgi_string *texts; /* keys and values that were made, as many as `text_count` */
+    bgi_string *texts; /* allocated keys and values; there are `text_count` */
     size_t text_count;
     bg_safetensors_fetch fetch; /* of values; after `begin` that of the weights */
     void *user;
     char sum[BGI_CHECKPOINT_SUM_BYTES]; /* after writing */
 } bgi_checkpoint_content;
 
-/* With room for so many keys more. */
+/* Reserves memory for more keys. */
 bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, size_t more, bg_error *error);
-void bgi_checkpoint_end(bgi_checkpoint_content *content); /* fine on zeros */
-/* Of one value in a list of copies. */
+void bgi_checkpoint_end(bgi_checkpoint_content *content); /* may be called for a zeroed one */
+/* The bytes of one value in a list of copies. */
 static inline size_t bgi_checkpoint_room(size_t size_bytes)
 {
     return (size_bytes + 63) / 64 * 64;
 }
-/* Keeps the pointers. */
+/* Adds a key and a value; the pointers must stay valid. */
 void bgi_checkpoint_add(bgi_checkpoint_content *content, const char *key, const char *value);
-/* Of texts that are made here: the content frees them. */
+/* Adds an allocated text, which the content frees. */
 bgi_string *bgi_checkpoint_text(bgi_checkpoint_content *content);
 bg_status bgi_checkpoint_add_text(bgi_checkpoint_content *content, const char *key, const bgi_string *value,
                                   bg_error *error);
 bg_status bgi_checkpoint_add_number(bgi_checkpoint_content *content, const char *key, uint64_t number, bg_error *error);
 bg_status bgi_checkpoint_add_blob(bgi_checkpoint_content *content, const void *blob, size_t size_bytes,
                                   bg_error *error);
-/* What is known of a weight and, `with_value`, its newest value. */
+/* Adds the metadata of a weight and, `with_value`, its newest value. */
 bg_status bgi_checkpoint_add_weight(bgi_checkpoint_content *content, uint32_t index, bool with_value, bg_error *error);
-/* The optimizer whose state the weights have, and the kinds of state; where there is no state, `fallback` (NULL: adds
+/* Adds the optimizer whose state the weights have, and the kinds of state; without state, adds `fallback` (NULL:
  * nothing). State of several optimizers, or of an unknown one, adds nothing: a load then decides by the kinds. */
 bg_status bgi_checkpoint_add_optimizer(bgi_checkpoint_content *content, const char *fallback, bg_error *error);
-/* Adds the checksum. The file is read back, and its checksum compared, before it takes its name. */
+/* Adds the checksum. The file is read back, and its checksum compared, before it gets its name. */
 bg_status bgi_checkpoint_write(bgi_checkpoint_content *content, const char *path, bg_error *error);
 
 /* ---- load.c ---- */
 
-/* What a file says beside its tensors, into a zero `out`; bg_checkpoint_clear also after an error. The checksum is not
- * looked at. */
+/* Reads everything except the tensors into a zeroed `out`, which must be cleared with bg_checkpoint_clear also after an
+ * error. The checksum is not verified. */
 bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *out, bg_error *error);
 
-/* One load, from its arguments to what it found. */
+/* The state of a load, from its arguments to its findings. */
 typedef struct bgi_checkpoint_loader {
     bg_weights *weights;
     const bg_session *session; /* may be NULL */
@@ -156,38 +155,39 @@ typedef struct bgi_checkpoint_loader {
     bgi_checkpoint_list list;
     struct bgi_stored *stored;
     const bg_safetensors *file; /* its texts */
-    char *manifest;             /* of `stored`, where another rank has read it */
-    bool *needs;                /* room, by rank */
-    bool *sees;                 /* [rank * parts + part]: who has which part's file; NULL: all ranks have all */
+    char *manifest;             /* of `stored`, when another rank has read it */
+    bool *needs;                /* scratch, by rank */
+    bool *sees;                 /* [rank * parts + part]: the ranks that have a part's file; NULL: all ranks have all */
     uint32_t weight_count;      /* of the weights, before anything is set */
-    void **joined; /* by weight: its value, made of the file's pieces; NULL where the file has all of it, or nothing */
-    const char **piece; /* and the first of these pieces */
-    void *room;         /* of one value that is read */
+    void **
+        joined; /* by weight: its value, joined from the file's pieces; NULL where the file has the whole, or nothing */
+    const char **piece; /* by weight: the first of these pieces */
+    void *room;         /* memory for a value */
     size_t room_bytes;
-    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* whose state the file has; "": it has none, or is not said */
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer of the file's state; "": no state, or unknown */
     bg_checkpoint found;
     bg_error *error;
 } bgi_checkpoint_loader;
 
 /* ---- choose.c ---- */
 
-/* Finds the checkpoint that the options name, or the latest, opens it and checks all of it. Of all ranks. */
+/* Finds the checkpoint that the options name, or the latest, opens it and checks it completely. All ranks call it. */
 bg_status bgi_checkpoint_choose(bgi_checkpoint_loader *l);
 
 /* ---- save.c ---- */
 
-/* Whether the folder has a later checkpoint, which a save refuses. */
+/* Whether the folder has a later checkpoint, which makes a save fail. */
 bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                      bg_error *error);
 
 /* ---- compare.c ---- */
 
-/* The weight that an entry of the file is for: it, or the whole that the file has pieces of; UINT32_MAX: none. */
+/* The weight for an entry of the file: the entry's own, or the whole that the file has pieces of; UINT32_MAX: none. */
 uint32_t bgi_checkpoint_find_weight(const bgi_checkpoint_loader *l, const char *name);
 /* Reads options.drop. */
 bg_status bgi_checkpoint_read_drop(bgi_checkpoint_loader *l);
-/* Refuses a file whose seed, optimizer or parameters are not those of the weights and the session, as far as the
- * options do not say otherwise, and logs what is dropped. Changes no weight. */
+/* Refuses a file whose seed, optimizer or parameters differ from those of the weights and the session, unless the
+ * options allow it, and logs what is dropped. Changes no weight. */
 bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 
 /* The metadata's keys. */
@@ -197,14 +197,15 @@ bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 #define BGI_CHECKPOINT_INFO    "info"
 #define BGI_CHECKPOINT_METRIC  "metric" /* best.c */
 #define BGI_CHECKPOINT_BLOB    "blob"   /* hexadecimal */
-/* Whose state it has, as bg_optimizer_describe_state says it, and the kinds of state, sorted, with spaces between. */
+/* The optimizer of the state, as bg_optimizer_describe_state prints it, and the kinds of state, sorted, separated by
+ * spaces. */
 #define BGI_CHECKPOINT_OPTIMIZER "optimizer"
 #define BGI_CHECKPOINT_KINDS     "optimizer_state"
 #define BGI_CHECKPOINT_SUM       "checksum"
 #define BGI_CHECKPOINT_WEIGHT    "weight:" /* and its name: "state 12", role and updates; "parameter given" */
 #define BGI_CHECKPOINT_GIVEN     "given"
-/* Of a manifest: how many parts, what their names have in common, each one's checksum and host ("part:0"), and of each
- * tensor its type and which part has which elements ("tensor:NAME", runs.h). */
+/* Keys of a manifest: the number of parts, the common part of their names, each part's checksum and host ("part:0"),
+ * and for each tensor its type and which part has which elements ("tensor:NAME", runs.h). */
 #define BGI_CHECKPOINT_PARTS  "parts"
 #define BGI_CHECKPOINT_TAG    "tag"
 #define BGI_CHECKPOINT_PART   "part:"

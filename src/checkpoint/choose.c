@@ -1,10 +1,11 @@
 /*
- * choose.c: which checkpoint a load takes. One process looks into its folder. Several ranks may have folders of their
- * own, so they agree: on the latest step that any of them has, on one content of its manifest, on who has which part.
+ * choose.c: finds the checkpoint that a load takes. One process searches its folder. Several ranks may have folders of
+ * their own, so they agree on the latest step that any of them has, on one content of its manifest, and on who has
+ * which part.
  *
  *     latest of each rank --> the latest of all --> the manifest, from the lowest rank that has it --> who sees what
  *
- * All is read and its checksums compared before the load goes on, each part by one rank.
+ * Everything is read and its checksums compared before the load continues, each part by one rank.
  */
 #include "checkpoint/stored.h"
 
@@ -19,7 +20,7 @@
 
 typedef bgi_checkpoint_loader loader;
 
-/* Says what is wrong with a checkpoint and what can be done: an older one is taken only when the user says so. */
+/* Reports a damaged checkpoint and the remedy: an older one is loaded only when the user asks for it. */
 static bg_status fail_damaged(const loader *l, const char *name, bg_status status, const char *reason)
 {
     char other[BGI_CHECKPOINT_NAME_BYTES];
@@ -34,18 +35,19 @@ static bg_status fail_damaged(const loader *l, const char *name, bg_status statu
                         l->directory);
 }
 
-/* What a load says of an error with a file that was listed (`expected` its step) or named. */
+/* Reports an error with a file that was listed (`expected`: its step) or named by the user. */
 static bg_status report(loader *l, const char *name, const uint64_t *expected, bg_status status, const bg_error *inner)
 {
     if (status == BG_ERROR_PARSE || status == BG_ERROR_UNSUPPORTED)
         return fail_damaged(l, name, status, inner->message);
-    /* What was listed is there, if only as a link to nothing: "not found" would say that a run may begin anew. */
+    /* A listed file exists, if only as a broken link: "not found" would suggest that a run may start from the
+     * beginning. */
     if (status == BG_ERROR_NOT_FOUND && expected != NULL)
         status = BG_ERROR_IO;
     return status == BG_OK ? BG_OK : bg_error_set(l->error, status, "%s", inner->message);
 }
 
-/* Of an opened checkpoint: the checksum of its own file, all that it says, and its step. */
+/* Reads an opened checkpoint: the checksum of its own file, all metadata, and its step. */
 static bg_status read_head(loader *l, const uint64_t *expected, bg_error *error)
 {
     bg_status status;
@@ -97,13 +99,13 @@ static bg_status choose_alone(loader *l)
 
 /* ---- several ranks ---- */
 
-/* What a rank has. */
+/* What a rank has found. */
 typedef struct candidate {
-    uint64_t step; /* of the latest; 0 where the options name a file */
+    uint64_t step; /* of the latest one; 0 when the options name a file */
     uint32_t has;
 } candidate;
 
-/* The latest of all ranks, and the lowest rank that has it; UINT32_MAX: nobody has any. */
+/* The latest step of all ranks, and the lowest rank that has it; UINT32_MAX: no rank has a checkpoint. */
 static bg_status find_latest(const loader *l, uint64_t *out_step, uint32_t *out_root)
 {
     const candidate own = {.step = l->options.file == NULL && l->list.count > 0 ? l->list.steps[0] : 0,
@@ -122,7 +124,7 @@ static bg_status find_latest(const loader *l, uint64_t *out_step, uint32_t *out_
     return BG_OK;
 }
 
-/* On `root`: the content of the manifest; of a checkpoint in one file 0 bytes. */
+/* On `root`: the content of the manifest; 0 bytes for a checkpoint in one file. */
 static bg_status load_manifest(loader *l, uint64_t *out_bytes, bg_error *error)
 {
     bg_safetensors *file = NULL;
@@ -138,7 +140,7 @@ static bg_status load_manifest(loader *l, uint64_t *out_bytes, bg_error *error)
     return BG_OK;
 }
 
-/* The same content on all ranks; a checkpoint in one file is read by each from its own folder. */
+/* Opens the same content on all ranks; each rank reads a checkpoint in one file from its own folder. */
 static bg_status open_together(loader *l, uint32_t root, bg_error *error)
 {
     const uint32_t own = bgi_session_rank(l->session);
@@ -160,7 +162,7 @@ static bg_status open_together(loader *l, uint32_t root, bg_error *error)
     return bgi_session_settle(l->session, status, error);
 }
 
-/* Who has which part; all ranks know it then. */
+/* Finds the ranks that have each part, and tells all ranks. */
 static bg_status find_parts(loader *l, bg_error *error)
 {
     const uint32_t ranks = bgi_session_rank_count(l->session), parts = l->stored->part_count;
@@ -188,7 +190,7 @@ static bg_status find_parts(loader *l, bg_error *error)
                                 "%s: part %" PRIu32 " of %" PRIu32 ", `%s`, is in no rank's folder; host %.200s wrote "
                                 "it: start a rank there, or copy the file",
                                 l->found.path, part, parts, l->stored->parts[part].name, l->stored->parts[part].host);
-        /* The rank that reads the part and compares its checksum: in turns where several have it. */
+        /* The rank that reads the part and compares its checksum; ranks that have it take turns. */
         if (l->sees[(size_t)(part % ranks) * parts + part])
             rank = part % ranks;
         if (status == BG_OK && rank == bgi_session_rank(l->session))

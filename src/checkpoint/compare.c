@@ -102,7 +102,7 @@ static void clear_names(name_list *names)
 
 /* ---- seeds and other differences ---- */
 
-/* Refuses, warns or is silent when there are names, as the caller wants it. */
+/* Refuses, warns or stays silent when there are names, depending on the options. */
 static bg_status report(const loader *l, name_list *names, const char *before, const char *after)
 {
     bgi_string line = {0};
@@ -142,7 +142,7 @@ static bg_status compare_seeds(const loader *l)
 
 /* ---- optimizers ---- */
 
-/* The optimizers that keep these kinds of state: their texts in `names`, the last one in `out`. */
+/* Finds the optimizers that keep these kinds of state: their texts in `names`, the last one in `out`. */
 static bg_status find_optimizers(const loader *l, const char *kinds, bgi_string *names, uint32_t *out_count, char *out)
 {
     char text[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -193,7 +193,8 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
 
-/* A file without the record, which older releases wrote: the kinds of state may tell, or the caller. */
+/* For a file without the record, which older releases wrote: the kinds of state or the caller may tell the
+ * optimizer. */
 static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
     bgi_string names = {0};
@@ -222,7 +223,7 @@ static bg_status guess_optimizer(loader *l, const char *kinds, const char *own, 
     return status;
 }
 
-/* Whose state the file has, in l->optimizer. */
+/* Finds the optimizer of the file's state, in l->optimizer. */
 static bg_status find_optimizer(loader *l, const char *kinds, const char *own, const char *own_kinds)
 {
     const char *recorded = bg_safetensors_metadata_find(l->file, BGI_CHECKPOINT_OPTIMIZER);
@@ -288,7 +289,8 @@ static bool is_structural(const loader *l, bg_variable_role role)
            (role == BG_ROLE_STATE && (is_training || l->session == NULL));
 }
 
-/* The number that counts layers in a name: the first part of digits alone. *out_length: of what is before it. */
+/* Finds the number that counts layers in a name: its first part that consists of digits. *out_length: the length of the
+ * text before it. */
 static bool find_number(const char *name, size_t *out_length)
 {
     for (const char *part = name; part != NULL; part = strchr(part, '.') != NULL ? strchr(part, '.') + 1 : NULL) {
@@ -308,7 +310,7 @@ static uint64_t read_number(const char *name, const char *like, size_t length)
                : 0;
 }
 
-/* "12 in the checkpoint, 10 in the model", of layers where the names count any, else of parameters. */
+/* "12 in the checkpoint, 10 in the model": numbers of layers where the names have numbers, otherwise of parameters. */
 static void add_numbers(const loader *l, const char *like, bgi_string *out)
 {
     uint64_t layers[2] = {0}, parameters[2] = {0};
@@ -369,7 +371,7 @@ static bg_status report_structure(const loader *l, name_list *missing, name_list
     return status;
 }
 
-/* What the weights have of which the file has nothing. */
+/* Lists the weights that the file lacks. */
 static bg_status find_missing(const loader *l, name_list *structural, name_list *others)
 {
     char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];

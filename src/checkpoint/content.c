@@ -1,6 +1,6 @@
 /*
- * content.c: writes the content of a checkpoint from weights to a file. Values are fetched one at a time, from host
- * copies or from the session that has them, so only one value need be in memory.
+ * content.c: collects the content of a checkpoint from weights and writes it to a file. Values are fetched one at a
+ * time, from host copies or from the session that has them, so only one value must be in memory.
  */
 #include "checkpoint/checkpoint.h"
 

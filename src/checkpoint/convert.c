@@ -1,5 +1,5 @@
 /*
- * convert.c: checkpoints to weights that other frameworks read, and back. Tensors go through memory one at a time.
+ * convert.c: converts checkpoints to weights that other frameworks read, and back. Tensors are in memory one at a time.
  *
  *     checkpoint --> parameters and buffers, renamed, converted --> file, or folder with an index
  *     weights    --> renamed, what is missing from `like`       --> checkpoint_train_step_<n>.safetensors
@@ -19,12 +19,12 @@
 #include "core/file.h"
 #include "formats/safetensors.h"
 
-/* A tensor with the name and type that it gets. */
+/* A tensor with its new name and type. */
 typedef struct converted {
     bg_safetensors_entry entry;
     bgi_stored *source;
     const bgi_stored_tensor *tensor;
-    bg_dtype from; /* how its elements are read */
+    bg_dtype from; /* the type in which its elements are read */
 } converted;
 
 typedef struct conversion {
@@ -34,11 +34,11 @@ typedef struct conversion {
     bgi_arena arena;
     converted *items; /* by their new names */
     bg_safetensors_entry *entries;
-    size_t count, like_count; /* of those that come from `like` */
+    size_t count, like_count; /* the number of tensors from `like` */
     bg_safetensors_metadata *metadata;
     size_t metadata_count;
     char step[24], seed[24], version[24], sum[BGI_CHECKPOINT_SUM_BYTES];
-    void *room[2]; /* values as they are read, and converted */
+    void *room[2]; /* memory for a value as read, and converted */
     size_t room_bytes[2];
     bg_error *error;
 } conversion;
@@ -50,7 +50,7 @@ static int compare_items(const void *a, const void *b)
 
 /* ---- which tensors ---- */
 
-/* *out NULL: a name without the prefix, which is left out. */
+/* *out is NULL for a name without the prefix, which is skipped. */
 static bg_status rename_tensor(conversion *c, const char *name, const char **out)
 {
     const bgi_convert_options *o = c->options;
@@ -97,7 +97,7 @@ static bg_status add_item(conversion *c, bgi_stored *source, const bgi_stored_te
     return BG_OK;
 }
 
-/* What `like` calls by that name decides the type. */
+/* The type of the tensor in `like` with that name decides. */
 static bg_status fit_to_like(conversion *c, converted *item)
 {
     const bgi_stored_tensor *other = bgi_stored_find(c->like, item->entry.name);
@@ -125,7 +125,7 @@ static bool has_item(const conversion *c, size_t count, const char *name)
     return count > 0 && bsearch(&key, c->items, count, sizeof *c->items, compare_items) != NULL;
 }
 
-/* What the source does not have, which must not be a parameter. */
+/* Adds tensors that the source lacks, which must not be parameters. */
 static bg_status add_from_like(conversion *c)
 {
     const size_t count = c->count;
@@ -236,7 +236,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* What a checkpoint says of its files rather than of the training. */
+/* Whether metadata describe a checkpoint's files rather than the training. */
 static bool is_of_file(const char *key)
 {
     return strcmp(key, BGI_CHECKPOINT_SUM) == 0 || strcmp(key, BGI_CHECKPOINT_PARTS) == 0 ||
@@ -245,7 +245,7 @@ static bool is_of_file(const char *key)
            strncmp(key, BGI_CHECKPOINT_TENSOR, sizeof BGI_CHECKPOINT_TENSOR - 1) == 0;
 }
 
-/* All that a checkpoint says of the training. */
+/* Copies all metadata that describe the training. */
 static bg_status copy_texts(conversion *c, const bgi_stored *from)
 {
     const size_t count = bg_safetensors_metadata_count(from->file);
@@ -333,7 +333,7 @@ static bg_status convert(conversion *c, const char *to)
                             "%s: is a checkpoint whose tensors all exist in the other one, under the same names; give "
                             "a checkpoint that has the other tensors (like), or leave the rules for names out",
                             c->source->path);
-    /* What is damaged is not passed on under a new checksum. */
+    /* Damaged data must not get a new checksum. */
     if (c->source->is_checkpoint)
         BGI_TRY(bgi_stored_check(c->source, c->error));
     BGI_TRY(open_like(c));

@@ -1,9 +1,9 @@
 /*
- * folder.c: which checkpoints a folder has, and which of them go. Knows names, no contents.
+ * folder.c: lists the checkpoints of a folder, and removes old ones. It knows names, and no contents.
  *
- * A checkpoint gets its name when it is complete (core/file.h), so what has the name counts. A process that is killed
- * while it writes leaves "NAME.tmp-" and six letters: such files go with the old ones, and so do parts of which no
- * manifest tells.
+ * A checkpoint gets its name when it is complete (core/file.h), so every file with such a name counts. A process that
+ * is killed while it writes leaves "NAME.tmp-" and six letters: such files are removed with old checkpoints, and so are
+ * parts without a manifest.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -159,7 +159,7 @@ static void remove_file(const char *directory, const char *name, bg_log_function
     free(path);
 }
 
-/* Whether the folder's manifest of a step means parts with this tag; true also when that cannot be told. */
+/* Whether the folder's manifest of a step refers to parts with this tag; also true when that is unknown. */
 static bool is_meant(const char *directory, uint64_t step, const char *tag)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -174,7 +174,7 @@ static bool is_meant(const char *directory, uint64_t step, const char *tag)
     return is;
 }
 
-/* When a checkpoint was written, by its file; 0: not known. */
+/* The time of a checkpoint's file; 0: unknown. */
 static int64_t time_of(const char *directory, uint64_t step)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -186,8 +186,8 @@ static int64_t time_of(const char *directory, uint64_t step)
     return time;
 }
 
-/* By time, from the oldest on: it stays, and each that is so much later than the last that stays. And the best ones,
- * where `best` says so. */
+/* Goes from the oldest on, which stays; so does each that is at least the interval younger than the last one that
+ * stays. Checkpoints that `best` marks stay too. */
 static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                uint64_t keep_interval_s, const bool *best, bg_log_function log, void *log_user)
 {
@@ -281,7 +281,7 @@ void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list 
         closedir(folder);
 }
 
-/* A later checkpoint would be taken for the newest by the next load, and this one for an old one. */
+/* The next load would take a later checkpoint as the newest one. */
 bg_status bgi_checkpoint_check_order(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
                                      bg_error *error)
 {

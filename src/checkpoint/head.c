@@ -42,7 +42,7 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
     return BG_OK;
 }
 
-/* Of each tensor there is a record. */
+/* There is a record for each tensor. */
 static bg_status check_records(const bg_safetensors *file, bg_error *error)
 {
     bgi_checkpoint_record ignored;

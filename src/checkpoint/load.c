@@ -1,6 +1,6 @@
 /*
- * load.c: reading checkpoints. Everything is read and checked (checksum, metadata, names, types) before the
- * first weight is set. Then values are read again, one at a time, so memory holds them only once: as weights.
+ * load.c: reads checkpoints. Everything is read and checked (checksum, metadata, names, types) before the first weight
+ * is set. Then values are read again, one at a time, so memory holds them only once: as weights.
  */
 #include "checkpoint/stored.h"
 
@@ -20,7 +20,7 @@ typedef bgi_checkpoint_loader loader;
 
 /* ---- values ---- */
 
-/* The elements that rank `rank` must know of a weight: `number`, or UINT32_MAX for all. */
+/* The range of elements that rank `rank` needs of a weight: `number`, or UINT32_MAX for all. */
 static bg_status find_range(const loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t rank,
                             int64_t *first, int64_t *end, bg_error *error)
 {
@@ -36,7 +36,8 @@ static bool sees(const loader *l, uint32_t rank, uint32_t part)
     return l->sees[rank * l->stored->part_count + part];
 }
 
-/* What a part has of a tensor, from the lowest rank that has its file to those that need it and have it not. */
+/* Sends a part's elements of a tensor from the lowest rank that has its file to the ranks that need them and do not
+ * have it. */
 static bg_status exchange_part(loader *l, const bgi_stored_tensor *tensor, uint32_t number, uint32_t part,
                                const int64_t own_range[2], bg_error *error)
 {
@@ -87,8 +88,8 @@ static bg_status reserve_room(loader *l, size_t size_bytes, bg_error *error)
     return l->room != NULL ? BG_OK : bgi_error_memory(error, "a checkpoint's largest value", size_bytes);
 }
 
-/* A value, which stays until the next one: of several ranks what this one needs of weight `number` (UINT32_MAX: all),
- * in its place. Of all ranks where some have not all parts. */
+/* Reads a value, which is valid until the next one: with several ranks, the elements that this one needs of weight
+ * `number` (UINT32_MAX: all), at their places. All ranks call it when some do not have all parts. */
 static bg_status read_value(loader *l, const bgi_stored_tensor *tensor, uint32_t number, const void **out_data,
                             bg_error *error)
 {
@@ -163,7 +164,7 @@ static bg_status join_all(loader *l)
 
 /* ---- loading ---- */
 
-/* Gives a weight the value `data`, and what the file says of `name`: the weight, or its first piece. */
+/* Sets a weight's value to `data`, with the file's properties of `name`: the weight, or its first piece. */
 static bg_status set_weight(const loader *l, const char *weight_name, const bg_type *type, const void *data,
                             const char *name)
 {
@@ -177,7 +178,7 @@ static bg_status set_weight(const loader *l, const char *weight_name, const bg_t
     return bgi_weights_restore(l->weights, &tensor, l->weight_count == 0, data, l->error);
 }
 
-/* Whether the file's value of a name is left out because the optimizer's state is dropped. */
+/* Whether the file's value of a name is skipped because the optimizer's state is dropped. */
 static bool is_dropped(const loader *l, const char *name)
 {
     bgi_checkpoint_record about = {0};
@@ -186,7 +187,7 @@ static bool is_dropped(const loader *l, const char *name)
            about.role == BG_ROLE_STATE;
 }
 
-/* The room for the largest value is taken before anything is changed. */
+/* Memory for the largest value is allocated before anything is changed. */
 static bg_status reserve_largest(loader *l)
 {
     size_t most = 1;
@@ -196,7 +197,8 @@ static bg_status reserve_largest(loader *l)
     return reserve_room(l, most, l->error);
 }
 
-/* Without weights all names are taken. Adding can fail, and reading, when the file has changed since it was checked. */
+/* Without weights all names are loaded. Adding may fail, and so may reading when the file has changed since it was
+ * checked. */
 static bg_status set_weights(loader *l)
 {
     const bool is_empty = l->weight_count == 0;

@@ -14,7 +14,7 @@ typedef struct bgi_run {
     int64_t first, length, count, stride;
 } bgi_run;
 
-/* All-zero is empty. The runs of one part, in this order, are what its file has of the tensor. */
+/* A zeroed struct is empty. The runs of one part, in this order, are its file's elements of the tensor. */
 typedef struct bgi_runs {
     bgi_run *items;
     size_t count, capacity;
@@ -23,14 +23,14 @@ typedef struct bgi_runs {
 
 void bgi_runs_add(bgi_runs *runs, uint32_t part, int64_t first, int64_t length);
 void bgi_runs_clear(bgi_runs *runs);
-/* Elements that a part has. */
+/* The number of elements of a part. */
 int64_t bgi_runs_elements(const bgi_runs *runs, uint32_t part);
 
-/* "float32[4,6] 0:0+3*4/6 1:3+3*4/6": the type, then for each run its part, first element, length and, of several
- * stretches, count and stride. */
+/* "float32[4,6] 0:0+3*4/6 1:3+3*4/6": the type, then for each run its part, first element, length and, when it has
+ * several ranges, count and stride. */
 void bgi_runs_print(const bg_type *type, const bgi_runs *runs, bgi_string *out);
-/* Believes nothing: runs lie inside the tensor, parts are below `part_count`, and each element is in exactly one run.
- * Errors: BG_ERROR_PARSE, BG_ERROR_MEMORY; `out` is to be cleared also then. */
+/* Checks everything: runs lie inside the tensor, parts are below `part_count`, and each element is in exactly one run.
+ * Errors: BG_ERROR_PARSE, BG_ERROR_MEMORY; `out` must be cleared also after an error. */
 bg_status bgi_runs_parse(const char *text, uint32_t part_count, bg_type *out_type, bgi_runs *out, bg_error *error);
 
 #endif

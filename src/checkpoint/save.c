@@ -1,6 +1,6 @@
 /*
- * save.c: writing checkpoints. A checkpoint is a file of named tensors (formats/safetensors_write.c) whose metadata
- * say the rest; keys are in checkpoint.h. content.c puts it together.
+ * save.c: writes checkpoints. A checkpoint is a file of named tensors (formats/safetensors_write.c) with metadata,
+ * whose keys are in checkpoint.h. content.c combines them.
  */
 #include "checkpoint/parts.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- content ---- */
 
-/* A copy of a text, which lives as long as the content. */
+/* Copies a text, which lives as long as the content. */
 static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char *value, bg_error *error)
 {
     bgi_string *text = bgi_checkpoint_text(c);
@@ -41,7 +41,7 @@ static bg_status add_metric(bgi_checkpoint_content *c, const bg_checkpoint_save_
     return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_METRIC, text, error);
 }
 
-/* What is said beside weights, of a checkpoint in one file and of a manifest. */
+/* Adds the metadata of a checkpoint in one file or of a manifest, except those of weights. */
 static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *session,
                               const bg_checkpoint_save_options *options, bg_error *error)
 {
@@ -165,7 +165,8 @@ static bg_status save_parts(saving *s, bg_error *error)
     return status;
 }
 
-/* Inside the session's weights. Several ranks write a part each, or, as one file, send their parts to the first. */
+/* Called inside the session's weights. Several ranks write a part each, or, as one file, send their parts to the
+ * first. */
 static bg_status save(bg_session *session, const char *directory, const bg_checkpoint_save_options *options,
                       bg_error *error)
 {
@@ -199,10 +200,10 @@ struct bg_checkpoint_writer {
     saving s;
     bg_checkpoint_save_options options;
     char *directory;
-    bgi_part_save parts; /* of several ranks; of one process the content of the whole, and its path */
+    bgi_part_save parts; /* with several ranks; in one process the whole content and its path */
 };
 
-/* Copies of all values, one behind the other. */
+/* Copies all values, one after another. */
 static bg_status copy_values(bgi_part_save *p, bg_weights *weights)
 {
     bgi_checkpoint_content *c = &p->part;

@@ -1,11 +1,11 @@
 /*
  * save_parts.c: a checkpoint that several ranks write, each its own part. The manifest, which says who has what and
- * each part's checksum, comes last, so that a checkpoint whose manifest is there is complete:
+ * contains each part's checksum, is written last, so that a checkpoint with a manifest is complete:
  *
  *     rank 0   order, tag --> part --> ok? --> manifest --> ok? --> older ones go --> ok
  *     rank 1   order, tag --> part --> ok? ----> copy ----> ok? --> older ones go --> ok
  *
- * Ranks agree at each "ok". Where a rank does not see rank 0's manifest its folder is another one, which gets a copy.
+ * Ranks agree at each "ok". A rank that does not see rank 0's manifest has another folder, which gets a copy.
  */
 #define _DEFAULT_SOURCE /* gethostname */
 #include "checkpoint/parts.h"
@@ -50,7 +50,8 @@ static bg_status fetch_part(void *user, const bg_safetensors_entry *entry, const
     return bgi_session_read_part(s->session, bgi_weights_index(weights, entry->name), s->room, error);
 }
 
-/* With `copies` the values of all, one behind the other at multiples of 64 bytes; else room for one at a time. */
+/* With `copies`, memory for all values, one after another at multiples of 64 bytes; otherwise for one value at a
+ * time. */
 static bg_status take_room(bgi_part_save *s, bool copies)
 {
     bgi_checkpoint_content *c = &s->part;
@@ -75,7 +76,7 @@ static bg_status take_room(bgi_part_save *s, bool copies)
     return BG_OK;
 }
 
-/* A tensor of which this rank has all keeps its shape; of others there is a list of elements. */
+/* A tensor that this rank has as a whole keeps its shape; other tensors become lists of elements. */
 static bg_status list_own(bgi_part_save *s, bgi_checkpoint_content *c)
 {
     const bg_weights *weights = bg_session_weights(s->session);
@@ -93,7 +94,7 @@ static bg_status list_own(bgi_part_save *s, bgi_checkpoint_content *c)
             continue;
         if (count.own < count.all)
             type = (bg_type){.dtype = tensor.type.dtype, .rank = 1, .dims = {count.own}};
-        name = bgi_checkpoint_text(c); /* a copy: the part may outlive the weights */
+        name = bgi_checkpoint_text(c); /* a copy, because the part may outlive the weights */
         bgi_string_add(name, "%s", tensor.name);
         if (name->failed)
             return bgi_error_memory(s->error, "names of tensors", strlen(tensor.name));
@@ -116,7 +117,7 @@ static bg_status fill_part(bgi_part_save *s, bgi_checkpoint_content *c)
     return list_own(s, c);
 }
 
-/* On this rank alone. */
+/* Called on this rank alone. */
 static bg_status prepare_part(bgi_part_save *s, bool copies)
 {
     char name[BGI_CHECKPOINT_PART_BYTES];
@@ -188,7 +189,7 @@ static bg_status add_tensor(bgi_part_save *s, bgi_checkpoint_content *c, uint32_
     return bgi_checkpoint_add_text(c, key->failed ? NULL : key->data, value, s->error);
 }
 
-/* All but what only the parts' files tell. */
+/* Fills everything except what only the parts' files tell. */
 static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void *user)
 {
     bg_weights *weights = bg_session_weights(s->session);
@@ -222,7 +223,7 @@ static bg_status write_manifest(bgi_part_save *s)
     return bgi_checkpoint_write(c, s->manifest_path, s->error);
 }
 
-/* Whether the own folder has this content under the manifest's name. */
+/* Whether this rank's folder has this content under the manifest's name. */
 static bool has_manifest(const bgi_part_save *s, const char *content, size_t size_bytes)
 {
     char *here = NULL;
@@ -235,7 +236,7 @@ static bool has_manifest(const bgi_part_save *s, const char *content, size_t siz
     return is;
 }
 
-/* To folders that are not rank 0's. */
+/* Copies the manifest to folders other than rank 0's. */
 static bg_status spread_manifest(bgi_part_save *s)
 {
     char *content = NULL;
@@ -271,7 +272,7 @@ static bg_status spread_manifest(bgi_part_save *s)
 
 /* ---- the whole ---- */
 
-/* The tag is of this save alone, so that its parts never take the place of those of another one. */
+/* The tag belongs to this save, so that its parts never replace those of another one. */
 static bg_status take_tag(bgi_part_save *s)
 {
     struct timespec now = {0};
@@ -284,7 +285,7 @@ static bg_status take_tag(bgi_part_save *s)
     return BG_OK;
 }
 
-/* Looks at the own folder. */
+/* Reads this rank's folder. */
 static bg_status begin(bgi_part_save *s)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -345,14 +346,14 @@ bg_status bgi_parts_complete(bgi_part_save *s)
     const bg_status status = complete(s);
 
     if (status != BG_OK) {
-        /* Parts of a checkpoint that is not to be. One whose manifest is there stays: it is complete. */
+        /* Removes parts of a checkpoint that failed. Parts with a manifest stay, because the checkpoint is complete. */
         if (s->path != NULL && !bgi_file_exists(s->manifest_path))
             remove(s->path);
         return status;
     }
     bgi_checkpoint_remove_old(s->directory, &s->list, s->step, &s->options, run->reporting.log,
                               run->reporting.log_user);
-    /* The next save begins when all have done so: what it writes is not for them to remove. */
+    /* The next save must wait for all ranks, which must not remove what it writes. */
     return bgi_session_settle(s->session, BG_OK, s->error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * stored.c: a file or a folder as one list of tensors. A folder with checkpoints stands for its latest one, any other
- * for the model that its files make up.
+ * stored.c: a file or a folder as one list of tensors. A folder with checkpoints means its latest one, any other folder
+ * the model in its files.
  */
 #include "checkpoint/stored.h"
 
@@ -166,7 +166,7 @@ static bg_status list_manifest(bgi_stored *s, bg_error *error)
     return BG_OK;
 }
 
-/* Whether a part's file is the one that the manifest means, and has what that says. */
+/* Whether a part's file is the one of the manifest and has the content that it declares. */
 static bg_status match_part(const bgi_stored *s, uint32_t number, const char *path, bg_error *error)
 {
     const bgi_stored_part *part = &s->parts[number];
@@ -277,7 +277,7 @@ bg_status bgi_stored_open(const char *path, bgi_stored **out, bg_error *error)
     return status;
 }
 
-/* Of a file that has been opened, which is taken over, also on failure. */
+/* Takes over an opened file, also on failure. */
 static bg_status keep_file(const char *path, bg_safetensors *file, bgi_stored **out, bg_error *error)
 {
     bgi_stored *s = calloc(1, sizeof *s);
@@ -362,8 +362,8 @@ bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *err
 
 /* ---- values ---- */
 
-/* The stretches of a run that lie among elements first .. end - 1, to `out`. `values`: the run's elements, else they
- * are read from the entry, where the run begins at `at`, as many as the room holds at a time. */
+/* Copies the part of a run that lies among elements first .. end - 1 to `out`. `values`: the run's elements; otherwise
+ * they are read from the entry, where the run begins at `at`, as many as the buffer holds at a time. */
 static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safetensors_entry *entry, int64_t at,
                           size_t element, int64_t first, int64_t end, const char *values, char *out, bg_error *error)
 {
@@ -383,7 +383,7 @@ static bg_status copy_run(const bgi_stored *s, const bgi_run *run, const bg_safe
             k++;
             continue;
         }
-        if (values == NULL && (some == 1 || run->count == 1)) { /* long ones, straight to their place */
+        if (values == NULL && (some == 1 || run->count == 1)) { /* long ranges are read directly to their place */
             BGI_TRY(bg_safetensors_read(file, entry, (size_t)(at + k * run->length + skip) * element,
                                         (size_t)(stop - skip) * element, out + (size_t)(whole + skip - first) * element,
                                         error));
@@ -463,7 +463,7 @@ bg_status bgi_stored_read(bgi_stored *s, const bgi_stored_tensor *tensor, size_t
     return BG_OK;
 }
 
-/* Every byte, so that a disk that cannot read one says so. */
+/* Reads every byte, so that disk errors are found. */
 static bg_status read_all(bgi_stored *s, bg_error *error)
 {
     unsigned char *part = malloc(PART_BYTES);

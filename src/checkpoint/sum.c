@@ -12,7 +12,7 @@
 #include "core/crc64.h"
 #include "core/error.h"
 
-/* Of a value that is read: what a core's own cache holds. */
+/* The part of a value that is read at a time: the size of a core's own cache. */
 enum { PART_BYTES = 1 << 18 };
 
 static void add_text(bgi_crc64 *crc, const char *text)

@@ -1,5 +1,5 @@
 /*
- * weights_load.c: weights from a file. Every tensor is matched before the first value is set:
+ * weights_load.c: loads weights from a file. Every tensor is matched before the first value is set:
  *
  *     names of the file -> prefix, renames -> names of the model --+-- wanted: those of the plan, or of the weights
  *                                                                  +-- results, sorted by name: the report
@@ -18,7 +18,7 @@
 
 enum { NAMES_SHOWN = 5 };
 
-/* One load. Results have the wanted ones first; `items` are theirs. */
+/* One load. Results begin with the wanted ones, which `items` belong to. */
 typedef struct loading {
     bg_weights *weights;
     const bg_weights_load_options *options;
@@ -27,7 +27,7 @@ typedef struct loading {
     bg_weights_result *results;
     const bgi_weights_item **items;
     size_t count, wanted_count;
-    bool takes_all; /* nothing is wanted, so everything is taken */
+    bool takes_all; /* no names are wanted, so everything is loaded */
 } loading;
 
 void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes)
@@ -208,7 +208,7 @@ bg_status bg_weights_report_print(const bg_weights_report *report, char **out_te
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* Missing and misfit ones first: they are what a reader must mend. */
+/* Missing and mismatched names come first, because they need the user's attention. */
 static bg_status refuse(const loading *l, const char *path, const uint32_t *counts, bg_error *error)
 {
     static const bg_weights_outcome order[] = {BG_WEIGHTS_MISFIT, BG_WEIGHTS_MISSING, BG_WEIGHTS_UNEXPECTED};

@@ -1,5 +1,5 @@
 /*
- * weights_names.c: rules by which names change, and patterns that leave some out.
+ * weights_names.c: rules that change names, and patterns that exclude names.
  */
 #include "checkpoint/weights_names.h"
 
@@ -32,7 +32,7 @@ bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t c
     return BG_OK;
 }
 
-/* Whether the pattern, of one `*` at most, fits; what the star stands for. */
+/* Whether the pattern, with at most one `*`, matches; and the text that the star stands for. */
 static bool take_star(const char *pattern, const char *name, const char **out_star, size_t *out_length)
 {
     const char *star = strchr(pattern, '*');
@@ -69,7 +69,7 @@ const char *bgi_weights_rename_name(const bg_weights_rename *renames, uint32_t c
     return name;
 }
 
-/* A pattern of `length` bytes. Goes back to the last star only: what it stood for becomes longer by one. */
+/* A pattern of `length` bytes. Backtracks only to the last star, whose text grows by one. */
 static bool matches(const char *pattern, size_t length, const char *name)
 {
     size_t at = 0, star = length, after_star = 0, i = 0;

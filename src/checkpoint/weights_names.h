@@ -8,15 +8,15 @@
 
 #include "core/arena.h"
 
-/* Errors: BG_ERROR_INVALID (a name is missing, or has several `*`, or only one of the two has one). */
+/* Errors: BG_ERROR_INVALID (a name is missing, has several `*`, or only one of the two has one). */
 bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t count, bg_error *error);
 
-/* The model's name of a file's, or the other way round, by the first rule that fits; else the same. In the arena, or
- * `name` itself; NULL: memory is out. */
+/* The model's name for a file's name, or the reverse, by the first rule that matches; otherwise the same name. It is
+ * allocated in the arena, or is `name` itself; NULL: memory is out. */
 const char *bgi_weights_rename_name(const bg_weights_rename *renames, uint32_t count, bool to_model, const char *name,
                                     bgi_arena *arena);
 
-/* Whether a pattern of a list, separated by commas, fits: `*` is any text. */
+/* Whether one of the patterns, separated by commas, matches: `*` is any text. */
 bool bgi_weights_names_match(const char *patterns, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * weights_save.c: weights to a file, or to a folder of files with an index (weights_write.c). Values are fetched one at
- * a time from the session that has them, and converted while they are written.
+ * weights_save.c: saves weights to a file, or to a folder of files with an index (weights_write.c). Values are fetched
+ * one at a time from the session that has them, and converted while they are written.
  */
 #include <brigade/weights.h>
 
@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "runtime/state.h"
 
-/* A weight with the name and the type that it gets. */
+/* A weight with its new name and type. */
 typedef struct named {
     bg_safetensors_entry entry;
     const char *name; /* the model's */

@@ -1,5 +1,5 @@
 /*
- * weights_write.c: named tensors to a file, or to a folder of files with an index, as Hugging Face's tools leave it.
+ * weights_write.c: writes named tensors to a file, or to a folder of files with an index, as Hugging Face's tools do.
  */
 #include "checkpoint/weights_write.h"
 
@@ -13,14 +13,14 @@
 #include "formats/npz.h"
 #include "formats/safetensors_folder.h"
 
-/* transformers refuses a file that does not say from which framework its tensors are. */
+/* transformers refuses a file that does not name the framework of its tensors. */
 static const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
 
 /* ---- folders ---- */
 
 enum { FILE_NAME_BYTES = 64 };
 
-/* How many of the entries from `first` on go into one file. */
+/* The number of entries, from `first` on, that go into one file. */
 static size_t take_file(const bgi_weights_content *s, size_t first)
 {
     uint64_t bytes = 0;
@@ -98,8 +98,8 @@ static bg_status write_index(const bgi_weights_content *s, const char *folder, u
     return status;
 }
 
-/* A reader takes model.safetensors when it is there, so an old one must not stay beside an index, nor an index beside
- * it: the one that is not written is removed last. */
+/* Readers prefer model.safetensors, so an old one must not stay beside an index, nor an index beside it: the file that
+ * is not written is removed last. */
 static bg_status remove_other(const char *folder, const char *name, bg_error *error)
 {
     char *path = bgi_path_join(folder, name);

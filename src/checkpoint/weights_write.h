@@ -9,7 +9,7 @@
 typedef struct bgi_weights_content {
     const bg_safetensors_entry *entries; /* sorted by name; those without data are fetched */
     size_t count;
-    uint64_t folder_bytes; /* of a folder: the most that a file of it has; 0: no limit */
+    uint64_t folder_bytes; /* of a folder: the largest size of a file; 0: no limit */
     bg_safetensors_fetch fetch;
     void *user;
 } bgi_weights_content;

@@ -1,5 +1,5 @@
 /*
- * build.c: what a model is built of, and the plan of its training.
+ * build.c: the parts of a model's build, and the plan of its training.
  */
 #include "cli/model.h"
 

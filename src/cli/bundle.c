@@ -5,8 +5,8 @@
  *     refused-12/inputs.safetensors                     its samples, as the loader gave them, by the inputs' names
  *     refused-12/replay.sh                              the run's command, with --replay and this folder
  *
- * A replay reads its samples from the folder in their order, does one update of one call, and writes nothing. Any
- * number of ranks leaves the same folder, which one process reads: results do not depend on ranks.
+ * A replay reads its samples from the folder in their order, does one update of one call, and writes nothing. Runs with
+ * any number of ranks leave the same folder, which one process reads, because results do not depend on ranks.
  */
 #define _DEFAULT_SOURCE
 #include "cli/bundle.h"
@@ -78,7 +78,7 @@ static bg_status write_batch(const cli_training *training, const bg_trainer_even
     return bg_safetensors_write(path, entries, count, NULL, 0, error);
 }
 
-/* A loader of its own: of several ranks the run's own reads a part of each batch. */
+/* A loader of its own, because with several ranks the run's loader reads only a part of each batch. */
 static bg_status write_inputs(const cli_training *training, const bg_trainer_event *event, const char *path,
                               bg_error *error)
 {
@@ -183,7 +183,7 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
     if (cli_ranks_is_first() && bgi_folder_create(path, &error) == BG_OK &&
         write_file(training, event, path, inputs_name, write_inputs, &error) == BG_OK)
         write_file(training, event, path, script_name, write_script, &error);
-    /* Last, and by all ranks: none leaves before the folder is complete. */
+    /* Called last, and by all ranks: none leaves before the folder is complete. */
     bg_checkpoint_save(event->call->session, path, &options, &saving);
     if (!cli_ranks_is_first())
         return;

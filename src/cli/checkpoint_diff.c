@@ -19,9 +19,9 @@
 enum { PART_BYTES = 1 << 18 };
 
 typedef struct difference {
-    uint64_t elements, differing, first; /* the first that differs */
-    double most;                         /* of |a - b|; NAN where it cannot be said */
-    double a, b;                         /* the first that differ */
+    uint64_t elements, differing, first; /* the first element that differs */
+    double most;                         /* of |a - b|; NAN when it is undefined */
+    double a, b;                         /* the first values that differ */
 } difference;
 
 typedef struct comparison {
@@ -124,7 +124,7 @@ static void say_text(comparison *c, const char *key, const char *a, const char *
     printf("\n");
 }
 
-/* Begins what is said of a tensor: `how` is "first", "second", "type", "record" or "values". */
+/* Begins the report on a tensor: `how` is "first", "second", "type", "record" or "values". */
 static void begin_tensor(comparison *c, const char *name, const char *how)
 {
     if (c->settings->json) {
@@ -265,7 +265,7 @@ static bg_status compare_tensors(comparison *c)
     return BG_OK;
 }
 
-/* What checkpoints say beside their tensors. */
+/* Compares the checkpoints' metadata. */
 static void compare_texts(comparison *c)
 {
     static const char *const keys[] = {BGI_CHECKPOINT_STEP,      BGI_CHECKPOINT_SEED,  BGI_CHECKPOINT_INFO,

@@ -17,7 +17,7 @@
 
 enum { ROLE_COUNT = BG_ROLE_TRAINING + 1, PRINTED_BYTES = 120 };
 
-/* Of the tensors that have one role. */
+/* Sums over the tensors of one role. */
 typedef struct role_sum {
     uint64_t tensors, elements, bytes;
 } role_sum;
@@ -58,7 +58,7 @@ static bg_status count_roles(report *r, bg_error *error)
     return BG_OK;
 }
 
-/* "float32[2,3]", also of elements that Brigade has no type for. */
+/* "float32[2,3]", also for element types that Brigade does not have. */
 static const char *type_text(const bgi_stored_tensor *tensor, char text[BG_TYPE_TEXT_BYTES])
 {
     char printed[BG_TYPE_TEXT_BYTES];

@@ -61,7 +61,7 @@ static bg_status verify_path(const char *path, bg_error *error)
     return status;
 }
 
-/* Each checkpoint of a folder; those that are damaged are said, and the first of them is the error. */
+/* Verifies each checkpoint of a folder; damaged ones are reported, and the first of them is the error. */
 static bg_status verify_list(const char *folder, const bgi_checkpoint_list *list, bg_error *error)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
@@ -140,7 +140,7 @@ static const checkpoint_command *find_command(const char *name, bg_error *error)
     return NULL;
 }
 
-/* Which options go with which command. */
+/* Checks that options belong to the command. */
 static bg_status check_given(const checkpoint_command *command, const bool *given, bg_error *error)
 {
     for (uint32_t i = 0; checkpoint_table[i].name != NULL || checkpoint_table[i].help != NULL; i++) {

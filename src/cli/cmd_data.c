@@ -1,6 +1,6 @@
 /*
- * cmd_data.c: `brigade data`, and `brigade data digits`: generated digits as IDX files that `brigade mnist --data-dir`
- * reads, and as one picture for people (PGM).
+ * cmd_data.c: `brigade data`, and `brigade data digits`: writes generated digits as IDX files for `brigade mnist
+ * --data-dir`, and as a picture (PGM).
  */
 #include "cli/command.h"
 

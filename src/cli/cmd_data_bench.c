@@ -67,7 +67,7 @@ static const cli_option bench_options[] = {
 
 enum { OPTION_COUNT = sizeof bench_options / sizeof bench_options[0] };
 
-/* What is measured; the images are those that data sets borrow. */
+/* The data being measured; data sets borrow the images. */
 typedef struct bench {
     bg_image_set images;
     bg_dataset *dataset;
@@ -94,7 +94,7 @@ static bg_status use_images(bench *b, bg_error *error)
     return bg_dataset_create_arrays(arrays, 2, &b->dataset, error);
 }
 
-/* MNIST's files when they are there, else a folder for each class. */
+/* Opens MNIST's files if they exist, otherwise a folder for each class. */
 static bg_status open_folder(const bench_config *config, const char *path, bench *b, bg_error *error)
 {
     bg_error missing = {0};
@@ -135,7 +135,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
         path);
 }
 
-/* Puts `made` in place of what it was made from. */
+/* Replaces the data set by `made`, which was made from it. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
@@ -160,7 +160,7 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Of an epoch; of a stream, which does not say, those that its samples would make without shards. */
+/* Of an epoch; for a stream, where the number is unknown, those that its samples would make without shards. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =
@@ -202,7 +202,7 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
-/* Samples a second over the epochs, without the first one if there are more: it is the one that fills caches. */
+/* Samples a second over the epochs, without the first one when there are more, because it fills the caches. */
 static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
     json_t *root = NULL;
@@ -223,7 +223,7 @@ static bg_status find_rate(const bench *b, const char *json, double *out, bg_err
     return status;
 }
 
-/* The JSON alone goes to stdout, so that a pipe gets nothing else. */
+/* Only the JSON goes to stdout, so that a pipe receives nothing else. */
 static bg_status print_results(const bench_config *config, const bench *b, const char *json, bg_error *error)
 {
     static const char *const limits[] = {
@@ -275,7 +275,7 @@ cleanup:
     return status;
 }
 
-/* Options that go with others. `given`: by line of the table. */
+/* Checks options that need others. `given`: by line of the table. */
 static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
     static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};

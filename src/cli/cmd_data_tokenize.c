@@ -1,6 +1,6 @@
 /*
- * cmd_data_tokenize.c: `brigade data tokenize`: texts as a file of token numbers. A text is mapped and encoded a
- * megabyte at a time, so that its size does not matter.
+ * cmd_data_tokenize.c: `brigade data tokenize`: writes texts as a file of token numbers. A text is mapped and encoded a
+ * megabyte at a time, so its size does not matter.
  *
  *     documents        one two | three ...       each ends with the end of text
  *     without --length one two . three ... .
@@ -60,16 +60,16 @@ static const cli_option tokenize_options[] = {
 
 /* ---- writing ---- */
 
-/* The output, and what of a document waits for a whole window. */
+/* The output, and the tokens of a document that wait for a whole window. */
 typedef struct sink {
     const tokenize_config *config;
     bgi_file_writer writer;      /* of tokens, or */
     bgi_tfrecord_writer records; /* of windows */
-    size_t token_bytes;          /* 0: windows become records */
+    size_t token_bytes;          /* 0: windows are written as records */
     uint32_t end_of_text;
     size_t stride;
     bg_token_list waiting;
-    size_t known; /* of `waiting`: tokens that an earlier window has */
+    size_t known; /* of `waiting`: tokens that an earlier window already has */
     uint64_t documents, tokens, windows, left_out;
 } sink;
 
@@ -85,7 +85,7 @@ static void write_tokens(sink *s, const uint32_t *tokens, size_t count)
     s->tokens += count;
 }
 
-/* Writes what can be written. */
+/* Writes complete windows. */
 static void drain(sink *s)
 {
     const size_t length = (size_t)s->config->length;
@@ -114,7 +114,7 @@ static bg_status add_token(sink *s, uint32_t token, bg_error *error)
     return BG_OK;
 }
 
-/* After a document's last token: its end, and what is too short for a window. */
+/* Ends a document: writes the end token, and drops the rest that is too short for a window. */
 static bg_status end_document(sink *s, bg_error *error)
 {
     s->documents++;
@@ -134,13 +134,13 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
-/* Where the line that ends with text[end] = '\n' has its last character: a carriage return before is of the end. */
+/* The end of the line before text[end] = '\n': a carriage return before it belongs to the end. */
 static size_t find_line_end(const char *text, size_t at, size_t end)
 {
     return end > at && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* The end of the document that begins at text[at], and where the next one begins. */
+/* The end of the document that begins at text[at], and the beginning of the next one. */
 static size_t find_document(const char *documents, const char *text, size_t size_bytes, size_t at, size_t *next)
 {
     const char *end = text + at;
@@ -208,7 +208,7 @@ static bool is_at_end(const window *w)
     return w->begin + w->size >= w->input.size_bytes;
 }
 
-/* Lets the window begin `used` bytes later, and have more behind. */
+/* Moves the window's beginning by `used` bytes, and its end further. */
 static bg_status move_window(window *w, size_t used, size_t more, bg_error *error)
 {
     const uint64_t left = w->input.size_bytes - w->begin - w->size;
@@ -226,7 +226,7 @@ static bg_status move_window(window *w, size_t used, size_t more, bg_error *erro
     return BG_OK;
 }
 
-/* Document after document; in memory is the one at work. */
+/* Encodes document after document; only the current one is in memory. */
 static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, bg_error *error)
 {
     const char *documents = s->config->documents;
@@ -235,7 +235,7 @@ static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, 
     while (w->begin + at < w->input.size_bytes) {
         const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
 
-        /* What the window's end cuts may go on behind it; where it does not, two more bytes would say so. */
+        /* A document at the window's end may continue behind it; two more bytes would show whether it does. */
         if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
             BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
             at = 0;
@@ -347,7 +347,7 @@ static bg_status commit_output(sink *s, bg_error *error)
                               : bgi_tfrecord_writer_commit(&s->records, error);
 }
 
-/* What is written must be none of what is read. */
+/* Checks that no input is also an output. */
 static bg_status check_texts(const sink *s, const char *index_path, const char *const *paths, uint32_t path_count,
                              bg_error *error)
 {

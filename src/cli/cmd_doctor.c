@@ -50,7 +50,7 @@ typedef struct examination {
 
 /* ---- what is judged ---- */
 
-/* The next finding; its texts follow. */
+/* Adds a finding; its texts follow. */
 static finding *find(examination *e, const char *subject)
 {
     finding *next =
@@ -171,7 +171,7 @@ static void judge_limits(examination *e)
     }
 }
 
-/* What a BLAS of the calling program, such as NumPy's, will do beside Brigade. */
+/* Judges what a BLAS of the calling program, such as NumPy's, will do beside Brigade. */
 static void judge_blas(examination *e)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
@@ -241,7 +241,7 @@ static void judge_ranks(examination *e)
                  link->latency_us);
         say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds if each has its own processor."
                                     : "Check whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
-        return; /* the others are alike */
+        return; /* the others have the same setting */
     }
 }
 

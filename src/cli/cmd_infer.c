@@ -56,7 +56,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* The file of each output of the model; NULL: it is not wanted. */
+/* The file for each output of the model; NULL: not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
@@ -80,7 +80,12 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
             return BG_ERROR_INVALID;
         }
         bgi_string_clear(&list);
+        if (files[index] != NULL)
+            return bg_error_set(error, BG_ERROR_INVALID, "--output has output `%s` twice",
+                                contents->outputs[index].name);
         files[index] = equals != NULL ? equals + 1 : text;
+        if (strlen(files[index]) < 4 || strcmp(files[index] + strlen(files[index]) - 4, ".npy") != 0)
+            return bg_error_set(error, BG_ERROR_INVALID, "--output %s: the file's name must end in .npy", text);
         BGI_TRY(cli_save_check(files[index], "output", error));
     }
     if (settings->outputs.count == 0)
@@ -89,7 +94,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
     return BG_OK;
 }
 
-/* Rows that were made to fill a batch are left out. */
+/* Rows that were added to fill a batch are left out. */
 static bg_status write_output(const char *file, bg_array *array, uint64_t samples, uint64_t made, bool quiet,
                               bg_error *error)
 {
@@ -106,7 +111,7 @@ static bg_status write_output(const char *file, bg_array *array, uint64_t sample
 
 /* ---- data ---- */
 
-/* A model of a fixed batch takes no rest: the first samples come again behind the last ones. */
+/* A model with a fixed batch needs whole batches, so the first samples are repeated after the last ones. */
 static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 {
     bg_dataset *rest = NULL, *filled = NULL;

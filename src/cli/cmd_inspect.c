@@ -191,7 +191,7 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Micro-batches that fill a pipeline, as one would train. */
+/* Enough micro-batches to fill a pipeline, as in a real training. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();
@@ -265,7 +265,7 @@ static bg_status print_memory(inspect_settings *settings, bg_error *error)
 
 /* ---- the command ---- */
 
-/* What training needs is said where there is something to train. */
+/* Reports the needs of training when the model has something to train. */
 static bg_status inspect_training(inspect_settings *settings, bg_error *error)
 {
     bg_error reason = {0};
@@ -285,6 +285,7 @@ static bg_status inspect(inspect_settings *settings, bg_error *error)
     const bg_onnx_contents *contents;
     bg_status status;
 
+    BGI_TRY(cli_recipe_check_optimizer(&settings->model.recipe, error));
     BGI_TRY(onnx_open_model(&settings->model, error));
     contents = contents_of(settings);
     printf("%s: %s%sopset %" PRId64 ", IR version %" PRId64 "\n", settings->model.path, contents->producer,

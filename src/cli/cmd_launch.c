@@ -1,6 +1,6 @@
 /*
- * cmd_launch.c: `brigade launch`: starts ranks by mpirun or srun, watches them, restarts them from the last checkpoint
- * when they fail, on fewer hosts if some do not answer, and requests a checkpoint when a signal ends it.
+ * cmd_launch.c: `brigade launch`: starts ranks with mpirun or srun, watches them, restarts them from the last
+ * checkpoint when they fail (on fewer hosts if some do not answer), and requests a checkpoint when a signal ends it.
  *
  *     hosts that answer --> ranks --> launcher ... ends with 0 --> done
  *           ^                              | fails, and there are restarts left
@@ -76,9 +76,9 @@ typedef struct launch_host {
 
 typedef struct launch {
     const launch_settings *settings;
-    char **command; /* NULL at its end */
+    char **command; /* ends with NULL */
     int command_count;
-    const char *folder; /* of its checkpoints; NULL: it has none */
+    const char *folder; /* of its checkpoints; NULL: none */
     bool is_gpt;
     launch_host hosts[MOST_HOSTS];
     uint32_t host_count;
@@ -140,7 +140,7 @@ static bg_status read_hosts(launch *l, bg_error *error)
     return BG_OK;
 }
 
-/* Looks which hosts answer. */
+/* Finds which hosts answer. */
 static void probe_hosts(launch *l)
 {
     for (uint32_t i = 0; i < l->host_count; i++) {
@@ -151,7 +151,7 @@ static void probe_hosts(launch *l)
     }
 }
 
-/* How many ranks there can be. */
+/* The possible number of ranks. */
 static uint64_t count_ranks(const launch *l)
 {
     uint64_t slots = 0;
@@ -232,7 +232,7 @@ static void add_word(char **words, uint32_t *count, const char *word)
     words[(*count)++] = (char *)(uintptr_t)word;
 }
 
-/* The hosts that are there, as the launcher wants them. */
+/* Prints the available hosts in the launcher's format. */
 static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
 {
     bgi_string text = {0};
@@ -248,7 +248,7 @@ static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
     return printed;
 }
 
-/* What goes on from a checkpoint, behind the command. */
+/* Appends the options that resume from a checkpoint to the command. */
 static void add_resume(launch *l, char **words, uint32_t *count)
 {
     const launch_settings *s = l->settings;
@@ -257,7 +257,7 @@ static void add_resume(launch *l, char **words, uint32_t *count)
         char *copy = bgi_arena_format(&l->arena, "%s", s->resume), *rest = NULL;
         for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
             add_word(words, count, word);
-    } else if (l->is_gpt) { /* over a --load that the first start began with */
+    } else if (l->is_gpt) { /* replaces a --load of the first start */
         add_word(words, count, "--load");
         add_word(words, count, l->folder);
     } else if (!has_word(l, "--resume")) {
@@ -275,7 +275,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
     const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
     uint64_t step = 0;
-    /* Of another program nobody knows where its checkpoints are. */
+    /* The place of another program's checkpoints is unknown. */
     const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
     uint32_t count = 0;
 
@@ -296,7 +296,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
         add_word(words, &count, s->launcher_options.values[i]);
     for (int i = 0; i < l->command_count; i++)
         if (has_checkpoint && strcmp(l->command[i], "--init") == 0)
-            i++; /* the weights that the first start began with */
+            i++; /* the weights of the first start */
         else
             add_word(words, &count, l->command[i]);
     if (has_checkpoint)
@@ -308,14 +308,14 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 
 /* ---- running ---- */
 
-/* A signal came: the ranks get it, and so long for their checkpoint. */
+/* Passes a signal to the ranks, and gives them time for a checkpoint. */
 static int end_in_time(launch *l, pid_t launcher)
 {
     const int number = (int)cli_received_signal;
     int code = 0;
 
-    /* One rank tells all others. A launcher would kill them within a second or two, so it is asked only when none of
-     * its ranks is on this host. */
+    /* One rank tells all others. A launcher would kill them within a second or two, so it gets the signal only when
+     * none of its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
         say(l, "signal %d: asked one rank to end with a checkpoint, within %" PRIu64 " s", number,
             l->settings->grace_s);
@@ -333,8 +333,8 @@ static int end_in_time(launch *l, pid_t launcher)
     return 128 + SIGKILL;
 }
 
-/* One start, to its end. *out_ended: by a signal to this program, as it should, or by what a restart would meet again:
- * there is none. */
+/* Starts the ranks once, and waits for their end. *out_ended: ended by a signal to this program, successfully, or by a
+ * failure that a restart would repeat, so there is no restart. */
 static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_code, bool *out_ended, bg_error *error)
 {
     struct timespec begin, end;
@@ -376,7 +376,7 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     return BG_OK;
 }
 
-/* Waits, unless a signal comes. */
+/* Waits, unless a signal arrives. */
 static void wait_before_restart(const launch *l)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

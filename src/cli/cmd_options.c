@@ -1,6 +1,6 @@
 /*
- * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all, those that a
- * command has flags for, or one with an explanation; as text, or as the tables of the documents.
+ * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all, those with
+ * flags of a command, or one with an explanation; as text, or as the tables of the documents.
  */
 #include "cli/command.h"
 
@@ -38,7 +38,7 @@ static uint32_t find_commands(const char *name)
 
 /* ---- facts of a row ---- */
 
-/* Of a number: "1 to 65536", "above 0", ... */
+/* For a number: "1 to 65536", "above 0", ... */
 static void add_range(bgi_string *text, const char *word, double minimum, double maximum, bool is_above, bool is_below)
 {
     bgi_string_add(text, "%s", word);
@@ -81,7 +81,7 @@ static void add_default(bgi_string *text, const bgi_option *option)
     bgi_string_clear(&value);
 }
 
-/* Words of a row, on demand, made by one of the functions above. */
+/* Prints words of a row, which one of the functions above makes. */
 static void print_row_words(const char *title, const bgi_option *option,
                             void (*add)(bgi_string *text, const bgi_option *option))
 {
@@ -256,14 +256,14 @@ static void list_options(uint32_t commands)
     printf("`brigade options NAME` explains one; `brigade options optimizers` lists optimizers.\n");
 }
 
-/* Cells of a table end at a bar. */
+/* Table cells end at a vertical bar. */
 static void print_cell(const char *text)
 {
     for (; *text != '\0'; text++)
         printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* What others call it: PopTorch's and Optimum's names, then those of other systems. */
+/* The option's names elsewhere: PopTorch's and Optimum's names, then those of other systems. */
 static void print_names(const bgi_option *option)
 {
     const char *separator = "";
@@ -350,7 +350,7 @@ static bg_status explain_name(const char *name, bg_error *error)
         return bg_error_context(error, BG_ERROR_INVALID, "`brigade options` lists them");
     }
     explain(option);
-    /* A flag may stand for several. */
+    /* A flag may set several options. */
     for (uint32_t i = 0; (other = bgi_option_at(i)) != NULL; i++)
         if (other != option && other->flag != NULL && strcmp(other->flag, name) == 0) {
             printf("\n");

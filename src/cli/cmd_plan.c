@@ -1,6 +1,6 @@
 /*
- * cmd_plan.c: `brigade plan MODEL`: predicts a run, without running it and without data. The options are those of
- * the program that trains the model.
+ * cmd_plan.c: `brigade plan MODEL`: predicts a run, without running it and without data. Takes the first of names
+ * separated by spaces.
  */
 #include "cli/command.h"
 
@@ -48,7 +48,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* The first of names with spaces between them. */
+/* Reads the command line as one of this model. */
 static void take_names(const char *names, uint32_t count, char *out, size_t size_bytes)
 {
     size_t length = 0;
@@ -60,7 +60,8 @@ static void take_names(const char *names, uint32_t count, char *out, size_t size
     snprintf(out, size_bytes, "%.*s", (int)length, names);
 }
 
-/* The command line as one of this model. The help's ten options are five of the model and five of the plan. */
+/* The help shows ten options: five of the model and five of the plan. The help's ten options are five of the model and
+ * five of the plan. */
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {
@@ -76,8 +77,9 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
-/* Where the model stands is known only with its options, whose values may be words as well: each model that is a word
- * of the command line is tried. Without any, the word that is there is found by the first model's options. */
+/* The model's place in the command line is known only with its options, whose values may be words as well, so each
+ * model whose name is a word of the command line is tried. Without any, the first model's options determine which word
+ * is the model. */
 static bg_status read_command_line(cli_settings *settings, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     const cli_model *model;

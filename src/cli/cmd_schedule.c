@@ -40,7 +40,7 @@ static void clear_subject(subject *it)
     schedule_problem_clear(&it->made);
 }
 
-/* Events are for pictures to scale alone. */
+/* Events are recorded only for pictures to scale. */
 static bg_status measure(const schedule_config *config, bool is_timed, subject *it, bg_error *error)
 {
     BGI_TRY(bgi_schedule_simulate(it->schedule, &it->facts, is_timed || config->svg_path != NULL, &it->timing, error));
@@ -57,8 +57,7 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* Brigade's text begins its first line that is not empty with a word, PyTorch's CSV with a number, a comma, or the
- * like. */
+/* Brigade's text begins its first nonempty line with a word, PyTorch's CSV with a number, a comma, or similar. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
@@ -90,7 +89,7 @@ static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
     return status;
 }
 
-/* Read and verified. */
+/* Reads and verifies a schedule. */
 static bg_status load(const schedule_config *config, const char *path, subject *out, bg_error *error)
 {
     bg_status status;
@@ -141,7 +140,7 @@ static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_p
 {
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long texts are made without looking up */
+    cli_end_at_signals("schedule"); /* long texts are made without checking for signals */
     if (strcmp(format, "csv") == 0)
         BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
     else
@@ -174,7 +173,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     const bool in_color = schedule_wants_color(config);
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long pictures are drawn without looking up */
+    cli_end_at_signals("schedule"); /* long pictures are drawn without checking for signals */
     if (config->svg_path != NULL)
         BGI_TRY(write_svg(config, it, error));
     if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)
@@ -246,7 +245,7 @@ static bg_status convert(const schedule_config *config, const char *path, bg_err
 
 /* ---- all of them ---- */
 
-/* A line of the list; of a schedule that does not apply, the reason. */
+/* A line of the list; for a schedule that does not apply, the reason. */
 typedef struct list_row {
     const bg_schedule_generator *generator;
     schedule_measures measures;
@@ -256,7 +255,7 @@ typedef struct list_row {
     bool is_done;
 } list_row;
 
-/* Rows are made by threads, each the next one that nobody has begun, and printed in order. */
+/* Threads make rows, each taking the next row that has not begun; rows are printed in order. */
 typedef struct list_work {
     const schedule_config *config;
     list_row *rows;
@@ -265,7 +264,7 @@ typedef struct list_work {
     pthread_cond_t done;
 } list_work;
 
-/* Memory for as many proofs at once. */
+/* The limit on proofs in memory at once. */
 enum { LIST_THREADS_MOST = 4 };
 
 static void make_row(const schedule_config *config, list_row *row)
@@ -328,7 +327,7 @@ static bool does_not_apply(const list_row *row)
     return row->status == BG_ERROR_INVALID || row->status == BG_ERROR_UNSUPPORTED;
 }
 
-/* Waits for each row and prints it. Only what is wrong with the machine is an error; no row is begun after it. */
+/* Waits for each row and prints it. Only failures of the machine are errors; no row begins after one. */
 static bg_status print_rows(list_work *work, bg_error *error)
 {
     bg_status status = BG_OK;

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-/* "0-5" or "7" or "-" for no layer. */
+/* "0-5" or "7", or "-" without layers. */
 static const char *range_text(uint64_t first, uint64_t count, char text[48])
 {
     if (count == 0)
@@ -57,7 +57,7 @@ static void add_layers(bgi_string *line, const config_options *options, uint64_t
         bgi_string_add(line, "  decoder %-6s", range_text(first + in_encoder - encoder, count - in_encoder, text));
 }
 
-/* A line for each device: how many layers, which, and what else. */
+/* Prints a line for each device: its number of layers, which, and what else it has. */
 static bg_status print_devices(const config_options *options, const bgi_ipu_settings *settings, const int64_t *layers,
                                bg_error *error)
 {
@@ -149,7 +149,7 @@ static void print_batches(const config_options *options, const bgi_ipu_settings 
                call);
 }
 
-/* Inference has no state, and keeps no activations. */
+/* Inference has no state, and stashes no activations. */
 static void print_memory(const bgi_ipu_settings *settings, bool for_inference)
 {
     printf("    memory: ");
@@ -176,7 +176,7 @@ static void check_devices(const config_options *options, const bgi_ipu_settings 
                          mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
 }
 
-/* IPU software wants a micro-batch for every stage, forwards and backwards; here fewer are slow, not wrong. */
+/* IPU software requires a micro-batch for every stage, forward and backward; here fewer are slow, not wrong. */
 static void hint_pipeline(const bgi_ipu_settings *settings)
 {
     if (settings->gradient_accumulation < settings->ipus_per_replica)

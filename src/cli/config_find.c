@@ -1,5 +1,5 @@
 /*
- * config_find.c: finds an IPU configuration, and the size of the model that it is for.
+ * config_find.c: finds an IPU configuration, and the size of its model.
  */
 #include "cli/config.h"
 

@@ -8,11 +8,11 @@
 
 enum { DOCTOR_TEXT_BYTES = 256, DOCTOR_MOST_CACHES = 8, DOCTOR_MOST_FINDINGS = 32, DOCTOR_MOST_RANKS = 64 };
 
-/* 0 where the system does not say. */
+/* 0 when the system does not report a value. */
 typedef struct doctor_machine {
     char processor[DOCTOR_TEXT_BYTES], sets[DOCTOR_TEXT_BYTES], huge_pages[DOCTOR_TEXT_BYTES], governor[64];
     uint32_t online, allowed; /* processors */
-    double quota;             /* processors that a control group gives */
+    double quota;             /* processors that a control group grants */
     uint64_t memory_bytes, available_bytes, swap_used_bytes, memory_limit_bytes;
     struct {
         char name[16];
@@ -20,7 +20,7 @@ typedef struct doctor_machine {
     } caches[DOCTOR_MOST_CACHES];
     uint32_t cache_count;
     double load;                                                /* average of the last minute */
-    uint64_t file_limit, address_limit, lock_limit, size_limit; /* UINT64_MAX: none */
+    uint64_t file_limit, address_limit, lock_limit, size_limit; /* UINT64_MAX: no limit */
 } doctor_machine;
 
 /* Between rank 0 and another one. */
@@ -38,7 +38,7 @@ typedef struct doctor_disk {
 
 typedef struct doctor_ranks {
     const char *name;
-    uint32_t count, on_host, host_processors; /* the last: that any rank of this host may use */
+    uint32_t count, on_host, host_processors; /* the last: processors that any rank of this host may use */
     bool takes_any_thread;
     doctor_link links[DOCTOR_MOST_RANKS];
     uint32_t link_count;
@@ -48,7 +48,7 @@ typedef struct doctor_ranks {
 void doctor_look(doctor_machine *out);
 /* doctor_measure.c */
 bg_status doctor_measure_disk(const char *folder, doctor_disk *out, bg_error *error);
-/* Of all ranks; the first has the result. */
+/* Called by all ranks; the first one gets the result. */
 bg_status doctor_measure_ranks(const bg_transport *transport, doctor_ranks *out, bg_error *error);
 
 #endif

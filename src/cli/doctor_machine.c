@@ -105,13 +105,13 @@ static void read_caches(doctor_machine *m)
     }
 }
 
-/* `failed`: what getrlimit has returned. */
+/* `failed`: the return value of getrlimit. */
 static uint64_t value_of(int failed, const struct rlimit *limit)
 {
     return failed != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit->rlim_cur;
 }
 
-/* The choice in brackets: "always [madvise] never". */
+/* Reads the choice in brackets: "always [madvise] never". */
 static void read_huge_pages(doctor_machine *m)
 {
     char line[128];

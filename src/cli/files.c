@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* Weights may go back to where they came from. */
+/* Weights may be saved to the file that they were loaded from. */
 static bool excludes(const cli_file *a, const cli_file *b)
 {
     if (a->path == NULL || b->path == NULL || (!a->is_written && !b->is_written))

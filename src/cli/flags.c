@@ -1,6 +1,6 @@
 /*
- * flags.c: flags of the library's options. A command's list decides their place in its help; name, range, choices and
- * sentence come from the options' table, and from flags.def where a flag's values are not the option's own.
+ * flags.c: flags of the library's options. A command's list determines their place in its help; name, range, choices
+ * and sentence come from the options' table, or from flags.def when a flag's values differ from the option's.
  */
 #include "cli/program.h"
 
@@ -16,7 +16,7 @@ static const cli_option forms[] = {
 
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
-/* What a table is made of. */
+/* The inputs from which a table is made. */
 typedef struct making {
     cli_table *table;
     const cli_option *own;
@@ -38,8 +38,8 @@ static const cli_option *find_form(const char *flag)
     return NULL;
 }
 
-/* A count whose default stands for something else than the number 0 is left out to have that. The option itself checks
- * a minimum below 0. */
+/* A count whose default has another meaning than the number 0 is omitted to get its default. The option itself checks a
+ * minimum below 0. */
 static uint64_t find_minimum(const bgi_option *row)
 {
     if (row->kind == BGI_OPTION_COUNT && row->standard <= 0)
@@ -54,7 +54,7 @@ static uint64_t find_maximum(const bgi_option *row)
     return row->kind == BGI_OPTION_COUNT || row->kind == BGI_OPTION_COUNTS ? UINT32_MAX : UINT64_MAX;
 }
 
-/* The kind of a flag, and what its value is called. */
+/* The kind of a flag, and the name of its value. */
 static const struct {
     cli_kind kind;
     const char *value;

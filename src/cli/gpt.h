@@ -1,6 +1,6 @@
 /*
  * gpt.h: the parts of `brigade gpt pretrain` and `bench`, which are rows of models (gpt_pretrain.c, gpt_bench.c): their
- * options, their data, what they are built of. cmd_gpt.c has the sub-commands.
+ * options, data and builds. cmd_gpt.c has the subcommands.
  */
 #ifndef BGI_CLI_GPT_H
 #define BGI_CLI_GPT_H
@@ -17,25 +17,25 @@
 
 /* ---- options (gpt_options.c) ---- */
 
-/* A command line in the example's style as one in ours (gpt_arguments.c). */
+/* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
     char **values; /* [count], then NULL; from the command line, or of made[] */
     char **made;
 } gpt_arguments;
 
-/* `out` needs no clearing after an error, which is one of usage or BG_ERROR_MEMORY. */
+/* `out` need not be cleared after an error, which is a usage error or BG_ERROR_MEMORY. */
 bg_status gpt_arguments_read(const cli_option *table, int argc, char **argv, gpt_arguments *out, bg_error *error);
 void gpt_arguments_clear(gpt_arguments *arguments);
-/* The option that an assignment of --set was written as, without dashes: "set", or "layers". */
+/* The option as which an assignment of --set was written, without dashes: "set", or "layers". */
 const char *gpt_arguments_spelling(const gpt_arguments *arguments, const char *assignment);
 
 typedef struct gpt_options {
-    const char *command; /* "gpt" or "plan": who speaks */
+    const char *command; /* "gpt" or "plan": the command in messages */
     gpt_arguments arguments;
     const char *preset, *config_file;
     cli_texts assignments, input_files; /* --set, --input-files */
-    uint64_t checkpoint_steps;          /* UINT64_MAX: as the configuration has it */
+    uint64_t checkpoint_steps;          /* UINT64_MAX: the configuration's */
     bool checkpoint_async;
     uint64_t stop; /* --steps: weight updates after which a run ends; 0: all */
     bool no_shuffle;
@@ -48,16 +48,16 @@ typedef struct gpt_options {
 
 typedef struct gpt_settings {
     gpt_options options;
-    bgi_gpt_config config; /* what they come to */
+    bgi_gpt_config config; /* the resulting configuration */
 } gpt_settings;
 
 /* The commands' options, for cli_table_make. */
 extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
 
-/* The options of a training's plan. Warnings are said. */
+/* The options of a training's plan. Prints warnings. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
 
-/* What --help says first: a sentence without an end, and what all commands have. */
+/* The first lines of --help: an unfinished sentence, and the part that all commands share. */
 #define GPT_PURPOSE(what)                                                                                              \
     what ".\n"                                                                                                         \
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
@@ -69,7 +69,7 @@ bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char *
 int gpt_resolve(void *settings, bg_error *error);
 void gpt_clear_settings(void *settings);
 
-/* The members in which the cli_models of a language model do not differ. */
+/* The members that are equal in the cli_models of all language models. */
 #define GPT_MODEL                                                                                                      \
     .name = "gpt", .says = "gpt", .samples = "samples", .library_flags = BGI_COMMAND_GPT,                              \
     .settings_bytes = sizeof(gpt_settings), .library = offsetof(gpt_settings, options.library),                        \
@@ -85,16 +85,16 @@ typedef struct gpt_data {
     uint64_t sample_count;
 } gpt_data;
 
-/* The files that the configuration's patterns stand for, in order; globfree in any case. */
+/* The files matching the configuration's patterns, in order; globfree must be called in any case. */
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
-/* The files of the configuration (or Brigade's own text) as one data set. */
+/* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
-/* Samples that a call of the training takes. */
+/* The number of samples in a call of the training. */
 uint64_t gpt_samples_of_call(const bgi_gpt_config *config);
 
-/* Brigade's documents and headers, made by the build (tools/pack_text.sh). */
+/* Brigade's documents and headers, which the build packs (tools/pack_text.sh). */
 extern const unsigned char gpt_own_text[];
 extern const size_t gpt_own_text_bytes;
 
@@ -105,31 +105,31 @@ extern const char *const gpt_inputs[];
 /* A cli_model's. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
-/* Of a call: what each of its updates came to, means over the global batch. `index` from 0. */
+/* Results of the updates of a call: means over the global batch. `index` from 0. */
 double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index);
 double gpt_call_norm(const bg_trainer_call *call, uint64_t index);
-bool gpt_call_has_scale(const bg_trainer_call *call); /* the loss's scale adapts itself */
+bool gpt_call_has_scale(const bg_trainer_call *call); /* the loss scale is automatic */
 double gpt_call_scale(const bg_trainer_call *call, uint64_t index);
 double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index); /* of learning */
 
 /* ---- checkpoints (gpt_checkpoint.c) ---- */
 
-/* Where a run stands in its data. */
+/* The position of a run in its data. */
 typedef struct gpt_position {
     uint64_t epoch, sample; /* samples of the epoch that were used */
 } gpt_position;
 
-/* Whether checkpoints can be written where the configuration wants them, from update `step` on. The folder is this
- * run's until *folder is released. */
+/* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
+ * run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `writer`: it is begun, and *writer is to be finished; NULL: it is written before this returns. */
+/* `writer`: starts writing, and *writer must be finished; NULL: writes before returning. */
 bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                               const gpt_position *position, bg_checkpoint_writer **writer, bg_error *error);
-/* Where a session goes on: from the checkpoint of config->load, else from the files of config->memmap_dir if it has
- * found any; otherwise nothing happens. */
+/* Resumes a session: from the checkpoint of config->load, otherwise from the files of config->memmap_dir if there are
+ * any; otherwise it does nothing. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
                               const gpt_data *data, gpt_position *out, bg_error *error);
-/* With config->memmap_dir: the files are whole, and a later run goes on from them. */
+/* With config->memmap_dir: completes the files, so that a later run can resume from them. */
 bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                           const gpt_position *position, bg_error *error);
 

@@ -1,12 +1,12 @@
 /*
- * gpt_arguments.c: translates the command line of the PopXL GPT-3 example. The example has an option for each field
- * of the configuration and writes underscores:
+ * gpt_arguments.c: translates the command line of the PopXL GPT-3 example. The example has an option for each field of
+ * the configuration and writes underscores:
  *
  *     --layers 3 --training.steps 100 --eval True --hf_model Test --input_files a b
  *     --set=layers=3 --set=training.steps=100 --set=eval=true --hf-model Test --input-files a b
  *
- * Options of ours keep their meaning: --steps is not the field. What the example's other options do here under another
- * name is the error's text.
+ * Brigade's own options keep their meaning: --steps is not the field. For the example's options that have another name
+ * here, the error names it.
  */
 #include "cli/gpt.h"
 
@@ -42,7 +42,7 @@ static bool is_option(const char *word)
     return strncmp(word, "--", 2) == 0 && word[2] != '\0';
 }
 
-/* As Python and the example's parser write what YAML writes in lower case; NULL: as it is. */
+/* Converts what Python and the example's parser write to YAML's lower case; NULL: unchanged. */
 static const char *find_yaml(bgi_gpt_key kind, const char *value)
 {
     static const struct {
@@ -65,7 +65,7 @@ static const char *find_yaml(bgi_gpt_key kind, const char *value)
 
 /* ---- the new command line ---- */
 
-/* Takes the text over. */
+/* Takes over the text. */
 static bg_status add_made(gpt_arguments *to, char *text, bg_error *error)
 {
     if (text == NULL)
@@ -83,17 +83,17 @@ static const cli_option *find_option(const cli_option *table, const char *name)
     return NULL;
 }
 
-/* Everything that is read from one option on: argv[*at], its name, the value behind '=' (NULL: none). */
+/* The state while one option is read: argv[*at], its name, the value after '=' (NULL: none). */
 typedef struct reading {
     const cli_option *table;
     int argc, at;
     char **argv;
-    char name[NAME_BYTES]; /* as it is written */
+    char name[NAME_BYTES]; /* as written */
     const char *value;
     gpt_arguments *to;
 } reading;
 
-/* An option of ours, under the name that the table has. */
+/* Adds one of Brigade's options, under the table's name. */
 static bg_status add_option(reading *r, const cli_option *option, bg_error *error)
 {
     gpt_arguments *to = r->to;
@@ -109,11 +109,11 @@ static bg_status add_option(reading *r, const cli_option *option, bg_error *erro
         BGI_TRY(add_made(to, made, error));
     }
     if (option->kind != CLI_FLAG && r->value == NULL && r->at + 1 < r->argc)
-        to->values[to->count++] = r->argv[++r->at]; /* whatever it looks like */
+        to->values[to->count++] = r->argv[++r->at]; /* the value, whatever it looks like */
     return BG_OK;
 }
 
-/* The option's value, not yet taken; "": none. */
+/* The option's value, which is not consumed; "": none. */
 static const char *peek_value(const reading *r)
 {
     return r->value != NULL ? r->value : r->at + 1 < r->argc ? r->argv[r->at + 1] : "";
@@ -125,14 +125,13 @@ static bool is_none(const reading *r)
     return strcmp(peek_value(r), "None") == 0;
 }
 
-/* --precision is an option of ours (bf16-mixed) and a field of the example (float16): the value tells which is meant.
- */
+/* --precision is an option of Brigade (bf16-mixed) and a field of the example (float16); the value decides. */
 static bool is_precision_field(const reading *r)
 {
     return strcmp(r->name, "precision") == 0 && bg_dtype_is_float(bg_dtype_find(peek_value(r)));
 }
 
-/* The value of a field as YAML. A list takes all words up to the next option. */
+/* The value of a field as YAML. A list consumes all words up to the next option. */
 static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_error *error)
 {
     const bool has_word = r->at + 1 < r->argc && !is_option(r->argv[r->at + 1]);
@@ -156,7 +155,7 @@ static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_e
     return BG_OK;
 }
 
-/* A field: --set=KEY=VALUE, and behind its end the name that was written, for errors. */
+/* Adds a field: --set=KEY=VALUE, followed by the name as written, for errors. */
 static bg_status add_field(reading *r, const char *key, bgi_gpt_key kind, bg_error *error)
 {
     bgi_string text = {0};

@@ -1,6 +1,6 @@
 /*
  * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one untimed call, five timed calls.
- * Its row trains like gpt pretrain, with other data and other output.
+ * Its row trains like gpt pretrain, with other data and output.
  */
 #include "cli/gpt.h"
 
@@ -13,17 +13,17 @@ enum { TIMED_CALLS = 5 };
 
 typedef struct bench {
     bg_dataset *ones;
-    uint64_t calls; /* that are done */
-    double seconds; /* the mean of those that count */
+    uint64_t calls; /* completed calls */
+    double seconds; /* the mean of the timed calls */
 } bench;
 
 static bg_status build(void *settings, const cli_training *training, cli_build *out, bg_error *error)
 {
     BGI_TRY(gpt_build(settings, training, out, error));
-    out->trainer.max_epochs = 1 + TIMED_CALLS; /* an epoch is a call */
+    out->trainer.max_epochs = 1 + TIMED_CALLS; /* an epoch is one call */
     out->trainer.max_steps = 0;
     out->trainer.checkpoint_steps = 0;
-    out->trainer.interrupt = NULL; /* `on_event` looks for it */
+    out->trainer.interrupt = NULL; /* `on_event` checks for it */
     return BG_OK;
 }
 
@@ -40,7 +40,7 @@ static bg_status get_ones(void *user, uint64_t epoch, uint64_t index, void *cons
     return BG_OK;
 }
 
-/* Weights of inputs that are all 1 are not worth a file. */
+/* Weights trained on inputs that are all 1 are not saved. */
 static bg_status check_places(const cli_training *training, bg_error *error)
 {
     const gpt_settings *settings = training->settings;
@@ -68,7 +68,7 @@ static bg_status open_bench(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Nothing is read while a call is timed. */
+/* Data are not read while a call is timed. */
 static void load(const cli_training *training, bg_loader_options *out)
 {
     (void)training;

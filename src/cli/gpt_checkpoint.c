@@ -1,7 +1,7 @@
 /*
  * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. They hold
  * weights, state and the position in the data. The position is counted in samples, so that a run with another global
- * batch resumes as near to it as possible.
+ * batch resumes as close to it as possible.
  */
 #include "cli/gpt.h"
 
@@ -19,7 +19,7 @@
 
 static const char name_begin[] = "checkpoint_train_step_";
 
-/* The latest step of which there is a checkpoint in the folder; false when there is none. */
+/* The step of the latest checkpoint in the folder; false when there is none. */
 static bool find_latest(const char *folder, uint64_t *out)
 {
     DIR *directory = opendir(folder);
@@ -99,7 +99,8 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
     return status;
 }
 
-/* What another program has left has no position: the data begin anew. `from`: the option that names it. */
+/* A checkpoint of another program has no position: the data start from the beginning. `from`: the option that names
+ * it. */
 static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
                                const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {
@@ -137,7 +138,7 @@ static bg_status read_position(const char *text, size_t size_bytes, const char *
     return BG_OK;
 }
 
-/* The name behind the last slash; what is before it, or ".", in `folder`. */
+/* The part after the last slash; the part before it, or ".", is stored in `folder`. */
 static const char *split_path(const char *path, bgi_string *folder)
 {
     const char *slash = strrchr(path, '/');
@@ -161,7 +162,7 @@ static bg_status load_checkpoint(bg_session *session, const gpt_options *own, co
     options.optimizer = own->resume_optimizer;
     options.drop_option = "--resume-drop";
     options.optimizer_option = "--resume-optimizer";
-    /* Of several ranks some may not have the file: the name decides there. */
+    /* With several ranks some may not have the file, so the name decides. */
     if (bgi_file_exists(config->load) || bgi_text_matches("*.safetensors", config->load))
         options.file = split_path(config->load, &folder);
     else

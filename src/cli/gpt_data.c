@@ -1,5 +1,6 @@
 /*
- * gpt_data.c: token files and texts as samples of a language model: S tokens, and the S that follow each of them.
+ * gpt_data.c: token files and texts as samples of a language model: S tokens, and as labels the token that follows each
+ * of them.
  *
  *     file     0 1 2 3 4 5 6 7 ...
  *     sample   0 1 2 3 4             S = 4, as the reader has it (brigade/readers.h)
@@ -27,8 +28,8 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 
 /* ---- texts: bytes as tokens ---- */
 
-/* A model that knows ASCII only sees `?` for other bytes; one that has more than bytes sees token 256 at the end, as
- * bg_tokenizer_create_bytes has it. */
+/* A model with ASCII only gets `?` for other bytes; one with more than bytes gets token 256 at the end, as from
+ * bg_tokenizer_create_bytes. */
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {
@@ -88,7 +89,7 @@ static bg_status open_records(const bgi_gpt_config *config, const char *path, bg
     length = bgi_tfrecord_length(*out);
     if (length <= (uint64_t)config->sequence_length + 1)
         return BG_OK;
-    /* Of one file, which stands for all: a warning is said once. */
+    /* For one file as an example, because a warning is printed once. */
     snprintf(text, sizeof text,
              "records have %" PRIu64 " tokens, of which the first %" PRId64 " are used (model.sequence_length + 1)",
              length, config->sequence_length + 1);
@@ -133,7 +134,7 @@ static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_da
     return refuse_kind(path, error);
 }
 
-/* Whether the file is the index of a TFRecord file of the list, A.index or A.tfrecord.index of A.tfrecord. */
+/* Whether the file is the index of a TFRecord file in the list: A.index or A.tfrecord.index for A.tfrecord. */
 static bool is_index_of_some(const glob_t *files, const char *path)
 {
     const size_t index_bytes = strlen(".index"), record_bytes = strlen(".tfrecord");
@@ -150,7 +151,7 @@ static bool is_index_of_some(const glob_t *files, const char *path)
     return found;
 }
 
-/* As the example has it: the extension .tfrecord may be left out, and a folder stands for its .tfrecord files. */
+/* As in the example: the extension .tfrecord may be omitted, and a folder means its .tfrecord files. */
 static int find_extended(const char *pattern, int flags, glob_t *files)
 {
     static const char *const formats[] = {"%s.tfrecord", "%s/*.tfrecord"};
@@ -179,7 +180,7 @@ static bg_status find_pattern(const char *pattern, glob_t *files, bg_error *erro
                             "input files: %s is a folder without .tfrecord files; other files need their names",
                             pattern);
     if (result == GLOB_NOMATCH && (is_plain || bgi_file_exists(pattern)))
-        result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* its reader reports what is wrong with it */
+        result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* its reader reports the problem */
     if (result == GLOB_NOMATCH)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: nothing matches `%s`", pattern);
     if (result != 0)
@@ -288,7 +289,7 @@ uint64_t gpt_samples_of_call(const bgi_gpt_config *config)
     return (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
 }
 
-/* With data.n_samples the first ones, *out; where they are fewer than a call takes, as often as it needs them. */
+/* Applies data.n_samples: *out has the first samples, repeated when they are fewer than a call needs. */
 static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
     const uint64_t needed = gpt_samples_of_call(config), count = (uint64_t)config->n_samples;
@@ -298,7 +299,7 @@ static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, 
     if (count == 0)
         return BG_OK;
     BGI_TRY(bg_dataset_take(source, count, &taken, error));
-    /* Data that are too few themselves are an error. */
+    /* Too few data without the limit are an error. */
     if (count >= needed || bg_dataset_sample_count(taken) < count || (needed - 1) / count + 1 > UINT32_MAX) {
         *out = taken;
         return BG_OK;

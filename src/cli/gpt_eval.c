@@ -1,7 +1,7 @@
 /*
- * gpt_eval.c: `brigade gpt eval`: the mean loss of a model over texts or token files, and e to its power, the
- * perplexity. Every token but the first of a file (of a record, in TFRecord files) is predicted once, from those before
- * it in its window:
+ * gpt_eval.c: `brigade gpt eval`: computes the mean loss of a model over texts or token files, and its exponential, the
+ * perplexity. Every token except the first of a file (in TFRecord files, of a record) is predicted once, from those
+ * before it in its window:
  *
  *     tokens   0 1 2 3 4 5 6
  *     window   0 1 2           predicts 1 2 3        sequence length 3
@@ -173,7 +173,7 @@ static void close_evaluator(evaluator *e)
     free(e->labels);
 }
 
-/* One micro-batch, from prediction `at` on (of the token behind it). What is beyond the end does not count. */
+/* Runs one micro-batch, from prediction `at` on (of the token after it). Places beyond the end do not count. */
 static bg_status run_batch(evaluator *e, const bg_token_list *tokens, size_t at, int32_t ignored, bg_error *error)
 {
     const size_t count = (size_t)(e->batch * e->length), left = tokens->count - 1 - at;
@@ -198,7 +198,7 @@ static bg_status run_tokens(evaluator *e, const gpt_model *model, const bg_token
     return BG_OK;
 }
 
-/* Each record stands alone, like a file. */
+/* Each record is evaluated separately, like a file. */
 static bg_status run_records(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
                              bg_error *error)
 {

@@ -86,7 +86,7 @@ static void clear_prompts(prompt_list *prompts)
     free(prompts->items);
 }
 
-/* The prompt's tokens; of none, the end of a text, after which a text begins. */
+/* The prompt's tokens; for an empty prompt, the end-of-text token, after which a text begins. */
 static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
@@ -166,7 +166,7 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
     return BG_OK;
 }
 
-/* A vocabulary may be larger than its tokenizer: the tokens above have no text. */
+/* A vocabulary may be larger than its tokenizer: the tokens beyond it have no text. */
 static void print_prompt(const generate_config *config, const bg_tokenizer *tokenizer, const bg_token_list *tokens)
 {
     for (size_t i = 0; i < tokens->count && !config->only_new; i++) {
@@ -245,7 +245,7 @@ cleanup:
     return status;
 }
 
-/* Side by side: as the command line says, else the beams of a prompt, or 8 prompts. */
+/* The number of sequences at a time: from the command line, otherwise the beams of a prompt, or 8 prompts. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {
     if (config->sequences > 0)
@@ -255,7 +255,7 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
-/* The report is of the tokens that were added; of the prompts alone when none was. */
+/* The report covers the added tokens, or the prompts when none was added. */
 static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};

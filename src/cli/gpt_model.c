@@ -12,8 +12,8 @@
 #include "cli/tokenizer.h"
 #include "core/error.h"
 
-/* Models whose tokens are bytes: of all of them and the end of a text, or fewer, as `brigade gpt pretrain` makes them.
- */
+/* Models whose tokens are bytes have all bytes and the end of a text, or fewer, as `brigade gpt pretrain` makes
+ * them. */
 enum { FEWEST_BYTES = 128, BYTE_VOCABULARY = 257 };
 
 static bool takes_bytes(const gpt_model *model)
@@ -39,7 +39,7 @@ static bg_status open_tokenizer(gpt_model *model, const char *directory, const c
         BGI_TRY(cli_tokenizer_open(tokenizer, &model->tokenizer, error));
     else
         BGI_TRY(open_own_tokenizer(model, directory, error));
-    /* Of bytes a model may know the first ones only; a text with others is refused when it comes. */
+    /* A model may know only the first bytes; a text with others is refused when it is read. */
     if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary &&
         !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,

@@ -1,6 +1,6 @@
 /*
- * gpt_model.h: the sub-commands of `brigade gpt` that use a model, and the model that they use: a Hugging Face folder,
- * its weights and its tokenizer.
+ * gpt_model.h: the subcommands of `brigade gpt` that use a model, and that model: a Hugging Face folder, its weights
+ * and its tokenizer.
  */
 #ifndef BGI_CLI_GPT_MODEL_H
 #define BGI_CLI_GPT_MODEL_H
@@ -12,15 +12,15 @@
 int cli_gpt_generate(int argc, char **argv); /* argv[0] is "generate" */
 int cli_gpt_eval(int argc, char **argv);     /* argv[0] is "eval" */
 
-/* All-zero is closed. */
+/* A zeroed model is closed. */
 typedef struct gpt_model {
-    bg_gpt_options options; /* dropout does not matter */
+    bg_gpt_options options; /* dropout is not used */
     bg_weights *weights;
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* `tokenizer` NULL: the folder's own, or bytes for a model of 128 to 257 tokens; or none, model->tokenizer NULL, when
- * there is no text to encode or decode. `dtype`: of activations. */
+/* `tokenizer` NULL: the folder's own, or bytes for a model of 128 to 257 tokens; otherwise model->tokenizer is NULL,
+ * when there is no text to encode or decode. `dtype`: that of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
 void gpt_model_close(gpt_model *model);

@@ -1,5 +1,5 @@
 /*
- * gpt_options.c: the options of `brigade gpt` and what they and the configuration mean for the library.
+ * gpt_options.c: the options of `brigade gpt`, and their translation with the configuration to options of the library.
  *
  *     defaults < preset (--config) < file (--config-file) < --set KEY=VALUE < options of their own
  */
@@ -122,7 +122,7 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
-/* The configuration is text, so that what it names can be printed. */
+/* Paths are set as text, so that they can be printed with the configuration. */
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
     if (path != NULL && !bgi_text_is_utf8(path))
@@ -140,7 +140,7 @@ static bg_status set_seed(uint64_t seed, bgi_gpt_config *config, bg_error *error
     return set_value(config, "seed", assignment, error);
 }
 
-/* Options that are names for fields. The pointers live as long as the command line. */
+/* Options that are names of fields. The pointers live as long as the command line. */
 static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     if (is_given(options, "seed"))
@@ -200,7 +200,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
     return BG_OK;
 }
 
-/* The log is written while the data are read, weights at the end. */
+/* The log is written while data are read, weights at the end. */
 static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
@@ -214,7 +214,7 @@ static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config
     cli_file *files;
     bg_status status;
 
-    /* What is not found is said by those who read it. */
+    /* The readers report missing files. */
     gpt_data_find_files(config, &inputs, NULL);
     files = calloc(other_count + inputs.gl_pathc, sizeof *files);
     status = files != NULL ? BG_OK : bgi_error_memory(error, "list of files", inputs.gl_pathc * sizeof *files);
@@ -240,7 +240,7 @@ static bg_status check_devices(const gpt_options *options, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* What the configuration says of batches is not for them; every loss and norm is logged. */
+/* Options about batches do not apply; every loss and norm is logged. */
 static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 {
     static const struct {
@@ -262,7 +262,7 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    /* The example's word for random weights. */
+    /* The example's name for random weights. */
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));
@@ -275,14 +275,14 @@ static bg_status read_named(gpt_options *options, bg_error *error)
     return refuse_options(options->library.run_options, error);
 }
 
-/* What the configuration has a word for: it is printed, checked and computed with as they say. */
+/* Copies options that the configuration has too: they are printed, checked and used with these values. */
 static bg_status take_named(const cli_library *library, bgi_gpt_config *config, bg_error *error)
 {
     const bg_run_options *named = library->run_options;
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        uint64_t count; /* 0: the value is real; and so is what no JSON holds, for the refusal to name it */
+        uint64_t count; /* 0: the value is real; so is a value that JSON cannot hold, so that the error can name it */
         double real;
     } rows[] = {
         {"device_iterations", "execution.device_iterations", view->execution.device_iterations,
@@ -309,7 +309,8 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     return BG_OK;
 }
 
-/* --precision in the configuration's words: the model is built in these types, so that plans have nothing to change. */
+/* Translates --precision to the configuration: the model is built in these types, so that plans have nothing to
+ * change. */
 static bg_status take_precision(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     static const char *const assignments[][2] = {
@@ -334,7 +335,7 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
-/* With --replay: one update from the start of its data, and nothing written. */
+/* With --replay: one update from the start of its data, without writing anything. */
 static void take_replay(const gpt_options *options, bgi_gpt_config *config)
 {
     if (options->library.replay == NULL)
@@ -370,8 +371,8 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
     return cli_options_check(&plan, error);
 }
 
-/* execution.available_memory_proportion is --matmul-proportion, unless it is the example's default or that is given. Of
- * several the first is a device's that is alone. */
+/* execution.available_memory_proportion becomes --matmul-proportion, unless it is the example's default or the flag is
+ * given. Of several values a single device uses the first. */
 static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     bg_memory_options *memory = &options->library.options.memory;
@@ -416,8 +417,8 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(options->command, "info: %s", text);
 }
 
-/* As the example: off the devices, and in pieces, whatever their size: activations over the tensor-parallel replicas
- * that have the same, the rest over the data-parallel ones. */
+/* As in the example: tensors of any size are off the devices, and in pieces: activations over the tensor-parallel
+ * replicas with the same values, the others over the data-parallel replicas. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -429,7 +430,7 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
         sharded |= activations;
     if (library->offload != NULL) {
         cli_classes_find("offload", library->offload, strlen(library->offload), &remote, NULL);
-        sharded &= remote | ~(weights | activations); /* both need to be off the devices */
+        sharded &= remote | ~(weights | activations); /* both apply only off the devices */
     }
     if (library->shard != NULL)
         cli_classes_find("shard", library->shard, strlen(library->shard), &sharded, NULL);
@@ -442,7 +443,7 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
         location->minimum_elements_sharded = 1;
     }
     if (!is_given(options, "phase-liveness") && is_phased(options) && !plan->execution.phases_parallel)
-        plan->memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* what a device holds is of one phase */
+        plan->memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* a device holds the values of one phase */
 }
 
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config)
@@ -464,10 +465,10 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.reporting.output_gradient_norm = true;
     plan.reporting.output_mode = BG_OUTPUT_ALL;
     plan.numerics.loss_scaling = config->loss_scaling;
-    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns where nothing has 16 bits */
+    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when nothing has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
-    /* Where a run leaves something to go on from. */
+    /* Enabled where a run leaves checkpoints. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
     if (options->library.replay != NULL) {

@@ -27,12 +27,12 @@
 typedef struct run {
     gpt_data data;
     bgi_event_file events;
-    bg_error events_failure; /* why events are missing; the run goes on without them */
+    bg_error events_failure; /* why events are missing; the run continues without them */
     gpt_position position;
-    uint64_t saved_step;          /* of the last checkpoint, UINT64_MAX: none */
-    bg_checkpoint_writer *writer; /* at work beside the training; NULL: none */
+    uint64_t saved_step;          /* of the last checkpoint; UINT64_MAX: none */
+    bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
     uint64_t updates;             /* of this process */
-    double seconds;               /* that they took, without checkpoints */
+    double seconds;               /* their duration, without checkpoints */
     double call_start_s, section_start_s;
 } run;
 
@@ -97,7 +97,7 @@ static bg_status print_start(const cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* What a call of the model was like. */
+/* The results of a call of the model. */
 typedef struct call {
     const bg_trainer_call *of;
     uint64_t updates;
@@ -203,8 +203,8 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     print_call(training, &c);
     log_call(training, &c);
     add_events(training, &c);
-    /* Weights of a run that went wrong are not worth a checkpoint: the last good one stays. Under
-     * automatic loss scaling an overflowing update is skipped; it is not an error. */
+    /* Weights of a diverged run are not saved: the last good checkpoint stays. Under automatic loss scaling an
+     * overflowing update is skipped; it is not an error. */
     if (!isfinite(c.loss) || (!isfinite(c.norm) && !gpt_call_has_scale(of)))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the %s became %s in update %" PRIu64
@@ -215,7 +215,8 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     return BG_OK;
 }
 
-/* Completes what is written beside the training: `waits`, or when all ranks have written theirs. */
+/* Completes a checkpoint written during the training: waits if `waits`, otherwise only when all ranks have written
+ * theirs. */
 static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
 {
     bg_checkpoint_writer *writer = r->writer;
@@ -246,7 +247,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* An update was refused: what repeats it is written beside the checkpoints. */
+/* An update was refused: writes the folder that repeats it beside the checkpoints. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -280,7 +281,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         end_section(training, "training");
     if (status == BG_OK && event->kind == BG_ON_CALL_END)
         status = complete_checkpoint(r, false, error);
-    /* A call's time begins where that of what is printed and saved ends. */
+    /* The time of a call begins after printing and saving. */
     if (event->kind == BG_ON_FIT_START || event->kind == BG_ON_CALL_END || event->kind == BG_ON_SAVE_CHECKPOINT)
         r->call_start_s = bgi_clock_s();
     return status;
@@ -288,7 +289,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the whole run ---- */
 
-/* The model of an earlier run is found now, not after hours of training. */
+/* Checks for the model of an earlier run now, and not after hours of training. */
 static bg_status check_model_folder(const gpt_options *options, bg_error *error)
 {
     bool is_empty = true;
@@ -319,7 +320,7 @@ static bg_status check_places(const cli_training *training, bg_error *error)
     return options->log_path != NULL ? cli_log_check(options->log_path, error) : BG_OK;
 }
 
-/* The weights of a Hugging Face model instead of random ones. */
+/* Loads the weights of a Hugging Face model instead of random ones. */
 static bg_status load_model(const cli_training *training, bg_error *error)
 {
     const gpt_options *options = options_of(training);
@@ -352,8 +353,8 @@ static bg_status save_hf(void *user, bg_error *error)
     return bg_gpt_directory_save(options_of(training)->save_hf, &model, bg_trainer_weights(training->trainer), error);
 }
 
-/* The weights as safetensors, or the model that gives logits as ONNX, by the ending of the file's name. Two samples:
- * what depends on their number is then told from what has the size 1. */
+/* Saves the weights as safetensors, or the model that gives logits as ONNX, depending on the ending of the file's name.
+ * Two samples, so that dimensions of the batch differ from dimensions of size 1. */
 static bg_status save_weights(const cli_training *training, const char *path, bg_error *error)
 {
     bg_gpt_options model = gpt_describe_model(config_of(training));
@@ -425,13 +426,13 @@ static void load(const cli_training *training, bg_loader_options *out)
     out->seed = (uint64_t)config_of(training)->seed;
 }
 
-/* From a checkpoint or from files. */
+/* Whether the run resumes from a checkpoint or from files. */
 static bool is_resumed(const cli_training *training)
 {
     return config_of(training)->load != NULL || bg_session_note(session_of(training)) != NULL;
 }
 
-/* Calls that begin elsewhere would meet neither the checkpoints nor the end. */
+/* Calls that begin at another step would miss the checkpoints and the end. */
 static bg_status check_step(const cli_training *training, bg_error *error)
 {
     const uint64_t step = bg_session_step(session_of(training));
@@ -469,7 +470,7 @@ static bg_status open_run(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* The weights, and where the data go on. */
+/* Loads the weights and the position in the data. */
 static bg_status resume(cli_training *training, bg_error *error)
 {
     const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);

@@ -1,6 +1,6 @@
 /*
  * interrupt.c: handles signals that ask the program to end. They set a flag, so that the program can finish properly,
- * or end it at once with the same message if nothing needs to be saved.
+ * or end the program at once with the same message if nothing needs to be saved.
  */
 #include "cli/program.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t cli_received_signal;
-static atomic_bool is_asked_to_stop; /* the same for other threads than the one that the signal came to */
+static atomic_bool is_asked_to_stop; /* the same for threads other than the one that received the signal */
 
 bool cli_is_asked_to_stop(void *user)
 {
@@ -25,9 +25,9 @@ static void note_signal(int number)
     atomic_store_explicit(&is_asked_to_stop, true, memory_order_relaxed);
 }
 
-static char last_words[64]; /* what end_at_once says, up to the number */
+static char last_words[64]; /* the message of end_at_once, up to the number */
 
-/* Calls nothing that a signal may not call. */
+/* Calls only functions that a signal handler may call. */
 static void end_at_once(int number)
 {
     char line[sizeof last_words + 4];
@@ -39,7 +39,7 @@ static void end_at_once(int number)
     line[length++] = (char)('0' + number % 10);
     line[length++] = '\n';
     if (write(STDERR_FILENO, line, length) < 0)
-        _exit(128 + number); /* nobody hears it */
+        _exit(128 + number); /* the message cannot be delivered */
     _exit(128 + number);
 }
 
@@ -49,11 +49,11 @@ static void answer_signals(void (*handler)(int number))
 
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
-    /* Not SA_RESTART: a write to a pipe that nobody reads must end. */
+    /* Not SA_RESTART: a write to a pipe without a reader must end. */
     action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* nohup stays nohup. */
+    /* nohup stays in effect. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
 }
@@ -67,6 +67,6 @@ void cli_end_at_signals(const char *command)
 {
     snprintf(last_words, sizeof last_words, "brigade %s: stopped by signal ", command);
     answer_signals(end_at_once);
-    if (cli_received_signal != 0) /* noted since somebody looked */
+    if (cli_received_signal != 0) /* received since the last check */
         end_at_once((int)cli_received_signal);
 }

@@ -1,8 +1,9 @@
 /*
- * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees a run as it goes, and whole lines only.
+ * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees whole lines while a run proceeds.
  *
- * The log may be a file, a terminal, a pipe, or the target of standard output: then lines are written through that
- * descriptor, so that text and lines are interleaved. A log that cannot be written any more does not end the training.
+ * The log may be a file, a terminal, a pipe, or the target of standard output: in the last case lines are written
+ * through that descriptor, so that text and lines are interleaved. A log that cannot be written any more does not end
+ * the training.
  */
 #include "cli/program.h"
 #include "cli/ranks.h"
@@ -43,7 +44,7 @@ bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error)
 
 bg_status cli_log_flush(cli_log *log, bg_error *error)
 {
-    fflush(stdout); /* maybe the same place */
+    fflush(stdout); /* possibly the same target */
     errno = 0;
     if (fflush(log->stream) != 0)
         return report(log, errno, error);
@@ -60,20 +61,20 @@ bg_status cli_log_check(const char *path, bg_error *error)
     bool is_new = stat(path, &about) != 0;
     FILE *stream;
 
-    /* Opening a pipe waits for a reader: that comes later. */
+    /* Opening a pipe waits for a reader, which is left for later. */
     if (!is_new && S_ISFIFO(about.st_mode))
         return access(path, W_OK) == 0 ? BG_OK : report(&log, errno, error);
     stream = fopen(path, "a");
     if (stream == NULL)
         return report(&log, errno, error);
     fclose(stream);
-    /* What was made to see whether it can be; one that cannot be removed again is an empty log, which the run fills. */
+    /* Removes the file that the check has created; if that fails, an empty log remains, which the run fills. */
     if (is_new)
         (void)remove(path);
     return BG_OK;
 }
 
-/* Without blocking, so that a signal that comes at any moment ends the wait. -1 with errno 0: stopped. */
+/* Opens without blocking, so that a signal at any moment ends the wait. -1 with errno 0: stopped. */
 static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
 {
     static const struct timespec pause = {.tv_nsec = 20000000};
@@ -131,7 +132,7 @@ bg_status cli_log_open(cli_log *log, const char *path, bool continues, const vol
         close(descriptor);
         return report(log, errno, error);
     }
-    if (log->is_own) /* what is there stays */
+    if (log->is_own) /* existing content stays */
         log->bytes = log->good_bytes = (uint64_t)lseek(descriptor, 0, SEEK_END);
     return BG_OK;
 }
@@ -151,10 +152,10 @@ void cli_log_close(cli_log *log)
     if (descriptor < 0)
         return;
     if (log->failure.status == BG_OK) {
-        close(descriptor); /* what may stand behind its lines is not its own */
+        close(descriptor); /* content after its lines may belong to others */
         return;
     }
-    /* A disk that filled up left half a line behind; what is no file cannot be cut, and need not be. */
+    /* A full disk may have left an incomplete line; only a file can be cut. */
     if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
         errno != EINVAL && failure != NULL)
         report(log, errno, failure);

@@ -12,15 +12,15 @@
 
 /* Starts a command in a process group of its own. */
 bg_status launch_start(char *const *argv, pid_t *out, bg_error *error);
-/* Waits at most so many seconds for its end; false when it goes on. *out_code: the exit code, or 128 and the signal's
- * number. */
+/* Waits at most `seconds` for its end; false when it is still running. *out_code: the exit code, or 128 plus the
+ * signal's number. */
 bool launch_wait(pid_t process, double seconds, int *out_code);
-/* Sends a signal to the ranks on this host, which are descendants of the launcher and run `program`; to one of them
- * alone when `one`. Returns how many got it. */
+/* Sends a signal to the ranks on this host, which are descendants of the launcher and run `program`, or to one of them
+ * when `one`. Returns the number of processes that got it. */
 uint32_t launch_signal_ranks(pid_t launcher, const char *program, int number, bool one);
 /* Ends a launcher and all its descendants at once. */
 void launch_kill(pid_t launcher);
-/* Runs `command` by the shell, with `host` for "{}"; whether it ended with 0. */
+/* Runs `command` in the shell, with `host` for "{}"; returns whether it ended with 0. */
 bool launch_probe(const char *command, const char *host);
 
 #endif

@@ -22,7 +22,7 @@
 
 enum { MOST_PROCESSES = 4096, PATH_BYTES = 4096, LOOK_NS = 20000000, NO_COMMAND = 127 };
 
-/* A failed exec is told through a pipe that closes when there is none. */
+/* A failed exec is reported through a pipe that closes on success. */
 static void run_child(char *const *argv, int pipe_end)
 {
     int number;
@@ -80,7 +80,7 @@ bool launch_wait(pid_t process, double seconds, int *out_code)
 
 /* ---- descendants ---- */
 
-/* Of a process; 0: it is not there. */
+/* The parent of a process; 0: the process does not exist. */
 static pid_t parent_of(pid_t process)
 {
     char path[64], line[512];
@@ -94,7 +94,7 @@ static pid_t parent_of(pid_t process)
         return 0;
     line[0] = '\0';
     if (fgets(line, sizeof line, stream) != NULL) {
-        behind = strrchr(line, ')'); /* the name before it may have anything in it */
+        behind = strrchr(line, ')'); /* the preceding name may contain any character */
         if (behind == NULL || sscanf(behind + 1, " %*c %d", &parent) != 1)
             parent = 0;
     }
@@ -127,7 +127,7 @@ static uint32_t find_descendants(pid_t from, pid_t found[MOST_PROCESSES])
     return count;
 }
 
-/* Whether a process runs the program: its first word, without the folder. */
+/* Whether a process runs the program: compares its first word without the folder. */
 static bool runs(pid_t process, const char *program)
 {
     const char *name = strrchr(program, '/') != NULL ? strrchr(program, '/') + 1 : program;

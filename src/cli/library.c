@@ -14,7 +14,7 @@
 #include "core/narrow.h"
 #include "options/choices.h"
 
-/* What would take from a program what it needs. */
+/* Refuses options that the program needs for itself. */
 static bg_status refuse_options(const bg_run_options *options, bg_error *error)
 {
     if (bg_run_options_is_given(options, "requests_only"))
@@ -52,7 +52,7 @@ bool cli_library_is_given(const cli_library *library, const char *flag)
     return false;
 }
 
-/* An unknown one is for cli_library_check to refuse. */
+/* cli_library_check refuses an unknown one. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);
@@ -102,7 +102,7 @@ static void print_dump(void *user, const char *pass, const char *text)
     printf("After pass `%s`:\n%s%s\n", pass, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
 }
 
-/* Of the environment: Brigade's own variable, or those of programs that came from IPUs. */
+/* The cache folder from the environment: Brigade's own variable, or those of IPU programs. */
 static const char *find_cache(const char *folder)
 {
     static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};

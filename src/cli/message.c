@@ -39,7 +39,7 @@ void cli_say(const char *command, const char *format, ...)
 
 void cli_warn(const char *command, const char *text)
 {
-    /* Of the whole run: training and test say much the same of a plan. */
+    /* Over the whole run, because training and test give similar warnings. */
     static char *said[WARNING_LIMIT];
     int i = 0;
 

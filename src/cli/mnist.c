@@ -73,7 +73,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
 
 /* ---- places of results, data ---- */
 
-/* That digits are generated is part of every result. */
+/* Generated digits are marked in every result. */
 static void print_data(const mnist_config *config, const mnist_data *data)
 {
     if (config->recipe.quiet && !data->is_generated)
@@ -84,7 +84,7 @@ static void print_data(const mnist_config *config, const mnist_data *data)
            data->is_generated ? "; MNIST was not found (--data-dir names its folder, --download fetches it)" : "");
 }
 
-/* What the numbers of the progress line are of. */
+/* Prints what the numbers of the progress line cover. */
 static void print_coverage(const mnist_config *config)
 {
     if (config->recipe.quiet || mnist_training_shape(config).output_mode != BG_OUTPUT_FINAL)
@@ -107,7 +107,7 @@ static bg_status print(const cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* What the data show to be a mistake on the command line. */
+/* Reports mistakes on the command line that only the data reveal. */
 static bg_status check_options(cli_training *training, bg_error *error)
 {
     const mnist_config *config = training->settings;
@@ -166,7 +166,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Saves what was learned also when the training ended early by a signal. */
+/* Saves the weights also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
     const mnist_config *config = training->settings;

@@ -1,6 +1,6 @@
 /*
- * mnist_config.c: the options of `brigade mnist` and what they mean for the library. Names and defaults of the first
- * groups are the tutorial program's.
+ * mnist_config.c: the options of `brigade mnist`, and their translation to options of the library. Names and defaults
+ * of the first groups are the tutorial program's.
  */
 #include "cli/mnist.h"
 
@@ -14,7 +14,7 @@
 
 #define AT(field) .offset = offsetof(mnist_config, field)
 
-/* What is wanted most comes first; a library's option that is not named comes with its group. */
+/* The most used options come first; a library option that is not named comes with its group. */
 const cli_option mnist_flags[] = {
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -118,7 +118,7 @@ bool mnist_config_lists_state(const char *list)
     return cli_classes_find("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
-/* Costs would be lost in what is written later. */
+/* Costs would be overwritten by a file that is written later. */
 static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 {
     const struct {
@@ -135,7 +135,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* What flags with words of their own would say of them. */
+/* Translates options by name to flags with words of their own. */
 static void take_named(mnist_config *config)
 {
     cli_library *library = &config->recipe.library;
@@ -194,7 +194,7 @@ static uint64_t count_iterations(const mnist_config *config)
                         config->recipe.library.options.execution.gradient_accumulation);
 }
 
-/* Options that --config came to have at least one replica. */
+/* Options from --config have at least one replica. */
 static bool has_own_test(const mnist_config *config)
 {
     return config->ipu.test.options.replicas.count > 0;
@@ -242,7 +242,7 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
     return BG_OK;
 }
 
-/* Where --config has the test's layers. */
+/* Places the test's layers as --config says. */
 static void place_test(const mnist_config *config, bg_options *options)
 {
     const bg_options *own = &config->ipu.test.options;

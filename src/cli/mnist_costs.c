@@ -10,11 +10,11 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* The first run is slower (memory is touched for the first time); medians of a few more leave it behind. */
+/* The first run is slower (memory is touched for the first time); medians over a few more runs exclude it. */
 enum { MEASURED_RUNS = 4 };
 
-/* A plan of the same stages and shapes, on one core: in a pipeline the others have work of their own and do not help.
- * Waiting is not measured, so the order does not matter. */
+/* The plan has the same stages and shapes, on one core: in a pipeline the other workers have work of their own and do
+ * not help. Waiting is not measured, so the order does not matter. */
 static bg_status measure(mnist_config *config, bg_error *error)
 {
     mnist_config timed = *config;

@@ -58,7 +58,7 @@ static bg_status download(const mnist_config *config, mnist_data *data, bg_error
     return load_both(&folder, 1, data, error);
 }
 
-/* Test digits follow the training digits in the one endless sequence of a seed, so none is in both. */
+/* Test digits follow the training digits in the endless sequence of a seed, so no digit is in both. */
 static bg_status generate(mnist_data *data, bg_error *error)
 {
     bg_digits_options train = {.seed = 0, .first_index = 0, .count = GENERATED_TRAIN};
@@ -70,7 +70,7 @@ static bg_status generate(mnist_data *data, bg_error *error)
     return BG_OK;
 }
 
-/* $BRIGADE_DATA first, with a warning when it has no MNIST, then `data`. */
+/* Tries $BRIGADE_DATA first, with a warning when it has no MNIST, then `data`. */
 static bg_status look_around(mnist_data *data, bg_error *error)
 {
     const char *own = getenv("BRIGADE_DATA");

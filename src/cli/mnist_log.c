@@ -1,6 +1,7 @@
 /*
- * mnist_log.c: the log of a run as JSON lines: the first line has everything that the run depends on, then one line for
- * each weight update. Every call's lines are flushed, so a reader sees a run as it goes, and whole lines only.
+ * mnist_log.c: the log of a run as JSON lines: the first line contains everything that the run depends on, followed by
+ * one line for each weight update. The lines of a call are flushed together, so a reader sees whole lines while a run
+ * proceeds.
  */
 #include "cli/mnist.h"
 
@@ -20,7 +21,7 @@
 #define COMPILER "unknown"
 #endif
 
-/* null, the value, or an array of them. */
+/* Writes null, the value, or an array of values. */
 static void add_list(bgi_json_writer *line, const cli_option *option, const void *list)
 {
     const uint32_t count = *(const uint32_t *)list;
@@ -44,7 +45,7 @@ static void add_list(bgi_json_writer *line, const cli_option *option, const void
         bgi_json_close(line, ']');
 }
 
-/* A path may be no UTF-8, and the log is: bytes that are none become question marks. */
+/* A path may not be UTF-8, but the log is: invalid bytes become question marks. */
 static void add_text(bgi_json_writer *line, const char *key, const char *text)
 {
     char *copy = text != NULL && !bgi_text_is_utf8(text) ? strdup(text) : NULL;
@@ -60,7 +61,7 @@ static void add_text(bgi_json_writer *line, const char *key, const char *text)
     free(copy);
 }
 
-/* Above 2^63 - 1 (a seed) many readers have no integer: it is a text. */
+/* Many readers have no integers above 2^63 - 1 (a seed), so these are written as text. */
 static void add_count(bgi_json_writer *line, const char *name, uint64_t value)
 {
     char digits[24];
@@ -90,7 +91,7 @@ static void add_row_list(bgi_json_writer *line, const bgi_option *row, const bg_
     bgi_json_close(line, ']');
 }
 
-/* A flag of the library's options, as the options have it. */
+/* Writes a flag of the library's options with the option's value. */
 static void add_row(bgi_json_writer *line, const bgi_option *row, const bg_options *options)
 {
     const void *value = (const char *)options + row->offset;
@@ -155,12 +156,12 @@ static void add_option(bgi_json_writer *line, const cli_option *option, const mn
     case CLI_REAL_LIST:
         add_list(line, option, value);
         break;
-    default: /* there is no other */
+    default: /* there are no others */
         break;
     }
 }
 
-/* The number of workers that run, by the lines that describe them. */
+/* The number of running workers, from the lines that describe them. */
 static uint64_t count_workers(const bg_session *session)
 {
     bg_error ignored = {0};
@@ -175,7 +176,7 @@ static uint64_t count_workers(const bg_session *session)
     return count;
 }
 
-/* Numbers that stand for nothing given. */
+/* Numbers that mean that a value was not given. */
 static bool is_null(const char *name, const mnist_config *config)
 {
     const bg_execution_options *execution = &config->recipe.library.options.execution;
@@ -189,7 +190,7 @@ static bool is_null(const char *name, const mnist_config *config)
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
 
-/* What was not given is replaced by what the run used, or null where it used nothing. */
+/* Values that were not given are replaced by those that the run used, or by null. */
 static void add_config(bgi_json_writer *line, const mnist_config *given, const char *save_path, const bg_plan *plan,
                        const bg_session *session)
 {
@@ -265,7 +266,7 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
     const uint64_t count = (uint64_t)call->gradient_accumulation * call->replicas;
     const float *losses = bg_trainer_call_output(call, "loss.all", NULL);
     const int32_t *corrects = bg_trainer_call_output(call, "correct.all", NULL);
-    const float *norms = bg_trainer_call_output(call, "gradient_norm.all", NULL); /* NULL: not asked for */
+    const float *norms = bg_trainer_call_output(call, "gradient_norm.all", NULL); /* NULL: not requested */
     const float *scales = bg_trainer_call_output(call, "loss_scale.all", NULL);
     const double images_per_s = (double)call->valid_count / (1e-9 * (double)call->run_ns);
 
@@ -274,7 +275,7 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
         double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
             const uint64_t valid = bg_trainer_call_valid(call, step * count + i);
-            /* A mean over as good as no images: what padding left of a micro-batch counts by its share. */
+            /* A mean over almost no images: the remainder of a micro-batch beside padding counts by its share. */
             const double share = (double)valid / (double)call->micro_batch;
             images += (double)valid;
             counted += share;

@@ -1,5 +1,5 @@
 /*
- * mnist_model.c: the digit network as a model of the trainer, as a plan without a run, and the meaning of a call's
+ * mnist_model.c: the digit network as a model of the trainer and as a plan without a run, and the meaning of a call's
  * outputs.
  */
 #include "cli/mnist.h"
@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-/* What a log wants of every micro-batch and update; their number is returned. */
+/* Lists the outputs of every micro-batch and update for the log; returns their number. */
 static uint32_t list_requests(const mnist_shape *shape, bg_output_request requests[CLI_MOST_REQUESTS])
 {
     uint32_t count = 0;
@@ -148,7 +148,7 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
 
 /* ---- outputs of a call ---- */
 
-/* What was asked for every n updates comes once, at the end, where the call is shorter than usual. */
+/* An output requested for every n updates comes once, at the end, when the call is shorter than usual. */
 static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_call *call)
 {
     const bg_output_mode mode = mnist_training_shape(config).output_mode;
@@ -156,7 +156,7 @@ static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_cal
     return mode == BG_OUTPUT_EVERY_N && !call->is_whole ? BG_OUTPUT_FINAL : mode;
 }
 
-/* The micro-batch of the call that value `index` of `count` is of; of sums, all in turn. */
+/* The micro-batch of the call that value `index` of `count` belongs to; for sums, each in turn. */
 static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *call, uint64_t count, uint64_t index)
 {
     const bg_output_mode mode = find_mode(config, call);
@@ -167,7 +167,7 @@ static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *
                index % per_update;
     if (mode == BG_OUTPUT_ALL || mode == BG_OUTPUT_SUM)
         return index;
-    if (call->canonical) /* each replica's last one */
+    if (call->canonical) /* the last one of each replica */
         return (call->device_iterations - 1) * per_update + (index + 1) * call->gradient_accumulation - 1;
     return call->device_iterations * per_update - count + index; /* the last ones */
 }
@@ -183,8 +183,8 @@ uint64_t mnist_call_correct(const bg_trainer_call *call)
     return sum;
 }
 
-/* Under `sum` a value stands for all micro-batches of its replica; a loss is then a sum of means. Else values are those
- * of single micro-batches, each a mean over the images that count. */
+/* With `sum` a value covers all micro-batches of its replica, and a loss is a sum of means. Otherwise values belong to
+ * single micro-batches, each a mean over the images that count. */
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call)
 {
     const uint64_t micro_batches = (uint64_t)call->device_iterations * call->gradient_accumulation * call->replicas;
@@ -203,7 +203,7 @@ mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *
     for (uint64_t i = 0; i < stream.count; i++)
         score.loss += (double)loss[i];
     if (score.image_count == 0)
-        return score; /* what the mode returns is padding */
+        return score; /* the mode returns only padding */
     score.loss /= (double)counted;
     score.accuracy = 100.0 * (double)mnist_call_correct(call) / (double)score.image_count;
     return score;

@@ -94,7 +94,7 @@ static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
     return iterations != mnist_wanted_test_iterations(config);
 }
 
-/* A test that is smaller than the training's calls must not keep anybody from training. */
+/* A test that is smaller than the training's calls must not prevent training. */
 static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
 {
     if (config->recipe.quiet || !is_test_shrunk(config, iterations))
@@ -181,7 +181,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     const uint64_t count = bg_dataset_sample_count(run->data.test_set);
     const uint64_t iterations = mnist_test_iterations(config, count);
     const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_TEST);
-    /* In order, so that what is left over is the end of the set. */
+    /* In order, so that the rest is the end of the set. */
     bg_loader_options loading = describe_loader(config, MNIST_LAST_SMALLER, false);
     bg_trainer_data data = {.names = mnist_inputs};
     bg_status status;
@@ -204,8 +204,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* A call that was made smaller, or made at all, is not the user's: limits on its number of micro-batches are not for
- * it. */
+/* A smaller or additional call was not chosen by the user, so limits on its number of micro-batches do not apply. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch)
 {
     mnist_shape shape = mnist_test_shape(config, bg_dataset_sample_count(data->test_set));

@@ -1,6 +1,6 @@
 /*
- * onnx_data.c: the data of `brigade train` and `brigade infer`: a file for each input of the model, and one for the
- * target, in the types that the model has. Symbolic dimensions get the sizes of the data.
+ * onnx_data.c: the data of `brigade train` and `brigade infer`: a file for each input of the model and one for the
+ * target, converted to the model's types. Symbolic dimensions get the sizes of the data.
  */
 #include "cli/onnx_model.h"
 
@@ -75,7 +75,7 @@ static bg_status open_source(const char *option, const char *file, bg_dataset **
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
-/* Dimensions without those of size 1. */
+/* Removes dimensions of size 1. */
 static uint32_t squeeze(const bg_type *type, int64_t dims[BG_MAX_RANK])
 {
     uint32_t rank = 0;
@@ -105,7 +105,7 @@ static bool read_numbers(const char *text, float values[2 * CLI_LIST_LIMIT], uin
     return false;
 }
 
-/* "MEAN,DEVIATION", or all means, then all deviations, of the channels. */
+/* Reads "MEAN,DEVIATION", or the means of all channels followed by all deviations. */
 static bg_status read_normalization(const char *text, float values[2 * CLI_LIST_LIMIT], uint32_t *out_channels,
                                     bg_error *error)
 {
@@ -153,7 +153,7 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
 
 /* ---- all files ---- */
 
-/* What is open of one set of data, before it is joined. */
+/* The open sources of one data set, before they are joined. */
 typedef struct sources {
     const char *option;
     uint32_t count; /* of inputs */
@@ -193,8 +193,8 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     return BG_OK;
 }
 
-/* The end of the file of a "NAME=FILE" in a list with commas, which file names may have as well: the comma before the
- * next name. */
+/* The length of a "NAME=FILE" in a comma-separated list, where file names may contain commas: up to the comma before
+ * the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
@@ -208,7 +208,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* "x=FILE,target=FILE", or each a word of its own. */
+/* "x=FILE,target=FILE", or each in a word of its own. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -260,7 +260,8 @@ static bg_status check_counts(const onnx_settings *settings, const sources *s, b
     return BG_OK;
 }
 
-/* Symbolic dimensions are those of the data; inputs of the file may have more of size 1 than the data. */
+/* Symbolic dimensions get the sizes of the data; inputs of the file may have more dimensions of size 1 than the
+ * data. */
 static bg_status bind_sizes(onnx_settings *settings, const sources *s, bg_error *error)
 {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -286,7 +287,7 @@ static bool is_integer(bg_dtype dtype)
     return dtype == BG_INT32 || dtype == BG_INT64 || dtype == BG_UINT8;
 }
 
-/* One float, however large the batch is. */
+/* Whether the output is one float for any batch size. */
 static bool is_scalar_output(const bg_onnx_port *port)
 {
     if (!bg_dtype_is_float(port->type.dtype))
@@ -318,7 +319,7 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
                         onnx_loss_names());
 }
 
-/* The loss that is named, or what target (NULL: none is there) and output suggest. */
+/* The loss that is named, or the one that target (NULL: none) and output suggest. */
 static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -334,7 +335,7 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
-/* The dimension of the classes: the second as PyTorch has it, or the last when the target's shape says so. */
+/* The dimension of the classes: the second as in PyTorch, or the last when the target's shape requires it. */
 static bg_status place_classes(onnx_settings *settings, const bg_type *output, const bg_type *target, bg_error *error)
 {
     bg_type second = *output, last = *output;
@@ -400,7 +401,7 @@ static bg_status check_metric(onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* The target's input in the graph, which no input of the model may be called. */
+/* Chooses a name for the target's input in the graph that no input of the model has. */
 static bg_status choose_target(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -432,8 +433,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
 
 /* ---- labels ---- */
 
-/* A label that is no class would make the loss NaN, which says nothing. Called by the loader's threads, while the
- * file's contents may change with another build: only what is settled is read. */
+/* An invalid label would make the loss NaN, without an explanation. The loader's threads call it while another build
+ * may change the file's contents, so it reads only settled values. */
 static bg_status check_labels(void *user, uint64_t epoch, uint64_t sample, const void *const inputs[],
                               void *const outputs[], bg_error *error)
 {
@@ -467,7 +468,7 @@ static bg_status fit_target(onnx_settings *settings, sources *s, bg_error *error
 
 /* ---- joined ---- */
 
-/* The inputs that the model uses, and the target when it is there. */
+/* Joins the inputs that the model uses, and the target if there is one. */
 static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out, bg_error *error)
 {
     uint32_t count = 0;

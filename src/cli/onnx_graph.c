@@ -23,7 +23,7 @@ static const bg_onnx_contents *contents_of(const onnx_settings *settings)
     return bg_onnx_contents_of(settings->onnx);
 }
 
-/* "batch=32", of --size. The texts stay where they are copied to. */
+/* Splits "batch=32", from --size. The texts stay where they are copied. */
 static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 {
     const cli_texts *given = &settings->sizes;
@@ -74,7 +74,7 @@ static bg_status find_output(onnx_settings *settings, bg_error *error)
     return BG_ERROR_INVALID;
 }
 
-/* The size of a micro-batch, where the file says it. */
+/* The size of a micro-batch, if the file fixes it. */
 static bg_status find_batch(onnx_settings *settings, bg_error *error)
 {
     const bg_onnx_contents *contents = contents_of(settings);
@@ -207,7 +207,7 @@ double onnx_rows_per_sample(const onnx_settings *settings)
     return settings->target_name != NULL ? (double)bg_type_element_count(&settings->target_type) : 1.0;
 }
 
-/* Classes to the end, where cross-entropy has them. */
+/* Moves classes to the last dimension, where cross-entropy expects them. */
 static bg_value classes_last(bg_graph *graph, bg_value scores, int32_t class_axis)
 {
     const uint32_t rank = bg_graph_type(graph, scores).rank;
@@ -233,7 +233,7 @@ static bg_value add_target(bg_graph *graph, const onnx_settings *settings, int64
     return bg_graph_input(graph, settings->target_name, &type);
 }
 
-/* Predictions on the target's side of one half; a logit's half is 0. */
+/* Counts predictions on the same side of one half as the target; for logits the threshold is 0. */
 static bg_value count_sides(bg_graph *graph, const char *name, const onnx_loss *loss, bg_value output, bg_value target)
 {
     const bg_dtype dtype = bg_graph_type(graph, output).dtype;
@@ -247,7 +247,7 @@ static bg_value count_sides(bg_graph *graph, const char *name, const onnx_loss *
     return bg_reduce(graph, name, BG_REDUCE_SUM, bg_cast(graph, NULL, same, BG_INT32), NULL, 0, false);
 }
 
-/* What a score is made of. */
+/* Adds the sums from which a score is computed. */
 static bg_value add_sums(bg_graph *graph, const onnx_loss *loss, const onnx_metric *metric, bg_value output,
                          bg_value target)
 {
@@ -302,7 +302,7 @@ static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_valu
     return value;
 }
 
-/* In prediction each output of the file is one; elsewhere loss and metric. */
+/* In prediction each output of the file is an output; otherwise loss and metric are. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const onnx_settings *settings = user;

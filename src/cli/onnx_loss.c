@@ -1,5 +1,5 @@
 /*
- * onnx_loss.c: the losses and the metrics of `brigade train` by name.
+ * onnx_loss.c: finds the losses and the metrics of `brigade train` by name.
  */
 #include "cli/onnx_model.h"
 

@@ -142,7 +142,7 @@ static bool ends_in(const char *path, const char *ending)
     return length > end && strcmp(path + length - end, ending) == 0;
 }
 
-/* Weights are set in, and saved to, the types that the file has. */
+/* Weights are set, and saved, in the file's types. */
 static bg_status check_precision(bg_precision precision, bg_error *error)
 {
     if (precision != BG_PRECISION_BF16_TRUE && precision != BG_PRECISION_16_TRUE)
@@ -171,7 +171,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* --steps alone is no matter of epochs. */
+/* With only --steps, epochs do not limit the training. */
 static void choose_limits(onnx_settings *settings)
 {
     cli_recipe *recipe = &settings->recipe;
@@ -182,7 +182,7 @@ static void choose_limits(onnx_settings *settings)
         recipe->last_batch = settings->is_fixed_batch ? "drop" : "smaller";
 }
 
-/* A stage for each block, as with networks that were written for stages, would be one for each layer. */
+/* One stage for each block, as in networks written for stages, would be one for each layer here. */
 void onnx_choose_strategy(onnx_settings *settings)
 {
     const cli_library *library = &settings->recipe.library;

@@ -21,14 +21,14 @@
 typedef struct onnx_run {
     cli_run common;
     char score[CLI_SCORE_BYTES]; /* of the newest call of the epoch; "": none yet */
-    double *sums;                /* of a metric that is a score, of the updates that are measured; NULL: it is none */
+    double *sums;                /* sums of a metric that is a score, over the measured updates; NULL: not a score */
     uint64_t sum_count;
-    bool is_catching_up; /* the validation at work is of the epoch before the checkpoint: only a plateau sees it */
+    bool is_catching_up; /* the current validation belongs to the epoch before the checkpoint: only a plateau uses it */
 } onnx_run;
 
 /* ---- build ---- */
 
-/* Loss and metric of every micro-batch, whatever the output mode. */
+/* Requests loss and metric of every micro-batch, whatever the output mode. */
 static void add_requests(const onnx_settings *settings, cli_plan_room *room, bg_options *options)
 {
     const char *metric = onnx_metric_name(settings);
@@ -62,7 +62,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
         out->inference.reporting.output_gradient_norm = false;
         out->inference.execution.device_iterations *= options->execution.gradient_accumulation;
         out->inference.execution.gradient_accumulation = 1;
-        if (own->is_fixed_batch) /* what is less than a call is left out: calls are small */
+        if (own->is_fixed_batch) /* samples that do not fill a call are left out; calls are small */
             out->inference.execution.device_iterations = 1;
         cli_recipe_infer(recipe, &out->inference, &own->rooms[1]);
         out->has_inference = true;
@@ -167,7 +167,7 @@ static bg_status make_sums(const cli_training *training, onnx_run *run, bg_error
     return run->sums != NULL ? BG_OK : bgi_error_memory(error, "a metric", (size_t)run->sum_count * sizeof *run->sums);
 }
 
-/* A checkpoint at the end of an epoch is older than the epoch's validation, which the plateau has yet to see. */
+/* A checkpoint at the end of an epoch is older than the epoch's validation, which the plateau still needs. */
 static bg_status catch_up(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {
@@ -207,13 +207,13 @@ static bg_status begin(cli_training *training, bg_error *error)
 
 /* ---- calls ---- */
 
-/* What an update, or several, came to. */
+/* The results of one or several updates. */
 typedef struct outcome {
     double loss, metric;
-    double counted; /* micro-batches, of which padding or a rest is a share */
+    double counted; /* micro-batches, counting padding and rests by their share */
 } outcome;
 
-/* A model of doubles, or of 16-bit floats, has its loss in them; counts are integers. */
+/* A model of doubles, or of 16-bit floats, has its loss in that type; counts are integers. */
 static double read_number(bg_dtype dtype, const void *values, uint64_t at)
 {
     switch (dtype) {
@@ -229,7 +229,7 @@ static double read_number(bg_dtype dtype, const void *values, uint64_t at)
     }
 }
 
-/* Of the micro-batches `first` to `end`. */
+/* Of micro-batches `first` to `end`. */
 static double measure_score(const onnx_settings *settings, const onnx_run *run, const bg_trainer_call *call,
                             const void *sums, bg_dtype dtype, uint64_t first, uint64_t end)
 {
@@ -243,8 +243,8 @@ static double measure_score(const onnx_settings *settings, const onnx_run *run, 
     return score;
 }
 
-/* The updates `first` to `end` of the call. A count is a share of all predictions, in per cent; a score is one of sums;
- * other metrics are means over micro-batches, like the loss. */
+/* Measures updates `first` to `end` of the call. A count becomes a percentage of all predictions; a score is computed
+ * from sums; other metrics are means over micro-batches, like the loss. */
 static outcome measure(const cli_training *training, const bg_trainer_call *call, uint64_t first, uint64_t end)
 {
     const onnx_settings *settings = training->settings;
@@ -326,7 +326,7 @@ static void end_call(cli_training *training, const bg_trainer_event *event)
     onnx_run *run = training->state;
 
     if (training->log.stream != NULL && log_updates(training, call, event->epoch + 1, &training->log.failure) != BG_OK)
-        cli_log_close(&training->log); /* the training goes on */
+        cli_log_close(&training->log); /* the training continues */
     for (uint64_t i = 0; i < call->update_count && run->common.bad_first == 0; i++) {
         const double loss = measure(training, call, i, i + 1).loss;
         if (!isfinite(loss)) {
@@ -371,7 +371,7 @@ static void note_metric(const onnx_settings *settings, onnx_run *run, double los
         run->common.metric = (cli_metric){best, value, onnx_metric_rises(onnx_metric_of(settings))};
 }
 
-/* Comes before the end of its epoch, whose progress line ends here. */
+/* Called before the end of its epoch, whose progress line ends here. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     onnx_settings *settings = training->settings;
@@ -398,7 +398,7 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
         cli_log_close(&training->log);
     if (run->common.progress.total > 0) {
         cli_progress_end(&run->common.progress, run->score[0] != '\0' ? run->score : NULL);
-        run->common.progress.total = 0; /* it is written */
+        run->common.progress.total = 0; /* it is printed */
     }
     print_score(settings, loss.mean, value, text, sizeof text);
     printf("Validation: %s\n", text);
@@ -455,7 +455,7 @@ static bg_status write_weights(void *user, bg_error *error)
     return bg_weights_save(weights, path, NULL, error);
 }
 
-/* Saves what was learned also when the training ended early by a signal. */
+/* Saves the weights also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
     const onnx_settings *settings = training->settings;
@@ -494,7 +494,7 @@ static bg_status finish(cli_training *training, bg_error *error)
     return status;
 }
 
-/* Data and model are the settings'. */
+/* Data and model belong to the settings. */
 static void close_run(cli_training *training)
 {
     free(((onnx_run *)training->state)->sums);

@@ -1,6 +1,6 @@
 /*
- * options.c: reads command lines by a table. Not argp or getopt: a mistake gets one line that names the option, the
- * value and what is allowed, and a mistyped name gets a suggestion.
+ * options.c: reads command lines by a table. Not argp or getopt, because a mistake must give one line that names the
+ * option, the value and what is allowed, and a mistyped name a suggestion.
  */
 #include "cli/options.h"
 
@@ -38,7 +38,7 @@ static bg_status report_unknown(const cli_option *options, const char *name, bg_
 
 /* ---- values ---- */
 
-/* Decimal digits only: no sign, no blank, no 0x. False also when it does not fit 64 bits. */
+/* Reads only decimal digits: no sign, no blank, no 0x. Also false when the number needs more than 64 bits. */
 static bool read_digits(const char *text, const char **end, uint64_t *out)
 {
     uint64_t value = 0;
@@ -98,7 +98,7 @@ static bg_status read_real(const cli_option *option, const char *text, double *o
 
     errno = 0;
     value = strtod(text, &end);
-    /* strtod takes leading blanks, "inf", "nan" and hexadecimal; nobody means those. */
+    /* strtod accepts leading blanks, "inf", "nan" and hexadecimal, which would be mistakes here. */
     if (end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value) ||
         value < 0.0 || signbit(value))
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a number of at least 0", option->name,
@@ -144,7 +144,7 @@ static bg_status read_choice(const cli_option *option, const char *text, const c
     return refuse_choice(option, text, error);
 }
 
-/* One part of a list, as the option of a single value would read it. */
+/* Reads one part of a list like an option with a single value. */
 static bg_status read_list_part(const cli_option *option, const char *text, void *list, bg_error *error)
 {
     uint64_t count = 0;
@@ -210,7 +210,7 @@ static bg_status read_integer(const cli_option *option, const char *text, bg_err
                         option->name, text, least, most);
 }
 
-/* The library sets its option from the text when a command's own option of the kind could have it. */
+/* The library sets its option from the text when a command's own option of the kind would accept it. */
 static bg_status read_row(const cli_option *option, const char *text, bg_options *options, bg_error *error)
 {
     union {
@@ -245,7 +245,7 @@ static bg_status read_row(const cli_option *option, const char *text, bg_options
         return bgi_option_set(option->row, options, option->arena, text, NULL) == BG_OK
                    ? BG_OK
                    : refuse_choice(option, text, error);
-    case CLI_TEXT: /* as it is, a schedule's too: it is looked for when the strategy is known */
+    case CLI_TEXT: /* unchanged, also for a schedule, which is searched when the strategy is known */
         if (text[0] == '\0')
             return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
         *(const char **)(void *)((char *)options + option->row->offset) = text;
@@ -328,7 +328,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     return read_value(option, value, values, error);
 }
 
-/* What a word of the command line asks for, with the word behind it (NULL: none). */
+/* The help that a word of the command line requests, together with the next word (NULL: none). */
 static cli_help find_help(const char *word, const char *next)
 {
     static const char prefix[] = "--help=";

@@ -1,9 +1,9 @@
 /*
- * options.h: command lines as tables. A sub-command lists its options once; reading, ranges, help and defaults all come
- * from the list. Values land in a struct of the command, whose first values are the defaults.
+ * options.h: command lines as tables. A subcommand lists its options once; reading, ranges, help and defaults use the
+ * list. Values are stored in a struct of the command, which initially holds the defaults.
  *
  * Flags of the library's options (options/options.def) are not listed: a command's list names them or a whole group,
- * and flags.c adds their entries from the options' table. Their values land in a bg_options.
+ * and flags.c adds their entries from the options' table. Their values are stored in a bg_options.
  */
 #ifndef BGI_CLI_OPTIONS_H
 #define BGI_CLI_OPTIONS_H
@@ -16,7 +16,7 @@ typedef enum cli_kind {
     CLI_HEADING = 0, /* a line between groups of options in the help; only `help` is used */
     CLI_FLAG,        /* bool: given or not */
     CLI_COUNT,       /* uint64_t in minimum..maximum */
-    CLI_SIZE,        /* uint64_t bytes: a number with K, M, G (powers of 1024) behind it or not */
+    CLI_SIZE,        /* uint64_t bytes: a number, optionally with K, M or G (powers of 1024) */
     CLI_REAL,        /* double: finite, at least 0 */
     CLI_COUNT_LIST,  /* cli_counts: "0,1,1,0", each in minimum..maximum, which is below 2^32 */
     CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
@@ -24,9 +24,9 @@ typedef enum cli_kind {
     CLI_TEXT,        /* const char *, not empty */
     CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
     CLI_CHOICE,      /* const char *: one of `choices` */
-    CLI_INTEGER,     /* a library option's alone: minimum..maximum with a sign */
-    CLI_LIBRARY,     /* stands for a flag of the library's options: `name`, and `default_text` where it differs */
-    CLI_GROUP        /* stands for all flags of `group` that the list does not name; `help` is their heading */
+    CLI_INTEGER,     /* only for library options: minimum..maximum with a sign */
+    CLI_LIBRARY,     /* represents a flag of the library's options: `name`, and `default_text` where it differs */
+    CLI_GROUP        /* represents all flags of `group` that the list does not name; `help` is their heading */
 } cli_kind;
 
 enum { CLI_LIST_LIMIT = 256, CLI_OPTION_LIMIT = 128 };
@@ -51,75 +51,75 @@ typedef struct cli_texts {
 typedef struct cli_option {
     cli_kind kind;
     const char *name;  /* without the dashes */
-    size_t offset;     /* of the value in the command's struct */
-    const char *value; /* what the help calls it: "N", "FILE" */
+    size_t offset;     /* offset of the value in the command's struct */
+    const char *value; /* its name in the help: "N", "FILE" */
     uint64_t minimum, maximum;
-    const char *choices;      /* "a|b|c" */
-    const char *default_text; /* instead of the value, where the value does not say it (NULL paths, 0 for "all") */
+    const char *choices; /* "a|b|c" */
+    const char
+        *default_text; /* shown instead of the value when the value is not meaningful (NULL paths, 0 for "all") */
     const char *help;
     bgi_option_group group; /* CLI_GROUP */
-    const char *more;       /* more of the help, behind what the library's table says; NULL: nothing */
+    const char *more;       /* additional help after the library table's sentence; NULL: none */
     const bgi_option
         *row;         /* the library's option that it sets in the bg_options at `offset`; NULL: the command's own */
     bgi_arena *arena; /* of a row's lists and texts */
 } cli_option;
 
-/* A command's list with the library's flags in it (flags.c). It must not move: options point to its arena. */
+/* A command's list with the library's flags (flags.c). It must not move, because options point to its arena. */
 typedef struct cli_table {
-    cli_option options[CLI_OPTION_LIMIT + 1]; /* as a list ends */
+    cli_option options[CLI_OPTION_LIMIT + 1]; /* terminated like a list */
     bgi_arena arena;
 } cli_table;
 
-/* `library`: offset of the cli_library in the command's struct (program.h). Clear the table in the end. */
+/* `library`: offset of the cli_library in the command's struct (program.h). The table must be cleared at the end. */
 void cli_table_make(cli_table *table, const cli_option *own, bgi_command command, size_t library);
 void cli_table_clear(cli_table *table);
-/* The index of an option that must be there. */
+/* The index of an option that must exist. */
 uint32_t cli_table_find(const cli_table *table, const char *name);
 
-/* A list ends with an option without a name that is no heading. */
+/* A list ends with an option without a name that is not a heading. */
 #define CLI_OPTIONS_END                                                                                                \
     {                                                                                                                  \
         .name = NULL, .help = NULL                                                                                     \
     }
 
-/* What --help asks for. */
+/* The help that --help requests. */
 typedef enum cli_help {
-    CLI_HELP_NONE = 0, /* nothing: the command runs */
-    CLI_HELP_SHORT,    /* the options that most people want */
+    CLI_HELP_NONE = 0, /* none: the command runs */
+    CLI_HELP_SHORT,    /* the most used options */
     CLI_HELP_ALL,      /* --help all: every option */
-    CLI_HELP_TABLE     /* --help table: every option as a line of fields with tabs between them */
+    CLI_HELP_TABLE     /* --help table: every option as a line of fields separated by tabs */
 } cli_help;
 
-/* What --help prints of a command beside its options. */
+/* The help of a command besides its options. */
 typedef struct cli_help_page {
-    const char *usage;      /* how it is called and what it does; each paragraph and each row of a list is one line */
-    const char *common;     /* the names of at most ten options, most wanted first; NULL: --help shows all */
-    const char *examples;   /* command lines, one a line, that tests run; NULL: none */
+    const char *usage;      /* usage and description; each paragraph and each row of a list is one line */
+    const char *common;     /* the names of at most ten options, most used first; NULL: --help shows all */
+    const char *examples;   /* command lines, one a line, which tests run; NULL: none */
     const cli_option *more; /* options of another table, with their defaults; NULL: none */
     const void *more_values;
 } cli_help_page;
 
 /*
- * Reads argv[1..]: "--name value", "--name=value". What is no option goes to words[], of which at most word_limit.
- * *help is set by -h and --help (the rest is not looked at). given[i] (NULL: nobody asks; false before) is set for the
- * i-th line of the table that is met. BG_ERROR_INVALID says the option, the value, what is allowed.
+ * Reads argv[1..]: "--name value", "--name=value". Words that are not options go to words[], at most word_limit. *help
+ * is set by -h and --help (the rest is not read). given[i] (may be NULL; initially false) is set when line i of the
+ * table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);
 
 /* ---- help (help.c) ---- */
 
-/* Prints the page with each option's default, from `values` as they are before reading. */
+/* Prints the page with each option's default, from `values` before reading. */
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
-/* The columns of a line: those of the terminal within 40 to 100, and 80 where standard output is no terminal. */
+/* The columns of a line: those of the terminal within 40 to 100, or 80 when standard output is not a terminal. */
 int cli_columns(void);
-/* Prints words in lines of at most that many columns that begin at `indent`; the first is at `column` already. */
+/* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
-/* Prints lines that are paragraphs or rows of a list ("  name  words"); what does not fit a line stands below its
- * words.
- */
+/* Prints lines that are paragraphs or rows of a list (" name words"); words beyond the line continue below the row's
+ * words. */
 void cli_print_lines(const char *text);
-/* "pipelined|sharded": a row's choices or the command's own; NULL: it has none. Valid until the next call. */
+/* "pipelined|sharded": a row's choices or the command's own; NULL: it has no choices. Valid until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

@@ -38,7 +38,7 @@ static const cli_option prediction_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* The option's row that a word names, "--svg" or "--svg=x"; NULL: it is the model's. */
+/* The option's row for a word, "--svg" or "--svg=x"; NULL: it belongs to the model. */
 static const cli_option *find_own(const char *word, bool *has_value)
 {
     const char *equals = strchr(word, '=');
@@ -53,7 +53,7 @@ static const cli_option *find_own(const char *word, bool *has_value)
     return NULL;
 }
 
-/* Own words go to the front part of `words`, the others behind them. */
+/* Moves the command's own words to the front of `words`, followed by the others. */
 static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
 {
     bool has_value;
@@ -72,7 +72,7 @@ static void part_words(int argc, char **argv, char **own, int *own_count, char *
     }
 }
 
-/* The command line as a title: "brigade plan mnist --replicas 2". */
+/* Makes a title from the command line: "brigade plan mnist --replicas 2". */
 static bg_status make_title(cli_prediction *prediction, int argc, char **argv, bg_error *error)
 {
     bgi_string title = {0};
@@ -86,7 +86,7 @@ static bg_status make_title(cli_prediction *prediction, int argc, char **argv, b
     return BG_OK;
 }
 
-/* A file when it is one; else a description that comes with the program or is the user's. */
+/* Loads a file if it exists; otherwise a description of the program's or the user's presets. */
 static bg_status load_device(cli_prediction *prediction, bg_error *error)
 {
     char *path = NULL, *looked = NULL;
@@ -108,7 +108,7 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     return status;
 }
 
-/* When costs are measured unless --calibrate says so: as $BRIGADE_CALIBRATE does. */
+/* When costs are measured without --calibrate: as $BRIGADE_CALIBRATE says. */
 static bg_status find_default(cli_prediction *prediction, bg_error *error)
 {
     static const char *const choices[] = {"missing", "always", "never"};
@@ -211,10 +211,10 @@ static uint32_t count_cores(const bg_plan *plan)
 
 /* ---- this machine ---- */
 
-/* A rehearsal of more work than this takes too long; longer ones than the first are made shorter. */
+/* A rehearsal with more work than this takes too long; work beyond the first limit is reduced. */
 static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
 
-/* What a step of all replicas takes on a core, by static costs. */
+/* The time of a step of all replicas on one core, by static costs. */
 static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *error)
 {
     bgi_device_model model;
@@ -233,8 +233,8 @@ static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *er
     return BG_OK;
 }
 
-/* The same plan, to be run for a moment on one core: with fewer updates a run, and with fewer micro-batches where those
- * would take long. Calls are the same. */
+/* The same plan for a short run on one core: with fewer updates, and with fewer micro-batches where those would take
+ * long. Its calls are the same. */
 static bg_status make_rehearsal(const cli_build *build, const bg_plan *plan, bg_plan **out, bg_error *error)
 {
     bg_options options = build->training;
@@ -283,7 +283,7 @@ static bg_status measure(const cli_build *build, const bg_plan *plan, uint32_t c
     return status;
 }
 
-/* What cannot be kept or read is measured again the next time; a warning says so. */
+/* Costs that cannot be stored or read are measured again the next time; a warning says so. */
 static void warn(const bg_error *error)
 {
     if (error->status != BG_OK)
@@ -299,7 +299,7 @@ static void load_costs(const char *path, bgi_call_costs *costs)
         warn(&error);
 }
 
-/* Costs of the plan's calls: from the cache, measured, or as many as are known. */
+/* Costs of the plan's calls: from the cache, measured, or only the known ones. */
 static bg_status find_costs(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                             uint32_t cores, bgi_call_costs *costs, uint32_t *counted, uint32_t *known, bg_error *error)
 {

@@ -30,8 +30,8 @@ void cli_report_compilation(const bg_plan *plan)
     printf("%s %.1f ms\n", summary.is_cached ? "Plan: loaded from cache in" : "Graph compilation:", summary.compile_ms);
 }
 
-/* What the devices' idle share means here, where they may be more than the cores. No core works while it has nothing to
- * do, so the work of all devices, spread over the cores, bounds how long a step takes. */
+/* The meaning of the devices' idle share when there may be more devices than cores. Cores are busy while there is work,
+ * so the work of all devices, divided by the cores, bounds the time of a step. */
 static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summary, bool is_measured)
 {
     const uint64_t devices = (uint64_t)summary->device_count * summary->replicas;
@@ -49,7 +49,7 @@ static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summar
     putchar('\n');
 }
 
-/* When gradients are summed over replicas, and what comes of that. */
+/* Reports when gradients are summed over replicas, and the consequences. */
 static void report_sums(const bg_plan *plan, const bg_plan_summary *summary)
 {
     const bg_reduce_time time = bg_plan_options(plan)->replicas.reduce_time;

@@ -1,11 +1,12 @@
 /*
  * plan_search.c: `brigade plan --search N`: searches for the best way to train a model on N devices. Candidates are
- * options: they are appended to the command line, and the time of the resulting plan is predicted. So the winner can be
- * typed as options, and options of the command line do not change.
+ * options: they are appended to the command line, and the time of the resulting plan is predicted. So the best plan can
+ * be entered as options, and options of the command line do not change.
  *
  * A mesh divides N devices into replicas (for a model on a mesh: data and two tensor axes) times the devices of one
  * replica. Every update has the same samples. For each mesh and way to run it, remedies for memory are added one after
- * the other until it fits, for each of them costs time: recomputation, then the optimizer's state in streaming memory.
+ * another until it fits, because each of them costs time: recomputation, then the optimizer's state in streaming
+ * memory.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -26,7 +27,7 @@ enum { MOST_CANDIDATES = 512, MOST_WORDS = 24, WORD_BYTES = 40, SHOWN = 8, WHY_B
 typedef struct candidate {
     char words[MOST_WORDS][WORD_BYTES];
     int word_count;
-    char why[WHY_BYTES]; /* it could not be made */
+    char why[WHY_BYTES]; /* why it could not be made */
     bool is_made;
     cli_trial trial;
 } candidate;
@@ -37,8 +38,8 @@ typedef struct search {
     cli_read_function read;
     int argc;
     char **argv;
-    bool has_replicas;      /* the model's option; else it has a mesh */
-    uint64_t micro_batches; /* of an update, of all replicas */
+    bool has_replicas;      /* the model has that option; otherwise it has a mesh */
+    uint64_t micro_batches; /* of an update, over all replicas */
     const char *samples;
     candidate *candidates;
     uint32_t count, tried;
@@ -64,7 +65,7 @@ static bool has_word(const search *s, const char *word)
     return false;
 }
 
-/* An option and its value, unless the command line has it. */
+/* Adds an option and its value, unless the command line has the option. */
 static void add(const search *s, candidate *c, const char *flag, const char *format, ...) BG_PRINTF(4, 5);
 static void add(const search *s, candidate *c, const char *flag, const char *format, ...)
 {
@@ -78,7 +79,7 @@ static void add(const search *s, candidate *c, const char *flag, const char *for
     va_end(arguments);
 }
 
-/* How often the same plan is tried with one more remedy for memory. */
+/* The number of remedies for memory that are tried for a plan. */
 enum { REMEDIES = 3 };
 
 static void add_remedy(const search *s, candidate *c, bool is_phased, int remedy)
@@ -168,7 +169,7 @@ static bg_status try_candidate(const search *s, candidate *c, bg_error *error)
     return BG_OK;
 }
 
-/* One way on one mesh, with remedies until it fits. */
+/* Tries one way to run on one mesh, with remedies until it fits. */
 static bg_status try_way(search *s, const candidate *mesh, uint32_t devices, const char *strategy, const char *schedule,
                          bg_error *error)
 {
@@ -179,7 +180,7 @@ static bg_status try_way(search *s, const candidate *mesh, uint32_t devices, con
         candidate c = *mesh;
         add_way(s, &c, devices, strategy, schedule);
         add_remedy(s, &c, is_phased, remedy);
-        if (c.word_count == words || s->count == MOST_CANDIDATES) /* the command line has decided it */
+        if (c.word_count == words || s->count == MOST_CANDIDATES) /* the command line has the option */
             break;
         words = c.word_count;
         if (!s->prediction->is_quiet) {
@@ -280,7 +281,7 @@ static int compare_candidates(const void *left, const void *right)
         return a->is_made ? -1 : 1;
     if (!a->is_made)
         return 0;
-    /* Of those that are equally fast, what needs least. */
+    /* Among equally fast ones, the one that needs least memory. */
     if (speed_of(a) != speed_of(b))
         return speed_of(a) > speed_of(b) ? -1 : 1;
     return a->trial.device_bytes < b->trial.device_bytes ? -1 : a->trial.device_bytes > b->trial.device_bytes;
@@ -293,7 +294,7 @@ static void print_words(const candidate *c)
     putchar('\n');
 }
 
-/* Gradients of weights are part of B or apart from it: the same work. */
+/* Gradients of weights may be part of B or separate, but are the same work. */
 static double time_of(const candidate *c, int time_class)
 {
     if (time_class == BGI_TIME_WEIGHTS)
@@ -301,7 +302,7 @@ static double time_of(const candidate *c, int time_class)
     return c->trial.lost_ns[time_class] + (time_class == BGI_TIME_BACKWARD ? c->trial.lost_ns[BGI_TIME_WEIGHTS] : 0.0);
 }
 
-/* Why it is not the best: memory, or where it loses most, a device's time an update by class. */
+/* Why it is not the best: memory, or the class in which it loses most of a device's time per update. */
 static void print_loss(const candidate *best, const candidate *c)
 {
     double most = 0.0;
@@ -374,7 +375,7 @@ static bg_status print_answer(search *s, bg_error *error)
 
 /* ---- all of it ---- */
 
-/* What the command line says by itself: how much an update takes. */
+/* The command line's own plan: the size of an update. */
 static int find_base(search *s, bg_error *error)
 {
     cli_settings settings = {.model = NULL};

@@ -8,7 +8,7 @@
 
 #include "cli/program.h"
 
-/* Events that --profile keeps of each device when nobody says how many: some 2 MB of memory. */
+/* The default number of events that --profile keeps for each device: some 2 MB of memory. */
 enum { CLI_PROFILE_EVENTS = 1 << 15 };
 
 #define CLI_PROFILE_DIR "./profile"
@@ -28,14 +28,15 @@ typedef struct cli_profile {
                                  .help = "where the report goes: report.html, summary.json, trace.json"                \
     }
 
-/* Makes a plan's options record, if the profile is on. */
+/* Enables recording in a plan's options, if the profile is on. */
 void cli_profile_set(const cli_profile *profile, bg_options *options);
-/* Whether the folder can be written; nothing without the profile. */
+/* Whether the folder can be written; does nothing without the profile. */
 bg_status cli_profile_check_dir(const cli_profile *profile, bg_error *error);
-/* The report of a session in FOLDER, or in FOLDER/PART. Of all ranks; the first one writes, and says where. */
+/* Writes the report of a session to FOLDER, or to FOLDER/PART. All ranks call it; the first one writes, and prints
+ * where. */
 bg_status cli_profile_put(const char *folder, const char *part, bg_session *session, const bg_profile_notes *notes,
                           bool quiet, bg_error *error);
-/* The same for a command's two options; nothing without the profile. */
+/* The same for a command's two options; does nothing without the profile. */
 bg_status cli_profile_finish(const cli_profile *profile, const char *part, bg_session *session,
                              const bg_profile_notes *notes, bool quiet, bg_error *error);
 

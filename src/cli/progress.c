@@ -23,7 +23,7 @@ void cli_progress_begin(cli_progress *progress, const char *sample_words, bool q
     progress->start_s = bgi_clock_s();
 }
 
-/* The characters that a line may have: a terminal's width less one, where the cursor stands. */
+/* The most characters in a line: a terminal's width minus one for the cursor. */
 static size_t find_width(bool is_terminal)
 {
     struct winsize size = {0};
@@ -33,8 +33,8 @@ static size_t find_width(bool is_terminal)
     return size.ws_col > 1 ? size.ws_col - 1u : 1;
 }
 
-/* A line that wraps would be drawn again on the next one: what matters least, by `leaves`, is left out until it fits.
- */
+/* A wrapped line would be drawn again on the next one, so the least important parts, by `leaves`, are omitted until it
+ * fits. */
 static void print_parts(bool is_terminal, char (*parts)[PART_BYTES], int part_count, const int *leaves, int leave_count)
 {
     const size_t width = find_width(is_terminal);
@@ -51,7 +51,7 @@ static void print_parts(bool is_terminal, char (*parts)[PART_BYTES], int part_co
     for (int i = 0; i < part_count; i++)
         fputs(parts[i], stdout);
     if (is_terminal)
-        fputs("\033[K", stdout); /* clears what a longer line left */
+        fputs("\033[K", stdout); /* clears the rest of a longer line */
 }
 
 static void write_bar(char *part, uint64_t done, uint64_t total)
@@ -62,7 +62,7 @@ static void write_bar(char *part, uint64_t done, uint64_t total)
     memset(part + 1, '=', (size_t)filled);
 }
 
-/* `is_last`: nothing is drawn over it, and a reader of a file has no clock to see how long it took. */
+/* `is_last`: the line stays, with the duration, which a reader of a file could not see otherwise. */
 static void draw(cli_progress *progress, const char *score, double now_s, bool is_last)
 {
     enum { COUNT, BAR, SCORE, SPEED, SAMPLES, TIME, PART_COUNT };
@@ -115,7 +115,7 @@ cli_download_progress cli_download_progress_begin(bool quiet)
     return (cli_download_progress){.is_terminal = cli_writes_to_terminal(), .quiet = quiet};
 }
 
-/* The file is there: its line for good. */
+/* The file is complete: prints its final line. */
 static void end_file(cli_download_progress *progress)
 {
     double elapsed_s = bgi_clock_s() - progress->start_s;
@@ -135,7 +135,7 @@ static void draw_file(cli_download_progress *progress, uint64_t total, double no
     const double elapsed_s = now_s - progress->start_s;
 
     snprintf(parts[NAME], PART_BYTES, "%.*s ", PART_BYTES - 2, progress->file_name);
-    if (total > 0) { /* else only what came is known */
+    if (total > 0) { /* otherwise only the received size is known */
         write_bar(parts[BAR], progress->done, total);
         snprintf(parts[SIZE], PART_BYTES, "%.1f/%.1f kB ", 1e-3 * (double)progress->done, 1e-3 * (double)total);
     } else {
@@ -159,7 +159,7 @@ bool cli_report_download(void *user, const char *file_name, uint64_t done_bytes,
         end_file(progress);
         snprintf(progress->file_name, sizeof progress->file_name, "%s", file_name);
     }
-    if (is_new || done_bytes < progress->done) /* the next mirror begins anew */
+    if (is_new || done_bytes < progress->done) /* the next mirror starts from the beginning */
         progress->start_s = now_s;
     progress->done = done_bytes;
     if (!progress->quiet && progress->is_terminal && (is_new || is_whole || now_s - progress->shown_s >= redraw_s))

@@ -32,7 +32,7 @@ static struct {
     void (*end)(bg_transport *transport, int code);
     char agreed[AGREED_BYTES], log[PATH_BYTES];
     bool keeps_log;
-    uint64_t rank; /* as the launcher says, until there is a transport */
+    uint64_t rank; /* from the launcher, until there is a transport */
 } mpi;
 
 /* What launchers set for each process. */
@@ -53,7 +53,8 @@ static uint64_t read_number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* NULL: this process was started alone. Slurm's processes of an MPICH have PMI's variables as well, and come first. */
+/* NULL: this process was started alone. Slurm's processes with an MPICH have PMI's variables as well, so Slurm comes
+ * first. */
 static const launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -69,8 +70,8 @@ bool cli_ranks_is_spare(void)
     return found != NULL && read_number(found->rank) > 0;
 }
 
-/* Beside the program, in the folder of libraries beside the program's, where it was installed to, where the system
- * looks. */
+/* Searches beside the program, in the folder of libraries beside the program's, where it was installed to, and where
+ * the system searches. */
 static void *load(const char *name)
 {
     char self[PATH_BYTES], path[PATH_BYTES + 512];
@@ -203,8 +204,8 @@ void cli_ranks_share_signal(bool is_asked)
         cli_received_signal = SIGTERM;
 }
 
-/* A signal's exit code is that of all ranks. After an error this process ends the others: MPICH's launcher drops what
- * it has not forwarded by then, so that it gets a moment for the message. */
+/* A signal's exit code is that of all ranks. After an error this process ends the others; MPICH's launcher drops output
+ * that it has not forwarded by then, so it gets a moment for the message. */
 int cli_ranks_end(int code)
 {
     const struct timespec moment = {.tv_nsec = FORWARD_NS};

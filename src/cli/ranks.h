@@ -1,16 +1,16 @@
 /*
- * ranks.h: the program as one of several processes that a launcher has started (mpirun, srun): the MPI, its transport,
- * and the rank that prints.
+ * ranks.h: the program as one of several processes of a launcher (mpirun, srun): the MPI, its transport, and the rank
+ * that prints.
  */
 #ifndef BGI_CLI_RANKS_H
 #define BGI_CLI_RANKS_H
 
 #include <brigade/transport.h>
 
-/* Whether a launcher has started several processes, of which this is not the first: for commands that do nothing
- * together, and so are done once. */
+/* Whether a launcher has started several processes and this is not the first one, for commands that run in one
+ * process. */
 bool cli_ranks_is_spare(void);
-/* Under a launcher loads its MPI and begins it; standard output is that of rank 0. Else nothing happens. */
+/* Under a launcher, loads its MPI and begins it; standard output is then that of rank 0. Otherwise it does nothing. */
 bg_status cli_ranks_begin(bg_error *error);
 /* NULL: one process. */
 const bg_transport *cli_ranks(void);
@@ -18,16 +18,16 @@ const bg_transport *cli_ranks(void);
 bool cli_ranks_is_first(void);
 /* Lines "name value\n" that all ranks must have in common: a difference is an error of the first session. */
 void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
-/* The place of this rank's log: `path` with the rank's number for "%r". With that each rank keeps one, else the first.
- */
+/* The path of this rank's log: `path` with the rank's number for "%r". With "%r" each rank writes a log, otherwise the
+ * first one. */
 const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
-/* Whether standard output is a terminal of the user's: launchers put one of their own in the place of a pipe. */
+/* Whether standard output is the user's terminal: launchers replace a pipe by a terminal of their own. */
 bool cli_writes_to_terminal(void);
-/* An error on another rank than the first is said later, the higher the rank the later: whoever says it ends all. So
- * the lowest rank that has it says it, and nobody else: false when that has happened. */
+/* An error on a rank other than the first is printed with a delay that grows with the rank, because the rank that
+ * prints it ends all others. So only the lowest rank with the error prints it: false when another one has. */
 bool cli_ranks_says_error(void);
-/* All ranks have heard that one of them got a signal: as if it had come to this one too. */
+/* All ranks have learned that one of them got a signal: acts as if this one had got it too. */
 void cli_ranks_share_signal(bool is_asked);
 /* Ends MPI; returns `code`. */
 int cli_ranks_end(int code);

@@ -1,5 +1,5 @@
 /*
- * recipe.c: the options of a training that do not depend on the model: checks their combinations, and turns them into
+ * recipe.c: the options of a training that do not depend on the model: checks their combinations, and converts them to
  * options of the library.
  */
 #include "cli/recipe.h"
@@ -33,7 +33,7 @@ cli_recipe cli_recipe_defaults(const char *program)
                         .prefetch = 3};
 }
 
-/* The rule that a list of them begins with; *next: what follows, NULL at the end. */
+/* Reads the first rule of a list; *next: the rest, NULL at the end. */
 static bg_status read_rule(const char *list, uint32_t *out_classes, const char **out_pattern, size_t *out_length,
                            const char **next, bg_error *error)
 {
@@ -79,7 +79,7 @@ static bg_status check_recompute(const cli_recipe *recipe, bg_error *error)
     return BG_OK;
 }
 
-static bg_status check_optimizer(const cli_recipe *recipe, bg_error *error)
+bg_status cli_recipe_check_optimizer(const cli_recipe *recipe, bg_error *error)
 {
     const bg_status status = bg_optimizer_parse(recipe->optimizer, recipe->learning_rate, &(bg_optimizer){0}, error);
 
@@ -185,7 +185,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
     if (recipe->learning_rate > (double)FLT_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "--learning-rate is %g; it must be at most %g",
                             recipe->learning_rate, (double)FLT_MAX);
-    BGI_TRY(check_optimizer(recipe, error));
+    BGI_TRY(cli_recipe_check_optimizer(recipe, error));
     if (recipe->rate_schedule != NULL)
         BGI_TRY(cli_recipe_rate(recipe, &(bg_rate_schedule){0}, error));
     BGI_TRY(check_output(recipe, error));
@@ -196,7 +196,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 
 /* ---- what they mean ---- */
 
-/* Warnings always; more with --debug. */
+/* Prints warnings always, other messages with --debug. */
 static void print_message(void *user, bg_log_level level, const char *text)
 {
     const cli_recipe *recipe = user;
@@ -204,14 +204,15 @@ static void print_message(void *user, bg_log_level level, const char *text)
 
     if (level > BG_LOG_WARNING && !recipe->debug && !recipe->library.options.reporting.log_cycles)
         return;
-    cli_clear_line(recipe->quiet); /* it may say that a plan is being made */
+    cli_clear_line(recipe->quiet); /* the line may say that a plan is being compiled */
     if (level == BG_LOG_WARNING)
         cli_warn(recipe->command, text);
     else
         cli_say(recipe->command, "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
-/* --device-memory of one value is the budget of all; more, or --device-speeds, describe each device. */
+/* A single value of --device-memory is the budget of all devices; several values, or --device-speeds, describe each
+ * device. */
 static void describe_devices(const cli_recipe *recipe, bg_device_model *devices, bg_options *options)
 {
     const cli_library *library = &recipe->library;
@@ -225,7 +226,7 @@ static void describe_devices(const cli_recipe *recipe, bg_device_model *devices,
     options->execution.device_model_count = count;
 }
 
-/* Each class of a rule keeps what else its class has. */
+/* Rules keep the other settings of their class. */
 static void set_rules(const cli_recipe *recipe, bg_options *options, cli_plan_room *room)
 {
     const char *pattern = NULL, *next = recipe->library.offload_rules;
@@ -275,7 +276,7 @@ static void set_locations(const cli_recipe *recipe, bg_options *options, cli_pla
         location->minimum_elements_sharded = (size_t)library->shard_minimum;
     }
     set_rules(recipe, options, room);
-    /* Of weights that are remote by name only, those are sharded; the others stay whole. */
+    /* Among weights that are remote only by name, those are sharded; the others stay whole. */
     for (uint32_t i = 0; i < options->memory.location_rule_count && !are_weights_remote(options); i++)
         if (options->memory.location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS)
             options->memory.locations[BG_LOCATION_WEIGHTS].sharded = false;
@@ -287,7 +288,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
-    /* Where a run leaves something to go on from. */
+    /* Enabled where a run leaves checkpoints. */
     options.numerics.guard_loss =
         options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
@@ -302,7 +303,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
     return options;
 }
 
-/* --shard speaks of the training's replicas. */
+/* --shard concerns the training's replicas. */
 static void keep_whole(bg_options *options, cli_plan_room *room)
 {
     for (uint32_t k = 0; k < BG_LOCATION_COUNT; k++)

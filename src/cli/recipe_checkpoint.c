@@ -1,10 +1,10 @@
 /*
- * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with the position in its data, a JSON object in
- * the checkpoint's blob:
+ * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with its position in the data, which is a JSON
+ * object in the checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
- * With --rate-schedule plateau, what the schedule has seen is in it too:
+ * With --rate-schedule plateau, the blob contains the schedule's state too:
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
@@ -26,9 +26,9 @@
 #include "formats/json_tree.h"
 #include "checkpoint/checkpoint.h"
 
-/* Where a training stands in its data. */
+/* The position of a training in its data. */
 typedef struct data_place {
-    int64_t epoch, image; /* both from 0; any sample is an "image" in the file */
+    int64_t epoch, image; /* both from 0; any sample is called "image" in the file */
     int64_t images;       /* of an epoch */
     bool shuffle;
     bool has_plateau; /* `plateau` is the schedule's state */
@@ -81,7 +81,7 @@ static bool has_plateau(const cli_recipe *recipe)
 static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
 {
     const bg_rate_schedule *rate = &recipe->rate;
-    char best[40] = "null"; /* nothing was seen yet */
+    char best[40] = "null"; /* no validation yet */
 
     text[0] = '\0';
     if (!has_plateau(recipe))
@@ -99,7 +99,7 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
 {
     const uint64_t images = bg_dataset_sample_count(training->data);
     const bool is_done =
-        batch >= bg_loader_batch_count(training->loader); /* an epoch's end is the next one's beginning */
+        batch >= bg_loader_batch_count(training->loader); /* the end of an epoch is the beginning of the next one */
     const uint64_t image = is_done ? 0 : batch * bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
     bg_session *session = bg_trainer_session(training->trainer, BG_TRAINER_FIT);
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -126,7 +126,7 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
 
 /* ---- going on ---- */
 
-/* False: it is there and is none. */
+/* Returns false when it exists and is invalid. */
 static bool read_plateau(const json_t *object, data_place *out)
 {
     const json_t *plateau = json_object_get(object, "plateau");
@@ -186,8 +186,8 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     return BG_OK;
 }
 
-/* A plateau goes on where it stood; one that the checkpoint knows nothing of begins. Returns whether the last epoch's
- * validation is still to be seen. */
+/* A plateau resumes its state; without a state in the checkpoint it begins. Returns whether the last epoch's validation
+ * is missing. */
 static bool resume_plateau(cli_recipe *recipe, const data_place *place)
 {
     if (!has_plateau(recipe))
@@ -237,7 +237,7 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
     options.optimizer_option = "--resume-optimizer";
     status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT),
                                 replay != NULL ? replay : recipe->checkpoint_dir, &options, &found, error);
-    /* Of several ranks this one's folder may be empty, and others have it. */
+    /* With several ranks this one's folder may be empty while others have checkpoints. */
     if (status == BG_ERROR_NOT_FOUND && replay == NULL) {
         bg_error_clear(error);
         if (cli_ranks_is_first())

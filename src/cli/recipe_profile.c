@@ -1,5 +1,6 @@
 /*
- * recipe_profile.c: --profile: the report of a training, and of the test after it; the shorter last call's trace.
+ * recipe_profile.c: --profile: the report of a training, and of the test after it; and the trace of the shorter last
+ * call.
  */
 #include "cli/profile.h"
 #include "cli/ranks.h"
@@ -62,8 +63,8 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* The trace of one compiled model, of all ranks; its summary is added to `text`. The first rank writes. The main one
- * has a report. */
+/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes. The
+ * main model also gets a report. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              const bg_profile_notes *notes, bgi_string *text, bg_error *error)
 {
@@ -119,7 +120,7 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
                : BG_OK;
 }
 
-/* An earlier run's trace, which does not belong to this one's. */
+/* Removes an earlier run's trace, which does not belong to this run. */
 static bg_status remove_trace(const char *path, bg_error *error)
 {
     char reason[BGI_ERRNO_TEXT_BYTES];
@@ -130,7 +131,7 @@ static bg_status remove_trace(const char *path, bg_error *error)
                         bgi_errno_text(errno, reason));
 }
 
-/* The shorter last call is compiled for itself and so has a trace of its own; it may be the only call there was. */
+/* The shorter last call is compiled separately and so has a trace of its own; it may be the only call. */
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error)
 {

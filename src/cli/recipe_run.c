@@ -160,7 +160,7 @@ void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *trainin
 
 /* ---- the end ---- */
 
-/* A diverged training is a failed one, but only after everything else is done. */
+/* A diverged training has failed, but this is reported after everything else is done. */
 static void note_bad_loss(cli_training *training, const cli_run *run)
 {
     bg_error late = {0};
@@ -172,7 +172,7 @@ static void note_bad_loss(cli_training *training, const cli_run *run)
         snprintf(updates, sizeof updates, "at update %" PRIu64, run->bad_first);
     else
         snprintf(updates, sizeof updates, "in updates %" PRIu64 " to %" PRIu64, run->bad_first, run->bad_last);
-    /* The loss of the first update is that of the first weights. */
+    /* The loss of the first update is that of the initial weights. */
     bg_error_set(&late, BG_ERROR_INVALID, "the loss became %s %s: %s", isnan(run->bad_loss) ? "NaN" : "infinite",
                  updates,
                  run->bad_last == 1 ? "no weight had changed yet; look for values that are not finite, or too large, "

@@ -1,6 +1,6 @@
 /*
- * schedule.h: the parts of `brigade schedule`: its options and the problems they make, and its pictures in text.
- * cmd_schedule.c puts them together.
+ * schedule.h: the parts of `brigade schedule`: its options and the problems they describe, and its pictures in text.
+ * cmd_schedule.c combines them.
  */
 #ifndef BGI_CLI_SCHEDULE_H
 #define BGI_CLI_SCHEDULE_H
@@ -12,7 +12,7 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* 0: SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES or what the file has; as many as the schedule is made for */
+    /* 0: SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES or the file's numbers; the schedule's number of devices */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
@@ -23,14 +23,14 @@ typedef struct schedule_config {
     const char *color, *svg_path, *to;
 } schedule_config;
 
-/* Of problems that no file describes, unless given. */
+/* The defaults for problems that no file describes. */
 enum { SCHEDULE_STAGES = 4, SCHEDULE_MICRO_BATCHES = 8 };
 
 extern const cli_option schedule_options[];
 
 schedule_config schedule_config_defaults(void);
 
-/* What a command needs to know of a problem that it made; end with schedule_problem_clear. */
+/* A problem and what a command needs to know of it; must be cleared with schedule_problem_clear. */
 typedef struct schedule_problem {
     bg_schedule_problem problem;
     uint32_t *stage_devices;
@@ -39,15 +39,15 @@ typedef struct schedule_problem {
     bool is_inferred; /* its own arrays belong to bg_schedule_problem_free */
 } schedule_problem;
 
-/* Whether costs can be read at all, and, unless a file says how many stages there are, whether they are one or as many:
- * mistakes of the command line. */
+/* Whether costs are numbers and, unless a file determines the number of stages, whether there is one or one for each
+ * stage; otherwise the command line is wrong. */
 bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
-/* The problem that the options describe, placed as the generator wants it. */
+/* The problem that the options describe, placed as the generator requires. */
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error);
 
-/* The problem of a schedule from a file; options that were given must agree with it. */
+/* The problem of a schedule from a file; given options must agree with it. */
 bg_status schedule_problem_infer(const schedule_config *config, const bg_schedule *schedule, const char *path,
                                  schedule_problem *out, bg_error *error);
 
@@ -58,24 +58,24 @@ void schedule_problem_clear(schedule_problem *made);
 typedef struct schedule_measures {
     double makespan, bubble;
     uint64_t messages, message_bytes;    /* of one step */
-    uint64_t most_kept, most_kept_bytes; /* on the device where they are most */
-    uint64_t *kept; /* by device: micro-batches whose activations it has room for, over its stages */
+    uint64_t most_kept, most_kept_bytes; /* on the device where they are highest */
+    uint64_t *kept; /* by device: micro-batches whose activations it has memory for, over its stages */
 } schedule_measures;
 
-/* `schedule` was verified. */
+/* `schedule` must have been verified. */
 bg_status schedule_measure(const bg_schedule *schedule, const bg_schedule_problem *problem,
                            const bg_schedule_timing *timing, schedule_measures *out, bg_error *error);
 void schedule_measures_clear(schedule_measures *measures);
 
 /* ---- pictures (schedule_picture.c) ---- */
 
-/* --color, NO_COLOR and whether standard output is a terminal. */
+/* Considers --color, NO_COLOR and whether standard output is a terminal. */
 bool schedule_wants_color(const schedule_config *config);
 
-/* A lockstep timetable as it is, or with its cells colored. */
+/* Prints a lockstep timetable, with colored cells or unchanged. */
 void schedule_print_timetable(const char *timetable, bool in_color);
 
-/* To scale: a device is a row, a column is a slice of time. */
+/* Prints to scale: a device is a row, a column is a slice of time. */
 bg_status schedule_print_timed(const schedule_config *config, const bg_schedule_problem *problem,
                                const bg_schedule_timing *timing, bool in_color, bg_error *error);
 

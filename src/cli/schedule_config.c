@@ -61,7 +61,7 @@ schedule_config schedule_config_defaults(void)
 
 /* ---- costs ---- */
 
-/* The number at `text`, up to a comma or the end, where *end then points. */
+/* Reads the number at `text`, up to a comma or the end, to which *end then points. */
 static bool read_cost(const char *text, const char **end, double *out)
 {
     const size_t length = strcspn(text, ",");
@@ -75,7 +75,7 @@ static bool read_cost(const char *text, const char **end, double *out)
     return stop == *end && isfinite(*out) && !signbit(*out);
 }
 
-/* One number for all stages, or one for each: the n-th. stage_count 0: only whether they are numbers. */
+/* One number for all stages, or the n-th of one for each stage. stage_count 0: only checks that they are numbers. */
 static bg_status find_cost(const char *name, const char *list, uint64_t stage_count, uint64_t stage, double *out,
                            bg_error *error)
 {
@@ -118,12 +118,12 @@ bg_status schedule_config_check(const schedule_config *config, bool knows_stages
     return find_cost("update", config->update, stages, 0, &ignored, error);
 }
 
-/* Costs, sizes and the pace of messages, for a problem that has its stages and edges. */
+/* Sets costs, sizes and the speed of messages for a problem that has its stages and edges. */
 static bg_status set_costs(const schedule_config *config, schedule_problem *made, bg_error *error)
 {
     bg_schedule_problem *problem = &made->problem;
     const uint64_t stages = problem->stage_count;
-    /* Where nobody says how long they are, all count alike: of orders that take as long, `auto` prefers the fewest. */
+    /* Without given sizes all messages count alike, so `auto` prefers the fewest among orders of equal time. */
     const size_t message_bytes = config->message_bytes > 0 ? config->message_bytes : 1;
     const size_t stash_bytes = config->stash_bytes > 0 ? config->stash_bytes : 1;
 
@@ -153,7 +153,7 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 
 /* ---- problems ---- */
 
-/* As the generator places stages; on fewer devices than a line needs, neighbors share one. */
+/* Places stages like the generator; on fewer devices than a line needs, neighbors share one. */
 static bg_status place_stages(const bg_schedule_generator *generator, uint32_t stages, uint32_t devices,
                               uint32_t *stage_devices, bg_error *error)
 {

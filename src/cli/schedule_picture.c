@@ -66,8 +66,8 @@ static void end_color(void)
     fputs("\033[0m", stdout);
 }
 
-/* Cells are a letter and digits ("F3"), with ".digits" behind where stages are named; nothing else in a timetable
- * begins with one of the letters. */
+/* Cells are a letter and digits ("F3"), followed by ".digits" when stages are named; only cells begin with one of the
+ * letters. */
 void schedule_print_timetable(const char *timetable, bool in_color)
 {
     while (in_color && *timetable != '\0') {
@@ -126,7 +126,7 @@ static bool device_has_several(const bg_schedule_problem *problem)
     return false;
 }
 
-/* As wide as the label of the shortest box needs, and no wider than the limit. */
+/* As wide as the label of the shortest box needs, up to the limit. */
 static time_scale choose_scale(const bg_schedule_problem *problem, const bg_schedule_timing *timing, uint64_t limit)
 {
     time_scale out = {.names_stages = device_has_several(problem)};

@@ -1,5 +1,5 @@
 /*
- * settings.c: a command line as the settings of a model.
+ * settings.c: reads a command line as the settings of a model.
  */
 #include "cli/model.h"
 
@@ -12,7 +12,7 @@ cli_library *cli_settings_library(const cli_settings *settings)
     return (cli_library *)(void *)((char *)settings->values + settings->model->library);
 }
 
-/* The table is that of the model's flags; the settings are the model's defaults. */
+/* Makes the table of the model's flags, and settings with the model's defaults. */
 static bg_status open_settings(cli_settings *settings, const cli_model *model, const char *command, bg_error *error)
 {
     settings->model = model;

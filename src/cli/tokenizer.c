@@ -1,5 +1,5 @@
 /*
- * tokenizer.c: the tokenizer that an option names.
+ * tokenizer.c: opens the tokenizer that an option names.
  */
 #include "cli/tokenizer.h"
 

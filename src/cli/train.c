@@ -1,6 +1,6 @@
 /*
  * train.c: the program that trains a model of the table: it reads the command line, compiles, trains with the library's
- * trainer and ends. It checks everything before the training begins. The model's row prints and writes.
+ * trainer, and ends. It checks everything before the training begins. The model's row prints and writes.
  */
 #include "cli/model.h"
 
@@ -21,8 +21,8 @@ void cli_training_note(cli_training *training, const bg_error *late)
         training->late = *late;
 }
 
-/* Events go to the model. Its failure ends the training as it is, not as one of a callback; what comes after it is not
- * for a model that has failed. */
+/* Passes events to the model. Its failure ends the training unchanged, not as a callback's failure; later events are
+ * not passed to a model that has failed. */
 static bg_status on_event(void *user, bg_trainer_event *event, bg_error *error)
 {
     cli_training *training = user;
@@ -57,7 +57,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* The model's failure is the cause of what else there is. */
+/* The model's failure is the cause of the other errors. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
@@ -120,14 +120,14 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
     if (status == BG_OK && training->late.status != BG_OK)
         status = bg_error_set(error, training->late.status, "%s", training->late.message);
     cli_log_close(&training->log);
-    bg_trainer_destroy(training->trainer); /* while the build is there */
+    bg_trainer_destroy(training->trainer); /* while the build exists */
     model->close(training);
     cli_bundle_close(training);
     bgi_folder_release(&training->folder);
     return status;
 }
 
-/* The exit code. */
+/* Returns the exit code. */
 static int run_all(const cli_settings *settings, int argc, char **argv)
 {
     const cli_model *model = settings->model;

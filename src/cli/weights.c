@@ -1,6 +1,6 @@
 /*
- * weights.c: trained values to and from safetensors files, under PyTorch's names. Optimizer state is not part of
- * such a file.
+ * weights.c: reads and writes trained values in safetensors files, under PyTorch's names. Optimizer state is not part
+ * of such a file.
  */
 #include "cli/program.h"
 
@@ -95,7 +95,7 @@ bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char 
 
 /* ---- into a network ---- */
 
-/* Adds a line's worth of what is wrong with one weight. */
+/* Adds a line with the problems of one weight. */
 static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_string *problems)
 {
     const bg_safetensors_entry *entry = bg_safetensors_find(file, weight->name);

@@ -13,10 +13,10 @@
 
 enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 
-/* All-zero is valid and empty. */
+/* A zeroed document is valid and empty. */
 typedef struct bgi_document {
     json_t *root; /* an object */
-    /* key: "line:column". JSON: of the outermost map's keys. YAML: of all, those inside as "outer.inner". */
+    /* key: "line:column". JSON: the keys of the outermost map. YAML: all keys, those of inner maps as "outer.inner". */
     json_t *places;
 } bgi_document;
 
@@ -28,16 +28,16 @@ bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const cha
  * some readers only (yes, no, on, off). */
 bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
-/* From a file: YAML where the name ends in .yaml or .yml. */
+/* Reads a file: YAML when its name ends in .yaml or .yml, otherwise JSON. */
 bg_status bgi_document_load(const char *path, bgi_document *out, bg_error *error);
 bool bgi_document_is_yaml(const char *path);
 void bgi_document_clear(bgi_document *document);
 
-/* Laid out as Python's json.dumps(indent=2, sort_keys=True) does it, and ending in a new line. */
+/* Prints like Python's json.dumps(indent=2, sort_keys=True), and ends in a new line. */
 void bgi_document_print_json(bgi_string *text, const json_t *value);
-/* One key of the object a line; values in one line. */
+/* Prints one key of the object a line, with its value on the same line. */
 void bgi_document_print_yaml(bgi_string *text, const json_t *object);
-/* In one line: [1, 2]. JSON and YAML alike. */
+/* Prints in one line: [1, 2]. The form is the same for JSON and YAML. */
 void bgi_json_print(bgi_string *text, const json_t *value);
 
 #endif

@@ -22,7 +22,7 @@ enum { PATH_BYTES = 128, MOST_REPLICAS = 65536 };
 
 typedef enum field_kind {
     FIELD_COUNT,
-    FIELD_LIMIT, /* a count, or null (0): none */
+    FIELD_LIMIT, /* a count, or null (0): no limit */
     FIELD_REAL,
     FIELD_FLAG,
     FIELD_CHOICE,
@@ -68,7 +68,7 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* The example's files name the optimizer where here is a group, and spell one word in another way. */
+/* The example's files name the optimizer where the tree has a group, and spell one word differently. */
 static const field *find_alias(const char *path)
 {
     static const struct {
@@ -107,7 +107,7 @@ static const char *last_word(const field *f)
     return last_word_of(f->path);
 }
 
-/* The paths of all groups, each once; returns their number. There are fewer than fields. */
+/* Lists the paths of all groups, each once, and returns their number. There are fewer groups than fields. */
 static uint32_t list_groups(char paths[FIELDS][PATH_BYTES])
 {
     uint32_t count = 0;
@@ -123,7 +123,7 @@ static uint32_t list_groups(char paths[FIELDS][PATH_BYTES])
     return count;
 }
 
-/* The fields of a group, without those of groups in it. */
+/* Adds the fields of a group, without those of inner groups. */
 static void add_fields_of(bgi_string *text, const char *group)
 {
     const char *between = "";
@@ -145,7 +145,7 @@ static const field *find_by_word(const char *word)
     return NULL;
 }
 
-/* The group that was meant, or NULL; its path. */
+/* Finds the group that was probably meant, with its path; NULL: none. */
 static bool find_nearest_group(const char *path, char group[PATH_BYTES])
 {
     char paths[FIELDS][PATH_BYTES];
@@ -167,8 +167,8 @@ static bool find_nearest_group(const char *path, char group[PATH_BYTES])
     return nearest != NULL;
 }
 
-/* The path that was meant by a mistyped one or by its last word, or NULL; `group` has room for that of a group. A word
- * that is right is in the wrong group. */
+/* The path that a mistyped path or last word probably means, or NULL; `group` is memory for the path of a group. The
+ * word may be right and its group wrong. */
 static const char *find_nearest(const char *path, char group[PATH_BYTES])
 {
     const char *names[FIELDS], *words[FIELDS];
@@ -182,7 +182,7 @@ static const char *find_nearest(const char *path, char group[PATH_BYTES])
         return find_by_word(word)->path;
     nearest = bgi_text_nearest(path, names, FIELDS);
     nearest_word = bgi_text_nearest(word, words, FIELDS);
-    /* Of words that several fields have the one in the nearest group. */
+    /* Of the fields with the same word it takes the one in the nearest group. */
     if (nearest != NULL && nearest_word != NULL && strcmp(last_word_of(nearest), nearest_word) == 0)
         return nearest;
     if (nearest_word != NULL)
@@ -288,7 +288,7 @@ static bool is_good(const field *f, const json_t *value)
     return false;
 }
 
-/* Says what the value is and what would be right. */
+/* Reports what the value is and what would be right. */
 static void report_value(bgi_problems *problems, const field *f, const json_t *value)
 {
     bgi_string is = {0}, names = {0};
@@ -335,7 +335,7 @@ static void report_value(bgi_problems *problems, const field *f, const json_t *v
     bgi_string_clear(&is);
 }
 
-/* The configuration keeps the value, so that it can point into it. */
+/* The configuration keeps the value, because it points into it. */
 static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_problems *problems)
 {
     void *member = member_of(config, f);
@@ -361,7 +361,7 @@ static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_pr
         break;
     case FIELD_CHOICE:
     case FIELD_TEXT:
-        *(const char **)member = json_string_value(value); /* of null: NULL */
+        *(const char **)member = json_string_value(value); /* NULL for null */
         break;
     case FIELD_TEXTS:
     case FIELD_REALS:
@@ -372,7 +372,7 @@ static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_pr
 
 /* ---- files ---- */
 
-/* "a" and "a.b" joined; false when it is longer than any key. */
+/* Joins "a" and "a.b"; false when the result is longer than any key. */
 static bool join_path(const char *outer, const char *key, char path[PATH_BYTES])
 {
     const int length = snprintf(path, PATH_BYTES, "%s%s%s", outer, outer[0] != '\0' ? "." : "", key);
@@ -409,7 +409,7 @@ typedef struct places {
     const char *name;
 } places;
 
-/* A JSON file has the places of its outermost keys only. */
+/* A JSON file has the positions of its outermost keys only. */
 static const char *place_of(const void *user, const char *path, char *text, size_t size)
 {
     const places *it = user;
@@ -424,7 +424,7 @@ static const char *place_of(const void *user, const char *path, char *text, size
     return text;
 }
 
-/* Takes the document over. */
+/* Takes over the document. */
 static bg_status read_document(bgi_gpt_config *config, bgi_document *document, const char *name, bg_error *error)
 {
     const places where = {document, name};
@@ -456,7 +456,7 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 
 /* ---- single values ---- */
 
-/* The value that the text stands for, as in YAML; paths need no quotes. */
+/* The value of the text, as in YAML; paths need no quotes. */
 static bg_status read_text(const field *f, const char *text, bgi_document *out, bg_error *error)
 {
     bgi_string yaml = {0};
@@ -617,7 +617,7 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
                          config->attention_serialization, config->sequence_length);
 }
 
-/* Whether a number, a flag or a list of numbers is what nobody has set. */
+/* Whether a number, a flag or a list of numbers still has its initial value. */
 static bool is_initial(const bgi_gpt_config *config, const field *f)
 {
     const void *member = const_member_of(config, f);
@@ -635,7 +635,7 @@ static bool is_initial(const bgi_gpt_config *config, const field *f)
     return is_equal;
 }
 
-/* The setting of optimizers that a field gives; NULL: none. *out_is_opposite: the example's word says the opposite. */
+/* The setting of optimizers that a field sets; NULL: none. *out_is_opposite: the example's word means the opposite. */
 static const bgi_setting *find_setting(const field *f, bool *out_is_opposite)
 {
     static const char group[] = "training.optimizer.", opposite[] = "bias_correction";
@@ -669,13 +669,13 @@ bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *o
     return BG_OK;
 }
 
-/* What an optimizer does not have does nothing, and was meant to do something. */
+/* A setting that the optimizer does not have would have no effect, which cannot be intended. */
 static void check_optimizer(const bgi_gpt_config *config, bgi_problems *problems)
 {
     bg_optimizer optimizer;
 
     if (bg_optimizer_parse(config->optimizer, 1.0, &optimizer, NULL) != BG_OK)
-        return; /* the field's own check says so */
+        return; /* the field's own check reports it */
     for (size_t i = 0; i < FIELDS; i++) {
         bool is_opposite = false;
         const bgi_setting *setting = find_setting(&fields[i], &is_opposite);
@@ -702,7 +702,7 @@ bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config)
 
 static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
 {
-    /* Each is at most 10^6: no product overflows. */
+    /* Each is at most 10^6, so no product overflows. */
     const int64_t share = config->data_parallel * config->micro_batch_size;
     const int64_t nearest = config->global_batch_size / share * share;
 

@@ -1,9 +1,9 @@
 /*
  * gpt_config.h: the configuration of a GPT training run as a tree of named fields: defaults, then a preset or a file,
- * then single values. Knows the names, types and what goes together; not how a run is made of it.
+ * then single values. It knows names, types and rules between values, and not how a run is made from them.
  *
- * A configuration holds no number twice: what follows from others (gradient accumulation, devices, the learning rate of
- * a step) is a function.
+ * A configuration stores no number twice: derived values (gradient accumulation, devices, the learning rate of a step)
+ * are functions.
  */
 #ifndef BGI_CONFIG_GPT_CONFIG_H
 #define BGI_CONFIG_GPT_CONFIG_H
@@ -41,22 +41,22 @@ typedef struct bgi_gpt_config {
     bool test_mode;
     const char *load, *save, *memmap_dir; /* NULL: none */
     int64_t checkpoint_steps, max_checkpoints;
-    json_t *kept; /* what the pointers above point into */
+    json_t *kept; /* the values that the pointers above point into */
 } bgi_gpt_config;
 
-/* The defaults of the fields. End with bgi_gpt_config_clear, also after errors. */
+/* Sets the defaults of the fields. The result must be cleared with bgi_gpt_config_clear, also after errors. */
 bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error);
 void bgi_gpt_config_clear(bgi_gpt_config *config);
 
-/* Values of a YAML or JSON file over those that are there. Errors name the place, the key and what is right; of an
- * unknown key, the nearest known. */
+/* Reads values of a YAML or JSON file over the existing ones. Errors name the position, the key and what would be
+ * right; for an unknown key, the nearest known one. */
 bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error);
 /* The same from text; `name` begins the errors. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
 /* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
-/* What bgi_gpt_config_set takes for a key, which is a path or its last word. */
+/* The keys that bgi_gpt_config_set accepts: a path or its last word. */
 typedef enum bgi_gpt_key {
     BGI_GPT_KEY_NONE = 0, /* there is no such key */
     BGI_GPT_KEY_VALUE,
@@ -67,24 +67,24 @@ typedef enum bgi_gpt_key {
 } bgi_gpt_key;
 bgi_gpt_key bgi_gpt_config_find_key(const char *key);
 
-/* Whether somebody has set execution.available_memory_proportion, whose default is the example's. */
+/* Whether execution.available_memory_proportion was set; its default is the example's. */
 bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);
 
-/* Whether the values go together: all that do not, in one line. */
+/* Checks rules between values, and reports all violations in one line. */
 bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 
-/* The whole tree as YAML that reads back the same. */
+/* Prints the whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
-/* The element type in which weights are kept: model.weights, or the precision where that says so. */
+/* The element type of stored weights: model.weights, or the precision where that says so. */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
-/* Of a configuration that was checked. */
-uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches an update, of each replica */
+/* For a configuration that was checked. */
+uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update, for each replica */
 uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config); /* data x tensor 1 x tensor 2, as the example counts */
 /* The optimizer with its settings, and the rate of the first update. Biases and norms do not decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* Of the update that follows `done` updates: up from 1e-7 over the warm-up, then down to it. */
+/* The rate of the update after `done` updates: it rises from 1e-7 over the warm-up, then falls to it again. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

@@ -18,7 +18,7 @@ enum { VALUE_BYTES = 160, LIST_LIMIT = 65536 };
 
 /* ---- types and ranges ---- */
 
-/* A value for a message, cut when it is long. */
+/* Prints a value for a message, cut when it is long. */
 static const char *value_text(const json_t *json, char text[VALUE_BYTES])
 {
     bgi_string all = {0};
@@ -53,7 +53,7 @@ static const char *type_name(const json_t *json)
     return "null";
 }
 
-/* "a whole number or null", for what a field takes. */
+/* "a whole number or null": the kinds of value that a field accepts. */
 static const char *expected_text(unsigned kinds, char text[VALUE_BYTES])
 {
     static const struct {
@@ -98,7 +98,7 @@ static bool has_type(unsigned kinds, const json_t *json)
     return (kinds & BGI_NULL) != 0;
 }
 
-/* Integers are compared as such: a seed of 2^63 - 1 is no double. */
+/* Integers are compared as integers, because double cannot represent a seed of 2^63 - 1. */
 static bool is_in_range(const bgi_ipu_field *field, const json_t *json)
 {
     if (json_is_integer(json) && field->least <= (double)INT64_MIN)
@@ -163,7 +163,7 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
 
 /* ---- what holds ---- */
 
-/* Keeps the reference. A number where a list may be is a list of one for those who read numbers. */
+/* Keeps the reference. A number in place of a list is read as a list of one number. */
 static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
 {
     bgi_ipu_value *value = &config->values[id];
@@ -195,7 +195,7 @@ static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, 
         problems->failed = true;
 }
 
-/* Also a list that is empty is nothing. */
+/* An empty list counts as not given. */
 static bool is_given(const bg_ipu_config *config, bgi_ipu_field_id id)
 {
     const json_t *json = config->given[id];
@@ -283,7 +283,7 @@ const char *bgi_splits_check(const int64_t *splits, size_t count)
     return NULL;
 }
 
-/* A list with an element for each device. */
+/* Checks that a list has an element for each device. */
 static void check_length(const bg_ipu_config *config, bgi_ipu_field_id id, bgi_ipu_field_id devices,
                          bgi_problems *problems)
 {

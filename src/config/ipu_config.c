@@ -1,5 +1,6 @@
 /*
- * ipu_config.c: the object: made, copied, read and changed by name. It knows no files; ipu_check.c checks the values.
+ * ipu_config.c: the configuration object: created, copied, read and changed by name. It knows no files; ipu_check.c
+ * checks the values.
  */
 #include "config/ipu_config.h"
 
@@ -49,7 +50,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(bgi_ipu_fields[*(const uint8_t *)a].name, bgi_ipu_fields[*(const uint8_t *)b].name);
 }
 
-/* The table is ordered by meaning; people look for names. */
+/* The table is ordered by meaning; users search for names. */
 static bgi_ipu_field_id field_by_name(size_t index)
 {
     uint8_t order[BGI_IPU_FIELD_COUNT];
@@ -129,7 +130,8 @@ bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error)
     return BG_OK;
 }
 
-/* What was given, not what holds. Trees are never changed once they are given, so they can be shared. */
+/* Copies the given values, not the settled ones. Trees are never changed after they were given, so they can be
+ * shared. */
 static bg_status copy_given(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error)
 {
     bg_ipu_config *copy = NULL;
@@ -332,7 +334,7 @@ static json_t *make_list(const bg_config_value *value)
     return list;
 }
 
-/* jansson has no number for infinities: those are refused as NULL as well. */
+/* jansson cannot represent infinities: those give NULL as well. */
 static json_t *make_json(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -359,7 +361,7 @@ static json_t *make_json(const bg_config_value *value)
     return NULL;
 }
 
-/* Whether a value of which no JSON could be made is to blame, rather than memory. */
+/* Whether the value was invalid, rather than memory exhausted. */
 static bool is_bad_value(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -429,7 +431,7 @@ bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *te
     return status;
 }
 
-/* Reals by their numbers: 1 is 1.0. But 0.2 for all devices is no list [0.2]. */
+/* Reals are compared as numbers: 1 equals 1.0. But 0.2 for all devices differs from the list [0.2]. */
 static bool is_same_value(uint32_t id, const bgi_ipu_value *a, const bgi_ipu_value *b)
 {
     size_t i = 0;

@@ -1,10 +1,10 @@
 /*
- * ipu_config.h: what the files of the IPU configuration share: the table of fields, the object, and the pass that makes
- * of what is given what holds.
+ * ipu_config.h: shared by the files of the IPU configuration: the table of fields, the object, and the pass that
+ * computes settled values from given ones.
  *
  *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
  *
- * A change is made on a copy, settled, and taken over only when no problem is found.
+ * A change is made on a copy, settled, and taken over only when it has no problem.
  */
 #ifndef BGI_CONFIG_IPU_CONFIG_H
 #define BGI_CONFIG_IPU_CONFIG_H
@@ -16,7 +16,7 @@
 #include "config/document.h"
 #include "config/problems.h"
 
-/* Kinds of value that a field takes. */
+/* Kinds of value that a field accepts. */
 enum {
     BGI_NULL = 1,
     BGI_BOOL = 2,
@@ -49,7 +49,7 @@ typedef struct bgi_ipu_field {
 
 extern const bgi_ipu_field bgi_ipu_fields[BGI_IPU_FIELD_COUNT];
 
-/* What holds of a field. */
+/* The settled value of a field. */
 typedef struct bgi_ipu_value {
     json_t *json;
     int64_t *integers; /* of a list of numbers */
@@ -59,10 +59,10 @@ typedef struct bgi_ipu_value {
 } bgi_ipu_value;
 
 struct bg_ipu_config {
-    json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL: nothing; null: nothing, and the file says so */
+    json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL: not given; null: given as null */
     bgi_ipu_value values[BGI_IPU_FIELD_COUNT];
-    json_t *kept;     /* keys of the file that are no fields */
-    bgi_string notes; /* what reading had to say, lines */
+    json_t *kept;     /* keys of the file that are not fields */
+    bgi_string notes; /* lines of notes from reading */
     bool is_from_file;
     bool hides_version; /* from what is written */
     bool is_inference;  /* the mode */
@@ -72,16 +72,16 @@ struct bg_ipu_config {
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
 /* The field that is nearest to a mistyped name, or NULL. */
 const char *bgi_ipu_field_nearest(const char *name);
-/* Version strings and the like of the JSON base class: kept without a word. Deprecated ones: kept with a note. */
+/* Version strings and other records of the JSON base class: kept without a note. Deprecated ones: kept with a note. */
 bool bgi_ipu_is_record(const char *name);
 bool bgi_ipu_is_deprecated(const char *name);
-/* The name of today of an old one; NULL: it is none. */
+/* The current name of an old one; NULL: it is not an old name. */
 const char *bgi_ipu_renamed(const char *name);
 
-/* Fills values from given; problems get everything that is wrong. False when there were some: values are then whole for
- * fields without problems of their own, and defaults for the others. */
+/* Computes values from given ones; `problems` gets everything that is wrong. Returns false when there were problems:
+ * fields without problems then have their values, the others their defaults. */
 bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
-/* Numbers of a field's value by the field's name (for inference: its twin, if it has one). */
+/* The numbers of a field's value by the field's name (in inference: of its twin, if it has one). */
 const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
 bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
 int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id);
@@ -89,30 +89,31 @@ bool bgi_ipu_bool(const bg_ipu_config *config, bgi_ipu_field_id id);
 
 void bgi_ipu_value_clear(bgi_ipu_value *value);
 
-/* An empty one: nothing given, nothing settled. */
+/* Creates an empty configuration: nothing is given or settled. */
 bg_status bgi_ipu_config_begin(bg_ipu_config **out, bg_error *error);
-/* Gives `json` (a new reference is taken; NULL: nothing). */
+/* Gives a field `json` (takes a new reference; NULL: removes the value). */
 void bgi_ipu_give(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json);
-/* Gives every field that has a value what holds of it. */
+/* Gives every field that has a settled value this value. */
 void bgi_ipu_give_all(bg_ipu_config *config);
-/* Settles `trial` and, when it is good, moves it into `config`. `trial` is destroyed either way. */
+/* Settles `trial` and, when it has no problems, moves it into `config`. `trial` is destroyed either way. */
 bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *error);
 
-/* Gives what an update string says, without settling. */
+/* Gives the values of an update string, without settling. */
 void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems *problems);
-/* A tree as a configuration, settled as well as it can be: problems get the rest. `out` is set unless memory is out. */
+/* Reads a tree as a configuration and settles it as far as possible; the rest become problems. `out` is set unless
+ * memory is out. */
 bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
                                 const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
                                 bg_error *error);
-/* The file of a path: of a folder, ipu_config.json in it. malloc'ed. */
+/* The file of a path: for a folder, ipu_config.json in it. malloc'ed. */
 bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error);
-/* The tree that is written to a file; a new reference, or NULL when memory is out. */
+/* The tree to write to a file; a new reference, or NULL when memory is out. */
 json_t *bgi_ipu_document_of(const bg_ipu_config *config);
 
-/* Splits of a serialized layer over devices: their number, what is wrong as a text, or NULL. */
+/* Checks the splits of a serialized layer over devices: returns the problem as a text, or NULL. */
 const char *bgi_splits_check(const int64_t *splits, size_t count);
 
-/* What holds in training, or in inference, as a plain struct. Lists are borrowed. */
+/* The settled values for training or inference as a plain struct. Lists are borrowed. */
 typedef struct bgi_ipu_settings {
     bool has_seed;
     int64_t seed;
@@ -123,9 +124,9 @@ typedef struct bgi_ipu_settings {
     size_t layers_count;
     uint32_t ipus_per_replica;
     bool optimizer_state_offchip, replicated_tensor_sharding, enable_half_partials, recompute_checkpoint_every_layer;
-    const double *matmul_proportion; /* one for all devices, or one each */
+    const double *matmul_proportion; /* one for all devices, or one for each */
     size_t matmul_count;
-    uint32_t embedding_factor, projection_factor;        /* 1: plain; the sum of the splits where these are given */
+    uint32_t embedding_factor, projection_factor;        /* 1: plain; with splits, their sum */
     const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica of them, or NULL */
     bg_output_mode output_mode;
 } bgi_ipu_settings;

@@ -1,6 +1,7 @@
 /*
- * ipu_file.c: configurations as files. A key of a file is a field, a record that others keep (versions), a deprecated
- * field, an old name, or unknown; only the last is an error, unless asked to keep those too.
+ * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record that other programs keep
+ * (versions), a deprecated field, an old name, or unknown; only unknown keys are errors, unless the caller keeps those
+ * too.
  */
 #include "config/ipu_config.h"
 
@@ -54,8 +55,8 @@ const char *bgi_ipu_renamed(const char *name)
 typedef struct places {
     const bgi_document *document;
     const char *name;
-    const bg_ipu_config *config;                  /* once the file was read; until then NULL */
-    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* what the file gave; overrides come after it */
+    const bg_ipu_config *config;                  /* set when the file was read; until then NULL */
+    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* values of the file, which overrides follow */
 } places;
 
 static const char *place_of(const void *user, const char *field, char *text, size_t size)
@@ -246,8 +247,8 @@ void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
     config->hides_version = !is_written;
 }
 
-/* What a file says of a field; NULL: nothing. Of one that was made here what is inferred is null, to be inferred again.
- */
+/* The value of a field in a file; NULL: none. When the configuration was made here, inferred values are written as
+ * null, to be inferred again. */
 static json_t *written_value(const bg_ipu_config *config, uint32_t id)
 {
     if (config->is_from_file || config->given[id] != NULL)
@@ -266,7 +267,7 @@ json_t *bgi_ipu_document_of(const bg_ipu_config *config)
     }
     if (good && config->hides_version)
         json_object_del(document, VERSION_KEY);
-    /* A file that came without a version goes without one. */
+    /* A file that was read without a version is written without one. */
     else if (good && !config->is_from_file && !holds_version(config->kept))
         good = json_object_set_new(document, VERSION_KEY, json_string(bg_version())) == 0;
     if (!good) {

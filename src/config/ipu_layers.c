@@ -110,7 +110,7 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
 
 /* ---- encoder and decoder ---- */
 
-/* The largest power of two of devices that holds just the encoder; 0: none. */
+/* The largest power of two of devices that holds exactly the encoder; 0: none. */
 static size_t find_cut(const int64_t *layers, size_t count, uint64_t encoder_layers)
 {
     uint64_t sum = 0;
@@ -151,7 +151,8 @@ static void give_new(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json)
     json_decref(json);
 }
 
-/* One of the two, from all of what holds: devices first .. end - 1. Its splits are those of the kind it keeps. */
+/* Makes one of the two parts from the settled values of devices first .. end - 1. Its splits are those of the kind of
+ * layer that it keeps. */
 static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, size_t first, size_t end,
                            bgi_ipu_field_id kept, bgi_ipu_field_id dropped, bgi_ipu_field_id dropped_factor,
                            bg_ipu_config **out, bg_error *error)
@@ -170,7 +171,7 @@ static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, s
     }
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &part, error));
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &trial, error));
-    /* Whatever was inferred is fixed now: the other mode must not follow what is divided. */
+    /* Inferred values are fixed now, because the other mode must not follow the divided ones. */
     bgi_ipu_give_all(trial);
     bgi_ipu_give(trial, bgi_ipu_in_mode(BGI_IPU_LAYERS, inference), list);
     give_new(trial, bgi_ipu_in_mode(BGI_IPU_IPUS, inference), json_integer((json_int_t)(end - first)));

@@ -24,10 +24,10 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* ---- stages ---- */
 
-/* Blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
+/* Writes blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
-    bgi_string *text; /* NULL: only looks whether data come back to a device */
-    uint32_t *number; /* of each device; those that have nothing are left out and the numbers close up */
+    bgi_string *text; /* NULL: only checks whether data return to a device */
+    uint32_t *number; /* of each device; devices without blocks are left out and the numbers close up */
     uint32_t device;  /* of the open stage */
     bool is_open, is_marked, comes_back;
 } stage_writer;
@@ -59,7 +59,7 @@ static void add_block(stage_writer *writer, uint32_t device, const char *name, u
     writer->is_open = true;
 }
 
-/* The block of the embedding or of the head: on its device, or the blocks of its pieces on theirs. */
+/* Adds the block of the embedding or of the head: on its device, or the blocks of its pieces on theirs. */
 static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, const int64_t *splits, const char *kind,
                     const char *block, uint32_t device)
 {
@@ -75,7 +75,7 @@ static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, cons
             add_block(writer, d, name, 0);
 }
 
-/* A tied head uses the embedding's weights where these are. */
+/* A tied head uses the embedding's weights where they are. */
 static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, const bg_ipu_model *model,
                        const int64_t *layers)
 {
@@ -93,8 +93,8 @@ static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, c
     end_stage(writer);
 }
 
-/* From whether a device has something to its number; `proportions` (NULL: one for all) close up as well. Returns how
- * many devices there are. */
+/* Numbers the devices that have blocks; `proportions` (NULL: one for all) close up as well. Returns the number of
+ * devices. */
 static uint32_t number_devices(uint32_t *number, uint32_t device_count, double *proportions)
 {
     uint32_t count = 0;
@@ -121,10 +121,10 @@ static bg_status write_stages(const bgi_ipu_settings *settings, const bg_ipu_mod
         number_devices(number, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
     if (is_list)
         out->options.memory.matmul_proportion_count = out->options.execution.device_count;
-    /* A pipeline that comes back to a device needs a schedule in which devices have several stages. */
+    /* A pipeline that returns to a device needs a schedule in which devices have several stages. */
     if (look.comes_back && out->options.execution.strategy == BG_STRATEGY_PIPELINED)
         out->options.execution.schedule = "grouped";
-    /* Blocks of pieces know devices of their own, which are not numbered so where one is left out. */
+    /* Blocks of pieces have devices of their own, whose numbers differ where a device is left out. */
     writer.is_marked = look.comes_back || settings->embedding_splits != NULL || settings->projection_splits != NULL;
     writer.text = &text;
     add_blocks(&writer, settings, model, layers);
@@ -152,7 +152,8 @@ static bg_status make_stages(const bgi_ipu_settings *settings, const bg_ipu_mode
 
 /* ---- shares of memory ---- */
 
-/* A list has an entry for each device of the configuration, which are the plan's where it places the layers. */
+/* A list has an entry for each device of the configuration; these are the plan's devices where the configuration places
+ * the layers. */
 static bool has_known_devices(const bgi_ipu_settings *settings, const bg_ipu_model *model)
 {
     return settings->matmul_count == 1 || (model != NULL && model->layer_count > 0);
@@ -228,7 +229,7 @@ static void fill_options(const bgi_ipu_settings *settings, bool for_inference, b
         options->numerics.seed = (uint64_t)settings->seed;
     if (for_inference)
         return;
-    options->numerics.stochastic_rounding = true; /* of what is kept in 16 bits, if anything is */
+    options->numerics.stochastic_rounding = true; /* of values that are stored in 16 bits, if there are any */
     options->numerics.auto_loss_scaling.enabled = settings->auto_loss_scaling;
     options->memory.offload_optimizer = settings->optimizer_state_offchip;
     options->memory.locations[BG_LOCATION_STATE].sharded =

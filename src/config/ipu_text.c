@@ -14,7 +14,7 @@
 
 /* ---- update strings ---- */
 
-/* Where the wrong item begins, from column 1 on. */
+/* Reports the column, from 1 on, at which the wrong item begins. */
 #define UPDATE_PLACE "update string, column %zu: "
 
 static bool is_blank(char c)
@@ -22,7 +22,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Cuts blanks off both ends, in place. */
+/* Removes blanks from both ends, in place. */
 static char *trim(char *text)
 {
     size_t length;
@@ -35,7 +35,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A new value; `failed` when there is no memory for it, which NULL alone does not say: a text may be none. */
+/* Takes a new value; `failed` when there is no memory for it, because NULL alone may also mean an invalid text. */
 static json_t *take(json_t *made, bool *failed)
 {
     *failed = *failed || made == NULL;
@@ -73,7 +73,7 @@ static json_t *read_real(const char *text, bool *failed)
                : take(json_real(value), failed);
 }
 
-/* "[1 2 3]", also with commas. `text` is changed. NULL when an element is no number. */
+/* "[1 2 3]", also with commas. `text` is changed. NULL when an element is not a number. */
 static json_t *read_list(char *text, unsigned kinds, bool *failed)
 {
     const size_t length = strlen(text);
@@ -98,8 +98,8 @@ static json_t *read_list(char *text, unsigned kinds, bool *failed)
     return list;
 }
 
-/* By the declared kinds; NULL when it is none of them, or memory has failed. `text` is changed. A text that is empty by
- * default is empty when it is none. */
+/* Reads a text by the declared kinds; NULL when it is none of them, or memory is out. `text` is changed. A text that is
+ * empty by default may be empty. */
 static json_t *read_value(const bgi_ipu_field *field, char *text, bool *failed)
 {
     const bool is_null = strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0;

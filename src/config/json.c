@@ -1,6 +1,6 @@
 /*
- * json.c: JSON in, with places, and out. Brigade has its own writer because files that Optimum wrote must be saved byte
- * for byte: its order, its indentation, Python's shortest numbers.
+ * json.c: reads JSON with positions, and writes JSON. Brigade has its own writer because files that Optimum wrote must
+ * be saved byte for byte: its order, its indentation, Python's shortest numbers.
  */
 #include "config/document.h"
 
@@ -22,7 +22,7 @@ typedef struct cursor {
 
 static void advance(cursor *it)
 {
-    /* Columns count characters: bytes that continue one do not. */
+    /* Columns count characters, so continuation bytes are skipped. */
     if (*it->at == '\n') {
         it->line++;
         it->column = 1;
@@ -32,7 +32,7 @@ static void advance(cursor *it)
     it->at++;
 }
 
-/* Past a string in quotes. */
+/* Moves past a string in quotes. */
 static void skip_string(cursor *it)
 {
     advance(it);
@@ -52,7 +52,7 @@ static json_t *read_string(const char *begin, const char *end)
     return bgi_json_parse("key", begin, (size_t)(end - begin), &string, NULL) == BG_OK ? string : NULL;
 }
 
-/* The text is known to be good JSON: keys are the strings at depth 1 before a colon. */
+/* The text is known to be valid JSON: keys are the strings at depth 1 before a colon. */
 static bool find_places(const char *text, size_t size, json_t *places)
 {
     cursor it = {text, text + size, 1, 1};
@@ -168,9 +168,9 @@ void bgi_document_clear(bgi_document *document)
 
 /* ---- writing ---- */
 
-/* Which characters of a string are written as \u: all beyond ASCII as Python does it, or those only that a YAML reader
+/* The characters of a string that are written as \u: all beyond ASCII as in Python, or only those that a YAML reader
  * would fold or refuse. */
-/* YAML: a line of it, which is a line of JSON but for long keys. */
+/* YAML: a line of it, which is a line of JSON except for long keys. */
 typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW, ESCAPE_YAML } escape_style;
 
 static uint32_t read_character(const unsigned char **at)
@@ -187,7 +187,7 @@ static uint32_t read_character(const unsigned char **at)
 
 static bool wants_escape(uint32_t character, escape_style style)
 {
-    /* Next line, line and paragraph separators break lines in YAML; the others it does not print. */
+    /* Next line, line and paragraph separators break lines in YAML; the others are not printable in it. */
     return character < 0x20 || character == 0x7f ||
            (style == ESCAPE_ALL
                 ? character > 0x7f
@@ -260,14 +260,14 @@ static const char **sort_keys(const json_t *object, size_t *out_count)
     return keys;
 }
 
-/* YAML's readers give up on a key without a question mark before it after 1024 characters; a byte is written with six
- * at the most. */
+/* YAML readers reject a key without a question mark before it after 1024 characters; a byte is written with at most
+ * six. */
 static bool is_long_key(const char *key)
 {
     return strlen(key) > 128;
 }
 
-/* Where the next item of a list or a map begins: a line of its own, or the same line (indent < 0). */
+/* Begins the next item of a list or map: on a line of its own, or on the same line (indent < 0). */
 static void begin_item(bgi_string *text, bool is_first, int indent)
 {
     if (indent < 0)
@@ -317,7 +317,7 @@ void bgi_json_print(bgi_string *text, const json_t *value)
     print_value(text, value, ESCAPE_FEW, -1);
 }
 
-/* Words that mean something else to some YAML reader are shorter, or these. */
+/* Words with another meaning in some YAML reader are shorter, or are these. */
 static bool is_plain_key(const char *key)
 {
     const size_t length = strlen(key);

@@ -1,5 +1,5 @@
 /*
- * options_object.c: options that own what they hold: set by name, from files, JSON and the environment; cloned; frozen
+ * options_object.c: options that own their values: set by name, from files, JSON and the environment; cloned; frozen
  * once they are used. Functions that set several options set all of them or none, and report every problem with its
  * position.
  */
@@ -17,7 +17,7 @@
 
 struct bg_run_options {
     bg_options options;
-    bgi_arena arena; /* what they point to */
+    bgi_arena arena; /* memory of the values that they point to */
     bool is_frozen;
     bool has_anchors; /* added by bg_run_options_add_anchor */
     bool has_transport;
@@ -126,7 +126,7 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
 
 /* ---- anchors ---- */
 
-/* The name that a request has in the session. */
+/* The name of a request in the session. */
 static const char *name_of(const bg_output_request *request)
 {
     return request->name != NULL ? request->name : request->output;
@@ -177,7 +177,7 @@ static bool has_kind(uint32_t number, const bg_config_value *value)
            (kind == BG_CONFIG_REAL && value->kind == BG_CONFIG_INTEGER);
 }
 
-/* As lines of a file have it. */
+/* Prints a value as in a line of a file. */
 static void print_value(bgi_string *text, const bg_config_value *value)
 {
     switch (value->kind) {
@@ -264,7 +264,7 @@ bg_status bg_run_options_set_text(bg_run_options *options, const char *name, con
     return bg_run_options_set_value(options, name, &(bg_config_value){.kind = BG_CONFIG_TEXT, .text = value}, error);
 }
 
-/* Elements of "1,2,3", in the options' memory. */
+/* Reads elements of "1,2,3" into the options' memory. */
 static bg_status read_elements(bg_run_options *options, const char *text, bg_config_value *out, bg_error *error)
 {
     int64_t *integers = bgi_arena_allocate(&options->arena, strlen(text) + 1, sizeof *integers);
@@ -320,7 +320,7 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
     return status;
 }
 
-/* A text that sets several options: changed are copies of what there was. */
+/* A text that sets several options: changes are made on a copy. */
 typedef struct reader {
     bg_run_options *options;
     bg_options made;
@@ -422,7 +422,7 @@ static void print_scalar(bgi_string *text, const json_t *value)
         bgi_json_print(text, value);
 }
 
-/* A list is a list's elements, or the arguments of a call: ["OutputMode.EveryN", 3]. */
+/* An array holds a list's elements, or the arguments of a call: ["OutputMode.EveryN", 3]. */
 static void set_json(reader *r, const char *place, const char *name, const json_t *value)
 {
     const uint32_t number = bgi_run_option_find(name);
@@ -535,7 +535,7 @@ bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *err
 
 /* ---- printing ---- */
 
-/* Numbers that JSON has no room for are words too. */
+/* Numbers that JSON cannot represent are written as strings. */
 static bg_status add_value(json_t *object, uint32_t number, const bg_options *options, bg_error *error)
 {
     const char *name = bgi_run_option_name(number);
@@ -553,7 +553,7 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
         status = BG_OK;
     if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
-    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* of a plain struct */
+    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* in a plain struct */
         status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, which is not UTF-8; JSON needs UTF-8",
                               name, text.data);
     else if (json_object_set_new(object, name, value) != 0)

@@ -1,5 +1,5 @@
 /*
- * problems.c: a list of lines, and the one error they make together.
+ * problems.c: a list of problems, and the single error made from them.
  */
 #include "config/problems.h"
 

@@ -1,5 +1,5 @@
 /*
- * problems.h: everything that is wrong with a configuration, found in one pass. Each problem is one line with the
+ * problems.h: collects everything that is wrong with a configuration in one pass. Each problem is one line with the
  * field, its value, and what would be right.
  */
 #ifndef BGI_CONFIG_PROBLEMS_H
@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 
-/* All-zero is empty. A failed allocation is remembered and reported by bgi_problems_report. */
+/* A zeroed list is empty. A failed allocation is remembered and reported by bgi_problems_report. */
 typedef struct bgi_problem {
     char *text;
 } bgi_problem;
@@ -18,14 +18,14 @@ typedef struct bgi_problems {
     bgi_problem *items;
     size_t count, capacity;
     bool failed;
-    /* "file:line:column: " of a field, or "" where it has no place; NULL: there is no file. */
+    /* "file:line:column: " of a field, or "" without a position; NULL: there is no file. */
     const char *(*place)(const void *user, const char *field, char *text, size_t size);
     const void *user;
 } bgi_problems;
 
-/* `field` NULL: the problem is no single field's. */
+/* `field` NULL: the problem concerns no single field. */
 void bgi_problems_add(bgi_problems *problems, const char *field, const char *format, ...) BG_PRINTF(3, 4);
-/* BG_OK when there are none; else all of them in one line, with `status`. */
+/* BG_OK without problems; otherwise all of them in one line, with `status`. */
 bg_status bgi_problems_report(const bgi_problems *problems, bg_status status, bg_error *error);
 void bgi_problems_clear(bgi_problems *problems);
 

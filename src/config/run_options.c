@@ -1,6 +1,6 @@
 /*
- * run_options.c: the options of a run by name, for configurations: what values of documents the options' kinds are, and
- * the options printed as lines. The table itself is the core's (options/).
+ * run_options.c: the options of a run by name, for configurations: the kinds of document values for options, and the
+ * options printed as lines. The table itself is the core's (options/).
  */
 #include "config/run_options.h"
 
@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "options/choices.h"
 
-/* Options that have a text form, by their number among these. */
+/* Numbers the options that have a text form. */
 static const bgi_option *find_number(uint32_t number)
 {
     const bgi_option *option;
@@ -113,7 +113,7 @@ bg_status bg_options_set(bg_options *options, const char *name, const char *text
 
 /* ---- printing ---- */
 
-/* Records are for C alone; they are printed as comments, so that a reader of the text goes by the lines above. */
+/* Records can only be set in C; they are printed as comments, so that a reader of the text skips them. */
 static void print_comments(bgi_string *text, const bg_options *options)
 {
     for (uint32_t i = 0; options->reporting.output_requests != NULL && i < options->reporting.output_request_count;

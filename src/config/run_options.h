@@ -16,7 +16,7 @@ enum { BGI_MOST_RUN_OPTIONS = 128 };
 const char *bgi_run_option_name(uint32_t number);
 /* By its name or PopTorch's; UINT32_MAX: there is none. */
 uint32_t bgi_run_option_find(const char *name);
-/* Words, which JSON has in quotes; lists, which it has in brackets. */
+/* Whether JSON needs quotes (words) or brackets (lists). */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
 /* The kind of its value, never NULL; a seed is an INTEGER. */
@@ -27,7 +27,7 @@ bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *err
 bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
                              uint32_t *out_number, bg_error *error);
 void bgi_run_option_print(bgi_string *text, uint32_t number, const bg_options *options);
-/* One option; what it points to is shared. */
+/* Copies one option; memory that it points to is shared. */
 void bgi_run_option_copy(const bg_options *from, uint32_t number, bg_options *to);
 
 #endif

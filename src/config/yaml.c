@@ -1,5 +1,5 @@
 /*
- * yaml.c: YAML in, by libyaml's events, into the same tree as JSON. It is stricter than YAML: ambiguous values are
+ * yaml.c: reads YAML, by libyaml's events, into the same tree as JSON. It is stricter than YAML: ambiguous values are
  * errors that say how to write them.
  */
 #include "config/document.h"
@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-/* Of the keys of maps inside maps; longer ones have no place. */
+/* For paths of keys in nested maps; longer paths have no position. */
 enum { PATH_BYTES = 256 };
 
 typedef struct reader {
@@ -24,7 +24,7 @@ typedef struct reader {
     bool has_event;
     const char *name;
     json_t *places;
-    char path[PATH_BYTES]; /* of the key at work: "outer.inner" */
+    char path[PATH_BYTES]; /* of the current key: "outer.inner" */
     bg_error *error;
 } reader;
 
@@ -44,7 +44,7 @@ static bg_status next_event(reader *it)
         return BG_OK;
     if (parser->error == YAML_MEMORY_ERROR)
         return bgi_error_memory(it->error, it->name, 0);
-    /* Bytes that are no text come without a mark. */
+    /* Bytes that are not text have no position. */
     if (parser->error == YAML_READER_ERROR)
         return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: %s at byte %zu", it->name, parser->mark.line + 1,
                             parser->mark.column + 1, parser->problem != NULL ? parser->problem : "no text",
@@ -61,7 +61,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words != NULL;
 }
 
-/* Words that YAML 1.1 or a careless hand takes for true, false, null or a number that is none. */
+/* Words that YAML 1.1 or a user may take for true, false, null or NaN. */
 static const char *const doubtful[] = {
     "yes", "Yes", "YES",  "no",   "No",    "NO",    "on",   "On",   "ON",   "off",  "Off",   "OFF",   "y",    "Y",
     "n",   "N",   "True", "TRUE", "False", "FALSE", "Null", "NULL", "None", ".inf", "-.inf", "+.inf", ".nan", NULL};
@@ -121,7 +121,7 @@ static bg_status read_scalar(reader *it, json_t **out)
 
 /* ---- maps and lists ---- */
 
-/* Anchors and tags: allowed on nothing. */
+/* Anchors and tags are not allowed. */
 static bg_status check_plain(reader *it)
 {
     const yaml_event_t *event = &it->event;
@@ -162,7 +162,7 @@ static bg_status read_list(reader *it, int depth, json_t *list)
     }
 }
 
-/* The event is a key: its text, malloc'ed. */
+/* The event is a key: returns its text, malloc'ed. */
 static bg_status read_key(reader *it, const json_t *map, char **out)
 {
     const char *text;
@@ -225,7 +225,7 @@ static bg_status read_map(reader *it, int depth, json_t *map)
     }
 }
 
-/* The event begins the value; afterward it is the value's last. */
+/* The event begins the value; afterward it is the value's last event. */
 static bg_status read_value(reader *it, int depth, json_t **out)
 {
     const bool is_map = it->event.type == YAML_MAPPING_START_EVENT;
@@ -251,7 +251,7 @@ static bg_status read_value(reader *it, int depth, json_t **out)
     return BG_OK;
 }
 
-/* The one document of the text. An empty one is an empty map. */
+/* Reads the only document of the text. An empty document is an empty map. */
 static bg_status read_document(reader *it, json_t **out)
 {
     json_t *root = NULL;
@@ -282,7 +282,7 @@ cleanup:
 bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error)
 {
-    bg_error own = {0}; /* readers report to one that is there */
+    bg_error own = {0}; /* readers need an error to report to */
     reader it = {.name = name, .error = error != NULL ? error : &own};
     json_t *root = NULL;
     bg_status status;

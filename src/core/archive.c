@@ -53,7 +53,7 @@ static void fail_memory(bgi_archive *archive)
 
 /* ---- bytes ---- */
 
-/* Where `size_bytes` more are written; NULL when memory is out. */
+/* Returns memory for `size_bytes` more bytes; NULL when memory is out. */
 static unsigned char *append(bgi_archive *archive, size_t size_bytes)
 {
     unsigned char *at;
@@ -102,7 +102,7 @@ static void write_u64(bgi_archive *archive, uint64_t value)
         memcpy(to, bytes, count);
 }
 
-/* Ten bytes have 70 bits: of the last one only the lowest counts. */
+/* Ten bytes hold 70 bits; of the last byte only the lowest bit counts. */
 static uint64_t read_u64(bgi_archive *archive)
 {
     uint64_t value = 0;
@@ -162,7 +162,7 @@ void bgi_archive_size(bgi_archive *archive, size_t *value)
         *value = (size_t)wide;
 }
 
-/* Small negative numbers are short too: 0, -1, 1, -2 are 0, 1, 2, 3. */
+/* Small negative numbers are short too: 0, -1, 1, -2 are written as 0, 1, 2, 3. */
 void bgi_archive_i64(bgi_archive *archive, int64_t *value)
 {
     uint64_t folded = (uint64_t)*value << 1 ^ (*value < 0 ? UINT64_MAX : 0);
@@ -219,7 +219,7 @@ void bgi_archive_bytes(bgi_archive *archive, const void **bytes, size_t size_byt
         fail_memory(archive);
 }
 
-/* Its length and 1; 0: NULL. A text has no zero byte inside. */
+/* Writes the length plus 1; 0: NULL. A text contains no zero byte. */
 void bgi_archive_text(bgi_archive *archive, const char **text)
 {
     size_t length = *text != NULL && !archive->is_reading ? strlen(*text) + 1 : 0;
@@ -249,7 +249,7 @@ void bgi_archive_text(bgi_archive *archive, const char **text)
     *text = to;
 }
 
-/* Memory for an array that is read: every element takes a byte at least. */
+/* Allocates an array that is read: every element occupies at least a byte. */
 static void *take_array(bgi_archive *archive, uint32_t *count, size_t element_bytes)
 {
     void *array = NULL;
@@ -348,7 +348,7 @@ bool bgi_archive_shared(bgi_archive *archive, const void **array, uint32_t *coun
 {
     uint32_t number = 0;
 
-    if (!archive->is_reading) /* arrays without elements may have the address of others */
+    if (!archive->is_reading) /* arrays without elements may share addresses with others */
         return write_shared(archive, (bgi_archive_array){*count == 0 ? NULL : *array, *count, kind});
     bgi_archive_u32(archive, &number);
     if (number == 0) {

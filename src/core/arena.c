@@ -1,5 +1,5 @@
 /*
- * arena.c: chunks in a list; each chunk doubles the one before up to a bound. And large memory.
+ * arena.c: a list of chunks, each twice as large as the previous one up to a bound. It also allocates large memory.
  */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE /* madvise */
@@ -144,12 +144,12 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
     return 1;
 }
 
-/* From half a page on, so that whole pages take twice the memory at most. */
+/* Allocations of at least half a huge page, so that whole pages at most double the memory. */
 enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
 
-/* Tensors are walked in strides, a page a step, and those of a pipeline lie in the memory of several devices: with
- * pages of 4096 bytes the processor would spend its time looking up where they are. Only advice; systems that have no
- * huge pages give others. */
+/* Tensors are walked in strides, a page a step, and those of a pipeline are in the memory of several devices: with
+ * pages of 4096 bytes the processor would spend its time on address translation. This is only advice; systems without
+ * huge pages ignore it. */
 static void *take_huge_pages(size_t alignment, size_t size_bytes)
 {
     void *memory = NULL;

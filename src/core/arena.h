@@ -1,8 +1,8 @@
 /*
  * arena.h: bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan, trace) and
- * one scratch arena per compile. Nothing in an arena is freed on its own. Memory comes zeroed.
+ * one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
  *
- * Built with address sanitizer every object is its own malloc, so that an overrun of one object is seen.
+ * With the address sanitizer every object is a malloc of its own, so that an overrun of one object is detected.
  */
 #ifndef BGI_CORE_ARENA_H
 #define BGI_CORE_ARENA_H
@@ -14,10 +14,11 @@ typedef struct bgi_arena {
     size_t next_chunk_bytes;
 } bgi_arena;
 
-/* An all-zero arena is valid and empty. */
+/* A zeroed arena is valid and empty. */
 void bgi_arena_clear(bgi_arena *arena);
 
-/* Zeroed, 16-byte aligned; NULL when memory is out or the product overflows. Zero sizes give a valid pointer. */
+/* Allocates zeroed, 16-byte aligned memory; NULL when memory is out or the product overflows. A size of zero gives a
+ * valid pointer. */
 void *bgi_arena_allocate(bgi_arena *arena, size_t count, size_t element_bytes);
 void *bgi_arena_copy(bgi_arena *arena, const void *source, size_t size_bytes);
 char *bgi_arena_string(bgi_arena *arena, const char *text);
@@ -31,7 +32,7 @@ void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
 
-/* What lies in a device's memory takes whole lines of it. */
+/* Rounds up to whole cache lines, in which a device's memory is allocated. */
 static inline size_t bgi_align(size_t size)
 {
     return (size + 63) / 64 * 64;

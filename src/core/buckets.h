@@ -17,8 +17,8 @@ typedef struct bgi_buckets {
     uint32_t *items;
 } bgi_buckets;
 
-/* Counting sort of the numbers below item_count; keys[i] is that of item i, BGI_NO_BUCKET (or any other key that is not
- * below bucket_count) leaves it out. Memory is the arena's; false when there is none. */
+/* Sorts the numbers below item_count by counting; keys[i] is the key of item i, and BGI_NO_BUCKET (or any other key
+ * that is not below bucket_count) leaves the item out. Memory is allocated in the arena; false when there is none. */
 bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
                       const uint32_t *keys);
 

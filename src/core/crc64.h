@@ -1,7 +1,7 @@
 /*
- * crc64.h: a checksum against damage (not against malice): CRC-64 with the polynomial of ECMA-182, bits reflected,
- * first and last values all ones, as the xz format has it (its specification, section 6). It finds every change within
- * 64 neighboring bits and all but one in 2^64 of the others.
+ * crc64.h: a checksum against damage, not against attacks: CRC-64 with the polynomial of ECMA-182, bits reflected,
+ * first and last values all ones, as in the xz format (its specification, section 6). It detects every change within 64
+ * neighboring bits and all but one in 2^64 of the others.
  */
 #ifndef BGI_CORE_CRC64_H
 #define BGI_CORE_CRC64_H
@@ -21,6 +21,6 @@ void bgi_crc64_init(bgi_crc64 *crc);
 void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes);
 /* Adds data of so many bytes of which `part` is the value (the field) that began as 0. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes);
-uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* of all that was added; more may follow */
+uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* of everything added so far; more may follow */
 
 #endif

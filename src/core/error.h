@@ -1,5 +1,5 @@
 /*
- * error.h: the two macros that carry failures inside the library. Nothing else is hidden in macros.
+ * error.h: the two macros that propagate failures inside the library. Nothing else is hidden in macros.
  */
 #ifndef BGI_CORE_ERROR_H
 #define BGI_CORE_ERROR_H
@@ -27,17 +27,18 @@ bg_status bgi_require(const void *pointer, const char *name, const char *functio
 
 /* ---- structs that callers fill: struct_bytes (base.h) ---- */
 
-/* What an _init function made, as far as the caller's struct has room for it; zeros behind it. */
+/* Copies the struct of an _init function as far as the caller's struct has memory for it, and fills the rest with
+ * zeros. */
 void bgi_struct_fill(void *options, size_t struct_bytes, const void *made, size_t made_bytes);
-/* Whether the caller's struct is of this release. `maker` makes it, for the error; NULL: it may begin as all-zero, and
- * struct_bytes 0 is this release's size. */
+/* Whether the caller's struct is of this release. `maker`: the function that makes the struct, for the error; NULL: it
+ * may begin zeroed, and struct_bytes 0 means this release's size. */
 bg_status bgi_struct_check(size_t struct_bytes, size_t own_bytes, const char *type, const char *maker, bg_error *error);
 
-/* What a callback's failure is without a message of its own: "the source reported 'i/o error' without a message". One
- * that it left stays. Returns the status. */
+/* Fills an error for a callback that failed without a message: "the source reported 'i/o error' without a message". An
+ * existing message stays. Returns the status. */
 bg_status bgi_error_unexplained(bg_error *error, bg_status status, const char *who);
 
-/* The one message for an allocation that failed. */
+/* Fills the error of a failed allocation. */
 bg_status bgi_error_memory(bg_error *error, const char *what, size_t size_bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * file.c: atomic writing and bounded reading of files. Knows no formats.
+ * file.c: writes files atomically and reads them up to a limit. It knows no formats.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -69,7 +69,7 @@ bool bgi_file_exists(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Where a file would come to lie that does not exist yet: its folder without links, and its name. */
+/* The place of a file that does not exist yet: its folder without links, and its name. */
 static char *find_place(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -157,7 +157,7 @@ bg_status bgi_folder_lock(const char *path, int *out, bg_error *error)
     if (problem == 0)
         return BG_OK;
     bgi_folder_release(out);
-    /* What file systems without locks (some network ones) answer: there nobody can be kept away. */
+    /* The errors of file systems without locks (some network ones), where no process can be excluded. */
     if (problem == EOPNOTSUPP || problem == ENOSYS || problem == ENOLCK || problem == EINVAL)
         return BG_OK;
     if (problem != EWOULDBLOCK)
@@ -177,8 +177,8 @@ void bgi_folder_release(int *held)
 
 enum { BUFFER_BYTES = 1 << 16, STRETCH_BYTES = 16 << 20 };
 
-/* A rename is on disk only once its folder is. 0, or why it is not. The path is cut meanwhile, since there may be no
- * memory for another. */
+/* A rename is on the disk only after its folder was flushed. Returns 0, or the error number. The path is cut in place,
+ * because there may be no memory for another one. */
 static int sync_folder_of(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -191,7 +191,7 @@ static int sync_folder_of(char *path)
     if (descriptor < 0)
         problem = errno;
     *end = cut;
-    /* A folder may be writable and not readable: nobody can flush it then, and the rename holds all the same. */
+    /* A folder that is writable and not readable cannot be flushed; the rename is valid all the same. */
     if (descriptor < 0)
         return problem == EACCES ? 0 : problem;
     /* EINVAL: the file system does not flush folders, because it need not or cannot. */
@@ -209,7 +209,7 @@ static void end_writer(bgi_file_writer *writer)
     memset(writer, 0, sizeof *writer);
 }
 
-/* mkstemp gives mode 0600; a file written for keeps should have the mode that open() would have given it. */
+/* mkstemp creates mode 0600; the final file must have the mode that open() would have given it. */
 static int create_like_open(char *temporary_path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -232,8 +232,8 @@ static int create_like_open(char *temporary_path)
     return descriptor;
 }
 
-/* A rename would put a file in the place of a device or of a link: the first is refused, the second followed.
- * *out_mode: the permissions of the file that is there, 0 when there is none. */
+/* A rename would replace a device or a link: the first is refused, the second followed. *out_mode: the permissions of
+ * the existing file, or 0. */
 static bg_status resolve_target(const char *path, char **out_path, mode_t *out_mode, bg_error *error)
 {
     struct stat about;
@@ -287,13 +287,14 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
         end_writer(writer);
         return fail_io(error, path, "create a file there", problem);
     }
-    /* Where permissions cannot be set (some network file systems), the content still counts. */
+    /* Where permissions cannot be set (some network file systems), the content is written anyway. */
     if (mode != 0)
         (void)fchmod(writer->descriptor, mode);
     return BG_OK;
 }
 
-/* To the file itself. Of a large file the disk begins with each stretch at once, and so is at work all the time. */
+/* Writes to the file itself. For a large file the disk starts with each part at once, so that it is busy all the
+ * time. */
 static void write_through(bgi_file_writer *writer, const unsigned char *data, size_t size_bytes)
 {
     while (size_bytes > 0 && writer->first_errno == 0) {
@@ -391,7 +392,7 @@ bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error)
     return writer->first_errno == 0 ? BG_OK : fail_write(writer, error);
 }
 
-/* Adds to an error, if there is one, that the temporary file stays. */
+/* Adds to an existing error that the temporary file remains. */
 static void remove_temporary(const bgi_file_writer *writer, bg_error *error)
 {
     char reason[BGI_ERRNO_TEXT_BYTES];
@@ -448,7 +449,7 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error)
     struct stat about;
     FILE *stream;
 
-    /* fopen succeeds on a folder, and waits for somebody who writes into a pipe. */
+    /* fopen succeeds for a folder, and for a pipe it waits for a writer. */
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         return refuse_kind(error, path, about.st_mode);
     stream = fopen(path, "rb");
@@ -458,7 +459,7 @@ bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error)
     return BG_OK;
 }
 
-/* Reads to the end or to one byte more than the limit. Sizes from stat are only a first guess: files may grow. */
+/* Reads to the end, or to one byte more than the limit. Sizes from stat are only a first guess: files may grow. */
 static bg_status read_stream(FILE *stream, const char *path, size_t limit_bytes, char **data, size_t *size_bytes,
                              bg_error *error)
 {

@@ -1,7 +1,7 @@
 /*
- * file.h: whole files in, whole files out.
+ * file.h: reads and writes whole files.
  *
- * Writing goes to a temporary name in the target's folder, is flushed to disk and only then renamed over the target, so
+ * A file is written under a temporary name in the target's folder, flushed to disk and then renamed over the target, so
  * that a reader of the target finds either the old content or the new one, never a part. Links are followed: the target
  * is replaced and the link stays. A replaced file keeps its permissions. A target that is not a regular file (a device,
  * a pipe, a folder) is refused.
@@ -13,79 +13,79 @@
 
 #include <stdio.h>
 
-/* A file being written, through a buffer of its own. Zero-initialize; end with exactly one of commit or abandon after a
- * successful begin. */
+/* A file being written, through a buffer of its own. Must be zeroed; a successful begin must be followed by exactly one
+ * of commit or abandon. */
 typedef struct bgi_file_writer {
     char *path;
     char *temporary_path;
-    unsigned char *buffer; /* NULL: nothing is being written */
+    unsigned char *buffer; /* NULL: no file is being written */
     size_t buffered;
-    size_t unsent_bytes;    /* written since the disk was last asked to begin */
+    size_t unsent_bytes;    /* written since the disk was last started */
     uint64_t written_bytes; /* that the system has, and the file has for who reads it */
     int descriptor;
-    int first_errno; /* of the first that failed of all below; 0 while all is well */
+    int first_errno; /* of the first failed call below; 0 without failures */
 } bgi_file_writer;
 
-/* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is no regular file), BG_ERROR_NOT_FOUND (no such
- * folder, or a link to nothing), BG_ERROR_MEMORY. */
+/* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is not a regular file), BG_ERROR_NOT_FOUND (no
+ * such folder, or a broken link), BG_ERROR_MEMORY. */
 bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_error *error);
 
-/* May be called without looking: a failure is kept and reported by commit. */
+/* The result need not be checked: a failure is kept and reported by commit. */
 void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes);
 
-/* Formatted text, likewise. */
+/* Writes formatted text in the same way. */
 void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
 
-/* What is written next replaces bytes from the beginning of the file on. */
+/* The next write goes to the beginning of the file. */
 void bgi_file_writer_restart(bgi_file_writer *writer);
 
-/* Everything so far to the system, so that temporary_path can be opened and checked before it takes the target's place,
- * while the disk is at work: commit waits for it. On failure the writer is still to be abandoned. */
+/* Passes everything so far to the system, so that temporary_path can be opened and checked before it replaces the
+ * target, while the disk writes; commit waits for the disk. After a failure the writer must still be abandoned. */
 bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error);
 
-/* Flush, fsync, rename, fsync the folder. On failure before the rename the temporary file is gone and the target is
- * untouched; a folder that cannot be flushed is a failure with the new file in place. */
+/* Flushes, syncs and renames the file, and syncs the folder. After a failure before the rename the temporary file is
+ * removed and the target unchanged; when the folder cannot be flushed, the call fails with the new file in place. */
 bg_status bgi_file_writer_commit(bgi_file_writer *writer, bg_error *error);
 
-/* Removes the temporary file; an error that is set says so where that fails. Fine on a writer that was never begun, or
- * is already ended. */
+/* Removes the temporary file; when that fails, an error that is set says so. May be called for a writer that was never
+ * begun, or has ended. */
 void bgi_file_writer_abandon(bgi_file_writer *writer, bg_error *error);
 
-/* The three above in one call. */
+/* Combines the three functions above. */
 bg_status bgi_file_save(const char *path, const void *data, size_t size_bytes, bg_error *error);
 
 /*
- * The whole of a file in malloc'ed memory, with a zero byte after its end that *out_size_bytes does not count.
- * Errors: BG_ERROR_NOT_FOUND (no such file), BG_ERROR_IO (cannot be read, or is no regular file), BG_ERROR_INVALID
+ * Reads the whole file into malloc'ed memory, with a zero byte after its end that *out_size_bytes does not count.
+ * Errors: BG_ERROR_NOT_FOUND (no such file), BG_ERROR_IO (cannot be read, or is not a regular file), BG_ERROR_INVALID
  * (longer than limit_bytes), BG_ERROR_MEMORY.
  */
 bg_status bgi_file_load(const char *path, size_t limit_bytes, char **out_data, size_t *out_size_bytes, bg_error *error);
 
-/* Opens for reading; the same errors as bgi_file_load. */
+/* Opens a file for reading; errors as for bgi_file_load. */
 bg_status bgi_file_open(const char *path, FILE **out_stream, bg_error *error);
 
-/* True for something that can be opened as a regular file's path (a file or a link to one). */
+/* Whether the path names a regular file, or a link to one. */
 bool bgi_file_exists(const char *path);
 
-/* True when both paths lead to one file, or would when it is made: whatever is written to one is lost in the other. */
+/* Whether both paths name one file, or would when it is created, so that writing one would overwrite the other. */
 bool bgi_file_is_same(const char *a, const char *b);
 
-/* Creates a folder and those above it; fine when it exists. */
+/* Creates a folder and its parents; succeeds when it exists. */
 bg_status bgi_folder_create(const char *path, bg_error *error);
 
-/* Whether a folder has no entries. Errors: BG_ERROR_IO (it is not there, or cannot be read). */
+/* Whether a folder has no entries. Errors: BG_ERROR_IO (it does not exist, or cannot be read). */
 bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
 
-/* Takes a folder for this process alone, until *out is released or the process ends, whichever way; BG_ERROR_INVALID
- * when another one has it. Only who asks is kept away. On file systems without locks nobody is, and *out is -1; that a
- * lock fails for another reason is BG_ERROR_IO. */
+/* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID when another process has
+ * it. The lock excludes only processes that ask for it. On file systems without locks it excludes none, and *out is -1;
+ * other failures are BG_ERROR_IO. */
 bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);
 
 /* "folder/name" in malloc'ed memory; NULL when memory is out. An empty folder gives `name`. */
 char *bgi_path_join(const char *folder, const char *name);
 
-/* The system's reason for an errno value, in `text`; safe with threads. */
+/* Writes the system's message for an errno value to `text`; thread-safe. */
 enum { BGI_ERRNO_TEXT_BYTES = 128 };
 const char *bgi_errno_text(int error_number, char text[BGI_ERRNO_TEXT_BYTES]);
 

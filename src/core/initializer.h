@@ -6,10 +6,10 @@
 
 #include <brigade/graph.h>
 
-/* Whether the kind exists and makes values for tensors of that rank, of a whole or of a piece alike. */
+/* Whether the kind exists and supports tensors of that rank, for a whole and a piece alike. */
 bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
                                      bg_error *error);
-/* And whether its numbers suit the whole tensor. Errors: INVALID, SHAPE. */
+/* Also checks that its numbers suit the whole tensor. Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE. */
 bg_status bgi_initializer_check(const bg_initializer *initializer, const bg_type *whole, const char *name,
                                 bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * isa.c: which instruction set fast code may use.
+ * isa.c: finds the instruction set that fast code may use.
  */
 #define _DEFAULT_SOURCE /* syscall */
 #include "core/isa.h"
@@ -12,8 +12,8 @@
 #include <unistd.h>
 #endif
 
-/* Older compilers have no name for it in __builtin_cpu_supports. Its registers are AVX's. Asking the processor itself
- * takes a virtual machine tens of microseconds: only those ask who must. */
+/* Older compilers have no name for it in __builtin_cpu_supports. Its registers are AVX's. In a virtual machine the
+ * instruction that asks the processor takes tens of microseconds, so it is used only where necessary. */
 static bool has_f16c(void)
 {
 #if !defined(__clang__) && __GNUC__ >= 11
@@ -25,7 +25,7 @@ static bool has_f16c(void)
 #endif
 }
 
-/* Tiles are eight kilobytes more for the system to save. Linux lets a process use them that has asked; it may ask more
+/* With tiles the system saves eight kilobytes more. Linux allows them to a process that has asked, which may ask more
  * than once. */
 static bool may_use_tiles(void)
 {

@@ -1,6 +1,6 @@
 /*
- * isa.h: which instruction set fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c and *_amx.c are
- * compiled for these sets. Code with several forms of a function chooses one by this header. Each set includes all
+ * isa.h: the instruction set that fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c and *_amx.c are
+ * compiled for these sets. Code with several forms of a function chooses one with this header. Each set includes all
  * earlier ones.
  */
 #ifndef BGI_CORE_ISA_H
@@ -15,7 +15,8 @@ typedef enum bgi_isa {
     BGI_ISA_COUNT
 } bgi_isa;
 
-/* What the processor can do, and the system lets it do: Linux gives tiles to processes that ask, which this does. */
+/* What the processor supports and the system allows: Linux gives tiles to processes that ask, which this function
+ * does. */
 bgi_isa bgi_cpu_isa(void);
 
 /* "portable", "avx2", "avx512", "avx512-bf16", "amx" */

@@ -1,5 +1,6 @@
 /*
- * mesh.c: replica groups as arithmetic over replica numbers. Knows no engine and no memory but the caller's arrays.
+ * mesh.c: replica groups as arithmetic over replica numbers. It knows no engine, and no memory except the caller's
+ * arrays.
  */
 #include <brigade/mesh.h>
 
@@ -43,7 +44,7 @@ bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica)
 
 /* ---- groups along axes ---- */
 
-/* The axes that are named, the others being of size 1 (or at 0). */
+/* Keeps the named axes; the other axes have size 1 (or coordinate 0). */
 static bg_mesh keep_axes(const bg_mesh *mesh, uint32_t axes, uint32_t otherwise)
 {
     return (bg_mesh){.data = (axes & BG_MESH_DATA) != 0 ? mesh->data : otherwise,
@@ -51,7 +52,7 @@ static bg_mesh keep_axes(const bg_mesh *mesh, uint32_t axes, uint32_t otherwise)
                      .tensor_2 = (axes & BG_MESH_TENSOR_2) != 0 ? mesh->tensor_2 : otherwise};
 }
 
-/* The number of a replica in the grid that has the named axes only. */
+/* The number of a replica in the grid of only the named axes. */
 static uint32_t number_along(const bg_mesh *mesh, uint32_t axes, uint32_t replica)
 {
     const bg_mesh at = bg_mesh_coordinates(mesh, replica), sizes = keep_axes(mesh, axes, 1);
@@ -133,7 +134,7 @@ bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *gro
     return BG_OK;
 }
 
-/* Which member of its group a replica is. */
+/* The place of a replica in its group. */
 static uint32_t count_before(const uint32_t *groups, uint32_t replica)
 {
     uint32_t count = 0;
@@ -143,7 +144,7 @@ static uint32_t count_before(const uint32_t *groups, uint32_t replica)
     return count;
 }
 
-/* The size of all groups, which are numbered by their lowest member. */
+/* Checks that all groups, which are numbered by their lowest member, have the same size. */
 static bg_status check_groups(uint32_t replicas, const uint32_t *groups, uint32_t *out_size, bg_error *error)
 {
     uint32_t group_count = 0, size;
@@ -209,7 +210,7 @@ static uint32_t find_smallest_stride(uint32_t replicas, const uint32_t *groups)
     return smallest;
 }
 
-/* Over all runs of members with that stride between them. */
+/* The longest run of members at this stride that all runs have in common. */
 static uint32_t find_common_run(uint32_t replicas, const uint32_t *groups, uint32_t stride)
 {
     uint32_t common = 0;
@@ -268,7 +269,7 @@ static bool has_groups(const bg_mesh *mesh, uint32_t axes, const uint32_t *group
     return true;
 }
 
-/* Axes of size 1 change nothing, so that the lowest bits are without them. */
+/* Axes of size 1 have no effect, so they are left out of the lowest bits. */
 bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error)
 {
     bg_error_clear(error);

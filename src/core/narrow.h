@@ -1,13 +1,13 @@
 /*
- * narrow.h: the floats of 16 bits, from and to float32: bfloat16, a float's upper half, and float16, IEEE 754's
- * binary16.
+ * narrow.h: conversions between float32 and the 16-bit floats: bfloat16, the upper half of a float32, and float16, IEEE
+ * 754's binary16.
  *
  *     float32    s eeeeeeee fffffffffffffffffffffff
  *     bfloat16   s eeeeeeee fffffff
  *     float16    s    eeeee ffffffffff                 65504 is the largest, 2^-24 the smallest step
  *
- * What processors' own conversions of float16 give, bit for bit: to the nearest, ties to even, beyond 65520 infinity;
- * NaN stays NaN, becomes quiet and keeps the upper bits of its fraction.
+ * The results are those of processors' own float16 conversions, bit for bit: to nearest, ties to even, infinity beyond
+ * 65520; NaN stays NaN, becomes quiet and keeps the upper bits of its fraction.
  */
 #ifndef BGI_CORE_NARROW_H
 #define BGI_CORE_NARROW_H
@@ -49,7 +49,7 @@ static inline uint16_t bgi_bfloat16_from_float(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* Exact. Written without branches, so that compilers make vectors of it. */
+/* Exact. Written without branches, so that compilers can vectorize it. */
 static inline float bgi_float16_to_float(uint16_t half)
 {
     const uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
@@ -59,7 +59,7 @@ static inline float bgi_float16_to_float(uint16_t half)
     return bgi_float_from_bits(sign | (rest < 0x400u ? tiny : rest < 0x7c00u ? normal : special));
 }
 
-/* Likewise. Below 2^-14 adding 0.5, whose last place is 2^-24, rounds. */
+/* Likewise. Below 2^-14, adding 0.5, whose last place is 2^-24, rounds. */
 static inline uint16_t bgi_float16_from_float(float value)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -76,7 +76,7 @@ static inline bool bgi_dtype_is_narrow(bg_dtype dtype)
     return dtype == BG_BFLOAT16 || dtype == BG_FLOAT16;
 }
 
-/* float32, or a float that is kept in 16 bits and computed with in float32. */
+/* float32, or a 16-bit float that is computed with in float32. */
 static inline bool bgi_dtype_is_single(bg_dtype dtype)
 {
     return dtype == BG_FLOAT32 || bgi_dtype_is_narrow(dtype);

@@ -1,5 +1,5 @@
 /*
- * random.c: Philox 4x32-10 and what is made of its words. Knows no seeds or places of particular users.
+ * random.c: Philox 4x32-10 and numbers made from its words. It knows no seeds or places of particular users.
  */
 #include "core/random.h"
 
@@ -47,7 +47,7 @@ bgi_random bgi_random_make(uint64_t seed, uint64_t place)
 
 uint64_t bgi_random_domain(uint64_t seed, uint32_t domain)
 {
-    /* The last counter word is all ones, which no stream reaches: places would have to be above 2^64 - 2^32. */
+    /* The last counter word is all ones, which no stream reaches, because places would have to be above 2^64 - 2^32. */
     const uint32_t counter[4] = {domain, 0, 0, 0xffffffffu};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t words[4];
@@ -71,7 +71,7 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound)
 {
     uint64_t product = (uint64_t)bgi_random_word(random) * bound;
 
-    /* Of the 2^32 words the first 2^32 mod bound products in each bin are one too many: draw again on those. */
+    /* Of the 2^32 words, the first 2^32 mod bound products in each bin are too many by one and are drawn again. */
     if ((uint32_t)product < bound) {
         const uint32_t surplus = (0u - bound) % bound;
         while ((uint32_t)product < surplus)

@@ -1,9 +1,8 @@
 /*
  * random.h: helpers over Philox: numbers from words, and a stream for code that simply wants "the next one".
  *
- * A stream is a value: (key, counter) plus the words of the current block that were not handed out yet. Two streams
- * that differ in seed or in any part of `place` never share a block, so derive one per thing (sample, tensor, epoch)
- * rather than pass one around.
+ * A stream is a value: (key, counter) and the unused words of the current block. Two streams that differ in seed or in
+ * any part of `place` never share a block, so each thing (sample, tensor, epoch) should have a stream of its own.
  */
 #ifndef BGI_CORE_RANDOM_H
 #define BGI_CORE_RANDOM_H
@@ -14,14 +13,14 @@ typedef struct bgi_random {
     uint32_t key[2];
     uint32_t counter[4]; /* the next block; words 2 and 3 are the place, 0 and 1 count blocks */
     uint32_t words[4];   /* the current block */
-    uint32_t left;       /* words of it not handed out: words[4 - left] is the next */
+    uint32_t left;       /* unused words of it: words[4 - left] is the next */
 } bgi_random;
 
 /* The stream of `seed` at `place` (sample index, epoch, tensor number ...), at its beginning. */
 bgi_random bgi_random_make(uint64_t seed, uint64_t place);
 
-/* A seed of its own for one kind of use, so that users of the same seed (loader, digits, weights, dropout) do not see
- * each other's numbers. `domain` is any number that no other kind of use has; see the BGI_RANDOM_ constants. */
+/* Derives a seed for one kind of use, so that users of the same seed (loader, digits, weights, dropout) get independent
+ * numbers. `domain` is a number that no other kind of use has; see the BGI_RANDOM_ constants. */
 uint64_t bgi_random_domain(uint64_t seed, uint32_t domain);
 
 enum {
@@ -38,7 +37,7 @@ uint32_t bgi_random_below(bgi_random *random, uint32_t bound);
 /* Uniform in [0, 1): a multiple of 2^-24. */
 float bgi_random_uniform(bgi_random *random);
 
-/* Two standard normal values at once (Box-Muller in double, from two words each of which may be anything). */
+/* Two standard normal values (Box-Muller in double, from two arbitrary words each). */
 void bgi_random_normal_pair(bgi_random *random, double out[2]);
 
 /* Fisher-Yates: every order is equally likely. `count` is at most 2^32 - 1. */

@@ -40,7 +40,7 @@ bg_type bgi_section_type(const bg_section *section)
     return type;
 }
 
-/* Where the section's values are in the whole, in bytes. */
+/* The place of the section's values in the whole, in bytes. */
 typedef struct layout {
     size_t outer, inner_bytes, stride_bytes, offset_bytes;
 } layout;
@@ -94,7 +94,7 @@ void bgi_section_walk(const bg_section *section, bgi_visit_stretch *visit, void 
 
 enum { MOST_DIGITS = 9 };
 
-/* "split_embeddings.12.rest": the number, and where the rest begins; NULL when it is nothing of the kind. */
+/* "split_embeddings.12.rest": the number, and the beginning of the rest; NULL for other names. */
 static const char *skip_component(const char *text, uint32_t *out_number)
 {
     static const char *const words[] = {"split_embeddings.", "split_linear_layers."};
@@ -151,7 +151,7 @@ bg_status bgi_section_of_piece(const char *whole_name, const bg_type *whole, uin
 
 /* ---- gathering ---- */
 
-/* Piece by piece: `is_there` by number. */
+/* Takes pieces one by one: `is_there` by number. */
 static bg_status take_pieces(const bgi_piece_list *list, const char *whole_name, const bg_type *whole,
                              const bg_type *first, int64_t piece_count, bool *is_there, void *out_whole,
                              bg_error *error)

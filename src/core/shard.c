@@ -5,7 +5,7 @@
  *         coordinate 0:  a a a a   c c c c
  *         coordinate 1:  b 0 0 0   d 0 0 0
  *
- * Copies go row by row of the last dimension; the other dimensions are counted through.
+ * Copies go row by row of the last dimension; a counter runs through the other dimensions.
  */
 #include <brigade/mesh.h>
 
@@ -17,8 +17,8 @@
 
 /* One dimension for one coordinate. */
 typedef struct cut_dim {
-    int64_t blocks, block, piece; /* count, elements of the whole, elements of a piece */
-    int64_t first;                /* in a block, of this coordinate's piece */
+    int64_t blocks, block, piece; /* number of blocks, elements of a block of the whole, elements of its piece */
+    int64_t first;                /* the first element in a block of this coordinate's piece */
 } cut_dim;
 
 static uint32_t size_along(const bg_mesh *mesh, bg_mesh_axis axis)
@@ -86,7 +86,7 @@ bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *ou
     return BG_OK;
 }
 
-/* Where row `row` of the piece (all dimensions but the last) begins in the whole, in elements; -1: in padding. */
+/* The first element in the whole of row `row` of the piece (all dimensions except the last); -1: in padding. */
 static int64_t find_row(const bg_shard *shard, const cut_dim *dims, const bg_type *piece, int64_t row)
 {
     int64_t offset = 0, stride = shard->whole.dims[piece->rank - 1];
@@ -102,7 +102,7 @@ static int64_t find_row(const bg_shard *shard, const cut_dim *dims, const bg_typ
     return offset;
 }
 
-/* The elements of one row that are no padding. */
+/* Visits the elements of one row without padding. */
 static void visit_row(const cut_dim *last, int64_t whole, int64_t part, bgi_visit_stretch *visit, void *user)
 {
     int64_t left = last->block - last->first, length;

@@ -14,7 +14,7 @@ typedef struct bgi_stretch {
 
 typedef void bgi_visit_stretch(void *user, const bgi_stretch *stretch);
 
-/* shard.c: the piece at these coordinates; its padding is in no stretch. Errors: those of bg_shard_cut. */
+/* shard.c: visits the piece at these coordinates, without its padding. Errors: those of bg_shard_cut. */
 bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates,
                          bgi_visit_stretch *visit, void *user, bg_error *error);
 /* section.c. */

@@ -69,7 +69,7 @@ double bgi_text_real(const char *text, char **end)
     const double value = strtod(text, end);
 
     if (plain != (locale_t)0) {
-        uselocale(before); /* of this thread alone */
+        uselocale(before); /* only this thread's locale */
         freelocale(plain);
     }
     return value;
@@ -102,7 +102,7 @@ size_t bgi_utf8_bytes(const unsigned char *at, size_t left)
     for (size_t i = 1; i < bytes; i++)
         if ((at[i] & 0xc0) != 0x80)
             return 0;
-    /* Too long for its character; half of a pair; above the last one. */
+    /* Too long for its character; half of a pair; above the last character. */
     if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf0 && at[1] < 0x90) ||
         (at[0] == 0xf4 && at[1] >= 0x90))
         return 0;
@@ -169,7 +169,7 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     for (uint32_t i = 0; i < count; i++) {
         const size_t other = strlen(names[i]);
         uint32_t distance;
-        /* Each character more or less is an edit: most names need no table. */
+        /* Each difference in length is an edit, so most names need no table. */
         if ((other > length ? other - length : length - other) >= best_distance)
             continue;
         distance = edit_distance(name, names[i]);
@@ -181,7 +181,7 @@ const char *bgi_text_nearest(const char *name, const char *const *names, uint32_
     return best;
 }
 
-/* The digits of the shortest decimal that reads back the same, and the power of ten of the first. */
+/* The digits of the shortest decimal that reads back the same, and the power of ten of the first digit. */
 static int find_digits(double value, char digits[32], int *exponent)
 {
     char text[64];

@@ -1,13 +1,13 @@
 /*
- * text.h: growing strings, and suggestions for mistyped names. Running out of memory is remembered and reported once,
- * by finish.
+ * text.h: growing strings, and suggestions for mistyped names. Lack of memory is remembered and reported once, by
+ * finish.
  */
 #ifndef BGI_CORE_TEXT_H
 #define BGI_CORE_TEXT_H
 
 #include <brigade/base.h>
 
-/* All-zero is empty. */
+/* A zeroed string is empty. */
 typedef struct bgi_string {
     char *data; /* NUL-terminated once something was added */
     size_t length;
@@ -16,34 +16,34 @@ typedef struct bgi_string {
 } bgi_string;
 
 void bgi_string_add(bgi_string *text, const char *format, ...) BG_PRINTF(2, 3);
-void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /* as it is */
-/* Hands the malloc'ed text over ("" when nothing was added) and empties `text`. */
+void bgi_string_append(bgi_string *text, const char *data, size_t size_bytes); /* unchanged */
+/* Returns the malloc'ed text ("" when nothing was added) and empties `text`. */
 bg_status bgi_string_finish(bgi_string *text, char **out, bg_error *error);
 void bgi_string_clear(bgi_string *text);
 
-/* A number as %.9g has it, and strtod, both with a point whatever the program's locale: files are the same everywhere.
- */
+/* Formats a number like %.9g, and parses like strtod, both with a decimal point in every locale, so that files are the
+ * same everywhere. */
 void bgi_string_add_real(bgi_string *text, double value);
 double bgi_text_real(const char *text, char **end);
 /* The shortest decimal that reads back as the same number, as Python prints it: 1.0, 1e-07, 0.1. */
 void bgi_string_add_shortest(bgi_string *text, double value);
 
-/* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or commands
- * a terminal; newlines stay when `keeps_lines`. What no longer fits `capacity` bytes is cut. */
+/* Rewrites the control characters of `text` as \n, \t or \xNN, so that no name or value in it breaks a line or controls
+ * a terminal; newlines stay when `keeps_lines`. The text is cut at `capacity` bytes. */
 void bgi_string_escape(char *text, size_t capacity, bool keeps_lines);
 
-/* How many bytes the character of UTF-8 at `at` has, of which `left` (at least 1) are there; 0: it is none. */
+/* The number of bytes of the UTF-8 character at `at`, of which `left` (at least 1) are available; 0: invalid. */
 size_t bgi_utf8_bytes(const unsigned char *at, size_t left);
 
 bool bgi_text_is_utf8(const char *text);
 
-/* Whether the texts are equal but for the case of ASCII letters, in any locale. */
+/* Whether the texts are equal up to the case of ASCII letters, in any locale. */
 bool bgi_text_equal_in_any_case(const char *a, const char *b);
 
 /* Whether all of the name matches: `*` stands for any text, `?` for a character. */
 bool bgi_text_matches(const char *pattern, const char *name);
 
-/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is near. */
+/* The name of names[0..count) that is nearest to a mistyped one, or NULL when none is close. */
 const char *bgi_text_nearest(const char *name, const char *const *names, uint32_t count);
 
 #endif

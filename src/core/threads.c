@@ -1,5 +1,5 @@
 /*
- * threads.c: event counts and timed conditions over POSIX threads; how many processors there are.
+ * threads.c: event counts and timed conditions over POSIX threads; the number of processors.
  */
 #include "core/threads.h"
 

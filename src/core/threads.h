@@ -1,10 +1,10 @@
 /*
- * threads.h: what threads wait with. Knows nothing of what they wait for.
+ * threads.h: primitives with which threads wait. It does not know what they wait for.
  *
  * A counter only grows; it has a cache line of its own, because one thread writes what others poll.
  *
- * An event count lets a thread sleep until something may have changed, without a lock or a system call for those who
- * change things while nobody sleeps:
+ * An event count lets a thread sleep until something may have changed; a thread that makes a change while none sleeps
+ * needs neither a lock nor a system call:
  *
  *     sleeper: key = prepare; look again; nothing there? wait(key), else cancel      changer: change; notify
  *
@@ -25,7 +25,7 @@ typedef struct bgi_counter {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
 } bgi_counter;
 
-/* Processors of the machine, whoever may use them; 0: the system does not say. */
+/* The processors of the machine, including those that this process may not use; 0: unknown. */
 uint32_t bgi_processors_online(void);
 
 /* Tells the processor that this is a spin loop. */

@@ -1,5 +1,5 @@
 /*
- * version.c: which release this is.
+ * version.c: the version of this release.
  */
 #include <brigade/base.h>
 

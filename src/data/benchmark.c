@@ -16,7 +16,7 @@
 
 /* ---- what limits a run ---- */
 
-/* By the share of the time that goes into waiting for data. */
+/* Judges by the fraction of the time that is spent waiting for data. */
 static bg_run_limit judge_share(double share)
 {
     return share > 0.05 ? BG_LIMIT_DATASET : BG_LIMIT_DEVICE;
@@ -67,7 +67,7 @@ bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead,
 
 /* ---- benchmarks ---- */
 
-/* Where elements come from: one call, one element. *out_tensors stay valid until the next. */
+/* A source of elements: each call returns one element. *out_tensors are valid until the next call. */
 typedef struct feed {
     bg_status (*next)(struct feed *feed, bg_error *error);
     uint32_t tensor_count;
@@ -83,7 +83,7 @@ typedef struct feed {
     uint64_t epoch, at;
     bg_infeed_source source;
     void *user;
-    bg_error said; /* by the source: 4 KiB that are cleared once, not for each element that is timed */
+    bg_error said; /* of the source: 4 KiB that are cleared once, and not for each element that is timed */
 } feed;
 
 static bg_status next_sample(feed *f, bg_error *error)
@@ -173,7 +173,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest time that at least this share of the elements did not exceed. */
+/* The smallest time that at least this fraction of the elements did not exceed. */
 static double percentile_s(const uint64_t *sorted, uint64_t count, uint64_t per_cent)
 {
     const uint64_t rank = (count * per_cent + 99) / 100;
@@ -267,7 +267,7 @@ static bg_status run_benchmark(feed *f, const bg_benchmark_options *options, cha
     return status;
 }
 
-/* With a place in memory for each tensor of an element of one sample. */
+/* Provides memory for each tensor of an element of one sample. */
 static bg_status run_with_places(feed *f, const bg_benchmark_options *options, char **out_json, bg_error *error)
 {
     bg_status status = BG_OK;

@@ -1,6 +1,6 @@
 /*
- * concatenate.c: a chain of data sets as one. It knows where each begins, and reads consecutive indices of one data set
- * together.
+ * concatenate.c: joins data sets one after another. It knows where each begins, and reads consecutive indices of one
+ * data set together.
  *
  *     a: 0 1 2   b: 0 1   ->   0 1 2 3 4
  *     indices 1 2 4 3 0   ->   a: 1 2, b: 1 0, a: 0
@@ -18,7 +18,7 @@ enum { TRANSLATED = 256 };
 typedef struct chain {
     uint32_t count;
     bg_dataset **sources;
-    uint64_t *starts; /* of each, and where the last one ends */
+    uint64_t *starts; /* the beginning of each, and the end of the last one */
 } chain;
 
 static void release_chain(void *state)
@@ -99,7 +99,7 @@ static bg_status check_sources(bg_dataset *const *sources, uint32_t count, uint6
     return BG_OK;
 }
 
-/* What the sources need and cost at most, and holds of them. */
+/* Combines what the sources need and cost, and adds a reference to each. */
 static void join(bg_dataset *dataset, chain *c, bg_dataset *const *sources, uint32_t count)
 {
     dataset->is_copied = true;

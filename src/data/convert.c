@@ -1,9 +1,9 @@
 /*
- * convert.c: samples in the element type and the shape that a model wants: one tensor of each sample is converted,
- * normalized where that is asked for, and gets other dimensions with as many elements. The others are copied.
+ * convert.c: converts one tensor of each sample to the element type and the shape that a model needs, normalizes it on
+ * request, and gives it other dimensions with as many elements. The other tensors are copied.
  *
- * Integers go to integers exactly or not at all; everything else goes through double, of which a float32 is the
- * rounding. Normalization is in float32, operation by operation as in torchvision.
+ * Integers are converted to integers exactly or refused; other conversions go through double, which is then rounded to
+ * float32. Normalization is in float32, operation by operation as in torchvision.
  */
 #include "data/dataset.h"
 
@@ -69,7 +69,7 @@ static double read_real(bg_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* False: the number does not fit. */
+/* False when the type cannot represent the number. */
 static bool write_integer(bg_dtype dtype, void *data, size_t i, int64_t value)
 {
     if (dtype == BG_UINT8) {
@@ -106,8 +106,12 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
         snprintf(number, sizeof number, "%" PRId64, read_integer(c->from, data, i));
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
-    return bg_error_set(error, BG_ERROR_PARSE, "element %zu of tensor %" PRIu32 " is %s, which is not of type %s", i,
-                        c->tensor_index, number, bg_dtype_name(c->to));
+    return bg_error_set(error, BG_ERROR_PARSE,
+                        "element %zu of tensor %" PRIu32 " is %s, which is not of type %s: expected a whole number %s",
+                        i, c->tensor_index, number, bg_dtype_name(c->to),
+                        c->to == BG_UINT8   ? "from 0 to 255"
+                        : c->to == BG_INT32 ? "from -2147483648 to 2147483647"
+                                            : "of 64 bits");
 }
 
 static bg_status convert_to_integers(const conversion *c, const void *in, void *out, bg_error *error)
@@ -141,7 +145,7 @@ static void normalize(const conversion *c, const void *in, void *out)
     }
 }
 
-/* What comes most is a loop of its own. */
+/* The most frequent conversions have loops of their own. */
 static bg_status convert_sample(const conversion *c, const void *in, void *out, bg_error *error)
 {
     if (c->channel_count > 0) {
@@ -162,7 +166,7 @@ static bg_status convert_sample(const conversion *c, const void *in, void *out, 
 
 /* ---- the data set ---- */
 
-/* Where a sample of the source lies: in memory, or made in the scratch, behind which the source has its own. */
+/* in one allocation */
 static bg_status read_source(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const unsigned char *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * dataset.c: samples by index, from arrays in memory or from a callback. Knows nothing of order or threads.
+ * dataset.c: samples by index, from arrays in memory or from a callback. It knows nothing of order or threads.
  */
 #include "data/dataset.h"
 
@@ -168,7 +168,7 @@ bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count,
     bg_type types[BG_DATASET_MAX_TENSORS];
     bg_dataset *dataset = NULL;
 
-    /* The number of samples is known only once the arrays are; 1 stands for it until then. */
+    /* The number of samples is known only with the arrays; 1 is a placeholder until then. */
     BGI_TRY(check_counts(1, array_count, error));
     BGI_TRY(check_arrays(arrays, array_count, error));
     BGI_TRY(check_counts((uint64_t)arrays[0].type.dims[0], array_count, error));
@@ -220,7 +220,7 @@ bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_data
 
 void bg_dataset_destroy(bg_dataset *dataset)
 {
-    /* A chain is taken apart from its end on, as far as nobody else holds it. */
+    /* A chain is destroyed from its end, as far as no other reference holds it. */
     while (dataset != NULL && atomic_fetch_sub(&dataset->references, 1) == 1) {
         bg_dataset *source = dataset->source;
 

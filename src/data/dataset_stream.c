@@ -1,6 +1,6 @@
 /*
  * dataset_stream.c: reads a data set as a stream in which each shard has a contiguous range. Users of streams write
- * such code themselves; the loader of streams is tested with this one.
+ * such code themselves; the tests of the stream loader use this one.
  */
 #include "data/dataset.h"
 

@@ -1,6 +1,6 @@
 /*
- * digit_strokes.c: the table of pen strokes. The pictures were drawn for this project; a style's comment says what it
- * looks like. Closed shapes end a little past where they began, as pens do.
+ * digit_strokes.c: the table of pen strokes. The strokes were drawn for this project; a style's comment describes it.
+ * Closed shapes end a little beyond their beginning, as handwritten ones do.
  */
 #include "data/digit_strokes.h"
 

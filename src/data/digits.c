@@ -1,16 +1,16 @@
 /*
- * digits.c: draws handwriting-like digits. Knows the strokes only as a table (digit_strokes.c).
+ * digits.c: draws handwriting-like digits. It knows the strokes only as a table (digit_strokes.c).
  *
  *   pick a digit and one of its styles -> shake the points -> round the corners into a fine line
  *     -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
  *     -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
  *
- * A sample's randomness is the stream (seed, index), and the arithmetic is plus, times, divided by and square root,
- * which IEEE 754 rounds the same everywhere (the build forbids contraction): no library sine or exponential, whose last
- * bit differs from machine to machine. Hence the same images on every machine.
+ * A sample's randomness is the stream (seed, index). The arithmetic uses only addition, multiplication, division and
+ * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction), and no library sine or
+ * exponential, whose last bit differs between machines. So every machine draws the same images.
  *
- * How far hands stray is in `hand`; the values were chosen so that the MNIST convolutional network scores on these
- * digits what it scores on MNIST: 98.1 to 98.8 % after three epochs of 60000.
+ * `hand` holds the variation of handwriting; the values were chosen so that the MNIST convolutional network scores on
+ * these digits what it scores on MNIST: 98.1 to 98.8 % after three epochs of 60000.
  */
 #include "data/digit_strokes.h"
 
@@ -46,7 +46,7 @@ static const struct {
     float pressure;                 /* relative change of the radius from one end of a line to the other */
     float edge_low, edge_high;      /* width over which ink fades out, pixels */
     float ink_low;                  /* of the darkest ink, 0..1 */
-    float fleck_chance, gap_chance; /* of a digit with flecks; of one whose ink failed somewhere */
+    float fleck_chance, gap_chance; /* the chance that a digit has flecks; and that its ink has gaps */
 } hand = {
     .point = 0.030f,
     .lattice = 0.065f,
@@ -74,7 +74,7 @@ typedef struct point {
 /* The pen's path: points of all strokes one after the other. */
 typedef struct pen_line {
     point points[MAX_LINE_POINTS];
-    bool is_joined[MAX_LINE_POINTS]; /* to the point before it */
+    bool is_joined[MAX_LINE_POINTS]; /* joined to the previous point */
     int count;
 } pen_line;
 
@@ -85,7 +85,7 @@ static float draw_between(bgi_random *random, float low, float high)
     return low + (high - low) * bgi_random_uniform(random);
 }
 
-/* Nearly normal, mean 0, deviation 1, never beyond 3.46: the sum of four uniform values, from one word each. */
+/* Nearly normal, mean 0, deviation 1, never beyond 3.46: the sum of four uniform values from one word each. */
 static float draw_normal(bgi_random *random)
 {
     float sum = 0;
@@ -138,7 +138,7 @@ static void add_curve(pen_line *line, const point *knots, int count)
     }
 }
 
-/* Straight strokes get points between as well, so that the lattice can bend them. */
+/* Straight strokes get intermediate points as well, so that the lattice can bend them. */
 static void add_straight(pen_line *line, const point *knots, int count)
 {
     add_point(line, knots[0], false);
@@ -152,7 +152,7 @@ static void add_straight(pen_line *line, const point *knots, int count)
         }
 }
 
-/* Strokes that meet in a point of the table must still meet after shaking: equal points are shaken alike. */
+/* Strokes that meet in a point of the table must still meet afterward, so equal points are moved alike. */
 static point shaken(bgi_random *random, const bgi_digit_style *style, int stroke, int at,
                     point moved[][BGI_STROKE_POINTS])
 {
@@ -221,8 +221,8 @@ static void bend(bgi_random *random, pen_line *line)
     }
 }
 
-/* Turned, slanted, stretched, then moved so that the middle of the line's length is near the middle of the picture: as
- * in MNIST, which centers the ink's mass. */
+/* Turns, slants and stretches the line, then moves the middle of its length near the middle of the picture, as in
+ * MNIST, where the center of the ink's mass is in the middle. */
 static void place(bgi_random *random, const bgi_digit_style *style, pen_line *line)
 {
     const float height = draw_between(random, hand.height_low, hand.height_high);
@@ -259,7 +259,7 @@ static void place(bgi_random *random, const bgi_digit_style *style, pen_line *li
 /* ---- ink ---- */
 
 typedef struct pen {
-    float radius, radius_change; /* at the beginning; from there to the end */
+    float radius, radius_change; /* at the beginning; and the change to the end */
     float edge;                  /* over which ink fades */
     float ink;                   /* 0..1 */
 } pen;
@@ -317,7 +317,7 @@ static void ink_line(float picture[ROWS][COLUMNS], const pen_line *line, const p
     }
 }
 
-/* A blot of ink, or (negative) a place that took none: a soft round spot. */
+/* A spot of ink, or (negative) a gap: round with a soft edge. */
 static void spot(float picture[ROWS][COLUMNS], point center, float radius, float strength)
 {
     const int left = clamp(center.x - radius, COLUMNS - 1), right = clamp(center.x + radius + 1, COLUMNS - 1);

@@ -1,6 +1,6 @@
 /*
- * images.c: folders of PNG images, a folder for each class, as a data set. Names are read when the data set is opened,
- * images on demand.
+ * images.c: folders of PNG images, with a subfolder for each class, as a data set. Names are read when the data set is
+ * opened, images on demand.
  */
 #include "core/error.h"
 #include "core/file.h"
@@ -108,7 +108,7 @@ static bool is_image_name(const char *name)
     return length > 4 && (strcmp(name + length - 4, ".png") == 0 || strcmp(name + length - 4, ".PNG") == 0);
 }
 
-/* Paths of the folders in a folder, or of the images in it, sorted; hidden ones are left out. */
+/* Lists the paths of the folders in a folder, or of the images in it, sorted and without hidden ones. */
 static bg_status list_paths(const char *folder, bool wants_folders, names *out, bg_error *error)
 {
     DIR *directory = opendir(folder);
@@ -241,7 +241,7 @@ static bg_status list_images(const char *folder, images *s, bg_error *error)
     return status;
 }
 
-/* A data set of the images, with their classes or without: its first one or two tensors. */
+/* Opens a data set of the images, with or without their classes: its first one or two tensors. */
 static bg_status open_images(const char *folder, uint32_t channels, uint32_t tensor_count, bg_dataset **out,
                              bg_error *error)
 {

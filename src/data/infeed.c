@@ -1,5 +1,6 @@
 /*
- * infeed.c: infeeds of loaders and data sets, over the public interface of infeeds: batches cut into micro-batches.
+ * infeed.c: makes infeeds from loaders and data sets through the public interface of infeeds, by cutting batches into
+ * micro-batches.
  */
 #include <brigade/data.h>
 
@@ -9,7 +10,7 @@
 #include "core/error.h"
 
 typedef struct feeder {
-    const bg_dataset *dataset; /* NULL: the loader is the caller's */
+    const bg_dataset *dataset; /* NULL: the caller owns the loader */
     bg_loader *loader, *own_loader;
     bool repeat;
     uint64_t first_epoch, first_element;
@@ -18,7 +19,7 @@ typedef struct feeder {
     uint64_t micro_batch;                 /* samples */
     bg_batch batch;
     uint64_t position; /* samples of the batch that are used */
-    uint64_t skipped;  /* of the first batch, used before the infeed began */
+    uint64_t skipped;  /* of the first batch: samples used before the infeed began */
     uint64_t epoch;
     bool has_batch;  /* of this epoch: elements were made */
     uint32_t wanted; /* of the next element: bit t is tensor t */
@@ -26,7 +27,7 @@ typedef struct feeder {
 
 /* ---- elements ---- */
 
-/* The next batch that has samples left; *out_has_ended when there is none. */
+/* Gets the next batch that has samples left; *out_has_ended when there is none. */
 static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
 {
     while (f->position == f->batch.sample_count) {
@@ -55,7 +56,7 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
     return BG_OK;
 }
 
-/* Of our own loader, a batch of which is an element. */
+/* For the infeed's own loader, whose batches are its elements. */
 static uint32_t is_wanted(void *user, uint64_t sample)
 {
     (void)sample;
@@ -81,7 +82,7 @@ static bg_status next_of_loader(void *user, void *const tensors[], bool *out_has
 
 /* ---- the beginning ---- */
 
-/* Behind the elements that were used before: whole batches of them, then a part of one. */
+/* Skips the elements that were used before: whole batches of them, then a part of one. */
 static bg_status begin_loader(feeder *f, bg_error *error)
 {
     const uint64_t elements = f->first_element, batch_size = bg_loader_batch_size(f->loader);
@@ -104,7 +105,7 @@ static bg_status begin(void *user, uint64_t samples_per_element, bg_error *error
     f->micro_batch = samples_per_element;
     if (f->loader == NULL) {
         options.batch_size = f->micro_batch;
-        options.worker_count = 0; /* the infeed's thread */
+        options.worker_count = 0; /* the infeed's thread makes the batches */
         BGI_TRY(bg_loader_create(f->dataset, &options, &f->own_loader, error));
         f->loader = f->own_loader;
         bg_loader_want(f->loader, is_wanted, f);

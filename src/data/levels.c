@@ -1,5 +1,5 @@
 /*
- * levels.c: the table, the look-up, and the choice among the fast forms.
+ * levels.c: the table, the look-up, and the choice between the fast forms.
  */
 #include "data/levels_body.h"
 

@@ -1,11 +1,12 @@
 /*
- * levels.h: bytes as float32 by a table of 256 values, as fast as memory takes them.
+ * levels.h: converts bytes to float32 by a table of 256 values, at the speed of memory.
  *
- * The table is the definition: level[x] = ((x / 255) - mean) / deviation, each operation rounded. A look-up a pixel is
- * slower than memory is, two divisions are slower still. So the fast form computes the quotients with multiplications,
- * a whole vector at a time, and mends each by its remainder (Markstein's division: q = a y, then q + (a - q b) y, with
- * y the rounded 1 / b and fused multiply-adds), which gives the rounded quotient for almost every divisor. Almost: when
- * a table is made, the fast form is asked for all 256 levels, and used only if every bit agrees.
+ * The table is the definition: level[x] = ((x / 255) - mean) / deviation, each operation rounded. A look-up for each
+ * pixel is slower than memory, and two divisions are slower still. So the fast form computes the quotients by
+ * multiplications, a whole vector at a time, and corrects each by its remainder (Markstein's division: q = a y, then q
+ * + (a - q b) y, with y the rounded 1 / b and fused multiply-adds), which gives the rounded quotient for almost every
+ * divisor. Because it is only almost every divisor, the fast form computes all 256 levels when a table is made, and is
+ * used only if every bit agrees.
  */
 #ifndef BGI_DATA_LEVELS_H
 #define BGI_DATA_LEVELS_H

@@ -1,6 +1,6 @@
 /*
  * levels_body.h: the fast form of levels.h, written once; levels_*.c compile it, each with its own flags. It is plain C
- * that compilers make vectors of. Empty without fused multiply-adds in hardware.
+ * that compilers vectorize. The file is empty without fused multiply-adds in hardware.
  */
 #include "data/levels.h"
 

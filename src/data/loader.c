@@ -1,6 +1,6 @@
 /*
- * loader.c: batches ahead of the consumer. Knows data sets by bgi_dataset_gather and order by order.h, and nothing of
- * what becomes of a batch.
+ * loader.c: makes batches ahead of the consumer. It knows data sets through bgi_dataset_gather and orders through
+ * order.h, and nothing of how a batch is used.
  *
  * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
  *
@@ -13,16 +13,16 @@
  *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
  * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
- * Where there are helpers, workers therefore leave filling to them while half of the
- * batches ahead are ready, and only open what is next. The first call of a helper says that there are some.
+ * Where there are helpers, workers therefore leave filling to them while half of the batches ahead are ready, and only
+ * open the next batches. The first call of a helper shows that there are helpers.
  *
- * Opening is sequential, and samples go to the place their index is written at: so the content of a batch does not
- * depend on how many workers there are or who is faster. Nobody opens beyond the last free slot: that is the
- * back-pressure. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
+ * Batches are opened in sequence, and each sample is copied to the place of its index, so the content of a batch does
+ * not depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how
+ * far they run ahead. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
  *
- * Everything in bg_loader is guarded by `mutex`, but: options and order (constant), is_helped (atomic), `order_indices`
- * (the opener's, of whom there is one), a slot's indices and tensors (the opener's until opened; then of those who
- * claimed its chunks; then the consumer's).
+ * `mutex` guards everything in bg_loader except: options and order (constant), is_helped (atomic), `order_indices` (of
+ * the one worker that opens), a slot's indices and tensors (of the worker that opens it until it is open; then of those
+ * that claimed its chunks; then of the consumer).
  */
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -41,9 +41,10 @@
 
 enum {
     TENSOR_ALIGNMENT = 64,
-    /* A copied sample costs less than claiming does; a called-back one may cost milliseconds, and a restart waits. */
+    /* A copied sample costs less than a claim; one from a callback may take milliseconds, and a restart waits for
+     * it. */
     LEAST_CHUNK_COPIED = 256,
-    HELPED_BYTES = 8192, /* that a helper copies at once: a microsecond or two */
+    HELPED_BYTES = 8192, /* bytes that a helper copies at once: a microsecond or two */
     LARGEST_HELPED_BYTES = 65536,
     LARGEST_CHUNK_CALLED = 16
 };
@@ -52,17 +53,17 @@ typedef struct slot {
     uint64_t epoch;
     uint64_t position;
     size_t sample_count;
-    size_t valid_count;   /* of the data set; the rest are copies of the pad samples */
+    size_t valid_count;   /* from the data set; the rest are copies of the pad samples */
     size_t claimed_count; /* samples in chunks that were claimed */
     size_t done_count;    /* samples in chunks that were filled, or failed */
     uint32_t *indices;
     unsigned char *tensors[BG_DATASET_MAX_TENSORS];
     const void *views[BG_DATASET_MAX_TENSORS];
-    size_t failed_at; /* the lowest sample that failed, so that the message does not depend on who was first */
+    size_t failed_at; /* the lowest sample that failed, so that the message does not depend on the order of threads */
     bg_error error;
 } slot;
 
-/* One thread; the first one's scratch is the caller's when there are no threads, the last one's is a helper's. */
+/* A thread; the first one's scratch is the caller's when there are no threads, the last one's is a helper's. */
 typedef struct worker {
     bg_loader *loader;
     pthread_t thread;
@@ -70,7 +71,7 @@ typedef struct worker {
 } worker;
 
 struct bg_loader {
-    bgi_stream_loader *stream; /* then everything is its, and the rest is not used */
+    bgi_stream_loader *stream; /* if set, it has the whole state, and the rest is unused */
     const bg_dataset *dataset;
     bg_loader_options options;
     bgi_order order;
@@ -83,20 +84,20 @@ struct bg_loader {
     bool order_is_filled;
 
     pthread_mutex_t mutex;
-    pthread_cond_t work;     /* workers: a slot became free or was opened; or the end */
-    pthread_cond_t progress; /* the consumer: a batch is done; or the workers are idle */
-    struct worker *workers;  /* thread_count, at least one; and one without a thread */
+    pthread_cond_t work;     /* workers wait for a slot that becomes free or open, or for the end */
+    pthread_cond_t progress; /* the consumer waits for a complete batch, or for idle workers */
+    struct worker *workers;  /* thread_count of them, at least one; and one without a thread */
     uint32_t thread_count;
     bool is_begun;
-    bool is_early; /* begun by early_preload, not by the consumer yet */
+    bool is_early; /* begun by early_preload, and not by the consumer yet */
     bool is_paused;
     bool is_ending;
     bool is_opening;
-    uint32_t busy_count;                             /* workers filling a chunk */
-    uint32_t (*wanted)(void *user, uint64_t sample); /* NULL: all; changes while nobody fills */
+    uint32_t busy_count;                             /* the number of workers that fill a chunk */
+    uint32_t (*wanted)(void *user, uint64_t sample); /* NULL: all; changes only while no chunk is being filled */
     void *wanted_user;
-    atomic_bool is_helped; /* has ever been */
-    bool is_helping;       /* there is one scratch for helpers */
+    atomic_bool is_helped; /* a helper has called */
+    bool is_helping;       /* the scratch for helpers is in use, of which there is one */
     size_t helped_samples;
 
     slot *slots;
@@ -104,13 +105,13 @@ struct bg_loader {
     uint64_t first_sequence;
     uint64_t claim_sequence;
     uint64_t next_sequence;
-    bool is_held;           /* the slot of first_sequence - 1 is the consumer's */
+    bool is_held;           /* the consumer holds the slot of first_sequence - 1 */
     uint64_t next_epoch;    /* of the batch next_sequence */
     uint64_t next_position; /* below batch_count */
 
     uint64_t epoch;    /* the consumer's */
-    uint64_t position; /* of the batch it gets next; batch_count: the epoch has ended */
-    bool has_failed;   /* it was told of the failure of the batch first_sequence */
+    uint64_t position; /* of the consumer's next batch; batch_count: the epoch has ended */
+    bool has_failed;   /* the failure of the batch first_sequence was reported to it */
     bg_loader_statistics statistics;
 };
 
@@ -119,7 +120,7 @@ static slot *slot_of(bg_loader *loader, uint64_t sequence)
     return &loader->slots[sequence % loader->slot_count];
 }
 
-/* What a batch of `count` samples has room for: more, when the last one is filled up. */
+/* The number of samples for which a batch of `count` needs memory: more when the last one is padded. */
 static uint64_t pad_count(const bg_loader_options *options, uint64_t count)
 {
     const uint64_t multiple = options->pad_multiple;
@@ -152,7 +153,7 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     return BG_OK;
 }
 
-/* A failure leaves a batch without samples, which is done at once. */
+/* A failure gives a batch without samples, which is complete at once. */
 static void open_sampled(bg_loader *loader, slot *s)
 {
     const bg_loader_options *options = &loader->options;
@@ -224,7 +225,7 @@ static uint32_t find_wanted(const bg_loader *loader, const slot *s, size_t sampl
     return loader->wanted != NULL && is_whole ? loader->wanted(loader->wanted_user, sample) : UINT32_MAX;
 }
 
-/* Samples from `start` on of which the same tensors are wanted; *failed: place among them. */
+/* Fills samples from `start` on of which the same tensors are wanted; *failed: the place of the failed one. */
 static bg_status fill_run(const bg_loader *loader, const slot *s, size_t start, size_t count, uint32_t wanted,
                           size_t *failed, void *scratch, bg_error *error)
 {
@@ -328,7 +329,7 @@ static bool is_done(const slot *s)
     return s->done_count == s->sample_count;
 }
 
-/* Enough batches are ready, or being copied by another worker, for helpers to have the time for the next one. */
+/* Whether enough batches are ready, or being copied by another worker, so that helpers have time for the next one. */
 static bool may_leave_it(const bg_loader *loader)
 {
     const uint64_t enough = (loader->options.prefetch_depth + 1) / 2;
@@ -347,7 +348,7 @@ static void *run_worker(void *argument)
     while (!loader->is_ending) {
         const bool may_work = loader->is_begun && !loader->is_paused;
 
-        /* Finish what is open before opening more: the consumer may be waiting for it. */
+        /* Open batches are finished before more are opened, because the consumer may be waiting for them. */
         if (may_work && loader->claim_sequence < loader->next_sequence && !may_leave_it(loader))
             fill_next(loader, loader->chunk_samples, self->scratch, &error);
         else if (may_work && can_open(loader))
@@ -368,7 +369,7 @@ bool bg_loader_help(bg_loader *loader)
 
     if (loader->helped_samples == 0)
         return false;
-    /* Outside the mutex: whoever comes while a worker holds it is a helper as well. */
+    /* Set outside the mutex, because a thread that calls while a worker holds the mutex is a helper as well. */
     if (!atomic_load_explicit(&loader->is_helped, memory_order_relaxed))
         atomic_store_explicit(&loader->is_helped, true, memory_order_relaxed);
     if (pthread_mutex_trylock(&loader->mutex) != 0)
@@ -457,8 +458,8 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
-/* 0: this is nothing for helpers. Only copies of a few samples are over in microseconds; and without threads the ring
- * has one batch. */
+/* 0: helpers have nothing to do. Only copies of a few samples take microseconds; and without threads the ring has one
+ * batch. */
 static size_t choose_help(const bg_loader *loader)
 {
     const bg_dataset *dataset = loader->dataset;
@@ -558,7 +559,7 @@ bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loade
     return BG_OK;
 }
 
-/* Before anybody else knows the loader; its workers do. */
+/* Called while only the loader's own workers know it. */
 static void begin_early(bg_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -613,7 +614,7 @@ bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *o
     count_batches(loader);
     loader->chunk_samples = choose_chunk(loader);
     loader->helped_samples = choose_help(loader);
-    /* The one in the consumer's hands, and those ahead of it. */
+    /* One batch for the consumer, and those ahead of it. */
     loader->slot_count = loader->options.worker_count == 0 ? 1 : 1 + (size_t)options->prefetch_depth;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
@@ -699,7 +700,7 @@ bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader)
 
 /* ---- the consumer ---- */
 
-/* Is the first batch of the ring, opened or not, the one at (epoch, position)? */
+/* Whether the first batch of the ring, opened or not, is the one at (epoch, position). */
 static bool is_ahead(const bg_loader *loader, uint64_t epoch, uint64_t position)
 {
     uint64_t first_epoch = loader->epoch, first_position = loader->position;

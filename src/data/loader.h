@@ -1,6 +1,5 @@
 /*
- * loader.h: what the two engines behind bg_loader share: loader.c for data sets with an index, stream_loader.c for
- * streams.
+ * loader.h: what the two engines of bg_loader share: loader.c for data sets with an index, stream_loader.c for streams.
  */
 #ifndef BGI_DATA_LOADER_H
 #define BGI_DATA_LOADER_H
@@ -11,14 +10,14 @@
 
 enum { BGI_LOADER_WORKERS = 256 };
 
-/* What holds for both. */
+/* Checks that apply to both. */
 bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error);
 
 /* pthread_create, or BG_ERROR_IO with the system's reason. */
 bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
                             bg_error *error);
 
-/* As their namesakes of bg_loader. */
+/* The same functions as those of bg_loader. */
 typedef struct bgi_stream_loader bgi_stream_loader;
 
 bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_loader_options *options,

@@ -1,9 +1,9 @@
 /*
- * map.c: data sets whose samples are made from another one's: by a user's function, by the normalization of images, or
- * by remembering them (cache).
+ * map.c: data sets whose samples are made from those of another one: by a user's function, by the normalization of
+ * images, or by caching.
  *
  * The source's sample goes into the caller's scratch (each layer has its part of it, so nothing is allocated), or is
- * read where it lies when the source has its samples in memory.
+ * read in place when the source has its samples in memory.
  */
 #include "data/dataset.h"
 #include "data/levels.h"
@@ -16,7 +16,7 @@
 
 enum { SCRATCH_ALIGNMENT = 64 };
 
-/* The sizes of one sample of the source, each rounded up, and all together. */
+/* The sizes of one sample of the source, each rounded up, and their sum. */
 static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
                            unsigned char *places[BG_DATASET_MAX_TENSORS])
 {
@@ -30,7 +30,7 @@ static size_t place_inputs(const bg_dataset *source, unsigned char *scratch,
     return at;
 }
 
-/* The source's tensors of one sample: where they lie, or made in the scratch. */
+/* The addresses of the source's tensors of one sample: in place, or in the scratch. */
 static bg_status read_inputs(const bg_dataset *source, uint64_t epoch, uint32_t index, unsigned char *scratch,
                              const void *inputs[BG_DATASET_MAX_TENSORS], bg_error *error)
 {
@@ -138,7 +138,7 @@ static void normalize_sample(const normalization *n, const unsigned char *pixels
                                out + c * n->channel_elements);
 }
 
-/* Of samples in memory, tensor by tensor: nothing is copied on the way. */
+/* Normalizes samples in memory, tensor by tensor, without copies. */
 static void normalize_rows(const bg_dataset *dataset, const uint32_t *indices, size_t count,
                            unsigned char *const tensors[])
 {
@@ -236,7 +236,8 @@ bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *o
 
 /* ---- cache ---- */
 
-/* Of a sample. Whoever turns EMPTY into BUSY writes it; others who want it meanwhile make it for themselves. */
+/* Of a sample. The thread that changes EMPTY to BUSY writes the sample; others that need it meanwhile make their
+ * own. */
 enum { EMPTY, BUSY, KEPT };
 
 typedef struct cache {

@@ -1,6 +1,6 @@
 /*
- * md5.h: the MD5 digest (RFC 1321), to recognize published files by the MD5 that their publishers give. It
- * protects against damage, not against malice.
+ * md5.h: the MD5 digest (RFC 1321), to verify published files by the MD5 of their publishers. It protects against
+ * damage, not against attacks.
  */
 #ifndef BGI_DATA_MD5_H
 #define BGI_DATA_MD5_H
@@ -11,7 +11,7 @@
 typedef struct bgi_md5 {
     uint32_t state[4];
     uint64_t size_bytes;
-    unsigned char block[64]; /* the size_bytes % 64 bytes not digested yet */
+    unsigned char block[64]; /* the last size_bytes % 64 bytes, which are not digested yet */
 } bgi_md5;
 
 enum { BGI_MD5_TEXT_BYTES = 33 };

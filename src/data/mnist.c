@@ -1,5 +1,5 @@
 /*
- * mnist.c: pairs of IDX files that are images and their labels, and where MNIST's are found. Knows nothing of networks
+ * mnist.c: reads pairs of IDX files with images and their labels, and finds MNIST's. It knows nothing of networks
  * (mnist_download.c) or of how images are used.
  */
 #include "data/mnist.h"
@@ -137,7 +137,7 @@ bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **
     return BG_OK;
 }
 
-/* What was looked at and not found, for the message at the end; what does not fit is left out. */
+/* The places that were searched in vain, for the final message; those that do not fit are left out. */
 typedef struct search_log {
     char text[2048];
     size_t used;

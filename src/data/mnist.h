@@ -10,7 +10,7 @@ enum { BGI_MNIST_FILE_COUNT = 4, BGI_MNIST_NAME_FORMS = 4 };
 
 /* Train images, train labels, test images, test labels; split s and kind k (images 0, labels 1) is file 2 * s + k. */
 typedef struct bgi_mnist_file {
-    const char *names[BGI_MNIST_NAME_FORMS]; /* the first is what a download is called */
+    const char *names[BGI_MNIST_NAME_FORMS]; /* the first is the name of a download */
     const char *md5;                         /* of the unpacked file */
 } bgi_mnist_file;
 

@@ -1,9 +1,10 @@
 /*
- * mnist_download.c: fetches what is missing of MNIST. A file is kept in memory until the MD5 of its unpacked content is
- * the published one; only then is it written, under a temporary name first. So a folder never holds half a download.
+ * mnist_download.c: downloads missing files of MNIST. A file is kept in memory until the MD5 of its unpacked content is
+ * the published one; only then is it written, under a temporary name first. So a folder never contains a partial
+ * download.
  *
- * libcurl is loaded when something is downloaded: it loads thirty libraries, which programs without downloads should
- * not need.
+ * libcurl is loaded at the first download, because it loads thirty libraries, which programs without downloads do not
+ * need.
  */
 #include "data/mnist.h"
 #include "data/md5.h"
@@ -40,7 +41,7 @@ typedef struct curl_library {
 
 typedef struct transfer {
     const bg_mnist_download_options *options;
-    curl_library curl; /* empty until the first file is to be fetched */
+    curl_library curl; /* empty until the first download */
     const char *file_name;
     unsigned char *data;
     size_t capacity;
@@ -60,7 +61,7 @@ void bg_mnist_download_options_init(bg_mnist_download_options *options, size_t s
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Data pointers hold functions by POSIX, not by ISO C: hence the copy. */
+/* POSIX allows functions in data pointers, ISO C does not, so the pointer is copied. */
 static bool find_function(const curl_library *curl, const char *name, void *out_function)
 {
     void *const found = dlsym(curl->handle, name);
@@ -71,8 +72,8 @@ static bool find_function(const curl_library *curl, const char *name, void *out_
 
 static bg_status load_curl(curl_library *curl, bg_error *error)
 {
-    /* It stays loaded: its resolver's threads may outlive a transfer that was given up.
-     * The interface has this number since 2006; Debian's libraries differ in the TLS that they bring. */
+    /* It stays loaded, because its resolver's threads may outlive an abandoned transfer. The interface has had this
+     * number since 2006; Debian's libraries differ in their TLS. */
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0] && curl->handle == NULL; i++)
@@ -179,7 +180,7 @@ static bg_status fetch(transfer *t, const char *address, bg_error *error)
                         reason[0] != '\0' ? reason : t->curl.easy_strerror(code));
 }
 
-/* MD5 of the unpacked content; false when the content is no whole gzip stream. */
+/* The MD5 of the unpacked content; false when the content is not a complete gzip stream. */
 static bool digest_unpacked(const transfer *t, char text[BGI_MD5_TEXT_BYTES])
 {
     unsigned char chunk[65536];
@@ -261,7 +262,7 @@ static bg_status download_file(transfer *t, const bgi_mnist_file *file, const ch
     bg_status status;
 
     BGI_TRY(bgi_mnist_find(t->options->folder, file, &path, error));
-    if (path != NULL) { /* it is there already, under some name */
+    if (path != NULL) { /* the file exists already, under one of its names */
         free(path);
         return BG_OK;
     }

@@ -10,7 +10,7 @@ bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch)
     const uint64_t n = order->sample_count, processes = order->process_count, index = order->process_index;
 
     if (order->drop_last) {
-        /* One process has nothing to share out; what it leaves over is simply the end. */
+        /* One process has nothing to share; its remainder is the end of the order. */
         const uint64_t each = order->batch_size * (n / order->batch_size / processes);
         const uint64_t left_over = processes > 1 ? n - each * processes : 0;
 
@@ -27,8 +27,8 @@ uint64_t bgi_order_batch_count(const bgi_order *order)
     return count / order->batch_size + (count % order->batch_size > 0);
 }
 
-/* The buffer is the stretch [i, i + buffer) of the array itself: its i-th place takes one of them, the element that was
- * there goes to the place that became free, and the next element comes in at the end. */
+/* The buffer is the part [i, i + buffer) of the array itself: place i takes one of its elements, the previous element
+ * of place i goes to the free place, and the next element enters at the end. */
 static void shuffle_window(bgi_random *random, uint32_t *indices, uint64_t count, uint64_t buffer)
 {
     for (uint64_t i = 0; i + 1 < count; i++) {

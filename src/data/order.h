@@ -14,11 +14,11 @@ typedef struct bgi_order {
     uint32_t process_index;
     uint32_t process_count;
     bool shuffle;
-    uint64_t shuffle_buffer; /* 0: as if it held all samples */
+    uint64_t shuffle_buffer; /* 0: as if the buffer held all samples */
     bool drop_last;
 } bgi_order;
 
-/* A process's stretch of the epoch's (shuffled) order of all samples. */
+/* A process's part of the epoch's (shuffled) order of all samples. */
 typedef struct bgi_order_part {
     uint64_t start;
     uint64_t count;
@@ -26,7 +26,7 @@ typedef struct bgi_order_part {
 
 bgi_order_part bgi_order_part_of(const bgi_order *order, uint64_t epoch);
 
-/* Batches of this process in every epoch: parts shift from epoch to epoch but do not change size. */
+/* The number of this process's batches in every epoch: parts shift from epoch to epoch but keep their size. */
 uint64_t bgi_order_batch_count(const bgi_order *order);
 
 /* Fills indices[sample_count] with the epoch's order of all samples. */

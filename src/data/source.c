@@ -1,5 +1,5 @@
 /*
- * source.c: opens data by the names of a file and of a part of it: "images.npy", "digits.npz:x", "table.csv:price",
+ * source.c: opens data by the name of a file and of a part of it: "images.npy", "digits.npz:x", "table.csv:price",
  * "batch.safetensors:labels", "train-images-idx3-ubyte.gz", "photos", "photos:classes". The ending decides the kind of
  * a file; the formats room has the readers.
  */
@@ -20,10 +20,10 @@
 
 enum { SHOWN_NAMES = 8, LARGEST_COLUMN_LIST = 1024 };
 
-/* What a source's text comes to. */
+/* The parts of a source's text. */
 typedef struct place {
     char *path;
-    const char *part; /* behind the colon; NULL: none */
+    const char *part; /* after the colon; NULL: none */
     bool is_folder;
     bgi_source_kind kind;
 } place;
@@ -44,7 +44,7 @@ static bgi_source_kind find_kind(const char *path)
                                            : BGI_SOURCE_IDX;
 }
 
-/* A colon in the name of a file that is there is the name's. */
+/* A colon in the name of an existing file belongs to the name. */
 static bg_status find_place(const char *source, place *out, bg_error *error)
 {
     struct stat about;
@@ -73,7 +73,7 @@ static void add_name(bgi_string *list, uint32_t index, const char *name)
         bgi_string_add(list, ", ...");
 }
 
-/* `list` is given up. */
+/* Frees `list`. */
 static bg_status fail_part(const char *name, const char *part, const char *what, bgi_string *list, bg_error *error)
 {
     const char *names = list->data != NULL ? list->data : "nothing";
@@ -86,7 +86,7 @@ static bg_status fail_part(const char *name, const char *part, const char *what,
     return error != NULL ? error->status : part == NULL ? BG_ERROR_INVALID : BG_ERROR_NOT_FOUND;
 }
 
-/* The named array, or the only one; it is moved out. */
+/* Moves out the named array, or the only one. */
 static bg_status take_array(const char *name, bg_npz *npz, const char *part, bg_array *out, bg_error *error)
 {
     bgi_string list = {0};
@@ -114,7 +114,7 @@ static bg_status parse_npz(const char *name, const char *part, const char *conte
     return status;
 }
 
-/* The named tensor, or the only one, of a file that is in memory or only opened. */
+/* Reads the named tensor, or the only one, of a file in memory or of an opened one. */
 static bg_status take_tensor(const char *name, const bg_safetensors *file, const char *part, bg_array *out,
                              bg_error *error)
 {
@@ -162,14 +162,14 @@ static bg_status parse_tensor(const char *name, const char *part, const char *co
 
 /* ---- columns ---- */
 
-/* One column is a number for each sample, not a row of one. */
+/* One column gives a number for each sample instead of a row of one. */
 static void drop_single(bg_array *array)
 {
     if (array->type.rank == 2 && array->type.dims[1] == 1)
         array->type = bg_type_make(array->type.dtype, 1, array->type.dims);
 }
 
-/* A table whose first field is no number has a header. */
+/* A table whose first field is not a number has a header. */
 static bool has_header(const char *content)
 {
     const char *at = content + strspn(content, " \t\"");
@@ -184,7 +184,7 @@ static bool has_header(const char *content)
     return end == field || end[strspn(end, " \t")] != '\0';
 }
 
-/* Cuts "a,b" in place. */
+/* Splits "a,b" in place. */
 static bg_status list_columns(const char *name, char *text, const char **columns, uint32_t *out_count, bg_error *error)
 {
     *out_count = 0;
@@ -255,7 +255,7 @@ bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *p
     }
 }
 
-/* Only the tensor that is wanted comes into memory. */
+/* Reads only the requested tensor into memory. */
 static bg_status read_tensor(const place *p, bg_array *out, bg_error *error)
 {
     bg_safetensors *file = NULL;

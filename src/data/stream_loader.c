@@ -32,7 +32,7 @@ enum { TENSOR_ALIGNMENT = 64, LARGEST_SHARD_COUNT = 4096 };
 typedef struct piece {
     uint64_t epoch;
     uint64_t sample_count;
-    bool is_end; /* the shard has nothing more in this epoch */
+    bool is_end; /* the shard has ended in this epoch */
     unsigned char *tensors[BG_DATASET_MAX_TENSORS];
     bg_error error;
 } piece;
@@ -41,11 +41,12 @@ typedef struct shard {
     bool is_busy;
     bool has_failed; /* until the next begin */
     void *iterator;
-    uint64_t epoch;       /* that the next piece belongs to */
-    uint64_t first, next; /* pieces taken, pieces filled */
+    uint64_t epoch;       /* the epoch of the next piece */
+    uint64_t first, next; /* the numbers of taken and of filled pieces */
     bool is_over;         /* the consumer has seen the end of its epoch */
     piece *pieces;
-    /* Of whoever is busy with the shard, without the lock; not beside the flags above, which are read in one go. */
+    /* Written without the lock by the thread that reads the shard, so it is apart from the flags above, which share a
+     * word. */
     bool is_open;
 } shard;
 
@@ -69,11 +70,11 @@ struct bgi_stream_loader {
 
     uint64_t epoch;    /* the consumer's */
     uint64_t position; /* of the next batch */
-    uint32_t turn;     /* the shard whose piece is next */
+    uint32_t turn;     /* the shard with the next piece */
     bool is_done;      /* the epoch has ended */
-    piece *held;       /* handed out, or being taken from */
+    piece *held;       /* handed out, or partly taken */
     uint32_t held_shard;
-    uint64_t held_at; /* rebatched: samples taken from it */
+    uint64_t held_at; /* rebatched: the number of samples taken from it */
     piece joined;     /* rebatched: the batch */
     const void *views[BG_DATASET_MAX_TENSORS];
     bg_error failure;
@@ -176,7 +177,7 @@ static void read_shard(bgi_stream_loader *loader, uint32_t index)
     pthread_cond_signal(&loader->progress);
 }
 
-/* The shard whose pieces the consumer needs first: the fewest ready, counted from its turn on. */
+/* The shard whose pieces the consumer needs first: the one with the fewest ready pieces, counted from its turn on. */
 static bool find_work(const bgi_stream_loader *loader, uint32_t *out_index)
 {
     uint64_t fewest = UINT64_MAX;
@@ -302,7 +303,7 @@ static bg_status allocate(bgi_stream_loader *loader, bg_error *error)
 static bg_status start_threads(bgi_stream_loader *loader, uint32_t count, bg_error *error)
 {
     if (count > loader->shard_count)
-        count = loader->shard_count; /* more could not be at work at once */
+        count = loader->shard_count; /* more threads could not work at once */
     if (count == 0)
         return BG_OK;
     loader->threads = calloc(count, sizeof *loader->threads);
@@ -337,12 +338,12 @@ bg_status bgi_stream_loader_create(const bg_sample_stream *stream, const bg_load
                                                        : 1;
     loader->piece_samples =
         is_rebatched && options->rebatched_size != 0 ? options->rebatched_size : options->batch_size;
-    /* Ahead: at least prefetch_depth pieces of all shards, and the one in hand. */
+    /* At least prefetch_depth pieces of all shards are ahead, besides the one in use. */
     loader->depth = workers == 0 ? 1 : 1 + (options->prefetch_depth + loader->shard_count - 1) / loader->shard_count;
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->work, NULL);
     pthread_cond_init(&loader->progress, NULL);
-    loader->is_begun = loader->is_early = options->early_preload; /* before there are threads to see it */
+    loader->is_begun = loader->is_early = options->early_preload; /* set before threads exist */
     status = allocate(loader, error);
     if (status == BG_OK)
         status = start_threads(loader, workers, error);
@@ -422,7 +423,7 @@ static void wait_for(bgi_stream_loader *loader, uint32_t index)
     loader->statistics.wait_ns += bgi_clock_ns() - start_ns;
 }
 
-/* Passes to the next shard in turn that goes on; false when all have ended. */
+/* Goes to the next shard in turn that has not ended; false when all have ended. */
 static bool take_turn(bgi_stream_loader *loader, uint32_t *out_index)
 {
     for (uint32_t i = 0; i < loader->shard_count; i++) {
@@ -464,7 +465,7 @@ static bg_status take_piece(bgi_stream_loader *loader)
     return BG_OK;
 }
 
-/* A batch straight from a shard; the remainders of shards are passed over with drop_last. */
+/* Takes a batch from one shard; with drop_last the remainders of shards are skipped. */
 static bg_status take_whole(bgi_stream_loader *loader, piece **out)
 {
     do {
@@ -475,7 +476,7 @@ static bg_status take_whole(bgi_stream_loader *loader, piece **out)
     return BG_OK;
 }
 
-/* Samples of the pieces, one after the other, until the batch is full. Workers go on meanwhile. */
+/* Joins samples of consecutive pieces until the batch is full. Workers continue meanwhile. */
 static bg_status take_joined(bgi_stream_loader *loader, piece **out)
 {
     piece *joined = &loader->joined;
@@ -559,7 +560,7 @@ bg_status bgi_stream_loader_next(bgi_stream_loader *loader, bg_batch *out, bg_er
     return status == BG_OK ? BG_OK : bg_error_set(error, status, "%s", loader->failure.message);
 }
 
-/* Are the shards at the beginning of this epoch, or past the end of the one before? */
+/* Whether the shards are at the beginning of this epoch, or past the end of the previous one. */
 static bool is_ahead(const bgi_stream_loader *loader, uint64_t epoch)
 {
     if (!loader->is_begun || loader->failure.status != BG_OK)

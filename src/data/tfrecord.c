@@ -25,14 +25,14 @@
 enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
 
 typedef struct place {
-    uint64_t offset, length; /* of the record; of its data */
+    uint64_t offset, length; /* of the record; and of its data */
 } place;
 
 typedef struct records {
     bgi_input input;
     place *places;
     size_t count, capacity;
-    uint64_t longest; /* of the places' lengths */
+    uint64_t longest; /* the greatest of the records' lengths */
     uint32_t sequence_length, limit;
     char *feature;
 } records;
@@ -105,7 +105,8 @@ static bg_status scan_records(records *r, bg_error *error)
     return BG_OK;
 }
 
-/* A decimal number at *at, which moves behind it and behind blanks; false when there is none or it is too large. */
+/* Reads a decimal number at *at, and moves behind it and the following blanks; false when there is none or it is too
+ * large. */
 static bool read_number(const char **at, const char *end, uint64_t *out)
 {
     const char *begin = *at;
@@ -165,7 +166,8 @@ static bool read_varint(span *s, uint64_t *out)
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* The next field: its number and kind; its bytes, or its number as `value`. False at something that is none. */
+/* Reads the next field: its number and kind, and its bytes, or its number as `value`. Returns false when there is no
+ * valid field. */
 static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *out_bytes, uint64_t *value)
 {
     uint64_t key;
@@ -191,8 +193,8 @@ static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *
     return true;
 }
 
-/* The bytes of the last field of this number (the others do not count, as protocol buffers have it); *out_found says
- * whether there is one. */
+/* The bytes of the last field of this number (protocol buffers ignore the others); *out_found says whether there is
+ * one. */
 static bool find_bytes(span s, uint32_t number, span *out, bool *out_found)
 {
     *out_found = false;
@@ -248,8 +250,8 @@ static bool find_list(const records *r, span example, span *out, bool *out_found
     return true;
 }
 
-/* Numbers of a list, up to `most` of them, in both forms it may have; -1 when it is none. A number is two's complement
- * in 64 bits; those that are no token are returned as UINT32_MAX. */
+/* Reads up to `most` numbers of a list in either form; -1 for invalid lists. A number is two's complement in 64 bits;
+ * numbers that are not tokens are returned as UINT32_MAX. */
 static int64_t read_list(span list, uint32_t *out, int64_t most)
 {
     int64_t count = 0;
@@ -281,7 +283,7 @@ static int64_t read_list(span list, uint32_t *out, int64_t most)
 
 /* ---- samples ---- */
 
-/* The bytes of a whole record: where they lie in memory, or read to `room` (of r->longest + FRAME_BYTES). */
+/* The bytes of a whole record: in memory, or read to `room` (of r->longest + FRAME_BYTES). */
 static bg_status read_frame(const records *r, const place *where, void *room, const unsigned char **out,
                             bg_error *error)
 {
@@ -293,7 +295,7 @@ static bg_status read_frame(const records *r, const place *where, void *room, co
     return bgi_input_read(&r->input, where->offset, room, (size_t)where->length + FRAME_BYTES, error);
 }
 
-/* The first `most` tokens of a record to `out`; *out_count: how many it has. */
+/* Reads the first `most` tokens of a record to `out`; *out_count: the number that it has. */
 static bg_status read_record(const records *r, const place *where, void *room, uint32_t *out, int64_t most,
                              int64_t *out_count, bg_error *error)
 {
@@ -365,7 +367,8 @@ static bg_status read_tokens(const records *r, uint64_t index, void *room, bg_to
     if (!bgi_array_reserve((void **)&out->items, &out->capacity, (size_t)count, sizeof *out->items))
         return bgi_error_memory(error, "tokens", (size_t)count * sizeof *out->items);
     BGI_TRY(read_record(r, &r->places[index], room, out->items, (int64_t)out->capacity, &count, error));
-    out->count = (size_t)count < out->capacity ? (size_t)count : out->capacity; /* it may have changed between */
+    out->count =
+        (size_t)count < out->capacity ? (size_t)count : out->capacity; /* the file may have changed in between */
     return BG_OK;
 }
 
@@ -412,7 +415,7 @@ static bg_status open_records(const char *index, size_t index_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes the input over, also on failure. */
+/* Takes over the input, also on failure. */
 static bg_status make_dataset(bgi_input *input, const char *index, size_t index_bytes, const bg_tokens_options *options,
                               bg_dataset **out, bg_error *error)
 {
@@ -451,7 +454,7 @@ bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_
     return make_dataset(&input, index, index_bytes, options, out, error);
 }
 
-/* *out NULL: there is none. */
+/* *out is NULL when there is no index. */
 static bg_status load_index(const char *path, char **out, size_t *out_bytes, bg_error *error)
 {
     char *name = bgi_tfrecord_index_path(path);

@@ -1,5 +1,5 @@
 /*
- * tfrecord.h: TFRecord files in memory, for the file reader and for the fuzzer; writing them.
+ * tfrecord.h: TFRecord files in memory, for the file reader and for the fuzzer; and writing them.
  */
 #ifndef BGI_DATA_TFRECORD_H
 #define BGI_DATA_TFRECORD_H
@@ -9,25 +9,25 @@
 
 #include "core/file.h"
 
-/* The content stays where it is and belongs to the caller as long as *out is used. `index` NULL: records follow each
- * other from the first byte on; else the text of an index file, which was `index_bytes` long. */
+/* The caller owns the content, which must outlive *out. `index` NULL: records follow each other from the first byte on;
+ * otherwise the text of an index file, which was `index_bytes` long. */
 bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_bytes, const char *index,
                              size_t index_bytes, const bg_tokens_options *options, bg_dataset **out, bg_error *error);
 
-/* Tokens of the first record; 0 when it cannot be read. */
+/* The number of tokens of the first record; 0 when it cannot be read. */
 uint64_t bgi_tfrecord_length(const bg_dataset *dataset);
 
-/* All tokens of record `index`, whatever the samples' length; a number that is no token becomes UINT32_MAX. */
+/* Reads all tokens of record `index`, whatever the samples' length; a number that is not a token becomes UINT32_MAX. */
 bg_status bgi_tfrecord_read(const bg_dataset *dataset, uint64_t index, bg_token_list *out, bg_error *error);
 
-/* The index beside a file in malloc'ed memory (NULL: out of memory): PATH.index if there is one, else with .index
- * instead of .tfrecord. The file need not exist. */
+/* The path of a file's index, malloc'ed (NULL: memory is out): PATH.index if that exists, otherwise with .index instead
+ * of .tfrecord. The file need not exist. */
 char *bgi_tfrecord_index_path(const char *path);
 
 /* ---- writing (tfrecord_write.c) ---- */
 
-/* A TFRecord file and its index being written; both appear complete or not at all, the index last. Begin, then exactly
- * one of commit or abandon. Failures of writing are reported by commit. */
+/* Writes a TFRecord file and its index; both appear complete or not at all, the index last. Call begin, then exactly
+ * one of commit or abandon. Commit reports failures of writing. */
 typedef struct bgi_tfrecord_writer {
     bgi_file_writer records, index;
     char *index_path;
@@ -37,10 +37,10 @@ typedef struct bgi_tfrecord_writer {
 
 /* Records have at most `most_tokens` tokens. Errors: those of bgi_file_writer_begin. */
 bg_status bgi_tfrecord_writer_begin(bgi_tfrecord_writer *writer, const char *path, size_t most_tokens, bg_error *error);
-/* A record: tf.train.Example with the list of int64 `input_ids`. */
+/* Writes a record: tf.train.Example with the list of int64 `input_ids`. */
 void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, size_t count);
 bg_status bgi_tfrecord_writer_commit(bgi_tfrecord_writer *writer, bg_error *error);
-/* Fine on a writer that was never begun (all-zero), or is already ended. */
+/* May be called for a writer that was never begun (zeroed), or has ended. */
 void bgi_tfrecord_writer_abandon(bgi_tfrecord_writer *writer, bg_error *error);
 
 #endif

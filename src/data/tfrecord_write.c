@@ -1,6 +1,6 @@
 /*
  * tfrecord_write.c: TFRecord files of token lists with their index, as the PopXL GPT-3 example prepares them;
- * tfrecord.c draws the format. Numbers are packed, the form in which protocol buffers write a list of int64.
+ * tfrecord.c draws the format. Numbers are packed, which is how protocol buffers write a list of int64.
  */
 #include "data/tfrecord.h"
 
@@ -12,7 +12,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 
-/* Bytes of a record around its numbers: lengths, checksums, and tags with lengths of at most 10 bytes each. */
+/* The bytes of a record around its numbers: lengths, checksums, and tags with lengths of at most 10 bytes each. */
 enum { MOST_NUMBER_BYTES = 5, MOST_FRAME_BYTES = 128, HEADER_BYTES = 12, SUM_BYTES = 4 };
 
 enum { TAG_EXAMPLE_FEATURES = 0x0a, TAG_ENTRY = 0x0a, TAG_KEY = 0x0a, TAG_FEATURE = 0x12, TAG_INT64_LIST = 0x1a };
@@ -50,13 +50,13 @@ static unsigned char *put_little(unsigned char *at, uint64_t value, int bytes)
     return at;
 }
 
-/* A tag, the length of what it is about, and that. */
+/* The bytes of a tag, a length, and the content of that length. */
 static size_t tagged_bytes(size_t size_bytes)
 {
     return 1 + varint_bytes(size_bytes) + size_bytes;
 }
 
-/* The tf.train.Example of the tokens; returns its end. */
+/* Writes the tf.train.Example of the tokens; returns its end. */
 static unsigned char *put_example(unsigned char *at, const uint32_t *tokens, size_t count)
 {
     const size_t name_bytes = sizeof feature_name - 1;
@@ -129,7 +129,7 @@ void bgi_tfrecord_write(bgi_tfrecord_writer *writer, const uint32_t *tokens, siz
     writer->offset += size_bytes;
 }
 
-/* The index comes last: the reader needs none, and refuses one that belongs to other records. */
+/* The index comes last, because readers do not need it, and refuse one that belongs to other records. */
 bg_status bgi_tfrecord_writer_commit(bgi_tfrecord_writer *writer, bg_error *error)
 {
     bg_status status = bgi_file_writer_commit(&writer->records, error);

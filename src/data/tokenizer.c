@@ -1,12 +1,12 @@
 /*
- * tokenizer.c: byte-pair encoding. A text falls into words (words.c); the bytes of a word are tokens in a list, and a
+ * tokenizer.c: byte-pair encoding. A text is cut into words (words.c). The bytes of a word are tokens in a list, and a
  * heap holds the adjacent pairs that have a merge, the earliest merge first and of one merge the leftmost first:
  *
  *     h e l l o    heap: (l l, rank 1) (h e, rank 4)       h e ll o    heap: (ll o, rank 2) (h e, rank 4)
  *
- * so that a word of n bytes takes n log n steps, whatever it holds. As in GPT-2's program, a merge joins all its pairs
- * before one that came up meanwhile has its turn, even an earlier one: such pairs wait at the other end of the heap's
- * memory.
+ * So a word of n bytes takes n log n steps, whatever it contains. As in GPT-2's program, a merge joins all its pairs
+ * before pairs that it created have their turn, even of an earlier merge: such pairs wait at the other end of the
+ * heap's memory.
  */
 #include "data/tokenizer.h"
 
@@ -51,7 +51,7 @@ void bg_tokenizer_destroy(bg_tokenizer *tokenizer)
     free(tokenizer);
 }
 
-/* The place of a pair in the table, or the empty one where it would be. */
+/* The place of a pair in the table, or the empty place where it would be added. */
 static bgi_merge *find_merge(const bg_tokenizer *tokenizer, uint32_t left, uint32_t right)
 {
     const uint64_t mixed = ((uint64_t)left << 32 | right) * UINT64_C(0x9e3779b97f4a7c15);
@@ -122,10 +122,10 @@ typedef struct pair {
 } pair;
 
 typedef struct bgi_word {
-    /* By place: a token (BGI_NO_TOKEN: joined to the one before it), and the places beside it. */
+    /* By place: a token (BGI_NO_TOKEN: joined to the previous one), and the neighboring places. */
     uint32_t *tokens, *next, *previous;
     uint32_t length;
-    /* A heap, and from the end on what waits. There are never more than two pairs for each byte. */
+    /* A heap; waiting pairs are stored from its end on. There are at most two pairs for each byte. */
     pair *pairs;
     uint32_t heap_count, waiting_count;
     size_t capacity; /* bytes */
@@ -179,7 +179,7 @@ static pair pop(bgi_word *word)
     return first;
 }
 
-/* The pair whose left token is at a place becomes known, while pairs of `rank` are being joined. */
+/* Adds the pair whose left token is at a place, while pairs of `rank` are being joined. */
 static void add_pair(const bg_tokenizer *tokenizer, bgi_word *word, uint32_t at, uint32_t rank)
 {
     const uint32_t right = word->next[at];
@@ -226,7 +226,7 @@ static void join_all(const bg_tokenizer *tokenizer, bgi_word *word)
         const pair first = pop(word);
         const uint32_t right = word->next[first.at];
 
-        /* What was joined to something else meanwhile is no longer this pair. */
+        /* A pair of which one token was joined to another meanwhile has another rank. */
         rank = first.rank;
         if (word->tokens[first.at] == first.left && right < word->length && word->tokens[right] == first.right)
             join(tokenizer, word, &first);
@@ -259,7 +259,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
 
 /* ---- texts ---- */
 
-/* Finds the first special token from `at` on; of those that begin at one place the longest. */
+/* Finds the first special token from `at` on, and among those that begin at one place the longest. */
 static void find_special(bgi_encoding *e, size_t at)
 {
     const bg_tokenizer *tokenizer = e->tokenizer;

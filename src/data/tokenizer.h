@@ -14,14 +14,14 @@
 #define BGI_TOKENIZER_VOCAB  "vocab.json"
 #define BGI_TOKENIZER_MERGES "merges.txt"
 
-/* Tokens `left` and `right`, side by side, become `merged`; lower ranks first. */
+/* The adjacent tokens `left` and `right` become `merged`; lower ranks come first. */
 typedef struct bgi_merge {
     uint32_t left, right; /* left BGI_NO_TOKEN: an empty place of the table */
     uint32_t merged, rank;
 } bgi_merge;
 
 typedef struct bgi_piece {
-    const char *data; /* NULL while it is made: not there yet */
+    const char *data; /* NULL while the tokenizer is made: not known yet */
     uint32_t size_bytes;
 } bgi_piece;
 
@@ -30,16 +30,16 @@ struct bg_tokenizer {
     bgi_piece *pieces; /* by token */
     uint32_t count;
     uint32_t byte_tokens[256];
-    bgi_merge *merges; /* a hash table: a power of two of places, at most half of them taken */
+    bgi_merge *merges; /* a hash table: its size is a power of two, and at most half of it is used */
     uint32_t merge_places, merge_count;
-    uint32_t *special; /* tokens that are text of their own, the longest first */
+    uint32_t *special; /* tokens that are matched as text, the longest first */
     uint32_t special_count;
     uint32_t end_of_text;
 };
 
-/* Makes a tokenizer of `count` tokens, of which nothing is known yet, with room for `merge_count` merges. */
+/* Makes a tokenizer of `count` unknown tokens, with memory for `merge_count` merges. */
 bg_status bgi_tokenizer_allocate(uint32_t count, uint32_t merge_count, bg_tokenizer **out, bg_error *error);
-/* A pair that is there keeps its earlier rank. */
+/* An existing pair keeps its earlier rank. */
 void bgi_tokenizer_add_merge(bg_tokenizer *tokenizer, uint32_t left, uint32_t right, uint32_t merged);
 
 /* Readers from memory; `name` begins the errors. */
@@ -52,19 +52,19 @@ bg_status bgi_tokenizer_parse_files(const char *vocab_name, const char *vocab, s
 /* The end of the word of GPT-2's pattern that begins at text[at], at < size_bytes. */
 size_t bgi_word_end(const unsigned char *text, size_t size_bytes, size_t at);
 
-/* A text that is encoded piece by piece: begin, then advance until at == size_bytes; end frees. */
+/* A text that is encoded in steps: begin, then advance until at == size_bytes; end frees. */
 typedef struct bgi_encoding {
     const bg_tokenizer *tokenizer;
     const unsigned char *text;
     size_t size_bytes, at;
     bool reads_special;
-    size_t special_at; /* where the next special token begins; size_bytes: there is none */
+    size_t special_at; /* the beginning of the next special token; size_bytes: none */
     uint32_t special;
     struct bgi_word *word; /* scratch */
 } bgi_encoding;
 bg_status bgi_encoding_begin(bgi_encoding *encoding, const bg_tokenizer *tokenizer, const void *text, size_t size_bytes,
                              bool reads_special, bg_error *error);
-/* Goes on for at least `limit_bytes`, to the end of a word. */
+/* Encodes at least `limit_bytes` more, to the end of a word. */
 bg_status bgi_encoding_advance(bgi_encoding *encoding, size_t limit_bytes, bg_token_list *tokens, bg_error *error);
 void bgi_encoding_end(bgi_encoding *encoding);
 

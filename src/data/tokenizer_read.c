@@ -1,11 +1,11 @@
 /*
- * tokenizer_read.c: vocabularies and merges. In both, a byte is written as a character: those that print in Latin-1 as
- * themselves, the others as the characters from 256 on, in order, so that a space is "Ġ".
+ * tokenizer_read.c: reads vocabularies and merges. In both, a byte is written as a character: printable ones of Latin-1
+ * as themselves, the others as the characters from 256 on, in order, so that a space is "Ġ".
  *
  *     vocab.json {"!": 0, ..., "Ġthe": 262, ...}       merges.txt   Ġ t
  *                                                                   Ġt he
  *
- * Files are checked: tokens are all the numbers from 0 on, each once; each byte has a token; merges name tokens of the
+ * Files are checked: the tokens are the numbers from 0 on, each once; each byte has a token; merges name tokens of the
  * vocabulary.
  */
 #include "data/tokenizer.h"
@@ -59,7 +59,7 @@ static void make_map(byte_map *map)
         map->bytes[character_of(byte)] = (int)byte;
 }
 
-/* The bytes that a string of such characters stands for; false when it has others. `out` has room for the string. */
+/* Converts a string of such characters to bytes; false when it has others. `out` has the size of the string. */
 static bool read_bytes(const byte_map *map, const char *string, char *out, uint32_t *out_size_bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
@@ -180,7 +180,7 @@ static bg_status add_merge(const reader *r, const char *place, const char *left,
     return status;
 }
 
-/* "left right", whose space becomes the end of `left`. */
+/* Reads "left right", whose space becomes the end of `left`. */
 static bg_status add_merge_line(const reader *r, const char *place, char *line)
 {
     char *space = strchr(line, ' ');
@@ -192,7 +192,7 @@ static bg_status add_merge_line(const reader *r, const char *place, char *line)
     return add_merge(r, place, line, space + 1);
 }
 
-/* The line that begins at *at, without its end; *at moves behind it. The text ends with a zero byte. */
+/* Takes the line that begins at *at, without its end; *at moves behind it. The text ends with a zero byte. */
 static char *take_line(char **at, const char *end)
 {
     char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line));
@@ -219,7 +219,7 @@ static bg_status add_merge_lines(const reader *r, const char *merges, size_t siz
     for (unsigned long number = 1; status == BG_OK && at < text + size_bytes; number++) {
         char *line = take_line(&at, text + size_bytes), place[32];
 
-        /* The first line of a file may say its version. */
+        /* The first line of a file may contain its version. */
         if (line[0] == '\0' || (number == 1 && strncmp(line, "#version", 8) == 0))
             continue;
         snprintf(place, sizeof place, "%lu:1", number);
@@ -338,7 +338,7 @@ static bg_status check_kind(const reader *r, const json_t *root)
 {
     const json_t *model = json_object_get(root, "model"), *cutter = json_object_get(root, "pre_tokenizer");
 
-    /* The file of GPT-2 itself, older than the key, has none. */
+    /* GPT-2's own file is older than the key and does not have it. */
     if (!is_word(model, "type", "BPE") && (json_object_get(model, "type") != NULL || !json_is_object(model)))
         return refuse(r, "`model.type` is not `BPE`");
     if (is_set(model, "dropout") || is_set(model, "continuing_subword_prefix") || is_set(model, "end_of_word_suffix") ||
@@ -394,7 +394,7 @@ static bg_status sort_special(const reader *r)
     return BG_OK;
 }
 
-/* Tokens that stand in the text as they are; those that the vocabulary has must have the same number there. */
+/* Adds tokens that are matched as text; those that the vocabulary has must have the same number there. */
 static bg_status add_added(const reader *r, const json_t *added)
 {
     bg_tokenizer *tokenizer = r->tokenizer;

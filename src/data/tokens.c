@@ -1,6 +1,6 @@
 /*
- * tokens.c: a file of token numbers as overlapping sequences. A small file is kept in memory; of a large one only what
- * samples need is read, so a corpus may be larger than memory.
+ * tokens.c: reads a file of token numbers as overlapping sequences. A small file is kept in memory; of a large one only
+ * the samples' parts are read, so a corpus may be larger than memory.
  *
  *     tokens     0 1 2 3 4 5 6 7 8 ...
  *     sample 0   0 1 2 3              S = 3, stride 3: inputs 0 1 2, labels 1 2 3
@@ -22,7 +22,7 @@ static const uint64_t KEPT_BYTES = (uint64_t)64 << 20;
 typedef struct tokens {
     bgi_input input;
     uint32_t token_bytes, sequence_length, stride, limit;
-    void *owned; /* NULL: the content is someone else's, or a file's */
+    void *owned; /* NULL: the content belongs to the caller, or is in a file */
 } tokens;
 
 static void release_tokens(void *state)
@@ -57,7 +57,7 @@ static bg_status widen_sample(const tokens *t, uint64_t start, const unsigned ch
     return BG_OK;
 }
 
-/* How many samples from the first on follow one another in the file, with nothing between them. */
+/* The number of samples, from the first on, that follow one another in the file without gaps. */
 static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t count)
 {
     size_t some = 1;
@@ -67,8 +67,9 @@ static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t c
     return some;
 }
 
-/* Neighbors are read together, to the end of where they go, from which they are widened in place: a token is never
- * behind its number, as a sample takes at least as much room as the file has from its start to the next one's. */
+/* Neighbors are read together to the end of their destination, from which they are widened in place: reading never
+ * overtakes writing, because a sample needs at least as much memory as the file has between its start and the next
+ * one's. */
 static bg_status gather_tokens(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
@@ -126,7 +127,7 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
     return BG_OK;
 }
 
-/* Takes the input over, also on failure. */
+/* Takes over the input, also on failure. */
 static bg_status make_dataset(bgi_input *input, const bg_tokens_options *options, bg_dataset **out, bg_error *error)
 {
     const uint32_t stride = options->stride > 0 ? options->stride : options->sequence_length;

@@ -6,7 +6,7 @@
 
 #include <brigade/readers.h>
 
-/* The content stays where it is and belongs to the caller as long as *out is used; token_bytes must be given. */
+/* The caller owns the content, which must outlive *out; token_bytes must be given. */
 bg_status bgi_tokens_parse(const char *name, const void *content, size_t size_bytes, const bg_tokens_options *options,
                            bg_dataset **out, bg_error *error);
 

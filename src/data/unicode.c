@@ -1,6 +1,6 @@
 /*
- * unicode.c: UTF-8, strictly (RFC 3629: no overlong forms, no surrogates), and the classes of characters, of which
- * those beyond ASCII lie in a sorted list of ranges.
+ * unicode.c: strict UTF-8 (RFC 3629: no overlong forms, no surrogates), and the classes of characters; those beyond
+ * ASCII are in a sorted list of ranges.
  */
 #include "data/unicode.h"
 

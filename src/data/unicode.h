@@ -1,5 +1,5 @@
 /*
- * unicode.h: characters of UTF-8 text and the three classes of them by which GPT-2 cuts words.
+ * unicode.h: characters of UTF-8 text and the three classes by which GPT-2 cuts words.
  */
 #ifndef BGI_DATA_UNICODE_H
 #define BGI_DATA_UNICODE_H
@@ -16,8 +16,8 @@ typedef enum bgi_character_class {
 
 #define BGI_NO_CHARACTER UINT32_MAX
 
-/* The character at text[0], of which `size_bytes` (at least 1) are there; *length is how many bytes it has. What is no
- * UTF-8 is BGI_NO_CHARACTER, a byte long. */
+/* Reads the character at text[0], of which `size_bytes` (at least 1) are available; *length is its number of bytes.
+ * Invalid UTF-8 gives BGI_NO_CHARACTER, one byte long. */
 uint32_t bgi_utf8_read(const unsigned char *text, size_t size_bytes, size_t *length);
 /* Writes a character below 0x110000; returns its length, at most 4. */
 size_t bgi_utf8_write(uint32_t character, unsigned char *out);

@@ -1,9 +1,9 @@
 /*
- * views.c: data sets that are another one in another order or number: take, skip, shard, repeat, shuffle. Knows nothing
- * of what samples hold.
+ * views.c: data sets that show another one in another order or number: take, skip, shard, repeat, shuffle. It knows
+ * nothing of the content of samples.
  *
  * A view is one function: (epoch, index) -> (epoch, index) of the source. Gathering translates a few hundred indices at
- * a time and asks the source for those, so the tensors are written once, by whoever has them:
+ * a time and passes them to the source, so the tensors are written once, by the data set that has them:
  *
  *     loader asks take(shuffle(rows)) for 7 3 9   ->   shuffle for 7 3 9   ->   rows for 41 0 12
  */
@@ -25,7 +25,7 @@ static bg_status fail_without_memory(bg_dataset *dataset, size_t size_bytes, bg_
     return bgi_error_memory(error, "a data set", size_bytes);
 }
 
-/* What the source calls sample `failed` of those translated is for the message; its place is the caller's. */
+/* The message contains the source's number of the failed sample; its place is converted to the caller's. */
 static bg_status gather_source(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t start,
                                size_t count, unsigned char *const tensors[], void *scratch, size_t *out_failed,
                                bg_error *error)
@@ -124,7 +124,7 @@ bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t sh
 
 /* ---- repeat ---- */
 
-/* Runs of samples in one epoch of the source are asked for together. */
+/* Reads consecutive samples of one epoch of the source together. */
 static bg_status gather_repeated(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,
                                  unsigned char *const tensors[], void *scratch, size_t *out_failed, bg_error *error)
 {
@@ -163,8 +163,8 @@ bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out
 
 /* ---- shuffle ---- */
 
-/* Orders of the epochs that were asked for last. Two are enough for a loader, whose workers go on into the next epoch
- * while some are still in the last one. */
+/* The orders of the most recently used epochs. Two are enough for a loader, whose workers begin the next epoch while
+ * some are still in the previous one. */
 enum { TABLES = 2 };
 
 typedef struct table {
@@ -176,7 +176,7 @@ typedef struct table {
 
 typedef struct shuffled {
     bgi_order order;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the following fields */
     uint64_t now;
     table tables[TABLES];
 } shuffled;

@@ -1,10 +1,10 @@
 /*
- * words.c: GPT-2's pattern, by hand:
+ * words.c: GPT-2's pattern, matched by hand:
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * The first that matches counts. White space before a word stays one character short of it, so that a space can begin
- * the word. Bytes that are no UTF-8 are characters of no class.
+ * The first alternative that matches counts. White space before a word ends one character before it, so that a space
+ * can begin the word. Bytes that are not UTF-8 are characters of no class.
  */
 #include "data/tokenizer.h"
 #include "data/unicode.h"

@@ -1,5 +1,5 @@
 /*
- * zip.c: data sets side by side as one: its samples have the tensors of all.
+ * zip.c: joins data sets sample by sample: each sample has the tensors of all.
  *
  *     a: (x)   b: (y, z)   ->   (x, y, z)
  */
@@ -57,7 +57,7 @@ static bg_status list_types(bg_dataset *const *sources, uint32_t count, bg_type 
     return BG_OK;
 }
 
-/* What the sources need and cost at most, their places in memory, and holds of them. */
+/* Combines what the sources need and cost and their addresses in memory, and adds a reference to each. */
 static void join(bg_dataset *dataset, pair *p, bg_dataset *const *sources, uint32_t count)
 {
     bool has_rows = true;

@@ -1,5 +1,5 @@
 /*
- * cpu.c: a device that is the processor and memory of the host.
+ * cpu.c: a device that uses the processor and memory of the host.
  */
 #include "device/device.h"
 
@@ -14,7 +14,7 @@ enum { PAGE_BYTES = 4096 };
 typedef struct cpu_device {
     bgi_device base;
     bool owns_store;
-    bgi_device_setup setup; /* who has the memory, and how much */
+    bgi_device_setup setup; /* the functions that allocate memory, and its sizes */
 } cpu_device;
 
 static void *reserve(const bgi_device_setup *setup, size_t size_bytes)
@@ -87,7 +87,8 @@ static void *map(bgi_device *device, void *address)
     return address;
 }
 
-/* What comes after the last part is read beforehand: the kernel may be gone when the run has been given up. */
+/* Fields that are needed after the last part are read before, because the kernel may be gone when the run has been
+ * abandoned. */
 static void launch(bgi_device *device, const bg_kernel *kernel, const bg_kernel_call *call, const bgi_launch *how)
 {
     void (*const finish)(const bg_kernel_call *) = kernel->finish;

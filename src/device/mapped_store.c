@@ -1,10 +1,10 @@
 /*
- * mapped_store.c: one remote store as a file.
+ * mapped_store.c: a remote store in a file.
  *
  *     | 4096 bytes: which store of which files, with a checksum | the store, as the device's program finds it |
  *
- * A file is believed when its first page and its length are those that are expected; of the store itself nothing can be
- * known, since its bytes are the memory that is computed with.
+ * A file is accepted when its first page and its length are as expected; the store itself cannot be checked, because
+ * its bytes are the memory that is computed with.
  */
 #include "device/mapped_store.h"
 
@@ -27,7 +27,7 @@ enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAGIC_BYTES = 16 };
 static const char magic[MAGIC_BYTES] = "brigade store\r\n";
 
 /* Linux has locks that belong to an open file instead of a process, so that two sessions of one process exclude each
- * other too, and that last as long as a mapping of the file; POSIX has taken them over since. The number is part of the
+ * other too, and that last as long as a mapping of the file; POSIX has adopted them since. The number is part of the
  * kernel's interface. */
 #if defined(F_OFD_SETLK)
 enum { LOCK_OF_FILE = F_OFD_SETLK };
@@ -44,7 +44,7 @@ typedef struct header {
     uint64_t identity, id;
     uint64_t store_bytes; /* without this page */
     uint32_t replica, device;
-    uint64_t checksum; /* CRC-64 of what stands before it */
+    uint64_t checksum; /* CRC-64 of the fields before it */
 } header;
 
 void bgi_mapped_store_name(uint32_t replica, uint32_t device, char name[BGI_MAPPED_STORE_NAME_BYTES])
@@ -107,7 +107,7 @@ static bool header_is_whole(const header *found)
     return bgi_crc64_value(&crc) == found->checksum;
 }
 
-/* Why a store cannot be what the index speaks of; NULL: it is. */
+/* Why a store does not belong to the index; NULL: it does. */
 static const char *find_fault(const header *found, const header *expected)
 {
     if (memcmp(found->magic, magic, sizeof magic) != 0)
@@ -127,11 +127,10 @@ static const char *find_fault(const header *found, const header *expected)
 
 static bg_status fail_store(bg_error *error, const bgi_mapped_store *s, const char *fault)
 {
-    return bg_error_set(
-        error, BG_ERROR_PARSE,
-        "memmap_dir: %s %s; it is not used: go on with the same plan, load a checkpoint into files that "
-        "are made anew, or use another directory",
-        s->path, fault);
+    return bg_error_set(error, BG_ERROR_PARSE,
+                        "memmap_dir: %s %s; it is not used: resume with the same plan, load a checkpoint into new "
+                        "files, or use another directory",
+                        s->path, fault);
 }
 
 /* Maps a store that is open and long enough. It stays locked as long as it is mapped. */
@@ -184,7 +183,7 @@ bg_status bgi_mapped_store_open(bgi_mapped_store *s, uint64_t identity, uint64_t
         status = bgi_mapped_store_lock(file, s->path, s->path, is_private, error);
     if (status == BG_OK)
         status = map_store(s, file, is_private, error);
-    close(file); /* the mapping keeps it */
+    close(file); /* the mapping keeps the file open */
     return status;
 }
 
@@ -225,14 +224,14 @@ bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t
     return status;
 }
 
-/* Whether an open file is a store, whole or not. */
+/* Whether an open file is a store, complete or not. */
 static bool is_some(int file)
 {
     char found[MAGIC_BYTES] = {0};
     struct stat facts = {0};
     const ssize_t count = fstat(file, &facts) == 0 ? pread(file, found, sizeof found, 0) : -1;
 
-    /* One that nothing was written to yet is a beginning that ended early. */
+    /* A file without content is the beginning of a store whose creation was interrupted. */
     return count == 0 || (count == MAGIC_BYTES && (memcmp(found, magic, sizeof magic) == 0 || found[0] == '\0'));
 }
 

@@ -1,7 +1,7 @@
 /*
- * csv.c: numbers out of comma-separated text (RFC 4180). Two passes over the text in memory: the first counts fields
- * and lines and checks the quotes, the second converts the chosen columns. Only numbers are taken, in C's notation
- * whatever the program's locale is.
+ * csv.c: reads numbers from comma-separated text (RFC 4180). Two passes over the text in memory: the first counts
+ * fields and lines and checks the quotes, the second converts the chosen columns. It reads only numbers, in C's
+ * notation whatever the program's locale is.
  */
 #include "formats/csv.h"
 
@@ -20,12 +20,12 @@ enum { LARGEST_COLUMN_COUNT = 65536, FIELD_BYTES = 256 };
 typedef struct table {
     const char *name;
     const char *at, *end;
-    uint64_t line, column; /* of the field that comes next, from 1 */
+    uint64_t line, column; /* of the next field, from 1 */
     char delimiter;
     uint32_t column_count;
     uint32_t *features; /* column of each feature */
     uint32_t feature_count;
-    uint32_t label; /* column_count: none */
+    uint32_t label; /* column_count: no label */
 } table;
 
 static bg_status fail_field(const table *t, const char *what, bg_error *error)
@@ -34,7 +34,8 @@ static bg_status fail_field(const table *t, const char *what, bg_error *error)
                         what);
 }
 
-/* The next field without its quotes, cut to FIELD_BYTES - 1 (a number is shorter); *out_is_last at the line's end. */
+/* Reads the next field without its quotes, cut to FIELD_BYTES - 1 (a number is shorter); *out_is_last at the line's
+ * end. */
 static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last, bg_error *error)
 {
     const bool is_quoted = t->at < t->end && *t->at == '"';
@@ -88,7 +89,7 @@ static bool is_number(const char *text, uint64_t *out)
     return *stop == '\0';
 }
 
-/* Goes once over the first line; calls itself a header or not, both count columns. */
+/* Reads the first line; with and without a header it counts the columns. */
 static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error *error)
 {
     bool is_last = false;
@@ -151,7 +152,7 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
 
 /* ---- rows ---- */
 
-/* One line into values[column_count], when there are any to write to. */
+/* Reads one line into values[column_count], which may be NULL. */
 static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_error *error)
 {
     bool is_last = false;
@@ -166,7 +167,7 @@ static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_er
         BGI_TRY(take_field(t, field, &is_last, error));
         if (values == NULL || !is_wanted[t->column - 1])
             continue;
-        /* strtod takes blanks, "inf", "nan" and hexadecimal, which are no numbers here. */
+        /* strtod accepts blanks, "inf", "nan" and hexadecimal, which are not numbers here. */
         value = strtod(field, &stop);
         if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0')
             return fail_field(t, field[0] == '\0' ? "is empty, expected a number" : "is no number", error);
@@ -220,7 +221,7 @@ static bg_status read_rows(table *t, uint64_t row_count, double *values, bool *i
     return BG_OK;
 }
 
-/* Counts, then reads, from the first line of data on. */
+/* Counts, and then reads, from the first line of data on. */
 static bg_status read_body(table *t, bg_array *features, bg_array *labels, bg_error *error)
 {
     const table start = *t;

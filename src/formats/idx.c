@@ -1,10 +1,10 @@
 /*
  * idx.c: reading and writing IDX files: two zero bytes, a type byte, a rank byte, one big-endian uint32 for each
- * dimension, then the elements. Knows nothing of images or labels.
+ * dimension, then the elements. It knows nothing of images or labels.
  *
  * A file is read whole and then parsed in memory, so the fuzzer enters where the file reader does. A gzipped file is
- * inflated in two steps: the header into a small buffer, then, once the header's promise is known to be possible, the
- * elements straight into their array. Deflate cannot expand by more than 1032 to 1 (zlib's technical notes), so a
+ * inflated in two steps: first the header into a small buffer, then, once the promised size is known to be possible,
+ * the elements directly into their array. Deflate cannot expand by more than 1032 to 1 (zlib's technical notes), so a
  * promise above that is refused before anything is allocated.
  */
 #include "formats/idx.h"
@@ -27,7 +27,7 @@ typedef struct source {
     const char *name;
     const unsigned char *content;
     size_t size_bytes;
-    size_t at; /* bytes of the unpacked stream taken so far */
+    size_t at; /* bytes of the unpacked stream read so far */
     bool is_gzip;
     bool is_done; /* gzip: the last member has ended */
     z_stream inflater;
@@ -44,7 +44,7 @@ static bg_status open_source(source *s, const char *name, const void *content, s
     s->is_gzip = size_bytes >= 2 && s->content[0] == 0x1f && s->content[1] == 0x8b;
     if (!s->is_gzip)
         return BG_OK;
-    s->inflater.next_in = (unsigned char *)(uintptr_t)content; /* zlib's field is not const; it only reads */
+    s->inflater.next_in = (unsigned char *)(uintptr_t)content; /* zlib's field is not const, but zlib only reads it */
     s->inflater.avail_in = (uInt)size_bytes;
     if (inflateInit2(&s->inflater, 16 + MAX_WBITS) != Z_OK)
         return bgi_error_memory(error, "the state of inflate", 0);
@@ -57,7 +57,7 @@ static void close_source(source *s)
         inflateEnd(&s->inflater);
 }
 
-/* Several gzip members in a row are one stream; anything else behind a member is not. */
+/* Several gzip members in a row are one stream; a member must not be followed by anything else. */
 static bg_status end_member(source *s, bg_error *error)
 {
     const size_t offset = s->size_bytes - s->inflater.avail_in;
@@ -101,7 +101,7 @@ static bg_status inflate_some(source *s, unsigned char *out, size_t wanted, size
     return BG_OK;
 }
 
-/* Up to `wanted` bytes, fewer only where the content ends. */
+/* Reads up to `wanted` bytes; fewer only at the end of the content. */
 static bg_status take(source *s, void *out, size_t wanted, size_t *taken, bg_error *error)
 {
     if (s->is_gzip) {
@@ -194,7 +194,7 @@ static bg_status parse_header(source *s, bg_type *type, size_t *data_bytes, bg_e
     return BG_OK;
 }
 
-/* Refuses before allocating what the content cannot possibly hold. */
+/* Before allocation, refuses sizes that the content cannot possibly hold. */
 static bg_status check_possible(const source *s, const bg_type *type, size_t data_bytes, bg_error *error)
 {
     char text[BG_TYPE_TEXT_BYTES];
@@ -227,7 +227,7 @@ static bg_status take_elements(source *s, const bg_type *type, void *data, size_
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte %zu (unpacked): ends too early: header promises %s, %zu bytes, found %zu",
                             s->name, s->at, bg_type_text(type, text), data_bytes, taken);
-    /* Asking for one byte more also makes inflate read the trailer, where the checksum is. */
+    /* Requesting one byte more makes inflate read the trailer with the checksum as well. */
     BGI_TRY(take(s, &extra, 1, &taken, error));
     if (taken > 0)
         return bg_error_set(
@@ -321,7 +321,7 @@ static bg_status write_gzip(bgi_file_writer *writer, const void *header, size_t 
     z_stream deflater = {0};
     bool ok;
 
-    /* The gzip header that zlib writes by itself has no time in it: the same array gives the same file. */
+    /* The gzip header that zlib writes by default contains no time, so the same array gives the same file. */
     if (deflateInit2(&deflater, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return bgi_error_memory(error, "the state of deflate", 0);
     ok = deflate_into(&deflater, writer, header, header_bytes, Z_NO_FLUSH) &&

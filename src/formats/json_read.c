@@ -1,5 +1,5 @@
 /*
- * json_read.c: JSON, read piece by piece.
+ * json_read.c: reads JSON item by item.
  */
 #include "formats/json_read.h"
 
@@ -30,7 +30,7 @@ void bgi_json_begin(bgi_json_reader *r, const bgi_input *input, uint64_t offset,
     r->error = error;
 }
 
-/* The next byte, which stays; END: there is none, or reading failed. */
+/* The next byte, which is not consumed; END: there is none, or reading failed. */
 static int see(bgi_json_reader *r)
 {
     size_t size;
@@ -78,7 +78,7 @@ bool bgi_json_fail(bgi_json_reader *r, const char *format, ...)
     return false;
 }
 
-/* "expected WANTED, found ...". A failure to read is none of syntax, and is there already. */
+/* "expected WANTED, found ...". A failure to read is not a syntax error, and was reported already. */
 static bool fail_expected(bgi_json_reader *r, const char *wanted)
 {
     const int found = see(r);
@@ -177,7 +177,7 @@ static bool read_escape(bgi_json_reader *r)
     return true;
 }
 
-/* A character of several bytes, which may lie on both sides of the window's end. */
+/* Reads a character of several bytes, which may cross the end of the window. */
 static bool read_wide(bgi_json_reader *r)
 {
     unsigned char bytes[4];
@@ -238,7 +238,7 @@ bool bgi_json_string(bgi_json_reader *r)
 
 /* ---- numbers and words ---- */
 
-/* Digits go to `out`, as far as they fit. */
+/* Digits are stored in `out` as far as they fit. */
 static bool read_digits(bgi_json_reader *r, char *out, size_t *length)
 {
     int c = see(r);

@@ -1,12 +1,13 @@
 /*
- * json_read.h: JSON, read piece by piece from an input of any size: nothing is kept but the text of the last string.
+ * json_read.h: reads JSON item by item from an input of any size, and keeps only the text of the last string.
  *
  *     if (bgi_json_enter(r, '{'))
  *         for (bool first = true; bgi_json_more(r, '}', &first);)
  *             if (bgi_json_key(r)) ... the key is r->text; read or skip its value
  *
- * Strict (RFC 8259), and also refused: a character 0 in a string, half a pair of \u, numbers that no int64 or double
- * holds. The first failure stays (r->status, and in the caller's error): all calls after it are false.
+ * The reader is strict (RFC 8259), and also refuses a zero character in a string, half a pair of \u, and numbers that
+ * neither int64 nor double can represent. The first failure stays (r->status, and in the caller's error): all later
+ * calls return false.
  */
 #ifndef BGI_FORMATS_JSON_READ_H
 #define BGI_FORMATS_JSON_READ_H
@@ -18,36 +19,36 @@ enum { BGI_JSON_WINDOW = 1 << 14 };
 
 typedef struct bgi_json_reader {
     const bgi_input *input;
-    uint64_t offset, end;             /* of the input: what the window does not have yet */
+    uint64_t offset, end;             /* of the input: the part that is not in the window yet */
     const unsigned char *next, *last; /* of the window */
     uint64_t at;                      /* bytes read since the beginning */
     unsigned line, column;            /* of the next character, both from 1; columns count characters */
     bool places_bytes;                /* errors say "byte N" rather than "line:column" */
-    const char *before;               /* what errors say behind the place: "not JSON: " */
+    const char *before;               /* the words of errors after the place: "not JSON: " */
     bgi_string text;                  /* the last string or key */
     bg_status status;
     bg_error *error;
     unsigned char window[BGI_JSON_WINDOW];
 } bgi_json_reader;
 
-/* Of bytes offset to end of the input. */
+/* Reads bytes offset to end of the input. */
 void bgi_json_begin(bgi_json_reader *reader, const bgi_input *input, uint64_t offset, uint64_t end, bg_error *error);
-/* Only blanks may follow. Frees the text; returns the status. */
+/* Checks that only blanks follow. Frees the text; returns the status. */
 bg_status bgi_json_end(bgi_json_reader *reader);
 
 /* The first character of the next value, '\0' at the end. */
 char bgi_json_peek(bgi_json_reader *reader);
 bool bgi_json_enter(bgi_json_reader *reader, char bracket);
-/* Whether an item follows; takes the comma before it, or the closing bracket. */
+/* Whether an item follows; consumes the comma before it, or the closing bracket. */
 bool bgi_json_more(bgi_json_reader *reader, char bracket, bool *first);
-bool bgi_json_key(bgi_json_reader *reader);    /* and the colon */
-bool bgi_json_string(bgi_json_reader *reader); /* to reader->text */
-/* An integer as one (*is_real false), what has a fraction or an exponent as a real. */
+bool bgi_json_key(bgi_json_reader *reader);    /* also consumes the colon */
+bool bgi_json_string(bgi_json_reader *reader); /* stored in reader->text */
+/* Returns a number as an integer (*is_real false), or as a real when it has a fraction or an exponent. */
 bool bgi_json_number(bgi_json_reader *reader, int64_t *integer, double *real, bool *is_real);
 bool bgi_json_word(bgi_json_reader *reader, const char *word); /* true, false, null */
 bool bgi_json_skip(bgi_json_reader *reader);                   /* any value */
 
-/* A failure at the place where the reader is. */
+/* Reports a failure at the reader's place. */
 bool bgi_json_fail(bgi_json_reader *reader, const char *format, ...) BG_PRINTF(2, 3);
 
 #endif

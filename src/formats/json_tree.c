@@ -1,6 +1,6 @@
 /*
- * json_tree.c: a text of JSON as a tree of jansson's. Only functions of jansson that report a lack of memory are
- * called.
+ * json_tree.c: parses JSON into a tree of jansson's. It calls only those functions of jansson that report a lack of
+ * memory.
  */
 #include "formats/json_tree.h"
 
@@ -83,7 +83,7 @@ static json_t *read_list(bgi_json_reader *r, char bracket, int depth)
     return value;
 }
 
-/* NULL: the reader has the reason. */
+/* NULL: the reader has the error. */
 static json_t *read_value(bgi_json_reader *r, int depth)
 {
     const char c = bgi_json_peek(r);
@@ -102,7 +102,7 @@ static json_t *read_value(bgi_json_reader *r, int depth)
     else if (c == '-' || (c >= '0' && c <= '9'))
         value = read_number(r);
     else
-        bgi_json_skip(r); /* says what is there instead */
+        bgi_json_skip(r); /* reports what was found instead */
     return value != NULL ? value : fail_memory(r);
 }
 

@@ -1,5 +1,5 @@
 /*
- * json_tree.h: a text of JSON as a tree of jansson's. jansson's own reader is not used: when memory runs out it drops
+ * json_tree.h: parses JSON into a tree of jansson's. jansson's own parser is not used, because without memory it drops
  * parts of strings and numbers, or reports bad syntax.
  */
 #ifndef BGI_FORMATS_JSON_TREE_H
@@ -9,12 +9,12 @@
 
 #include <brigade/base.h>
 
-/* A key that is there twice is refused. `name` begins errors: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
+/* A repeated key is refused. `name` begins errors: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
  * BG_ERROR_MEMORY. */
 bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
 
-/* A copy, of the outermost level alone (values are shared) or of all; NULL: out of memory. jansson's own copies leave
- * out what they have no memory for. */
+/* Copies the outermost level (values are shared) or everything; NULL: memory is out. jansson's own copies omit what
+ * they have no memory for. */
 json_t *bgi_json_copy(const json_t *value, bool is_deep);
 
 /* The integer of an object's key; false when there is none. */

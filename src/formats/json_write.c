@@ -1,5 +1,5 @@
 /*
- * json_write.c: JSON for files that are kept.
+ * json_write.c: writes JSON for files.
  */
 #include "formats/json_write.h"
 
@@ -13,7 +13,7 @@
 bool bgi_json_quote(bgi_string *text, const char *value)
 {
     const size_t length = strlen(value);
-    size_t plain = 0; /* where what can be written as it is began */
+    size_t plain = 0; /* the beginning of characters that need no escapes */
 
     bgi_string_append(text, "\"", 1);
     for (size_t at = 0, step; at < length; at += step) {
@@ -46,7 +46,7 @@ static void begin_line(bgi_json_writer *w)
         bgi_string_add(&w->text, "\n%*s", w->indent * w->depth, "");
 }
 
-/* What stands before a value: a comma, a line, a key. */
+/* Writes what precedes a value: a comma, a line, a key. */
 static void begin_item(bgi_json_writer *w, const char *key)
 {
     if (w->has_items)
@@ -115,13 +115,13 @@ void bgi_json_real(bgi_json_writer *w, const char *key, double value, int digits
         w->text.failed = true;
     whole = strspn(number, "-0123456789");
     exponent = strchr(number, 'e');
-    point = strcspn(number + whole, "e0123456789"); /* a locale's has bytes of its own */
+    point = strcspn(number + whole, "e0123456789"); /* a locale's decimal point has other bytes */
     bgi_string_append(&w->text, number, whole);
     if (point > 0) {
         const char *fraction = number + whole + point;
         bgi_string_add(&w->text, ".%.*s", (int)strspn(fraction, "0123456789"), fraction);
     } else if (exponent == NULL) {
-        bgi_string_append(&w->text, ".0", 2); /* a real stays one */
+        bgi_string_append(&w->text, ".0", 2); /* a real must be read back as one */
     }
     if (exponent != NULL) /* "e-05" as "e-5", "e+20" as "e20" */
         bgi_string_add(&w->text, "e%s%s", exponent[1] == '-' ? "-" : "", exponent + 1 + strspn(exponent + 1, "+-0"));

@@ -1,11 +1,11 @@
 /*
- * npy.c: NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (2 bytes little-endian, 4 from version 2
- * on), the header, the elements. The header is one Python dictionary:
+ * npy.c: reads NumPy's .npy: "\x93NUMPY", two bytes of version, the header's length (2 bytes little-endian, 4 from
+ * version 2 on), the header, the elements. The header is one Python dictionary:
  *
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  *
- * Only that is read: these three keys, each once, in any order. Element types are a table of conversions, each from the
- * file's bytes to one element of ours.
+ * Only this form is read: these three keys, each once, in any order. Element types are in a table of conversions, each
+ * from the file's bytes to one element of Brigade's.
  */
 #include "formats/npy.h"
 
@@ -211,7 +211,7 @@ typedef enum conversion { BITS, TRUTH, SIGNED, UNSIGNED } conversion;
 
 typedef struct element {
     const char *description; /* without the byte order */
-    size_t size_bytes;       /* in the file */
+    size_t size_bytes;       /* of an element in the file */
     bg_dtype dtype;          /* in memory */
     conversion conversion;
 } element;
@@ -234,11 +234,11 @@ static const element *find_element(const char *description)
     return NULL;
 }
 
-/* To `dtype`: that of the element, or int64 for whole numbers. False when the value does not fit. */
+/* Converts to `dtype`: that of the element, or int64 for integers. False when the value does not fit. */
 static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
 {
     const uint32_t shift = 64 - 8 * (uint32_t)e->size_bytes;
-    /* The sign bit to the top and back; the shift of a negative value is not C's to define, so by hand. */
+    /* Extends the sign by hand, because C does not define the shift of a negative value. */
     const uint64_t sign = e->size_bytes < 8 && bits >> (63 - shift) & 1 ? UINT64_MAX << (64 - shift) : 0;
     const uint64_t extended = bits | sign;
     int32_t whole;
@@ -248,7 +248,7 @@ static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
         return e->conversion == SIGNED || bits <= INT64_MAX;
     }
     switch (e->conversion) {
-    case BITS: /* little-endian in `bits`; of our own order in memory */
+    case BITS: /* little-endian in `bits`; in the machine's order in memory */
         if (e->size_bytes == 8)
             memcpy(out, &bits, 8);
         else if (e->size_bytes == 4)
@@ -275,7 +275,8 @@ static bool convert(const element *e, bg_dtype dtype, uint64_t bits, void *out)
     return true;
 }
 
-/* Where element i of C order lies in a file of Fortran order: the same indices, the first one running fastest. */
+/* The place of element i of C order in a file of Fortran order: the same indices, with the first one running
+ * fastest. */
 static size_t fortran_place(const bg_type *type, size_t i)
 {
     size_t place = 0, rest = i, stride = 1;
@@ -288,7 +289,7 @@ static size_t fortran_place(const bg_type *type, size_t i)
     return place;
 }
 
-/* The element's type; int64 when it is int32 and one of the numbers does not fit that. */
+/* The element's type; int64 instead of int32 when one of the numbers needs it. */
 static bg_dtype find_dtype(const reader *r, const header *h, const element *e, size_t count)
 {
     const unsigned char *data = r->content + r->end;

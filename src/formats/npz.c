@@ -1,9 +1,10 @@
 /*
- * npz.c: NumPy's .npz: a ZIP archive of .npy files, stored or deflated. Read from its end: the end record says where
- * the directory is, the directory where each member is. What the members' own headers say of sizes is not needed.
+ * npz.c: reads NumPy's .npz: a ZIP archive of .npy files, stored or deflated. The archive is read from its end: the end
+ * record gives the place of the directory, and the directory that of each member. The sizes in the members' own headers
+ * are not used.
  *
  * Members must not share bytes of the file, and a member cannot unpack to more than 1032 times its bytes (zlib's
- * technical notes): so all together take at most that times the file's size.
+ * technical notes), so all members together need at most that times the file's size.
  */
 #include "formats/npy.h"
 

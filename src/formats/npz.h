@@ -1,5 +1,5 @@
 /*
- * npz.h: writing NumPy's .npz.
+ * npz.h: writes NumPy's .npz.
  */
 #ifndef BGI_FORMATS_NPZ_H
 #define BGI_FORMATS_NPZ_H
@@ -7,9 +7,9 @@
 #include <brigade/safetensors.h>
 
 /*
- * Stored .npy files, in the entries' order, in an archive that appears complete or not at all. `fetch` brings values of
- * entries that have none. Errors: BG_ERROR_UNSUPPORTED (bfloat16; 4 GiB or more in all; more than 65534 arrays),
- * BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY; those of `fetch`.
+ * Writes stored .npy files in the entries' order; the archive appears complete or not at all. `fetch` provides the
+ * values of entries that have none. Errors: BG_ERROR_UNSUPPORTED (bfloat16; 4 GiB or more in total; more than 65534
+ * arrays), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY; those of `fetch`.
  */
 bg_status bgi_npz_write(const char *path, const bg_safetensors_entry *entries, size_t count, bg_safetensors_fetch fetch,
                         void *user, bg_error *error);

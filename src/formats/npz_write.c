@@ -1,5 +1,5 @@
 /*
- * npz_write.c: .npy files one after the other, stored, then the directory of the archive and its end:
+ * npz_write.c: writes stored .npy files one after another, then the directory of the archive and its end:
  *
  *     local header, name.npy, bytes | local header, ... | entry, entry, ... | end record
  */
@@ -79,7 +79,7 @@ static const char *describe(bg_dtype dtype)
     }
 }
 
-/* The header of a .npy file of format 1, filled up with blanks so that values begin at a multiple of 64. */
+/* The header of a .npy file of format 1, padded with blanks so that values begin at a multiple of 64. */
 static bg_status make_header(const bg_safetensors_entry *entry, bgi_string *header, bg_error *error)
 {
     const bg_type *type = &entry->type;
@@ -104,7 +104,7 @@ static bg_status make_header(const bg_safetensors_entry *entry, bgi_string *head
     return header->failed ? bgi_error_memory(error, entry->name, header->length) : BG_OK;
 }
 
-/* What a local header and an entry of the directory have in common. */
+/* Writes the common fields of a local header and an entry of the directory. */
 static unsigned char *put_member(unsigned char *to, const written *member)
 {
     to = put16(to, NEEDED_VERSION);

@@ -1,8 +1,8 @@
 /*
- * png.c: PNG through libpng: pixels as they are stored (no gamma, no color management), as planes.
+ * png.c: reads PNG through libpng: pixels as they are stored (no gamma, no color management), as planes.
  *
- * libpng reports failure by longjmp. All that must survive it lives in one struct outside the function that is jumped
- * back to; the error goes straight into the caller's.
+ * libpng reports failure by longjmp. Data that must survive it is in one struct outside the function that is jumped
+ * back to; the error goes directly into the caller's.
  */
 #include "formats/png.h"
 
@@ -48,7 +48,7 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels, expected 1 to %d a side and at most %d",
                             name, columns, rows, LARGEST_SIDE, LARGEST_PIXEL_COUNT);
-    /* Deflate makes at most 1032 bytes of one. */
+    /* Deflate makes at most 1032 bytes from one. */
     if ((uint64_t)rows * columns / 8 > (uint64_t)size_bytes * 1032)
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels cannot be in %zu bytes", name, columns, rows,
@@ -112,11 +112,11 @@ static bool read_pixels(decoder *d, const bgi_png_size *size)
     for (uint32_t y = 0; y < size->rows; y++)
         d->rows[y] = d->pixels + y * row_bytes;
     png_read_image(d->png, d->rows);
-    png_read_end(d->png, NULL); /* the checksum of all */
+    png_read_end(d->png, NULL); /* checks the final checksum */
     return true;
 }
 
-/* To planes: gray from colors with the weights of ITU-R 601-2 in 16 bits, rounded. */
+/* Converts to planes: gray from colors with the weights of ITU-R 601-2 in 16 bits, rounded. */
 static void convert(const unsigned char *pixels, const bgi_png_size *size, uint32_t channels, unsigned char *out)
 {
     const size_t count = (size_t)size->rows * size->columns;

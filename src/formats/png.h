@@ -1,5 +1,5 @@
 /*
- * png.h: PNG images in memory, for the file reader, for folders of them, and for the fuzzer.
+ * png.h: PNG images in memory, for the file reader, for folders of images, and for the fuzzer.
  */
 #ifndef BGI_FORMATS_PNG_H
 #define BGI_FORMATS_PNG_H
@@ -11,10 +11,10 @@ typedef struct bgi_png_size {
     uint32_t rows, columns;
 } bgi_png_size;
 
-/* Looks at the header alone. `name` is what messages call the content. BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED. */
+/* Reads only the header. `name` is the content's name in messages. Errors: BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED. */
 bg_status bgi_png_measure(const char *name, const void *content, size_t size_bytes, bgi_png_size *out, bg_error *error);
 
-/* Writes [channels, rows, columns], for channels 1, 3 or 4, of an image that was measured to `size`. */
+/* Writes [channels, rows, columns], for 1, 3 or 4 channels, of an image that was measured to `size`. */
 bg_status bgi_png_decode(const char *name, const void *content, size_t size_bytes, const bgi_png_size *size,
                          uint32_t channels, unsigned char *out, bg_error *error);
 

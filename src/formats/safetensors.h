@@ -11,25 +11,24 @@
 /* The format's own limit for the JSON header. */
 #define BGI_SAFETENSORS_HEADER_LIMIT ((uint64_t)100000000)
 
-/* How elements lie in a file. */
+/* How elements are stored in a file. */
 typedef struct bgi_safetensors_storage {
     const char *name; /* the format's */
     bg_dtype dtype;   /* BG_DTYPE_NONE: Brigade has no such type ("foreign") */
     size_t element_bytes;
 } bgi_safetensors_storage;
 
-/* The format's name for a type, NULL when it has none. */
+/* The format's name for a type; NULL without one. */
 const char *bgi_safetensors_dtype_name(bg_dtype dtype);
 
-/* Parses content that stays where it is as long as *out is used; `name` is what messages call it. Foreign tensors are
- * refused, or kept as entries whose type has dtype BG_DTYPE_NONE. */
+/* Parses content that must outlive *out; `name` is its name in messages. Foreign tensors are refused, or become entries
+ * whose dtype is BG_DTYPE_NONE. */
 bg_status bgi_safetensors_parse(const char *name, const void *content, size_t size_bytes, bool keeps_foreign,
                                 bg_safetensors **out, bg_error *error);
-/* As bg_safetensors_open_header. */
+/* Like bg_safetensors_open_header. */
 bg_status bgi_safetensors_open_header(const char *path, bool keeps_foreign, bg_safetensors **out, bg_error *error);
 
-/* What goes along with writing a file; each may be NULL but for `read` with `written`. `entry` is a place in the list
- * that was given. */
+/* Functions that are called while a file is written; each may be NULL. `entry` is an index into the given entries. */
 typedef struct bgi_safetensors_hooks {
     bg_safetensors_fetch fetch; /* of entries without data */
     /* A piece of an entry's values that goes to the file, in the order of the entry. */
@@ -53,7 +52,7 @@ bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_en
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);
 /* F32, F64, BF16 or F16. */
 bool bgi_safetensors_is_float(const bgi_safetensors_storage *storage);
-/* The elements as float32, as they are read: of F32, F64 (rounded), BF16 and F16; others are UNSUPPORTED. */
+/* Reads the elements as float32: from F32, F64 (rounded), BF16 and F16; others are BG_ERROR_UNSUPPORTED. */
 bg_status bgi_safetensors_read_floats(const bg_safetensors *file, const bg_safetensors_entry *entry, float *out,
                                       bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * safetensors_folder.c: model.safetensors, or the files that an index names. Names in an index are those of files in
- * the same folder, never paths out of it.
+ * safetensors_folder.c: opens model.safetensors, or the files that an index names. Names in an index must be names of
+ * files in the same folder, without paths.
  */
 #include "formats/safetensors_folder.h"
 
@@ -48,7 +48,7 @@ static bg_status open_file(bgi_safetensors_folder *s, const char *name, bg_error
     return status;
 }
 
-/* Opens each file that {"weight_map": {tensor: file}} names. They are names in the folder, not paths out of it. */
+/* Opens each file that {"weight_map": {tensor: file}} names. They must be names in the folder, without paths. */
 static bg_status open_mapped(bgi_safetensors_folder *s, const char *path, const json_t *index, bg_error *error)
 {
     json_t *map = json_object_get(index, "weight_map"), *file;

@@ -1,5 +1,5 @@
 /*
- * safetensors_folder.h: the files of a folder that hold one model, as Hugging Face's tools leave it.
+ * safetensors_folder.h: the files of a folder that together hold one model, as Hugging Face's tools write it.
  */
 #ifndef BGI_FORMATS_SAFETENSORS_FOLDER_H
 #define BGI_FORMATS_SAFETENSORS_FOLDER_H
@@ -18,9 +18,9 @@ typedef struct bgi_safetensors_folder {
     uint32_t file_count;
 } bgi_safetensors_folder;
 
-/* Opens model.safetensors, or else each file that the index names, with foreign tensors, without values. `directory`
- * must stay. Errors: BG_ERROR_NOT_FOUND (neither is there; a file of the index), BG_ERROR_PARSE, BG_ERROR_IO,
- * BG_ERROR_MEMORY. */
+/* Opens model.safetensors, or otherwise each file that the index names, with foreign tensors and without values.
+ * `directory` must outlive the result. Errors: BG_ERROR_NOT_FOUND (neither exists, or a file of the index does not),
+ * BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 bg_status bgi_safetensors_folder_open(const char *directory, bgi_safetensors_folder **out, bg_error *error);
 void bgi_safetensors_folder_close(bgi_safetensors_folder *folder);
 

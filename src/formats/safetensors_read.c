@@ -1,6 +1,6 @@
 /*
- * safetensors_read.c: opening files of named tensors. Every value is checked against the file's size and against the
- * rest of the file before it is used.
+ * safetensors_read.c: opens files of named tensors. Every value is checked against the file's size and against the rest
+ * of the file before it is used.
  */
 #include "formats/safetensors.h"
 
@@ -16,26 +16,26 @@
 
 enum { LENGTH_BYTES = 8, SHORTEST_HEADER = 2, DTYPE_BYTES = 48, DATA_ALIGNMENT = 64, PART_BYTES = 1 << 14 };
 
-/* A tensor and how its elements lie in the file. The entry comes first: pointers to it are pointers to the item. A
- * header may have a million of them. */
+/* A tensor, and how its elements are stored in the file. The entry comes first: pointers to it are pointers to the
+ * item. A header may have a million items. */
 typedef struct item {
     bg_safetensors_entry entry;
-    uint64_t begin : 56; /* of its bytes, behind the header */
+    uint64_t begin : 56; /* of its bytes, after the header */
     uint64_t storage : 8;
 } item;
 
 struct bg_safetensors {
-    bgi_arena arena; /* names, metadata's texts, tensors that were not aligned */
+    bgi_arena arena; /* names, texts of metadata, tensors that were not aligned */
     item *entries;   /* by name */
     size_t entry_count, entry_capacity;
     bg_safetensors_metadata *metadata; /* by key */
     size_t metadata_count, metadata_capacity;
     bgi_input input;
-    uint64_t data_begin; /* behind the header */
-    void *data;          /* all tensors; NULL: they are the caller's, or are read when asked for */
+    uint64_t data_begin; /* after the header */
+    void *data;          /* all tensors; NULL: the caller has them, or they are read on demand */
 };
 
-/* What parsing needs beside the result. */
+/* The state of parsing beside the result. */
 typedef struct parser {
     const char *name;
     uint64_t data_bytes;
@@ -45,12 +45,12 @@ typedef struct parser {
     bg_error *error;
 } parser;
 
-/* What a header says of one tensor, in whatever order. */
+/* The fields of one tensor in a header, in any order. */
 typedef struct description {
     char dtype[DTYPE_BYTES];
-    bool has_dtype, has_shape, has_offsets; /* the key was there */
-    bool is_dtype_text, is_shape_list;      /* and what it should be */
-    size_t rank, bad_dim;                   /* SIZE_MAX: all are good; else the first that is none, */
+    bool has_dtype, has_shape, has_offsets; /* whether the key was found */
+    bool is_dtype_text, is_shape_list;      /* and whether it has the right kind */
+    size_t rank, bad_dim;                   /* SIZE_MAX: all are valid; otherwise the first invalid one, */
     bool is_bad_dim_zero;                   /* or 0 */
     int64_t dims[BG_MAX_RANK];
     size_t offset_count; /* SIZE_MAX: not a list of integers */
@@ -85,7 +85,7 @@ static int find_storage(const char *name)
     return i;
 }
 
-/* A type of Brigade's whose elements are as large. */
+/* A type of Brigade's whose elements have the same size. */
 static bg_dtype find_stand_in(const bgi_safetensors_storage *storage)
 {
     int i = 0;
@@ -113,7 +113,7 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
                             "%s: tensor `%.200s`: dtype `%.40s`, expected F32, BF16, F16, F64, I32 or U8", p->name,
                             tensor, d->dtype);
     out->storage = (uint64_t)storage & 0xff;
-    /* Sizes are checked with it; what is foreign loses it at the end. */
+    /* It serves to check sizes; a foreign entry loses it at the end. */
     out->entry.type.dtype = find_stand_in(&storages[storage]);
     return BG_OK;
 }
@@ -167,7 +167,7 @@ static bg_status check_offsets(const parser *p, const char *tensor, const descri
 
 /* ---- reading one ---- */
 
-/* The next value as an integer, which is taken in any case; false when it is none, or reading failed. */
+/* Reads the next value as an integer, and consumes it in any case; false when it is not one, or reading failed. */
 static bool read_integer(bgi_json_reader *r, int64_t *out)
 {
     const char c = bgi_json_peek(r);
@@ -185,7 +185,7 @@ static void read_dtype(bgi_json_reader *r, description *d)
 {
     d->is_dtype_text = bgi_json_peek(r) == '"';
     if (bgi_json_skip(r) && d->is_dtype_text)
-        /* What is cut off is no type in any case. */
+        /* A text that is cut off is not a type in any case. */
         memcpy(d->dtype, r->text.data, r->text.length < DTYPE_BYTES ? r->text.length : DTYPE_BYTES - 1);
 }
 
@@ -230,7 +230,7 @@ static void read_offsets(bgi_json_reader *r, description *d)
     }
 }
 
-/* Keys that this format does not have are left out. */
+/* Keys that this format does not have are ignored. */
 static void read_description(bgi_json_reader *r, description *d)
 {
     bgi_json_enter(r, '{');
@@ -414,7 +414,7 @@ static bg_status read_header(parser *p, uint64_t header_bytes)
     return BG_OK;
 }
 
-/* Everything but the data, of a file whose input is open. */
+/* Parses everything except the data of a file whose input is open. */
 static bg_status parse_input(bg_safetensors *file, bool keeps_foreign, bg_error *error)
 {
     const uint64_t size_bytes = file->input.size_bytes;
@@ -461,7 +461,7 @@ static size_t item_bytes(const item *it)
     return (size_t)bg_type_element_count(&it->entry.type) * storages[it->storage].element_bytes;
 }
 
-/* Gives every entry its place among all data, or an aligned copy. */
+/* Gives every entry its address among all data, or an aligned copy. */
 static bg_status place_data(bg_safetensors *file, const void *data, bg_error *error)
 {
     for (size_t i = 0; i < file->entry_count; i++) {

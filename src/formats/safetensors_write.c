@@ -1,7 +1,7 @@
 /*
- * safetensors_write.c: writing files of named tensors. The header is made and checked before the file is begun, and
- * read back before the file takes its name: a file with that name has been opened successfully once. Where values are
- * read back too (safetensors_check.c), and writing to disk, overlap with writing.
+ * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is begun, and read
+ * back before the file gets its name: every file with that name has been opened successfully once. Writing to disk, and
+ * reading values back (safetensors_check.c), overlap with writing.
  */
 #include "formats/safetensors.h"
 
@@ -27,7 +27,7 @@ static int compare_for_file(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* All that a file says. */
+/* The content of a file. */
 typedef struct content {
     const char *path;
     const bg_safetensors_entry *entries; /* as they were given */
@@ -73,7 +73,7 @@ static bg_status check_text(const char *path, const char *text, const char *kind
     return BG_OK;
 }
 
-/* Names and keys once each, and text; leaves both sorted as the file has them. */
+/* Checks that names and keys are text and occur once; sorts both for the file. */
 static bg_status check_content(content *c, bg_error *error)
 {
     uint64_t at = 0;
@@ -176,7 +176,7 @@ static bg_status compare_file(const bg_safetensors *file, const content *c, bg_e
                               "%s: what was written does not read back the same; the file was not created", c->path);
 }
 
-/* That a file on the disk, which has another name yet, is what was meant. */
+/* Checks that a file on the disk, still under a temporary name, has the intended content. */
 static bg_status check_file(const char *temporary_path, const content *c, const bgi_safetensors_hooks *from,
                             bg_error *error)
 {
@@ -192,7 +192,7 @@ static bg_status check_file(const char *temporary_path, const content *c, const 
     if (status == BG_OK)
         return BG_OK;
     if (status != BG_ERROR_MEMORY)
-        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's here, or ours */
+        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's or the library's here */
     return bg_error_set(error, status, "%s: reading back what was written: %.3000s", c->path, inner.message);
 }
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The block of that name, made when it is new; its index, or BGI_BLOCK_NONE after an error. */
+/* Returns the index of the block of that name, which is added when it is new; BGI_BLOCK_NONE after an error. */
 static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
 {
     bgi_block block = {.device = device};

@@ -1,5 +1,5 @@
 /*
- * clone.c: a deep copy with the same ids, so that a pass can extend or rewrite one and both can still be run.
+ * clone.c: a deep copy with the same ids, so that a pass can extend or change one graph and both can still be run.
  */
 #include "graph/graph.h"
 
@@ -77,7 +77,7 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
     copy->values = NULL, copy->ops = NULL, copy->blocks = NULL, copy->outputs = NULL, copy->variable_table = NULL;
     copy->value_capacity = copy->op_capacity = copy->block_capacity = copy->output_capacity = 0;
     copy->variable_table_size = 0;
-    copy->prefix[0] = '\0'; /* what passes add is named after what is there */
+    copy->prefix[0] = '\0'; /* passes name their values after existing ones */
     copy->prefix_count = 0;
     if (!copy_array((void **)&copy->values, &copy->value_capacity, graph->values, graph->value_count,
                     sizeof *graph->values) ||

@@ -1,6 +1,6 @@
 /*
- * graph.c: the builder. Sticky: the first error stays in the graph, later adds return the null value. It knows op types
- * as data only, never a particular op.
+ * graph.c: the builder. Errors are sticky: the first error stays in the graph, and later calls return the null value.
+ * It knows op types only as data.
  */
 #include "graph/graph.h"
 
@@ -127,7 +127,8 @@ static uint32_t hash_name(const char *name)
     return hash;
 }
 
-/* Where the variable of that name is in the table, or would be. The table has free slots. */
+/* The place of the variable of that name in the table, or the place where it would be added. The table has free
+ * slots. */
 static uint32_t *find_slot(const bg_graph *graph, const char *name)
 {
     size_t slot = hash_name(name) & (graph->variable_table_size - 1);
@@ -137,7 +138,7 @@ static uint32_t *find_slot(const bg_graph *graph, const char *name)
     return &graph->variable_table[slot];
 }
 
-/* Room in the table for one more variable. */
+/* Reserves a place in the table for one more variable. */
 static bool reserve_variable(bg_graph *graph)
 {
     uint32_t *old = graph->variable_table;
@@ -179,7 +180,7 @@ static bg_value add_value(bg_graph *graph, const bgi_value *value)
     return id;
 }
 
-/* Values that no op makes: checks the type and copies the name. */
+/* Adds a value that no op makes: checks the type and copies the name. */
 static bg_value add_leaf(bg_graph *graph, const char *what, const char *name, const bg_type *type, bgi_value *value)
 {
     if (has_failed(graph))
@@ -274,7 +275,7 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     return added;
 }
 
-/* The buffer that has the name; it may have to grow. Types of ops do not depend on the number of entries. */
+/* The buffer that has the name, which may be enlarged. Types of ops do not depend on the number of entries. */
 static bg_value grow_buffer(bg_graph *graph, bg_value buffer, const bg_type *type)
 {
     bgi_value *value = &graph->values[buffer.id];
@@ -344,6 +345,11 @@ bool bgi_op_type_writes(const bg_op_type *type, uint32_t input)
     return input < 32 && (type->written_inputs >> input & 1u) != 0;
 }
 
+bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training)
+{
+    return bgi_op_type_writes(type, input) && (is_training || (type->training_writes >> input & 1u) == 0);
+}
+
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase)
 {
     const bgi_value_kind kind = graph->values[value.id].kind;
@@ -351,7 +357,7 @@ bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase p
     return kind == BGI_VALUE_VARIABLE || (kind == BGI_VALUE_RESULT && phase == BGI_PHASE_UPDATE);
 }
 
-/* What of the type is missing or impossible; NULL: nothing. */
+/* The missing or invalid field of the type; NULL: none. */
 static const char *find_fault(const bg_op_type *op_type)
 {
     if (op_type->struct_bytes != 0 && op_type->struct_bytes != sizeof *op_type)
@@ -379,7 +385,7 @@ bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_byt
     return false;
 }
 
-/* A user's type is seen here for the first time: what it lacks is told now, not by a crash when it runs. */
+/* A user's type is seen here for the first time: a missing function is reported now, instead of crashing the run. */
 static bool check_type(bg_graph *graph, const bg_op_type *op_type, const char *name)
 {
     const char *fault;
@@ -401,7 +407,8 @@ static bool check_type(bg_graph *graph, const bg_op_type *op_type, const char *n
     return false;
 }
 
-/* Operand count, existence and writability; on success *out_count is the count less trailing null operands. */
+/* Checks operand count, existence and writability; on success *out_count is the count without trailing null
+ * operands. */
 static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_value *inputs, uint32_t input_count,
                          uint32_t *out_count)
 {
@@ -437,7 +444,7 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
     return true;
 }
 
-/* Copies what the op refers to into the arena. */
+/* Copies the data that the op refers to into the arena. */
 static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, const char *name, const bg_value *inputs,
                     const void *attributes)
 {
@@ -518,7 +525,7 @@ bg_value bg_graph_add(bg_graph *graph, const bg_op_type *op_type, const char *na
             outputs[i] = (bg_value){0};
     if (has_failed(graph) || !check_type(graph, op_type, name))
         return (bg_value){0};
-    if (name == NULL) /* first of all, so that errors have it */
+    if (name == NULL) /* first, so that errors contain it */
         name = automatic_name(graph, op_type->name, automatic, sizeof automatic);
     if ((name = bgi_graph_scoped(graph, name)) == NULL)
         return (bg_value){0};

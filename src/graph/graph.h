@@ -9,7 +9,7 @@
 #include "core/arena.h"
 
 typedef enum bgi_value_kind {
-    BGI_VALUE_NONE = 0, /* id 0, and results that a pass did away with */
+    BGI_VALUE_NONE = 0, /* id 0, and results that a pass removed */
     BGI_VALUE_INPUT,
     BGI_VALUE_CONSTANT,
     BGI_VALUE_VARIABLE,
@@ -21,31 +21,31 @@ typedef struct bgi_value {
     bg_type type;
     const char *name;
     uint32_t op;      /* of a result: its op */
-    uint32_t output;  /* of a result: which output */
+    uint32_t output;  /* of a result: the number of the output */
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initializer initializer;
-    uint32_t variable;  /* of a variable: its number, counted over the graph; all sections of a whole have one */
+    uint32_t variable;  /* of a variable: its number, counted over the graph; all sections of a whole have the same */
     bg_value owner;     /* of accumulators and optimizer state: the parameter they serve */
-    bool is_remote;     /* of a variable: lives in a remote buffer */
-    bool is_partial;    /* of an accumulator: sums that wait for their other half on the same replica */
+    bool is_remote;     /* of a variable: stored in a remote buffer */
+    bool is_partial;    /* of an accumulator: sums that will be added to their other half on the same replica */
     bool is_checkpoint; /* recomputation keeps it */
     bool is_frozen;     /* of a parameter: no gradient, no update */
-    bool has_factors;   /* of a parameter: its learning rate and weight decay are multiplied by these */
+    bool has_factors;   /* of a parameter: factors of its learning rate and weight decay */
     double rate_factor, decay_factor;
-    bg_value copy_of;          /* of a variable: the one of which this is another stage's copy */
-    bool shares_home;          /* of a copy: it is loaded from where the remote store keeps what it copies */
-    const bg_shard *shard;     /* of a variable: what it is a piece of; NULL: it is whole */
-    const bg_section *section; /* of a variable: the range of a whole that it is; NULL: none */
-    int64_t piece; /* replicas update a piece of so many elements each; 0: all of it. Types stay those of the whole */
-    bool is_piece; /* each replica has its piece only */
-    bool is_read_whole; /* some op of the update reads all of it although others read pieces */
+    bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
+    bool shares_home;          /* of a copy: loaded from the remote store of its original */
+    const bg_shard *shard;     /* of a variable: the whole that it is a piece of; NULL: it is whole */
+    const bg_section *section; /* of a variable: its range of a whole; NULL: none */
+    int64_t piece; /* replicas update a piece of this many elements each; 0: the whole. Types stay those of the whole */
+    bool is_piece; /* each replica has only its piece */
+    bool is_read_whole; /* some op of the update reads the whole although others read pieces */
 } bgi_value;
 
-/* When an op runs. Update once a step, the others once a micro-batch. */
+/* When an op runs. The update runs once a step, the others once a micro-batch. */
 typedef enum bgi_op_phase {
     BGI_PHASE_FORWARD = 0,
-    BGI_PHASE_RECOMPUTE, /* forward again, apart from the backward ops */
+    BGI_PHASE_RECOMPUTE, /* forward ops that run again, separate from the backward ops */
     BGI_PHASE_BACKWARD,
     BGI_PHASE_WEIGHTS,
     BGI_PHASE_UPDATE
@@ -58,18 +58,18 @@ typedef struct bgi_op {
     uint32_t block; /* index; BGI_BLOCK_NONE after a scope has closed */
     uint32_t input_count, output_count;
     bg_value *inputs;
-    bg_value *outputs; /* null ids where absent */
+    bg_value *outputs; /* null ids for absent outputs */
     const void *attributes;
     bool is_sharded; /* runs on each replica's piece of those operands that have pieces */
 } bgi_op;
 
 #define BGI_BLOCK_NONE UINT32_MAX
 
-/* Block 0 holds what comes before any annotation; its name is "". */
+/* Block 0 holds the ops before any annotation; its name is "". */
 typedef struct bgi_block {
     const char *name;
     uint32_t device;    /* BG_DEVICE_NONE: not given */
-    const char *origin; /* of a part that automatic stages cut off: the block it was in; else NULL */
+    const char *origin; /* of a part that automatic stages split off: its original block; otherwise NULL */
 } bgi_block;
 
 typedef struct bgi_output {
@@ -90,21 +90,21 @@ struct bg_graph {
     uint32_t *variable_table;   /* value ids by hash of the name, open addressing; 0: free */
     size_t variable_table_size; /* a power of two above twice the variables; 0: no table yet */
     uint32_t variable_count;
-    uint32_t number_count; /* of different numbers of variables */
+    uint32_t number_count; /* the number of different variable numbers */
     bool has_sections;
     uint32_t random_count;
-    bg_dtype parameter_dtype; /* of parameters that are added as float32; NONE: that */
+    bg_dtype parameter_dtype; /* of parameters that are added as float32; BG_DTYPE_NONE: float32 */
     uint32_t automatic_block_count;
     bg_mesh mesh;       /* sizes of the tensor axes; data is 1 */
-    bgi_op_phase phase; /* given to ops that are added now */
+    bgi_op_phase phase; /* the phase of ops added now */
     /* the block of ops added now, and the blocks of enclosing scopes */
     uint32_t current_block;
     uint32_t scopes[32];
     uint32_t scope_count;
-    char prefix[256];            /* of names of variables, constants and ops, by name scopes: "" or ends in a dot */
-    uint32_t prefix_lengths[32]; /* outside each of the open name scopes */
+    char prefix[256];            /* of names of variables, constants and ops, from name scopes: "" or ends in a dot */
+    uint32_t prefix_lengths[32]; /* before each of the open name scopes */
     uint32_t prefix_count;
-    bg_error error; /* the first; building stops there */
+    bg_error error; /* the first error, at which building stops */
 };
 
 static inline const bgi_value *bgi_graph_value(const bg_graph *graph, bg_value value)
@@ -120,20 +120,20 @@ static inline bg_dtype bgi_graph_kept_dtype(const bg_graph *graph, bg_variable_r
     return is_narrow ? graph->parameter_dtype : dtype;
 }
 
-/* Says what the variable is a piece of (copied; NULL: nothing). */
+/* Sets the whole that the variable is a piece of (copied; NULL: none). */
 void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *shard);
-/* Says of which whole the variable is a section (copied; NULL: of none). */
+/* Sets the section of a whole that the variable is (copied; NULL: none). */
 void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
 /* Whether variables are sections of a whole of that name. */
 bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
 /* The next section of that whole after value `after` (0: the first); null when there is none. */
 bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
-/* A section in an arena, its name too; NULL: no memory. */
+/* Copies a section with its name into an arena; NULL: no memory. */
 const bg_section *bgi_section_copy(bgi_arena *arena, const bg_section *section);
-/* The axes along which a variable is cut into different pieces: the replicas of a group along the others have the same.
- * Of accumulators and state those of the parameter that they serve, of another stage's copy those of what it copies. */
+/* The axes along which a variable is cut into different pieces; replicas along the other axes have the same piece.
+ * Accumulators and state have the axes of their parameter, and another stage's copy those of its original. */
 uint32_t bgi_graph_cut_axes(const bg_graph *graph, bg_value variable);
-/* Of all replicas, those that have data of their own. */
+/* The number of replicas with different data. */
 static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t replicas)
 {
     const uint32_t tensor = graph->mesh.tensor_1 * graph->mesh.tensor_2;
@@ -141,33 +141,35 @@ static inline uint32_t bgi_graph_data_replicas(const bg_graph *graph, uint32_t r
     return replicas > tensor ? replicas / tensor : 1;
 }
 
-/* The name as it is in the name scopes of now: in the graph's arena where there are any; NULL: no memory, and
- * the graph fails. NULL and "" stay. */
+/* The name within the current name scopes, in the graph's arena if there are any; NULL: no memory, and the graph fails.
+ * NULL and "" stay. */
 const char *bgi_graph_scoped(bg_graph *graph, const char *name);
 
 /* Whether a struct that the caller filled is of this release (bgi_struct_check); the graph fails otherwise. */
 bool bgi_graph_check_struct(bg_graph *graph, size_t struct_bytes, size_t own_bytes, const char *type,
                             const char *maker);
-/* Makes an error about an op that is not there yet the graph's error, under the op's type and name: "reduce `sums`:
- * axis 1 is named twice". `name` NULL: the name that bg_graph_add would make now. */
+/* Makes an error about an op that was not added the graph's error, under the op's type and name: "reduce `sums`: axis 1
+ * is named twice". `name` NULL: the name that bg_graph_add would make now. */
 void bgi_graph_fail_op(bg_graph *graph, const char *type_name, const char *name, bg_status status, const char *format,
                        ...) BG_PRINTF(5, 6);
 
-/* A deep copy with the same ids (bigger passes start from it). The op types are shared. */
+/* A deep copy with the same ids, from which larger passes start. The op types are shared. */
 bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error);
 
-/* The signature of an op of the graph; `types` has room for its inputs and outputs. */
+/* The signature of an op of the graph; `types` must have place for its inputs and outputs. */
 bg_op_signature bgi_op_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 uint32_t bgi_op_operand_count(const bgi_op *op);
 
 /* Whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
+/* Whether it is in this mode: a batch norm's running statistics are in training alone. */
+bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
 /* Whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);
 
-/* Proves what every pass may rely on: operands defined before use, types as the shape rules say, written inputs are
- * variables (in the update also results: what was loaded from a remote buffer), phases ascend along data flow, aliases
- * have equal sizes. */
+/* Verifies what every pass may rely on: operands are defined before use, types agree with the shape rules, written
+ * inputs are variables (in the update also values loaded from a remote buffer), phases ascend along the data flow,
+ * aliases have equal sizes. */
 bg_status bgi_graph_verify(const bg_graph *graph, bg_error *error);
 
 #endif

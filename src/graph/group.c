@@ -1,5 +1,5 @@
 /*
- * group.c: what training does with some of the parameters, chosen by their names.
+ * group.c: settings of some of the parameters in training, which are chosen by name.
  */
 #include "graph/graph.h"
 
@@ -22,7 +22,7 @@ static uint32_t find_next(const bg_graph *graph, const char *pattern, uint32_t a
     return 0;
 }
 
-/* 0, and the graph fails: there is none. */
+/* Returns 0, and the graph fails, when there is none. */
 static uint32_t find_first(bg_graph *graph, const char *pattern)
 {
     const uint32_t first = pattern != NULL ? find_next(graph, pattern, 0) : 0;
@@ -84,7 +84,7 @@ static const initialize_rule rules[] = {
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
-/* The deviation of a weight [out, in, ...], of which each place counts. */
+/* The deviation for a weight [out, in, ...], of which each place counts. */
 static double find_deviation(const initialize_rule *rule, const bg_type *type, double gain)
 {
     const double places = (double)bg_type_element_count(type) / (double)(type->dims[0] * type->dims[1]);

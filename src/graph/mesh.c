@@ -1,7 +1,7 @@
 /*
- * mesh.c: what a graph knows of variables that are less than a tensor of the weights: tensor parallelism (the sizes of
- * the mesh's tensor axes, and of which tensors variables are pieces) and sections of one whole. Knows no replicas: all
- * of them run the same graph.
+ * mesh.c: variables that are less than a tensor of the weights: tensor parallelism (the sizes of the mesh's tensor
+ * axes, and the tensors of which variables are pieces) and sections of one whole. It knows no replicas: all of them run
+ * the same graph.
  */
 #include "graph/graph.h"
 
@@ -109,7 +109,7 @@ static bool is_same(const bg_initializer *a, const bg_initializer *b)
     return a->kind == b->kind && memcmp(&a->a, &b->a, sizeof a->a) == 0 && memcmp(&a->b, &b->b, sizeof a->b) == 0;
 }
 
-/* Against what the graph has of the same whole. */
+/* Checks a section against the graph's other sections of the whole. */
 static bg_status check_section(const bg_graph *graph, const bg_section *section, const bg_initializer *initializer,
                                bg_error *error)
 {

@@ -81,7 +81,7 @@ bg_status bg_graph_print(const bg_graph *graph, char **out_text, bg_error *error
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* Names come from the user: quotes and backslashes must not end the label. */
+/* Names are the user's: quotes and backslashes must not end the label. */
 static void print_label(bgi_string *text, const char *label)
 {
     for (; *label != '\0'; label++)

@@ -1,5 +1,5 @@
 /*
- * scope.c: name scopes while a graph is built: what is added inside gets the scopes' names in front of its own.
+ * scope.c: name scopes while a graph is built: names added inside get the scopes' names as prefix.
  */
 #include "graph/graph.h"
 

@@ -1,5 +1,5 @@
 /*
- * verify.c: what every pass may rely on and must leave true.
+ * verify.c: verifies what every pass may rely on and must preserve.
  */
 #include "graph/graph.h"
 
@@ -50,7 +50,7 @@ static bg_status verify_outputs(const bg_graph *graph, const bgi_op *op, uint32_
     return BG_OK;
 }
 
-/* Passes may have put other operands in: the shape rule must still say the same. */
+/* Passes may have changed operands, so the shape rule must still give the same types. */
 static bg_status verify_types(const bg_graph *graph, const bgi_op *op, bg_error *error)
 {
     bg_type types[64], outputs[64] = {{0}};

@@ -1,12 +1,12 @@
 /*
- * axis.h: a tensor seen along one of its axes.
+ * axis.h: a view of a tensor along one of its axes.
  */
 #ifndef BGI_KERNELS_AXIS_H
 #define BGI_KERNELS_AXIS_H
 
 #include <brigade/base.h>
 
-/* [outer, size, inner]: what is before the axis, the axis, what is behind it. */
+/* [outer, size, inner]: the dims before the axis, the axis, and the dims after it. */
 typedef struct bgi_axis_view {
     int64_t outer, size, inner;
 } bgi_axis_view;

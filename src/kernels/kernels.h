@@ -1,16 +1,17 @@
 /*
- * kernels.h: the narrow table between ops and compute. An op family fills a request (a kernel id, operand types and
- * attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them, a row each: a plain C reference that
- * is kept for ever and, where it pays, a fast body that either fits the request or declines.
+ * kernels.h: the narrow interface between ops and computation. An op family fills a request (a kernel id, operand types
+ * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them, a row each: a plain C reference,
+ * which every kernel keeps, and, where it is faster, a fast body that either supports the request or declines.
  *
- * What a kernel's operands and attributes are, the contract between its op and its bodies, is in its family's
- * attributes.h. In these lists "->" parts inputs from outputs, "?" marks operands that may be absent (trailing only),
- * "!" marks inputs that are changed in place, and "(+)" says that there is an accumulating form (bgi_call_adds).
- * Letters: N batch, C channels in, O channels out, G groups. Attributes are kept in files: flags are uint8_t, 0 for no,
- * since not every byte is a bool. Kernels may look at the types alone, whatever the attributes say.
+ * The operands and attributes of a kernel, which are the contract between its op and its bodies, are described in its
+ * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent
+ * (trailing only), "!" marks inputs that are changed in place, and "(+)" marks kernels with an accumulating form
+ * (bgi_call_adds). Letters: N batch, C channels in, O channels out, G groups. Attributes are stored in files, so flags
+ * are uint8_t, 0 for no, because not every byte is a valid bool. Where a list says so, kernels depend only on the
+ * types, whatever the attributes are.
  *
- * Reference kernels take every float type through bgi_load/bgi_store and add in double, in index order. Fast kernels
- * are compared with them in tests.
+ * Reference kernels support every float type through bgi_load/bgi_store and sum in double, in index order. Tests
+ * compare fast kernels with them.
  */
 #ifndef BGI_KERNELS_H
 #define BGI_KERNELS_H
@@ -36,7 +37,7 @@ typedef struct bgi_kernel_request {
     size_t scratch_limit; /* of matrix products and convolutions; 0: none */
 } bgi_kernel_request;
 
-/* What instructions fast kernels use under a policy: those that the processor has, as far as the policy lets them. */
+/* The instruction set of fast kernels under a policy: what the processor has, as far as the policy allows it. */
 bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
@@ -45,17 +46,17 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
-/* How much of its attributes a kernel reads; 0: nothing. */
+/* The bytes of attributes that a kernel reads; 0: none. */
 size_t bgi_kernel_attributes_bytes(bgi_kernel_id id);
 static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 {
     return kernel->run != NULL && kernel->part_count > 0 && (kernel->combine == NULL || kernel->combine_count > 0);
 }
-/* All of a call, part by part. */
+/* Runs a whole call, part by part. */
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
-/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, where the
- * outputs would be, are accumulators of their types. They take the gradient at a step's first micro-batch; at later
+/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, in place of
+ * the outputs, are accumulators of their types. They are set to the gradient at a step's first micro-batch; at later
  * ones the complete gradient is added to them, element by element, as ACCUMULATE would. */
 static inline bool bgi_call_adds(const bg_kernel_call *call)
 {

@@ -1,9 +1,10 @@
 /*
- * rounding.h: rounding to 16 bits by chance: up with the probability that is the share of the way, so that the mean of
- * many roundings is the value. An update that adds less than half a last place would otherwise add nothing, for ever.
+ * rounding.h: stochastic rounding to 16 bits: up with a probability equal to the fraction of the way, so that the mean
+ * of many roundings is the value. With rounding to nearest, an update below half a last place would never change the
+ * weight.
  *
- * The chance is a function of (seed, step, parameter, operand, element of the whole): whoever rounds an element, in
- * whatever piece and under whatever strategy, rounds it the same way, and so do replicas that keep the same thing.
+ * The random number is a function of (seed, step, parameter, operand, element of the whole): an element is rounded in
+ * the same way in any piece and under any strategy, and on replicas that hold the same values.
  */
 #ifndef BGI_KERNELS_ROUNDING_H
 #define BGI_KERNELS_ROUNDING_H
@@ -13,18 +14,18 @@
 
 #include "core/narrow.h"
 
-/* Part of an update's attributes. All zero: to nearest. */
+/* The struct is part of an update's attributes. All zero: rounds to nearest. */
 typedef struct bgi_rounding {
-    int64_t elements; /* of the parameter; 0: to nearest */
-    int64_t piece;    /* elements of a piece, where replicas update a piece each */
+    int64_t elements; /* of the parameter; 0: rounds to nearest */
+    int64_t piece;    /* elements of a piece, when each replica updates a piece */
     uint32_t random_id;
-    uint32_t axes; /* along which a mesh cuts the parameter: other pieces, other chances */
+    uint32_t axes; /* along which a mesh cuts the parameter: pieces have different random numbers */
 } bgi_rounding;
 
-/* A block of Philox serves so many elements: 16 bits each. */
+/* A block of Philox serves this many elements, with 16 bits each. */
 enum { BGI_ROUNDING_BLOCK = 8 };
 
-/* The chances of an operand's elements: the counter behind its first word, which counts blocks, and the key. */
+/* The random numbers of an operand's elements: the counter after its first word, which counts blocks, and the key. */
 typedef struct bgi_chances {
     uint32_t rest[3], key[2];
     int64_t first; /* the operand's first element, in the whole */
@@ -39,12 +40,12 @@ static inline bgi_chances bgi_rounding_chances(const bgi_rounding *rounding, con
     const bool is_piece = bg_type_element_count(&call->types[0]) != rounding->elements;
 
     return (bgi_chances){{operand | one << 8 | two << 20, rounding->random_id, (uint32_t)env->step},
-                         {(uint32_t)env->seed ^ 0x726f756eu, /* "roun": not dropout's numbers */
+                         {(uint32_t)env->seed ^ 0x726f756eu, /* "roun": differs from dropout's numbers */
                           (uint32_t)(env->seed >> 32) ^ (uint32_t)(env->step >> 32)},
                          is_piece ? (int64_t)env->place.data * rounding->piece : 0};
 }
 
-/* The 16 bits of an element of the whole, out of the words of its block. */
+/* The 16 bits of an element of the whole, from the words of its block. */
 static inline uint32_t bgi_rounding_bits(const uint32_t words[4], int64_t element)
 {
     const uint32_t word = words[element / 2 % 4];
@@ -52,7 +53,7 @@ static inline uint32_t bgi_rounding_bits(const uint32_t words[4], int64_t elemen
     return element % 2 == 0 ? word & 0xffffu : word >> 16;
 }
 
-/* What is not finite stays what it is; beyond the largest number may be infinity. */
+/* Values that are not finite are unchanged; above the largest number the result may be infinity. */
 static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 {
     const uint32_t bits = bgi_float_bits(value);
@@ -64,14 +65,14 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 
 /* ---- float16 ----
  *
- * Above 2^-14 a float has 13 bits too many, and as many bits of chance decide exactly. Below, it is so many steps of
- * 2^-24, and its way to the next step may have more bits than the 16 of chance:
+ * Above 2^-14 a float has 13 bits too many, and 13 random bits decide exactly. Below, it is a number of steps of 2^-24,
+ * and the distance to the next step may need more than the 16 random bits:
  *
  *     steps  .  16 bits, which chance decides  | what is left: counts where the 16 bits of chance were as close as
  *                                              | can be to carrying, once in 65536 times; `is_open` says so then
  *
- * and then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
- * infinity: the chance decides between these two. From 65536 on all are infinity. */
+ * Then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
+ * infinity: the random number decides between these two. From 65536 on all are infinity. */
 
 /* A size below 2^-14 in steps of 2^-40. */
 static inline float bgi_float16_steps(uint32_t size_bits)
@@ -79,7 +80,7 @@ static inline float bgi_float16_steps(uint32_t size_bits)
     return bgi_float_from_bits(size_bits < 0x38800000u ? size_bits : 0) * 0x1p40f;
 }
 
-/* Without branches: sets *is_open to 1 where the chance does not suffice, else leaves it. */
+/* Without branches: sets *is_open to 1 when the random bits are not enough, otherwise leaves it unchanged. */
 static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint32_t *is_open)
 {
     const uint32_t bits = bgi_float_bits(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -92,7 +93,8 @@ static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint3
     return (uint16_t)(sign | (rest < 0x38800000u ? sum >> 16 : rest < 0x47800000u ? normal : large));
 }
 
-/* Whether a number of 128 bits, the first word the highest, is below what 16 bits of chance left of `value`'s way. */
+/* Whether a number of 128 bits, the first word the highest, is below the remainder of `value`'s distance after 16
+ * random bits. */
 static inline bool bgi_float16_goes_up(float value, const uint32_t words[4])
 {
     const float steps = bgi_float16_steps(bgi_float_bits(value) & 0x7fffffffu);
@@ -120,7 +122,7 @@ static inline uint16_t bgi_narrow_by_more_chance(float value, uint16_t down, con
     return (uint16_t)(down + bgi_float16_goes_up(value, words));
 }
 
-/* Element `element` of the whole, with its bits of chance. */
+/* Rounds element `element` of the whole with its random bits. */
 static inline uint16_t bgi_narrow_by_chance(bg_dtype dtype, float value, uint32_t chance, const bgi_chances *chances,
                                             int64_t element)
 {

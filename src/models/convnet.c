@@ -1,6 +1,6 @@
 /*
  * convnet.c: the digit network of the pipelining tutorial. The layers pool before the ReLU, as the tutorial's do; the
- * other order gives the same values, but not the same work.
+ * other order gives the same values for different costs.
  */
 #include <brigade/convnet.h>
 
@@ -53,7 +53,7 @@ static bg_value add_conv_layer(bg_graph *graph, const char *name, bg_value x, in
     return bg_relu(graph, x);
 }
 
-/* With block B4 still open: the loss belongs to the last block. */
+/* Called while block B4 is open, because the loss belongs to the last block. */
 static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_convnet *net)
 {
     bg_type labels = bg_vector(options->label_dtype, options->micro_batch);
@@ -65,7 +65,7 @@ static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_conv
     net->correct = bg_correct_count(graph, "correct", net->logits, net->labels);
 }
 
-/* What a block hands to the next one. */
+/* The value that a block passes to the next one. */
 static bg_value end_block(bg_graph *graph, const bg_convnet_options *options, bg_value x)
 {
     if (options->checkpoint_blocks)

@@ -1,13 +1,14 @@
 /*
- * gpt.c: GPT-2. Tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is one of
- * matrices; only attention knows where a sequence ends. For the steps of generating, a cache gives attention the tokens
- * before those of x. A layer:
+ * gpt.c: GPT-2. The tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is a
+ * product of matrices; only attention knows where a sequence ends. In the steps of generation, a cache gives attention
+ * the tokens before those of x. A layer:
  *
  *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
  *
- * On a mesh x is cut along tensor axis 2, what is between two products along axis 1: heads, the wide layer, logits. All
- * collectives are in the layers (parallel.c): in a layer four forward and four backward, and those of two norms.
+ * On a mesh x is cut along tensor axis 2, and the values between two products along axis 1: heads, the wide layer,
+ * logits. All collectives are in the layers (parallel.c): four forward and four backward in each layer, and those of
+ * two norms.
  */
 #include <brigade/gpt.h>
 
@@ -104,8 +105,8 @@ typedef struct builder {
     bg_graph *graph;
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* of the names of parameters: "transformer.h.0." */
-    bg_value positions;      /* of the tokens; a step's are an input */
-    int64_t cache_length;    /* of a step; else 0 */
+    bg_value positions;      /* positions of the tokens; in a step they are an input */
+    int64_t cache_length;    /* of a step; otherwise 0 */
 } builder;
 
 static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])
@@ -122,7 +123,7 @@ static bg_value add_table(const builder *b, const char *suffix, int64_t rows)
     return bg_parallel_table(b->graph, make_name(b, suffix, name), rows, b->options->hidden, &initializer);
 }
 
-/* x w + b with w [in, out], Hugging Face's Conv1D; of `blocks` results side by side. */
+/* x w + b with w [in, out], Hugging Face's Conv1D; with `blocks` results side by side. */
 static bg_value add_product(const builder *b, const char *suffix, bg_value x, int64_t out, bg_mesh_axis in_axis,
                             uint32_t blocks)
 {
@@ -150,7 +151,7 @@ static bg_value drop(const builder *b, bg_value x)
     return b->options->dropout > 0.0 ? bg_sharded_dropout(b->graph, NULL, x, b->options->dropout, BG_MESH_TENSOR_2) : x;
 }
 
-/* Of several sequences, each over its own cache. */
+/* Adds attention for several sequences, each over its own cache. */
 static bg_value add_attentions(const builder *b, bg_value qkv, const bg_shard *cache,
                                const bg_attention_options *attention)
 {
@@ -242,7 +243,8 @@ static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_t
     return drop(b, bgi_layer_cast(b->graph, x, options->dtype));
 }
 
-/* With block "Head" still open. The loss is of float32 logits' accuracy or better, whatever the activations are. */
+/* Called while block "Head" is open. The loss is computed at least from float32 logits, whatever type activations
+ * have. */
 static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
 {
     const bg_gpt_options *options = b->options;
@@ -258,7 +260,7 @@ static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
                                  options->vocabulary, BG_LOSS_MEAN, options->ignore_label, BG_MESH_TENSOR_1);
 }
 
-/* All columns on every replica, without padding. */
+/* Joins all columns on every replica, without padding. */
 static bg_value join_logits(const builder *b, bg_value logits)
 {
     const int64_t vocabulary = b->options->vocabulary;
@@ -270,7 +272,7 @@ static bg_value join_logits(const builder *b, bg_value logits)
                                                        : logits;
 }
 
-/* Embedding and layers, in their blocks. */
+/* Adds embedding and layers, in their blocks. */
 static bg_value add_body(builder *b, bg_value tokens, bg_value *out_table)
 {
     bg_value x;
@@ -320,7 +322,7 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* The step's options: its sequences, no dropout. */
+/* The step's options: its sequences, and no dropout. */
 static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();

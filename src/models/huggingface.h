@@ -1,6 +1,6 @@
 /*
- * huggingface.h: what a GPT-2 folder says of its model, for the files that read and write such folders and for the
- * fuzzer.
+ * huggingface.h: the configuration and tensors of a GPT-2 folder, for the files that read and write such folders and
+ * for the fuzzer.
  */
 #ifndef BGI_MODELS_HUGGINGFACE_H
 #define BGI_MODELS_HUGGINGFACE_H
@@ -16,21 +16,21 @@ typedef struct bgi_hf_config {
     double dropout;
 } bgi_hf_config;
 
-/* All that does not fit, on the way to one error. All-zero is empty. */
+/* Collects all problems for one error. A zeroed list is empty. */
 typedef struct bgi_hf_problems {
     bgi_string text;
     unsigned count;
 } bgi_hf_problems;
 void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...) BG_PRINTF(2, 3);
-/* BG_OK when there are none. Empties the list. */
+/* BG_OK without problems. Empties the list. */
 bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, const char *where, bg_error *error);
 
-/* `name` begins the errors; settings that bg_gpt_build does not have become problems. */
+/* `name` begins the errors; settings that bg_gpt_build does not support become problems. */
 bg_status bgi_hf_config_parse(const char *name, const char *text, size_t size_bytes, bgi_hf_config *out,
                               bgi_hf_problems *problems, bg_error *error);
 bg_status bgi_hf_config_load(const char *directory, bgi_hf_config *out, bgi_hf_problems *problems, bg_error *error);
 void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *options, bgi_hf_problems *problems);
-/* Writes config.json; `dtype` is that of the tensors beside it. */
+/* Writes config.json; `dtype` is that of the model's tensors. */
 bg_status bgi_hf_config_save(const char *directory, const bg_gpt_options *options, bg_dtype dtype, bg_error *error);
 
 /* Tensor `index` of the model: its name without "transformer." and its shape; false past the last one. */

@@ -1,6 +1,6 @@
 /*
- * huggingface_config.c: config.json of a GPT-2 folder, and the tensors that follow from it. What a file leaves out has
- * the value of transformers' GPT2Config; what it asks for beyond bg_gpt_build is refused, all of it in one error.
+ * huggingface_config.c: config.json of a GPT-2 folder, and the tensors that follow from it. A missing setting has the
+ * value of transformers' GPT2Config; settings that bg_gpt_build does not support are refused, all in one error.
  */
 #include "models/huggingface.h"
 
@@ -30,7 +30,7 @@ void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...)
     bgi_string_add(&problems->text, "%s%s", problems->count++ > 0 ? "; " : "", line);
 }
 
-/* An error holds so much; of a longer list it has what fits, and says so. */
+/* An error has limited length; a longer list is cut, and says so. */
 static void shorten(char *text)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 1024 };
@@ -61,7 +61,7 @@ bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, co
 
 /* ---- reading ---- */
 
-/* A configuration that is read: the first value of a wrong kind ends it. */
+/* A configuration that is being read; reading stops at the first value of a wrong kind. */
 typedef struct reader {
     const char *name;
     const json_t *object;
@@ -70,7 +70,7 @@ typedef struct reader {
     bg_status status;
 } reader;
 
-/* The value, NULL where it is left out (or null, which transformers reads as its default). */
+/* The value; NULL when it is missing (or null, which transformers reads as its default). */
 static const json_t *find_value(const reader *r, const char *key)
 {
     const json_t *value = json_object_get(r->object, key);
@@ -78,7 +78,7 @@ static const json_t *find_value(const reader *r, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* What a value is, for a message. */
+/* Describes a value for a message. */
 static void describe(const json_t *value, char *text, size_t capacity)
 {
     if (json_is_string(value))
@@ -146,7 +146,7 @@ static void require_truth(reader *r, const char *key, bool wanted, bool fallback
                        wanted ? "true" : "false");
 }
 
-/* Settings of which bg_gpt_build makes one kind. */
+/* Settings of which bg_gpt_build supports one value. */
 static void require_settings(reader *r, const bgi_hf_config *config)
 {
     const char *type = read_word(r, "model_type", "gpt2");
@@ -156,7 +156,7 @@ static void require_settings(reader *r, const bgi_hf_config *config)
 
     if (strcmp(type, "gpt2") != 0)
         bgi_hf_problem(r->problems, "model_type is `%.60s`, expected `gpt2`", type);
-    /* Both names are of the tanh approximation. */
+    /* Both names mean the tanh approximation. */
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
         bgi_hf_problem(r->problems, "activation_function is `%.60s`, this GPT has `gelu_new`", activation);
     if (epsilon != 1e-5)

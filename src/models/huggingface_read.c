@@ -1,6 +1,6 @@
 /*
- * huggingface_read.c: the weights of a GPT-2 folder. All files are opened and every tensor is found and checked before
- * the first weight is set; nothing but one tensor that must be converted is ever copied beside the weights.
+ * huggingface_read.c: reads the weights of a GPT-2 folder. All files are opened and every tensor is found and checked
+ * before the first weight is set; at most one tensor, which must be converted, is copied beside the weights.
  */
 #include "models/huggingface.h"
 
@@ -19,7 +19,7 @@ typedef bgi_safetensors_folder source;
 static const char *const prefix = "transformer.";
 enum { PREFIX_BYTES = 12 };
 
-/* A name without what one of the two styles puts before it. */
+/* A name without the prefix of one of the two styles. */
 static const char *skip_prefix(const char *name)
 {
     return strncmp(name, prefix, PREFIX_BYTES) == 0 ? name + PREFIX_BYTES : name;
@@ -48,7 +48,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* What a file may have beside the model: the tied head, heads for other tasks, masks. */
+/* Tensors that a file may have beside the model: the tied head, heads for other tasks, masks. */
 static bool is_ignored(const char *name)
 {
     static const char *const heads[] = {"lm_head.", "score.", "multiple_choice_head."};
@@ -85,7 +85,7 @@ static void check_tensor(const bg_safetensors_entry *entry, const char *name, co
         bgi_hf_problem(problems, "tensor `%s` is of %s, expected F32, F16, BF16 or F64", name, storage->name);
 }
 
-/* A name of the list of `count` names (each BGI_HF_NAME_BYTES), sorted. */
+/* Searches a sorted list of `count` names (each BGI_HF_NAME_BYTES). */
 static void check_unknown(const source *s, const char *names, size_t count, bgi_hf_problems *problems)
 {
     for (uint32_t f = 0; f < s->file_count; f++)
@@ -105,8 +105,8 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     bg_type type;
     size_t count = 0, held = 0;
 
-    /* A configuration may ask for more layers than memory holds names of; what is missing is said of as many as the
-     * files could have. */
+    /* A configuration may ask for more layers than memory holds names of; missing tensors are reported for as many as
+     * the files could have. */
     for (uint32_t f = 0; f < s->file_count; f++)
         held += bg_safetensors_count(s->files[f]);
     names = calloc(2 * held + 64, BGI_HF_NAME_BYTES);
@@ -122,7 +122,7 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* In which type the weight is kept: float32, unless it is there already in 16 bits. */
+/* The type in which the weight is kept: float32, unless it exists already in 16 bits. */
 static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;

@@ -1,5 +1,5 @@
 /*
- * huggingface_write.c: a GPT-2 folder as transformers' save_pretrained writes it: the weights first, then the
+ * huggingface_write.c: writes a GPT-2 folder like transformers' save_pretrained: the weights first, then the
  * configuration, so that a folder with a new configuration has its weights.
  */
 #include "models/huggingface.h"
@@ -46,11 +46,11 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
     return BG_OK;
 }
 
-/* *out_dtype: the type of all tensors; float32 when they differ, because it holds every value of the others. */
+/* *out_dtype: the type of all tensors; float32 when they differ, because it represents every value of the others. */
 static bg_status save_model(const char *directory, const bgi_hf_config *config, bg_weights *weights,
                             bg_dtype *out_dtype, bg_error *error)
 {
-    /* transformers refuses a file that does not say from which framework its tensors are. */
+    /* transformers refuses a file that does not name the framework of its tensors. */
     const bg_safetensors_metadata metadata[] = {{.key = "format", .value = "pt"}};
     const uint32_t limit = bg_weights_count(weights);
     bg_safetensors_entry *entries = calloc((size_t)limit + 1, sizeof *entries);

@@ -1,11 +1,12 @@
 /*
- * mpi.c: the functions of a transport, by MPI. Knows brigade/transport.h and MPI; links nothing else of Brigade, so
- * that one build serves programs that link the library and those that load this at run time.
+ * mpi.c: implements the functions of a transport with MPI. It knows brigade/transport.h and MPI, and links nothing else
+ * of Brigade, so that one build serves programs that link the library and those that load this file's library at run
+ * time.
  *
- * A lane is a duplicate of the communicator. All ranks make it together, and one that does not come must not keep the
- * others inside MPI: so opening only begins that, and what is sent and received meanwhile waits for it in a list, where
- * the caller's own limits of waiting hold. Requests that are under way stand in an array without gaps, beside whose
- * operations they are, so that one MPI_Testsome looks at all of them.
+ * A lane is a duplicate of the communicator. All ranks make it together, and a missing rank must not keep the others
+ * inside MPI. So opening only begins the duplication; sends and receives wait for it in a list, where the caller's own
+ * time limits apply. Requests in progress are in an array without gaps, parallel to an array of their operations, so
+ * that one MPI_Testsome tests all of them.
  */
 #include <brigade/mpi.h>
 
@@ -19,15 +20,15 @@
 
 enum { NAME_BYTES = 128, MESSAGE_BYTES = 1 << 30, SMALL_BYTES = 8 << 10, CLOSE_LIMIT_MS = 1000, END_LIMIT_S = 3 };
 
-/* What MPI sends within a host without asking first: Open MPI up to 4 KB with its header, MPICH over UCX a little above
- * 8 KB. Other networks take more. */
+/* The largest message that MPI sends within a host without a handshake: up to 4 KB with its header in Open MPI, a
+ * little above 8 KB in MPICH over UCX. Other networks allow more. */
 #ifdef OPEN_MPI
 enum { EAGER_BYTES = 4032 };
 #else
 enum { EAGER_BYTES = 8192 };
 #endif
 
-/* What cannot begin before the lane is open. */
+/* An operation that cannot begin before the lane is open. */
 typedef struct waiting {
     bool is_receive;
     uint32_t rank, tag;
@@ -45,9 +46,9 @@ typedef struct lane {
     MPI_Request *requests;
     void **operations;
     bool *are_receives;
-    int *finished; /* room for MPI_Testsome, as is `statuses` */
+    int *finished; /* memory for MPI_Testsome, as is `statuses` */
     MPI_Status *statuses;
-    void **done; /* operations that are done and that nobody has heard of, from `first_done` on */
+    void **done; /* completed operations that have not been reported, from `first_done` on */
     int done_count, first_done;
 } lane;
 
@@ -97,7 +98,7 @@ static bool grow(void **array, int capacity, size_t element_bytes)
     return larger != NULL;
 }
 
-/* Room for one request more; and for as many that are done. */
+/* Reserves memory for one more request and its completion. */
 static bool reserve(lane *l)
 {
     const int needed = l->count + l->done_count + 1, capacity = 2 * needed + 64;
@@ -125,7 +126,7 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
         return out_of_memory(error);
     if (m->is_stuck) {
         free(l);
-        return fail(error, BG_ERROR_IO, "a rank was lost in the middle of a message; only a new process can go on",
+        return fail(error, BG_ERROR_IO, "a rank was lost in the middle of a message; only a new process can continue",
                     MPI_SUCCESS);
     }
     pthread_mutex_lock(&m->mutex);
@@ -139,8 +140,8 @@ static bg_status open_lane(void *user, void **out_lane, bg_error *error)
     return BG_OK;
 }
 
-/* Whether MPI has let go of the canceled receives. One whose message has begun to arrive ends with the message, and so
- * never when its sender is lost. */
+/* Whether MPI has released the canceled receives. A receive whose message has begun to arrive ends with the message,
+ * and so never when its sender is lost. */
 static bool end_receives(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -160,7 +161,7 @@ static bool end_receives(lane *l)
     return true;
 }
 
-/* Whether a lane that is closed before it was open has become so: MPI does not let go of one before. */
+/* Whether a lane that was closed while opening has opened: MPI does not release it before. */
 static bool end_opening(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -174,7 +175,8 @@ static bool end_opening(lane *l)
     return is_done != 0;
 }
 
-/* Receives that wait for nothing any more are canceled. What is sent and not received belongs to MPI from now on. */
+/* Receives that are no longer needed are canceled. Messages that were sent and not received belong to MPI from now
+ * on. */
 static void close_lane(void *user, void *of)
 {
     mpi *m = user;
@@ -203,8 +205,8 @@ static void close_lane(void *user, void *of)
 
 /* ---- messages ---- */
 
-/* What is small has mostly left when MPI_Isend returns; MPI_Testsome that finds only this does not look what has come.
- */
+/* A small message has usually left when MPI_Isend returns; an MPI_Testsome that finds only such sends does not check
+ * for arrivals. */
 static bg_status begin_now(lane *l, const waiting *w, bg_error *error)
 {
     MPI_Request *request;
@@ -241,7 +243,7 @@ static bg_status begin_later(lane *l, const waiting *w, bg_error *error)
     return BG_OK;
 }
 
-/* Looks whether it is open, and begins what has waited for that. */
+/* Checks whether the lane is open, and then begins what has waited for that. */
 static bg_status look_at_opening(lane *l, bg_error *error)
 {
     int is_done = 0, code = MPI_Test(&l->opening, &is_done, MPI_STATUS_IGNORE);
@@ -287,7 +289,7 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* From the end, so that numbers that are still to be looked at stay what they are. */
+/* Runs from the end, so that the numbers that remain do not change. */
 static void take_finished(lane *l, int finished_count)
 {
     if (finished_count > 1)
@@ -313,7 +315,8 @@ static uint32_t hand_out(lane *l, void **out_operations, uint32_t most)
     return count;
 }
 
-/* MPI_Testsome that finds nothing looks what has come, and says so the next time only: then it is asked once more. */
+/* An MPI_Testsome that finds nothing checks for arrivals, but reports them only the next time, so it is called once
+ * more. */
 static int find_finished(lane *l, int *out_count)
 {
     int code = MPI_SUCCESS;
@@ -367,7 +370,7 @@ static void describe(mpi *m, int level)
     snprintf(m->name, sizeof m->name, "%.90s, %s", version, name_level(level));
 }
 
-/* A host is known by its lowest rank. */
+/* A host is identified by its lowest rank. */
 static int find_hosts(mpi *m)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -447,10 +450,12 @@ bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *e
     MPI_Finalized(&is_over);
     if (!is_begun || is_over)
         return fail(error, BG_ERROR_INVALID,
-                    is_over ? "a transport after MPI_Finalize" : "a transport before MPI_Init; call that first",
+                    is_over ? "a transport after MPI_Finalize"
+                            : "MPI is not initialized: call MPI_Init before creating a transport",
                     MPI_SUCCESS);
     if (comm == MPI_COMM_NULL)
-        return fail(error, BG_ERROR_INVALID, "MPI_COMM_NULL is no communicator: only ranks of it make a transport",
+        return fail(error, BG_ERROR_INVALID,
+                    "MPI_COMM_NULL is not a communicator: create the transport on ranks that belong to one",
                     MPI_SUCCESS);
     m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -494,7 +499,7 @@ bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error)
     return status;
 }
 
-/* A signal has ended all ranks together. */
+/* Whether a signal has ended all ranks together. */
 static bool is_failure(int code)
 {
     return code != 0 && code <= 128;
@@ -506,8 +511,8 @@ static void *leave_late(void *code)
     _exit((int)(intptr_t)code);
 }
 
-/* MPI_Abort asks the launcher to end all ranks and waits for its answer, which a cut link does not carry. MPI_Finalize
- * of MPICH 4.0 over UCX and TCP waits at times for a peer that has gone to wait in it already. This rank ends
+/* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
+ * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
  * nevertheless. */
 static void end_mpi(int code)
 {

@@ -1,6 +1,6 @@
 /*
- * layers.c: ops with their parameters. Knows no model and no optimizer. First values are those of PyTorch's modules:
- * kaiming_uniform with a = sqrt(5) comes to +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), for biases too.
+ * layers.c: ops with their parameters. It knows no model and no optimizer. First values are those of PyTorch's modules:
+ * kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), for biases too.
  */
 #include "nn/layers.h"
 
@@ -107,7 +107,7 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                      bgi_layer_cast(graph, offset, type.dtype));
 }
 
-/* Channels that each filter sees; 0 (and the graph fails) when the numbers do not fit. */
+/* The channels that each filter reads; 0 (and the graph fails) when the numbers do not fit. */
 static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
                                     int64_t groups)
 {
@@ -283,7 +283,7 @@ static bg_value add_batch_norm(bg_graph *graph, const char *name, bg_value x, do
     beta = add_constant(graph, name, "bias", type.dims[1], BG_ROLE_PARAMETER, 0.0);
     mean = add_constant(graph, name, "running_mean", type.dims[1], BG_ROLE_BUFFER, 0.0);
     variance = add_constant(graph, name, "running_var", type.dims[1], BG_ROLE_BUFFER, 1.0);
-    /* The running statistics are changed in place, so they cannot be cast: the input comes to them. */
+    /* The running statistics are changed in place and cannot be cast, so the input is cast instead. */
     x = bgi_layer_cast(graph, x, BG_FLOAT32);
     gamma = bgi_layer_cast(graph, gamma, BG_FLOAT32);
     beta = bgi_layer_cast(graph, beta, BG_FLOAT32);

@@ -6,12 +6,12 @@
 
 #include <brigade/nn.h>
 
-/* False (and the graph fails) when the layer cannot be built over `x` at all. */
+/* Returns false (and the graph fails) when the layer cannot be built over `x` at all. */
 bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_value x);
 /* The variable `layer.suffix`. */
 bg_value bgi_layer_variable(bg_graph *graph, const char *layer, const char *suffix, const bg_shard *shard,
                             bg_variable_role role, const bg_initializer *initializer);
-/* `value` as it is used by an op on `dtype`. */
+/* `value` in the type of an op on `dtype`. */
 bg_value bgi_layer_cast(bg_graph *graph, bg_value value, bg_dtype dtype);
 
 #endif

@@ -17,10 +17,10 @@
 
 enum { NAME_BYTES = 256, SUFFIX_BYTES = 64, MOST_STATES = 60 };
 
-/* What all layers and directions have in common. */
+/* The common settings of all layers and directions. */
 typedef struct recurrent_layers {
     bg_graph *graph;
-    const char *kind, *name; /* for messages; of parameters */
+    const char *kind, *name; /* for messages; and of parameters */
     int64_t gates;           /* 4: LSTM, 3: GRU, 1: RNN */
     int64_t width, samples, directions;
     bg_recurrent_options options;
@@ -51,7 +51,7 @@ static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t lay
         l->graph, bgi_layer_variable(l->graph, l->name, suffix, &whole, BG_ROLE_PARAMETER, &initializer), l->dtype);
 }
 
-/* State `which` (h, c) that a direction of a layer begins with. */
+/* The initial state `which` (h, c) of a direction of a layer. */
 static bg_value find_first(recurrent_layers *l, int which, int64_t number)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -70,7 +70,7 @@ static bg_value find_first(recurrent_layers *l, int which, int64_t number)
     return bg_broadcast(l->graph, NULL, l->zeros, 2, dims);
 }
 
-/* The state behind the last step, [1, N, H]. */
+/* The state after the last step, [1, N, H]. */
 static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
 {
     const bg_type type = bg_graph_type(l->graph, states);
@@ -81,7 +81,7 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
-/* Time from `from` to `to`; *h and *c: in the states before it, out all that it makes. */
+/* Adds time steps `from` to `to`; *h and *c are the states before it, and become its results. */
 static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
                       bg_value bias, bg_value *h, bg_value *c)
 {
@@ -99,7 +99,7 @@ static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t
                                                                     l->options.batch_first, reverse);
 }
 
-/* The state with which a piece ends, as the next one begins with it, after `steps` steps. */
+/* The final state of a piece as the next one's initial state, after `steps` steps. */
 static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, int64_t steps)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -111,7 +111,7 @@ static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, i
                                                                        : state;
 }
 
-/* The recurrence in pieces of so many steps. *c: of the last piece. */
+/* Adds the recurrence in pieces of this many steps. *c: of the last piece. */
 static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
                            bg_value bias, bg_value h, bg_value *c)
 {

@@ -1,6 +1,6 @@
 /*
- * serialized.c: an embedding, a linear layer and an output layer in pieces, so that less scratch is needed at a time or
- * that the pieces can lie on several devices. The mathematics is that of the plain layers; weights cut and join.
+ * serialized.c: an embedding, a linear layer and an output layer in pieces, so that they need less scratch memory at a
+ * time, or the pieces can be on several devices. The results are those of the plain layers; weights are cut and joined.
  *
  *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
  *     linear       one weight, f products over parts of it
@@ -31,7 +31,7 @@ static bool can_build(bg_graph *graph, const char *layer, const char *name, bg_v
     return false;
 }
 
-/* `size` in `factor` equal parts. */
+/* Whether `size` can be cut into `factor` equal parts. */
 static bool can_cut(bg_graph *graph, const char *layer, const char *name, const char *what, int64_t size,
                     uint32_t factor)
 {
@@ -49,7 +49,7 @@ static bg_value as_dtype(bg_graph *graph, bg_value value, bg_dtype dtype)
                                                                                  : bg_cast(graph, NULL, value, dtype);
 }
 
-/* A piece of `name.weight`; all of it is that parameter itself. */
+/* A piece of `name.weight`; a single piece is that parameter itself. */
 static bg_value add_piece(bg_graph *graph, const char *layer, const char *suffix, bg_type whole, uint32_t axis,
                           uint32_t piece, uint32_t factor, bg_initializer initializer)
 {
@@ -104,7 +104,7 @@ bool bg_split_block_name(const bg_split_placement *placement, const char *kind, 
     return true;
 }
 
-/* Begins the device's block where `piece` is the first one there. */
+/* Begins the device's block when `piece` is the first one there. */
 static void start_block(bg_graph *graph, const char *kind, const bg_split_placement *placement, uint32_t piece)
 {
     char name[BG_SPLIT_BLOCK_BYTES];
@@ -115,7 +115,7 @@ static void start_block(bg_graph *graph, const char *kind, const bg_split_placem
             bg_block_start(graph, name, d);
 }
 
-/* Pieces by the placement, which must have splits that make sense; else `factor`. */
+/* The number of pieces: by the placement, whose splits must be valid, otherwise `factor`. */
 static bool count_pieces(bg_graph *graph, const char *layer, const char *name, const bg_split_placement *placement,
                          uint32_t *factor)
 {
@@ -149,7 +149,7 @@ static bool count_pieces(bg_graph *graph, const char *layer, const char *name, c
 
 /* ---- embedding ---- */
 
-/* Ids as rows of the piece that begins at `first`: through float64, which holds every int32. */
+/* Converts ids to rows of the piece that begins at `first`, through float64, which represents every int32. */
 static bg_value shift_ids(bg_graph *graph, bg_value ids, int64_t first)
 {
     if (first == 0)
@@ -194,7 +194,7 @@ bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_val
 
 /* ---- linear ---- */
 
-/* Concatenates in steps: an op takes so many operands. */
+/* Concatenates in steps, because an op has a limited number of operands. */
 static bg_value join(bg_graph *graph, bg_value joined, bg_value *parts, uint32_t *count, bool is_last, int32_t axis)
 {
     if (*count < CONCAT_LIMIT - 2 && !is_last)
@@ -341,7 +341,7 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
     for (uint32_t i = 0; i < factor; i++) {
         bg_value weight;
         start_block(graph, "Linear", placement, i);
-        if (i == 0) /* in the first piece's block: there may be none before it */
+        if (i == 0) /* in the first piece's block, because there may be none before it */
             matrix = as_matrix(graph, x, &rows, &width);
         weight = add_piece(graph, name, "split_linear_layers", bg_matrix(BG_FLOAT32, out_features, width), is_reduced,
                            i, factor, uniform(width));
@@ -361,7 +361,7 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
 
 /* ---- weights ---- */
 
-/* Rows are whole in memory; columns are strips of each row. `to_pieces` says the direction. */
+/* Rows are contiguous in memory; columns are strips of each row. `to_pieces`: the direction of the copy. */
 static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *type, uint32_t axis, uint32_t factor,
                              bool to_pieces, bg_error *error)
 {

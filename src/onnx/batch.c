@@ -1,7 +1,8 @@
 /*
- * batch.c: which dimension of a value has the samples. A graph has sizes only; that a dimension is the batch's, or a
- * multiple of it, follows from the inputs, op by op. Where it cannot be followed, because an op mixes samples with a
- * tensor whose size merely equals theirs, or takes some of them, the file is made once more with the graph's sizes.
+ * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes; that a dimension is the
+ * batch's, or a multiple of it, follows from the inputs, op by op. Where this is not possible, because an op mixes
+ * samples with a tensor whose size merely equals theirs, or selects some of them, the file is made again with the
+ * graph's sizes.
  *
  *     x [batch, 8, 4]  --reshape-->  [batch * 8, 4]  --linear-->  [batch * 8, 6]  --reshape-->  [batch, 8, 6]
  */
@@ -79,7 +80,7 @@ int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch
         return batch;
     for (int32_t i = 0; i < batch; i++)
         outer *= from->dims[i];
-    /* The samples follow each other within each of the `outer` parts, here and there. */
+    /* The samples follow each other within each of the `outer` parts, in both shapes. */
     for (uint32_t i = 0; i < to->rank; i++) {
         if (before == outer && to->dims[i] % s->batch == 0 &&
             (found == BGI_SAVE_NO_BATCH || (int32_t)i == batch || to->dims[found] < s->batch))

@@ -1,6 +1,6 @@
 /*
- * build.c: the nodes of a file, one after the other, as ops of a graph. What is known is computed on the way and leaves
- * no op; what cannot be expressed is noted, and the walk goes on, so that all of it is known at the end.
+ * build.c: maps the nodes of a file, one after another, to ops of a graph. Known values are computed on the way and
+ * leave no op. An unsupported node is noted and the walk continues, so that the final error lists all of them.
  */
 #include "onnx/onnx.h"
 
@@ -49,7 +49,7 @@ static const bg_onnx_fixed *find_fixed(const bg_onnx_options *options, const cha
     return NULL;
 }
 
-/* How many dimensions: the file's, or as many as options say, one after the other. */
+/* The number of dimensions: the file's, or the number of consecutive ones that options give. */
 static uint32_t rank_of(const bg_onnx_port *port, const bg_onnx_options *options)
 {
     uint32_t rank = 0;
@@ -61,7 +61,7 @@ static uint32_t rank_of(const bg_onnx_port *port, const bg_onnx_options *options
     return rank;
 }
 
-/* The dimension's size, or 0, and it is added to those that are missing. */
+/* Returns the dimension's size; an unknown one is 0 and is added to the missing sizes. */
 static bg_status bind_dim(const bg_onnx_port *port, uint32_t dim, const bg_onnx_options *options, bgi_string *missing,
                           int64_t *out, bg_error *error)
 {
@@ -107,7 +107,7 @@ static bg_status bind_input(bg_onnx_port *port, const bg_onnx_options *options, 
     return BG_OK;
 }
 
-/* A batch size that no input can take is a mistake. */
+/* A batch size that no input has is an error. */
 static bg_status check_batch(const bg_onnx *onnx, const bg_onnx_options *options, bg_error *error)
 {
     const bg_onnx_port *first = NULL;
@@ -254,7 +254,7 @@ static bool open_block(bgi_onnx_build *b, uint32_t node)
 
 /* ---- folding ---- */
 
-/* Runs the small graph that a node has become, and keeps what comes out of it. */
+/* Runs the small graph of a node, and keeps its results. */
 static bg_status evaluate(bgi_onnx_build *b, bgi_mapper *m, bg_error *error)
 {
     const bg_kernel_env env = {0};
@@ -324,11 +324,11 @@ static bg_status fold(bgi_onnx_build *b, bgi_mapper *m, const bgi_mapping *mappi
 
 /* ---- the walk ---- */
 
-/* What has been refused. */
+/* The refused nodes. */
 typedef struct problems {
     bg_onnx_problem *list;
     size_t count, capacity;
-    bg_status status; /* of the first */
+    bg_status status; /* of the first one */
 } problems;
 
 static bg_status add_problem(bgi_onnx_build *b, problems *p, uint32_t node, bg_status status, const char *reason,
@@ -346,7 +346,7 @@ static bg_status add_problem(bgi_onnx_build *b, problems *p, uint32_t node, bg_s
     return BG_OK;
 }
 
-/* What the node added to the graph. */
+/* Counts the ops that the node added to the graph. */
 static void count_ops(bgi_onnx_build *b, uint32_t node, uint32_t first)
 {
     bg_onnx_node *out = &b->onnx->nodes[node];
@@ -385,7 +385,7 @@ static const char *reason_of(const bgi_mapper *m)
     return m->reason[0] != '\0' ? m->reason : "the library has no way to express it";
 }
 
-/* A node of a branch is told with the node that has the branch. */
+/* A node of a branch is reported with the node that has the branch. */
 static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, const BgiOnnx__Node *node,
                              bg_status status, const char *reason, bg_error *error)
 {
@@ -398,7 +398,7 @@ static bg_status refuse_node(bgi_onnx_build *b, problems *p, uint32_t number, co
     return add_problem(b, p, number, status, text, error);
 }
 
-/* Maps one node whose operands are there. */
+/* Maps one node whose operands exist. */
 static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const bgi_mapping *mapping, problems *p,
                           bool *is_mapped, bg_error *error)
 {
@@ -431,7 +431,7 @@ static bg_status map_node(bgi_onnx_build *b, uint32_t node, bgi_mapper *m, const
 
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error);
 
-/* `number`: of the node, or of the one whose branch it is of. */
+/* `number`: of the node, or of the node that has its branch. */
 static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const char *domain = node->domain != NULL && strcmp(node->domain, "ai.onnx") != 0 ? node->domain : "";
@@ -461,7 +461,7 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__No
         bgi_map_refuse(&m, "its domain is \"%s\": only ops of ONNX itself are known", domain);
         status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, m.reason, error);
     } else if (mapping == NULL) {
-        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, "the op is not known", error);
+        status = refuse_node(b, p, number, node, BG_ERROR_UNSUPPORTED, bgi_onnx_why_unknown(node->op_type), error);
     } else if (!any_refused(&m) && bg_graph_check(b->graph, NULL) == BG_OK) {
         status = map_node(b, number, &m, mapping, p, &is_mapped, error);
     }
@@ -481,7 +481,7 @@ static bg_status walk_node(bgi_onnx_build *b, uint32_t number, const BgiOnnx__No
 
 /* ---- branches ---- */
 
-/* The branch of a condition that is known; NULL, and why not. */
+/* The branch of a known condition; NULL, with the reason, when it is not known. */
 static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -505,7 +505,7 @@ static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Nod
     return branch;
 }
 
-/* Whether the names that a branch makes are new, and those that its next node reads are there. */
+/* Whether the names that a branch defines are new, and those that its nodes read exist. */
 static bool check_names(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reason, size_t size)
 {
     for (size_t i = 0; i < node->n_input; i++)
@@ -544,7 +544,7 @@ static bg_status add_branch_constants(bgi_onnx_build *b, const BgiOnnx__Graph *b
     return BG_OK;
 }
 
-/* An outcome of the branch under the node's name. */
+/* Gives a result of the branch the node's name. */
 static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *from, const char *to, char *reason,
                               size_t size, bg_error *error)
 {
@@ -556,7 +556,7 @@ static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *fr
     else if (source->kind != BGI_ITEM_KNOWN && source->kind != BGI_ITEM_REFUSED) {
         if (!open_block(b, number))
             return bgi_error_memory(error, "a block", 0);
-        bgi_map_in(&m, 0); /* it becomes a value of the graph, once */
+        bgi_map_in(&m, 0); /* it becomes a value of the graph once */
         if (m.is_out_of_memory)
             return bgi_error_memory(error, to, 0);
         snprintf(reason, size, "%s", m.reason);
@@ -569,7 +569,7 @@ static bg_status take_outcome(bgi_onnx_build *b, uint32_t number, const char *fr
     return BG_OK;
 }
 
-/* What a branch has made is not seen outside: the next one may use its names again. */
+/* Names of a branch are not visible outside, so the next branch may use them again. */
 static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_t node_count)
 {
     for (size_t i = 0; i < branch->n_initializer; i++)
@@ -580,7 +580,7 @@ static void forget_branch(bgi_onnx_build *b, const BgiOnnx__Graph *branch, size_
                 b->items[bgi_names_find(&b->names, branch->node[i]->output[k])].kind = BGI_ITEM_NONE;
 }
 
-/* A branch that is decided while the graph is built takes the place of its node. */
+/* A branch that is known while the graph is built replaces its node. */
 static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node *node, problems *p, bg_error *error)
 {
     const bgi_item *condition = node->n_input == 1 ? find_item(b, node->input[0]) : NULL;
@@ -596,7 +596,7 @@ static bg_status walk_if(bgi_onnx_build *b, uint32_t number, const BgiOnnx__Node
         is_well = check_names(b, branch->node[done], reason, sizeof reason);
         if (!is_well) {
             BGI_TRY(refuse_node(b, p, number, branch->node[done], BG_ERROR_PARSE, reason, error));
-            reason[0] = '\0'; /* it is told */
+            reason[0] = '\0'; /* the inner error is reported */
             break;
         }
         BGI_TRY(walk_node(b, number, branch->node[done], p, error));
@@ -644,7 +644,7 @@ static bg_status give_outputs(bgi_onnx_build *b, problems *p, bg_error *error)
     return BG_OK;
 }
 
-/* All problems in one line, as many as there is room for. */
+/* Reports all problems in one line, as many as fit. */
 static bg_status report(const bgi_onnx_build *b, const problems *p, bg_error *error)
 {
     bgi_string text = {0};
@@ -718,7 +718,7 @@ static void forget_build(bg_onnx *onnx)
     bgi_arena_clear(&onnx->built);
 }
 
-/* Names that something reads, and how many there may be in all; of branches too. */
+/* Collects the names that are read, and counts how many there may be, including those of branches. */
 static bool find_used(bgi_onnx_build *b, const BgiOnnx__Graph *graph, size_t *count)
 {
     bool is_well = true;

@@ -1,7 +1,7 @@
 /*
- * file.c: an ONNX file read and checked. Nothing in it is believed: the bytes are walked once for their nesting before
- * protobuf-c, which recurses, sees them; then what the rest relies on is proven: names are defined once and before they
- * are used (so there are no cycles), tensors have the values that they say.
+ * file.c: reads and checks an ONNX file. The content is not trusted. The nesting of the bytes is checked before
+ * protobuf-c, which recurses, reads them. Then the assumptions of the other files are checked: names are defined once
+ * and before they are used (so there are no cycles), and tensors have the values that they declare.
  */
 #include "onnx/onnx.h"
 
@@ -12,7 +12,7 @@
 #include "core/file.h"
 
 enum { NESTING_LIMIT = 48 };
-/* Files of protobuf have at most 2 GiB; the weights beyond lie in others. */
+/* Protobuf files have at most 2 GiB; weights beyond that are in other files. */
 static const size_t file_limit = (size_t)1 << 31;
 
 /* ---- the bytes ---- */
@@ -34,10 +34,10 @@ static bool read_varint(reader *r, uint64_t *out)
     return false;
 }
 
-/* Whether the fields of a message are whole, and nested at most so deep. */
+/* Whether the fields of a message are complete, and nested at most this deep. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
-    *reason = "is cut off, or no protobuf message";
+    *reason = "is cut off, or not a protobuf message";
     if (depth > NESTING_LIMIT) {
         *reason = "has messages in messages deeper than 48";
         return false;
@@ -147,7 +147,7 @@ static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node
     return BG_OK;
 }
 
-/* What a branch can be blamed for before it is taken; its names are looked at when it is. */
+/* Checks what is an error in a branch before it is taken; its names are checked when it is. */
 static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error)
 {
     bgi_tensor tensor;
@@ -180,7 +180,7 @@ static bg_status define(bgi_names *names, const char *name, const char *what, co
     return BG_OK;
 }
 
-/* Every name is made once, and before it is read. */
+/* Checks that every name is defined once, and before it is read. */
 static bg_status check_nodes(bg_onnx *onnx, bgi_names *names, bg_error *error)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;
@@ -299,7 +299,7 @@ static bg_status describe_weights(bg_onnx *onnx, bg_error *error)
     return BG_OK;
 }
 
-/* Inputs are those that no initializer gives a value: older files list weights as inputs too. */
+/* Inputs are those without an initializer, because older files list weights as inputs too. */
 static bg_status describe_ports(bg_onnx *onnx, bgi_names *names, bg_error *error)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;
@@ -365,7 +365,7 @@ static bg_status describe_model(bg_onnx *onnx, bg_error *error)
         if (domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0)
             contents->opset = model->opset_import[i]->version;
         else if (contents->opset == 0)
-            contents->opset = BGI_ONNX_NEWEST; /* all nodes are of other domains */
+            contents->opset = BGI_ONNX_NEWEST; /* all nodes belong to other domains */
     }
     if (contents->producer == NULL)
         return out_of_memory(error);
@@ -375,7 +375,7 @@ static bg_status describe_model(bg_onnx *onnx, bg_error *error)
     return BG_OK;
 }
 
-/* Whether opset 6 has the nodes as the opsets before it had them. */
+/* Whether the nodes have the same meaning in opset 6 as in the opsets before. */
 static bool are_unchanged(const BgiOnnx__Graph *graph)
 {
     static const char *const ops[] = {"Constant",      "Conv",     "ConvTranspose", "Flatten",  "GlobalAveragePool",
@@ -401,7 +401,7 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     bg_status status;
 
     if (graph == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "the file has no graph: it is no ONNX model");
+        return bg_error_set(error, BG_ERROR_PARSE, "the file has no graph: it is not an ONNX model");
     if (graph->n_sparse_initializer > 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file has sparse initializers");
     if (graph->n_node > INT32_MAX || graph->n_initializer > INT32_MAX)
@@ -426,8 +426,8 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
 
 /* ---- in and out ---- */
 
-/* The unpacker does not say whether content or memory was at fault: the allocator does. What it allocates is freed with
- * the library's own allocator, which is malloc and free as well. */
+/* The unpacker does not say whether the content or memory caused a failure, but its allocator can. Its allocations are
+ * freed with the library's own allocator, which is malloc and free as well. */
 static void *allocate(void *is_out, size_t size_bytes)
 {
     void *memory = malloc(size_bytes);

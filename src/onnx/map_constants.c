@@ -1,5 +1,5 @@
 /*
- * map_constants.c: nodes that make tensors of attributes and of known operands alone.
+ * map_constants.c: nodes that make tensors from attributes and known operands alone.
  */
 #include <brigade/ops.h>
 

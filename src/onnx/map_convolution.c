@@ -1,8 +1,8 @@
 /*
- * map_convolution.c: convolutions and pools of one to three dimensions, by those of two that the library has. One
- * dimension is two of which the first has size 1. Of three, a convolution is a sum over the kernel's depth of those of
- * the frames, and a pool is one over height and width, then one over the depth. Padding that differs from side to side
- * is added before.
+ * map_convolution.c: convolutions and pools of one to three dimensions, built from the library's two-dimensional ones.
+ * One dimension is two dimensions, of which the first has size 1. For three, a convolution is a sum over the kernel's
+ * depth of those of the frames, and a pool is one over height and width, then one over the depth. Padding that differs
+ * between sides is added first.
  */
 #include <brigade/ops.h>
 
@@ -17,7 +17,7 @@ enum { MOST = 3 };
 
 /* What a window does along each spatial axis. */
 typedef struct window {
-    uint32_t axes; /* how many spatial ones */
+    uint32_t axes; /* the number of spatial axes */
     int64_t in[MOST], kernel[MOST], stride[MOST], dilation[MOST], before[MOST], after[MOST], out[MOST];
     bool is_ceil;
 } window;
@@ -77,7 +77,7 @@ static bool read_pads(bgi_mapper *m, window *w)
     return true;
 }
 
-/* Strides, dilations, padding, over the spatial axes of x; `kernel` comes with them or is an attribute. */
+/* Strides, dilations and padding over the spatial axes of x; `kernel` is given or is an attribute. */
 static bool read_window(bgi_mapper *m, const bg_type *x, const int64_t *kernel, window *w)
 {
     *w = (window){.axes = x->rank - 2};
@@ -124,11 +124,11 @@ static bool check_spatial(bgi_mapper *m, bg_value x, bg_type *type)
 
 static bool needs_floats(bgi_mapper *m, const bg_type *type)
 {
-    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "elements of type %s: only floats are supported",
                                                             bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
-/* x with its dimensions from the third on padded. */
+/* Pads the dimensions of x from the third on. */
 static bg_value pad(bgi_mapper *m, bg_value x, const int64_t *before, const int64_t *after, uint32_t axes, double value)
 {
     int64_t all[2][BG_MAX_RANK] = {{0}};
@@ -164,7 +164,7 @@ static bg_value convolve_2d(bgi_mapper *m, bg_value x, bg_value weight, bg_value
     return bg_conv2d(m->graph, m->name, pad(m, x, before, after, 2, 0.0), weight, bias, &options);
 }
 
-/* A window over one axis as one over two, the first of size 1. */
+/* Turns a window over one axis into one over two, the first of size 1. */
 static window with_height(const window *w)
 {
     window two = {.axes = 2, .is_ceil = w->is_ceil};
@@ -262,7 +262,7 @@ static bool map_conv(bgi_mapper *m)
     return bgi_map_out(m, 0, convolve(m, x, weight, bias, &w, bgi_map_int(m, "group", 1)));
 }
 
-/* Of 8 bits, less zero points, in float64, which is exact. */
+/* Operands of 8 bits minus zero points, in float64, which is exact. */
 static bool map_conv_integer(bgi_mapper *m)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT64), weight = bgi_map_cast(m, bgi_map_in(m, 1), BG_FLOAT64);
@@ -290,7 +290,7 @@ static bool map_conv_integer(bgi_mapper *m)
 
 /* ---- transposed convolution: over x with zeros between its elements ---- */
 
-/* stride - 1 zeros behind each element but the last of one axis. */
+/* Adds stride - 1 zeros behind each element of one axis except the last. */
 static bg_value spread(bgi_mapper *m, bg_value x, uint32_t axis, int64_t stride)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -312,7 +312,7 @@ static bg_value spread(bgi_mapper *m, bg_value x, uint32_t axis, int64_t stride)
     return bg_pad(m->graph, NULL, x, BG_PAD_CONSTANT, zeros, cut, 0.0);
 }
 
-/* [C, O / groups, k...] -> [O, C / groups, k...], the other way round along each spatial axis. */
+/* [C, O / groups, k...] -> [O, C / groups, k...], reversed along each spatial axis. */
 static bg_value turn_weight(bgi_mapper *m, bg_value weight, int64_t groups)
 {
     const bg_type type = bgi_map_type(m, weight);
@@ -390,7 +390,7 @@ static bool map_conv_transpose(bgi_mapper *m)
 
 /* ---- pools ---- */
 
-/* Over height and width of x [N, C, H, W], with exactly the window's outputs. */
+/* Pools over height and width of x [N, C, H, W], with exactly the window's outputs. */
 static bg_value pool_2d(bgi_mapper *m, bg_value x, const window *w, uint32_t first, bool is_max, bool counts_padding)
 {
     bg_pool2d_options options = bg_pool2d_defaults(1);
@@ -409,7 +409,8 @@ static bg_value pool_2d(bgi_mapper *m, bg_value x, const window *w, uint32_t fir
         options.dilation[i] = w->dilation[a];
         options.padding[i] = w->before[a];
         before[i] = w->before[a];
-        after[i] = last - w->in[a] - w->before[a]; /* as far as the last window reaches; below 0: it is not reached */
+        after[i] = last - w->in[a] - w->before[a]; /* up to the end of the last window; below 0: the window ends before
+                                                      the data */
         is_direct = is_direct && w->before[a] == w->after[a] && 2 * w->before[a] <= w->kernel[a] && !w->is_ceil;
     }
     options.count_include_pad = counts_padding;
@@ -419,7 +420,7 @@ static bg_value pool_2d(bgi_mapper *m, bg_value x, const window *w, uint32_t fir
     x = pad(m, x, before, after, 2, is_max ? -(double)INFINITY : 0.0);
     if (is_max)
         return bg_max_pool2d(m->graph, m->name, x, &options);
-    /* The mean over whole windows, times the kernel's size over the number of elements that count. */
+    /* The mean over whole windows, times the kernel's size divided by the number of elements that count. */
     y = bg_avg_pool2d(m->graph, m->name, x, &options);
     values = malloc((size_t)(w->out[first] * w->out[first + 1] + 1) * sizeof *values);
     if (values == NULL) {
@@ -484,7 +485,7 @@ static bool map_max_pool(bgi_mapper *m)
         return false;
     if (bgi_map_wants(m, 1))
         return bgi_map_refuse(m, "output 1, the places of the largest elements, is used");
-    if (!bg_dtype_is_float(type.dtype)) { /* 8 bits: exact in floats */
+    if (!bg_dtype_is_float(type.dtype)) { /* 8 bits are exact in floats */
         x = pool(m, bg_cast(m->graph, NULL, x, BG_FLOAT32), &w, true, false);
         return bgi_map_out_as(m, 0, bg_cast(m->graph, NULL, x, type.dtype), element);
     }

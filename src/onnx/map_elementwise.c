@@ -1,7 +1,7 @@
 /*
  * map_elementwise.c: functions of single elements, arithmetic, comparisons, logic, casts. Integers narrower than the
- * graph's are computed in those and wrapped around to their own range; unsigned ones of 64 bits, which the graph's do
- * not cover, are compared and divided, but not added.
+ * graph's types are computed in those and wrapped around to their own range. Unsigned 64-bit integers, which graphs do
+ * not have, are compared and divided, but not added.
  */
 #include <brigade/ops.h>
 
@@ -18,7 +18,7 @@ static bool needs_float(bgi_mapper *m, bg_value x)
 {
     if (bg_value_is_null(x) || is_float(m, x))
         return !bg_value_is_null(x);
-    return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+    return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -133,7 +133,7 @@ static bool map_shrink(bgi_mapper *m)
                                 bg_scale(m->graph, NULL, x, 1.0, -bias), low));
 }
 
-/* Before opset 7 an operand's dimensions stand beside those of the other from `axis` on. */
+/* Before opset 7 an operand's dimensions correspond to those of the other operand from `axis` on. */
 static bg_value at_axis(bgi_mapper *m, bg_value a, bg_value b, int64_t axis)
 {
     const bg_type type = bgi_map_type(m, a), small = bgi_map_type(m, b);
@@ -156,7 +156,7 @@ static bool map_prelu(bgi_mapper *m)
     if (!needs_float(m, x) || bg_value_is_null(slope))
         return false;
     if (bgi_map_type(m, slope).rank == 1 && bgi_map_type(m, slope).dims[0] > 1)
-        slope = at_axis(m, x, slope, 1); /* a number for each channel */
+        slope = at_axis(m, x, slope, 1); /* one number for each channel */
     return bgi_map_out(
         m, 0, bg_where(m->graph, m->name, compare_with(m, BG_GREATER, x, 0.0), x, bg_multiply(m->graph, slope, x)));
 }
@@ -185,7 +185,7 @@ static bool map_is_inf(bgi_mapper *m)
 
 /* ---- integers ---- */
 
-/* The bits of an element type that is narrower than what holds it; 0: it is as wide. */
+/* The bits of an element type that is narrower than the type that holds it; 0: it has the same width. */
 static unsigned narrow_bits(int32_t element)
 {
     switch (element) {
@@ -202,13 +202,13 @@ static unsigned narrow_bits(int32_t element)
     }
 }
 
-/* In an integer type that can be computed with. */
+/* Converts to an integer type that supports arithmetic. */
 static bg_value widen(bgi_mapper *m, bg_value x)
 {
     return bgi_map_type(m, x).dtype == BG_UINT8 ? bg_cast(m->graph, NULL, x, BG_INT32) : x;
 }
 
-/* Back in the range of the element type, modulo its size, and in the type that holds it. */
+/* Wraps around to the range of the element type, and converts to the type that holds it. */
 static bg_value wrap(bgi_mapper *m, bg_value x, int32_t element)
 {
     const unsigned bits = narrow_bits(element);
@@ -234,7 +234,7 @@ static bg_value zero_of(bgi_mapper *m, bg_value x)
     return bgi_map_number(m, bgi_map_type(m, x).dtype, 0.0);
 }
 
-/* Neg, Abs, Sign and Relu, which take integers too. */
+/* Neg, Abs, Sign and Relu, which also support integers. */
 static bool map_unary_of_any(bgi_mapper *m)
 {
     const bg_unary function = (bg_unary)bgi_map_parameter(m);
@@ -265,7 +265,7 @@ static bool is_power_of_two(double x)
     return isfinite(x) && fabs(frexp(x, &exponent)) == 0.5;
 }
 
-/* x with a number that is known, as one op without a second operand; false: it is not such a case. */
+/* x with a known number as one op without a second operand; false when there is no such op. */
 static bool with_number(bgi_mapper *m, bg_binary function, bg_value *out)
 {
     for (uint32_t side = 0; side < 2; side++) {
@@ -344,7 +344,7 @@ static bool map_variadic(bgi_mapper *m)
                           bgi_map_element(m, 0));
 }
 
-/* x^y in floats for any x: by the logarithm of its size, and the sign of a whole y that is odd. */
+/* x^y in floats for any x: by the logarithm of |x|, and the sign for odd y. */
 static bg_value general_power(bgi_mapper *m, bg_value x, bg_value y)
 {
     const bg_dtype dtype = bgi_map_type(m, x).dtype;
@@ -353,7 +353,7 @@ static bg_value general_power(bgi_mapper *m, bg_value x, bg_value y)
         g, m->name, BG_EXP,
         bg_multiply(g, y, bg_elementwise_unary(g, NULL, BG_LOG, bg_elementwise_unary(g, NULL, BG_ABS, x))));
     const bg_value half = bg_scale(g, NULL, y, 0.5, 0.0);
-    /* 0 for even y, 1/2 for odd y, else another fraction */
+    /* 0 for even y, 1/2 for odd y, otherwise another fraction */
     const bg_value odd = bg_subtract(g, half, bg_elementwise_unary(g, NULL, BG_FLOOR, half));
     const bg_value is_whole = bg_compare(g, NULL, BG_EQUAL, y, bg_elementwise_unary(g, NULL, BG_FLOOR, y));
     const bg_value sign =
@@ -418,7 +418,7 @@ static bool map_mod(bgi_mapper *m)
     dtype = bgi_map_type(m, a).dtype;
     if (dtype == BG_FLOAT64 || (bg_dtype_is_float(dtype) && !is_c))
         return bgi_map_refuse(m, "remainders of %s, with fmod %d", bgi_onnx_element_name(element), is_c);
-    if (bg_dtype_is_float(dtype)) { /* exact in the wider type, but for quotients beyond 2^29 */
+    if (bg_dtype_is_float(dtype)) { /* exact in the wider type, except for quotients beyond 2^29 */
         rest = remainder_of(m, bg_cast(m->graph, NULL, a, BG_FLOAT64), bg_cast(m->graph, NULL, b, BG_FLOAT64));
         return bgi_map_out(m, 0, bg_cast(m->graph, m->name, rest, dtype));
     }
@@ -449,7 +449,7 @@ static bool map_shift(bgi_mapper *m)
         powers[i] = INT64_C(1) << i;
     factor = bg_gather(m->graph, NULL, bgi_map_ints_constant(m, powers, 63), 0, bgi_map_cast(m, y, BG_INT64));
     if (is_left) {
-        /* What leaves the bits of the type is gone; what would leave 63 bits is cut off before. */
+        /* Bits shifted out of the type are lost; shifts beyond 63 bits are limited first. */
         x = bg_multiply(m->graph, bgi_map_cast(m, x, BG_INT64), factor);
     } else {
         x = bg_divide(m->graph, bgi_map_cast(m, x, BG_INT64), factor);
@@ -562,7 +562,8 @@ static bool cast_to(bgi_mapper *m, int32_t element)
         return bgi_map_pass(m);
     if (element == BGI_ONNX_BOOL)
         return bgi_map_out_as(m, 0, compare_with(m, BG_NOT_EQUAL, x, 0.0), element);
-    if (bgi_onnx_element_is_float(from) && narrow_bits(element) != 0) { /* through a type that holds more: it wraps */
+    if (bgi_onnx_element_is_float(from) &&
+        narrow_bits(element) != 0) { /* through a wider type, because it wraps around */
         x = bg_cast(m->graph, NULL, x, BG_INT64);
         return bgi_map_out_as(m, 0, bgi_map_cast(m, bgi_map_cast(m, wrap(m, x, element), dtype), dtype), element);
     }

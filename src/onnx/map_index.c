@@ -1,6 +1,6 @@
 /*
- * map_index.c: elements by number. Numbers below 0 count from the end. Where several numbers name one element, ONNX
- * leaves open which update stays; sums are exact.
+ * map_index.c: elements by number. Negative numbers count from the end. Where several numbers name one element, ONNX
+ * does not define which update remains; sums are exact.
  */
 #include <brigade/ops.h>
 
@@ -27,7 +27,7 @@ static bool map_gather(bgi_mapper *m)
     x = bgi_map_in(m, 0);
     if (bg_value_is_null(x))
         return false;
-    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* one place: a piece */
+    if (known != NULL && known->count == 1 && rank - 1 + known->rank <= BG_MAX_RANK) { /* a single place: a slice */
         const int64_t given = bgi_tensor_int(known, 0), at = given < 0 ? given + x_dims[axis] : given;
         uint32_t count = 0;
 
@@ -45,7 +45,7 @@ static bool map_gather(bgi_mapper *m)
     return bgi_map_out(m, 0, bg_gather(m->graph, m->name, x, axis, bgi_map_in(m, 1)));
 }
 
-/* x, cut to the numbers' dimensions except along the axis. */
+/* Cuts x to the dimensions of the numbers, except along the axis. */
 static bg_value cut_to(bgi_mapper *m, bg_value x, const bg_type *ids, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -165,7 +165,7 @@ static bool read_reduction(bgi_mapper *m, bool *adds)
 {
     *adds = bgi_map_text_is(m, "reduction", "add", false);
     if (!*adds && !bgi_map_text_is(m, "reduction", "none", true))
-        return bgi_map_refuse(m, "attribute `reduction` is none of none and add");
+        return bgi_map_refuse(m, "attribute `reduction` must be none or add");
     return true;
 }
 
@@ -179,7 +179,7 @@ static bg_value ones_like(bgi_mapper *m, const bg_type *type)
     return bg_broadcast(m->graph, NULL, bgi_map_number(m, type->dtype, 1.0), type->rank, type->dims);
 }
 
-/* Where something was written: its sum in place of x. */
+/* Replaces elements of x by the sums of their updates. */
 static bg_value replace(bgi_mapper *m, bg_value x, bg_value counts, bg_value sums)
 {
     const bg_value is_hit =
@@ -193,13 +193,13 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     if (bg_value_is_null(x) || bg_value_is_null(ids) || bg_value_is_null(updates))
         return bgi_map_refuse(m, "it takes three operands");
     if (!bg_dtype_is_float(bgi_map_type(m, x).dtype))
-        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return true;
 }
 
-/* Whether two of the numbers name one element, along `axis` of their shape, of an x with `size` there. Those that are
- * not known are taken for different ones. */
+/* Whether two of the numbers name one element, along `axis` of their shape, of an x with `size` elements there. Unknown
+ * numbers are assumed to differ. */
 static bool has_twins(const bgi_tensor *ids, int32_t axis, int64_t size)
 {
     int64_t inner = 1;
@@ -340,7 +340,7 @@ static bool map_one_hot(bgi_mapper *m)
     return bgi_map_out_as(m, 0, y, element);
 }
 
-/* Each sequence's first elements the other way round; lengths are known. */
+/* Reverses each sequence's first elements; lengths are known. */
 static bool map_reverse_sequence(bgi_mapper *m)
 {
     const bg_value x = bgi_map_in(m, 0);

@@ -1,6 +1,6 @@
 /*
- * map_loss.c: losses that files have inside: of classes by their logits, or by the logarithms of their probabilities.
- * Labels are [N, d...] beside scores [N, C, d...].
+ * map_loss.c: losses inside files: of classes, by their logits or by the logarithms of their probabilities. Labels are
+ * [N, d...] for scores [N, C, d...].
  */
 #include <brigade/ops.h>
 
@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* -weight of the label x score of the label, for each place; `*weights` gets the weights. */
+/* -weight of the label x score of the label, for each element; `*weights` gets the weights. */
 static bg_value pick(bgi_mapper *m, bg_value scores, bg_value labels, bg_value class_weights, bg_value *weights)
 {
     const bg_type type = bgi_map_type(m, scores), label_type = bgi_map_type(m, labels);
@@ -42,7 +42,7 @@ static bool out_loss(bgi_mapper *m, bg_value scores, bg_value labels, bg_value c
     if (!is_mean && bgi_map_text_is(m, "reduction", "none", false))
         return bgi_map_out(m, 0, loss);
     if (!is_mean && !bgi_map_text_is(m, "reduction", "sum", false))
-        return bgi_map_refuse(m, "attribute `reduction` is none of mean, sum, none");
+        return bgi_map_refuse(m, "attribute `reduction` must be mean, sum or none");
     loss = bg_reduce(m->graph, NULL, BG_REDUCE_SUM, loss, NULL, 0, false);
     if (is_mean)
         loss = bg_divide(m->graph, loss, bg_reduce(m->graph, NULL, BG_REDUCE_SUM, weights, NULL, 0, false));
@@ -62,7 +62,7 @@ static bool check_operands(bgi_mapper *m, bg_value scores, bg_value labels)
         if (type.dims[i] != label_type.dims[i - 1])
             return bgi_map_refuse(m, "dimension %u of the scores is %" PRId64 ", of the labels %" PRId64, i,
                                   type.dims[i], label_type.dims[i - 1]);
-    return bg_dtype_is_float(type.dtype) || bgi_map_refuse(m, "scores that are no floats");
+    return bg_dtype_is_float(type.dtype) || bgi_map_refuse(m, "scores must be floats");
 }
 
 static bool map_negative_log_likelihood(bgi_mapper *m)

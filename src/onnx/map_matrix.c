@@ -1,6 +1,6 @@
 /*
- * map_matrix.c: matrix products. One with a matrix [in, out] takes all rows of the other operand as one matrix, so that
- * the matrix's gradient is one product; one with the transpose of a weight [out, in] is bg_linear.
+ * map_matrix.c: matrix products. A product with a matrix [in, out] treats all rows of the other operand as one matrix,
+ * so that the matrix's gradient is one product; a product with the transpose of a weight [out, in] is bg_linear.
  */
 #include <brigade/ops.h>
 
@@ -62,7 +62,7 @@ static bool map_matmul(bgi_mapper *m)
     if (bg_value_is_null(a) || bg_value_is_null(b))
         return bgi_map_refuse(m, "it takes two operands");
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return bgi_map_out(m, 0, product(m, a, b));
 }
@@ -85,7 +85,7 @@ static bool map_gemm(bgi_mapper *m)
         return bgi_map_refuse(m, "operands of %u and %u dimensions: expected matrices", bgi_map_type(m, a).rank,
                               bgi_map_type(m, b).rank);
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     if (!transpose_a && (transpose_b || is_folded)) {
         const bool is_bias = !bg_value_is_null(c) && alpha == 1.0 && beta == 1.0 && type.rank == 1 &&
@@ -107,8 +107,8 @@ static bool map_gemm(bgi_mapper *m)
     return bgi_map_out(m, 0, y);
 }
 
-/* An operand less its zero point, in float64, which holds sums of products of 8 bits exactly. `axis`: along which zero
- * points of several elements lie. */
+/* An operand minus its zero point in float64, which represents sums of products of 8 bits exactly. `axis`: the axis of
+ * zero points with several elements. */
 static bg_value centered(bgi_mapper *m, uint32_t input, uint32_t zero_point, bool of_rows)
 {
     bg_value x = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT64);
@@ -150,10 +150,10 @@ static bool has_letter(const term *t, char c, uint32_t *place)
     return false;
 }
 
-/* The dimensions of "..." are letters of their own, counted from the last one, so that operands agree on them. */
+/* The dimensions of "..." have letters of their own, counted from the last one, so that operands agree on them. */
 static const char ellipsis[BG_MAX_RANK] = {'6', '5', '4', '3', '2', '1'};
 
-/* `dots`: how many dimensions "..." stands for; UINT32_MAX: those that the operand's `rank` leaves to it. */
+/* `dots`: the number of dimensions of "..."; UINT32_MAX: as many as the operand's `rank` leaves. */
 static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t rank, uint32_t dots, term *out)
 {
     const char *from = *at;
@@ -186,7 +186,7 @@ static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t 
     return true;
 }
 
-/* x with its dimensions in the order of `letters` (all of which it has), others summed before. */
+/* x with its dimensions in the order of `letters` (all of which it has); other dimensions are summed first. */
 static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *letters, uint32_t count)
 {
     uint32_t permutation[BG_MAX_RANK], kept_count = 0;
@@ -212,7 +212,7 @@ static bg_value arrange(bgi_mapper *m, bg_value x, const term *has, const char *
     return count > 1 ? bg_transpose(m->graph, NULL, x, permutation) : x;
 }
 
-/* Letters of `from` for which membership in `a` and `out` is as asked. */
+/* The letters of `from` whose membership in `a` and `out` is as requested. */
 static uint32_t choose(const term *from, const term *a, bool in_a, const term *out, bool in_out, char *letters)
 {
     uint32_t count = 0, place;
@@ -234,7 +234,7 @@ static int64_t size_of(const bg_type *type, const term *t, const char *letters, 
     return size;
 }
 
-/* As a product of matrices for each of the letters that all three have. */
+/* Computes a product of matrices for each letter that all three terms have. */
 static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *operands, const term *out)
 {
     const bg_type ta = bgi_map_type(m, operands[0]), tb = bgi_map_type(m, operands[1]);
@@ -294,7 +294,7 @@ static bg_value contract(bgi_mapper *m, const term *terms, const bg_value *opera
     return out->rank > 1 ? bg_transpose(m->graph, NULL, y, permutation) : y;
 }
 
-/* Without "->": the dimensions of "...", then the letters that come once, in the order of the alphabet. */
+/* Without "->" the result has the dimensions of "...", then the letters that occur once, in alphabetical order. */
 static void implied(const term *terms, uint32_t count, term *out)
 {
     static const char letters[] = "654321ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -310,7 +310,7 @@ static void implied(const term *terms, uint32_t count, term *out)
     }
 }
 
-/* Reads the equation up to "->", and that with what follows. */
+/* Reads the equation up to "->", and its result. */
 static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, term *out)
 {
     const BgiOnnx__Attribute *equation = bgi_map_attribute(m, "equation");
@@ -351,7 +351,7 @@ static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, 
     return true;
 }
 
-/* Of the letters of two terms those that the result or a later term has. */
+/* Keeps those letters of two terms that the result or a later term has. */
 static bool keep_letters(const term *terms, const term *later, uint32_t later_count, const term *out, term *kept)
 {
     uint32_t place;
@@ -373,7 +373,7 @@ static bool keep_letters(const term *terms, const term *later, uint32_t later_co
     return true;
 }
 
-/* Several operands are multiplied one after the other, from the left. */
+/* Several operands are multiplied one after another, from the left. */
 static bool map_einsum(bgi_mapper *m)
 {
     term terms[EINSUM_OPERANDS], out, pair[2];

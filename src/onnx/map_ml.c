@@ -1,7 +1,7 @@
 /*
- * map_ml.c: ops of the domain ai.onnx.ml, as scikit-learn's models are exported with: scalers, linear models, what
- * chooses a label. Their numbers are attributes, so nothing of them is trained; what such a file has in initializers is
- * (its multilayer perceptrons).
+ * map_ml.c: ops of the domain ai.onnx.ml, which exported scikit-learn models have: scalers, linear models, and the
+ * choice of a label. Their numbers are attributes and are not trained; numbers in initializers (of multilayer
+ * perceptrons) are.
  */
 #include <brigade/ops.h>
 
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A float vector or matrix from an attribute that must have so many numbers; null after a refusal. */
+/* A float vector or matrix from an attribute that must have this many numbers; null after a refusal. */
 static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int64_t *dims)
 {
     const BgiOnnx__Attribute *attribute = bgi_map_attribute(m, name);
@@ -33,7 +33,7 @@ static bg_value floats(bgi_mapper *m, const char *name, uint32_t rank, const int
     return value;
 }
 
-/* The operand as floats: [N, C], or [C], which is one sample. */
+/* The operand as floats: [N, C], or [C] for one sample. */
 static bg_value rows(bgi_mapper *m, int64_t *columns)
 {
     const bg_value x = bgi_map_cast(m, bgi_map_in(m, 0), BG_FLOAT32);
@@ -88,7 +88,7 @@ static bool transform(bgi_mapper *m, bg_value *y)
     else if (bgi_map_text_is(m, "post_transform", "SOFTMAX", false))
         *y = bg_softmax(m->graph, NULL, *y, 1);
     else
-        return bgi_map_refuse(m, "attribute `post_transform` is none of NONE, LOGISTIC and SOFTMAX");
+        return bgi_map_refuse(m, "attribute `post_transform` must be NONE, LOGISTIC or SOFTMAX");
     return true;
 }
 
@@ -147,13 +147,13 @@ static bool map_normalizer(bgi_mapper *m)
             bg_elementwise_unary(m->graph, NULL, BG_SQRT,
                                  bg_reduce(m->graph, NULL, BG_REDUCE_SUM, bg_multiply(m->graph, x, x), &last, 1, true));
     else
-        return bgi_map_refuse(m, "attribute `norm` is none of MAX, L1 and L2");
+        return bgi_map_refuse(m, "attribute `norm` must be MAX, L1 or L2");
     is_zero = bg_compare(m->graph, NULL, BG_EQUAL, size, bgi_map_number(m, BG_FLOAT32, 0.0));
     size = bg_where(m->graph, NULL, is_zero, bgi_map_number(m, BG_FLOAT32, 1.0), size); /* zeros stay zeros */
     return bgi_map_out_as(m, 0, bg_divide(m->graph, x, size), BGI_ONNX_FLOAT);
 }
 
-/* Elements of the last dimension by number; of a vector, one row of them. */
+/* Selects elements of the last dimension by number; of a vector, as one row. */
 static bool map_feature_extractor(bgi_mapper *m)
 {
     const bg_value x = bgi_map_in(m, 0);
@@ -170,7 +170,7 @@ static bool map_feature_extractor(bgi_mapper *m)
     return bgi_map_out(m, 0, y);
 }
 
-/* A map from classes to numbers is held as the row of its numbers. */
+/* A map from classes to numbers is represented as the row of its numbers. */
 static bool map_zip(bgi_mapper *m)
 {
     return bgi_map_given(m, 0) ? bgi_map_pass(m) : bgi_map_refuse(m, "it takes an operand");

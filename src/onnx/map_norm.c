@@ -1,6 +1,6 @@
 /*
  * map_norm.c: softmax and normalization. Batch norms follow bg_onnx_mode: as PyTorch trains and evaluates them, always
- * by the running statistics, or as their attributes say.
+ * with the running statistics, or as their attributes say.
  */
 #include <brigade/ops.h>
 
@@ -15,7 +15,7 @@ static bool takes_float(bgi_mapper *m, bg_value x)
     if (bg_value_is_null(x))
         return false;
     return bg_dtype_is_float(bgi_map_type(m, x).dtype) ||
-           bgi_map_refuse(m, "elements of type %s: floats alone are possible",
+           bgi_map_refuse(m, "elements of type %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -33,7 +33,7 @@ static bool map_softmax(bgi_mapper *m)
 
     if (!takes_float(m, x) || !bgi_map_axis(m, bgi_map_int(m, "axis", is_flat ? 1 : -1), type.rank, is_flat, &axis))
         return false;
-    /* Earlier opsets take all dimensions from the axis on as one. */
+    /* Earlier opsets treat all dimensions from the axis on as one. */
     if (is_flat && (uint32_t)axis + 1 != type.rank) {
         for (uint32_t i = 0; i < type.rank; i++)
             dims[(int32_t)i >= axis] *= type.dims[i];
@@ -46,7 +46,7 @@ static bool map_softmax(bgi_mapper *m)
 
 /* ---- batch norm ---- */
 
-/* A vector of channels beside x [N, C, ...]. */
+/* Reshapes a vector of channels for x [N, C, ...]. */
 static bg_value along_channels(bgi_mapper *m, bg_value vector, const bg_type *x)
 {
     int64_t dims[BG_MAX_RANK] = {1, 1, 1, 1, 1, 1};
@@ -65,7 +65,7 @@ static bg_value normalize(bgi_mapper *m, bg_value x, bg_value mean, bg_value var
     return bg_add(m->graph, bg_multiply(m->graph, bg_subtract(m->graph, x, mean), scale), beta);
 }
 
-/* With the statistics of the batch, in inference too; and the running ones that follow from them. */
+/* Uses the statistics of the batch, also in inference, and updates the running ones. */
 static bool map_batch_statistics(bgi_mapper *m, bg_value x, const bg_value *vectors, double epsilon, double keep)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -127,7 +127,7 @@ static bool map_batch_norm(bgi_mapper *m)
         if (bg_value_is_null(vectors[i]))
             return bgi_map_refuse(m, "input %u is missing", i + 1);
         if (bgi_map_type(m, vectors[i]).rank != 1 || bgi_map_type(m, vectors[i]).dims[0] != type.dims[1])
-            return bgi_map_refuse(m, "input %u is no vector of the %" PRId64 " channels", i + 1, type.dims[1]);
+            return bgi_map_refuse(m, "input %u must be a vector of the %" PRId64 " channels", i + 1, type.dims[1]);
     }
     if (mode == BG_ONNX_AS_WRITTEN && is_training)
         return map_batch_statistics(m, x, vectors, epsilon, keep);
@@ -168,7 +168,7 @@ static bool map_group_norm(bgi_mapper *m)
     if (type.rank < 2 || groups < 1 || type.dims[1] % groups != 0)
         return bgi_map_refuse(m, "attribute `num_groups` is %" PRId64 ": expected one that divides the channels",
                               groups);
-    for (uint32_t i = 0; i < 2 && m->opset < 21; i++) { /* a number for each group */
+    for (uint32_t i = 0; i < 2 && m->opset < 21; i++) { /* one number for each group */
         vectors[i] = bgi_map_reshape(m, vectors[i], 2, (const int64_t[]){groups, 1});
         vectors[i] = bg_broadcast(m->graph, NULL, vectors[i], 2, (const int64_t[]){groups, type.dims[1] / groups});
         vectors[i] = bgi_map_reshape(m, vectors[i], 1, &type.dims[1]);

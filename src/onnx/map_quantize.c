@@ -1,12 +1,12 @@
 /*
- * map_quantize.c: integers of 8 bits that stand for floats: x = (q - zero point) scale. For inference: no gradient
- * flows through what was rounded.
+ * map_quantize.c: 8-bit integers that represent floats: x = (q - zero point) scale. These ops are for inference: no
+ * gradient flows through rounded values.
  */
 #include <brigade/ops.h>
 
 #include "onnx/onnx.h"
 
-/* Scale or zero point in float32, beside x: one number, or a vector along the axis. */
+/* The scale or zero point in float32, shaped for x: one number, or a vector along the axis. */
 static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
 {
     bg_value v = bgi_map_cast(m, bgi_map_in(m, input), BG_FLOAT32);
@@ -17,7 +17,7 @@ static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
     if (bg_value_is_null(v) || bg_type_element_count(&type) == 1)
         return bgi_map_reshape(m, v, 0, NULL);
     if (type.rank != 1 || !bgi_map_axis(m, bgi_map_int(m, "axis", 1), x->rank, false, &axis)) {
-        bgi_map_refuse(m, "input %u is no number and no vector", input);
+        bgi_map_refuse(m, "input %u must be a number or a vector", input);
         return (bg_value){0};
     }
     dims[axis] = type.dims[0];
@@ -31,7 +31,7 @@ static bool check_element(bgi_mapper *m, int32_t element)
                           bgi_onnx_element_name(element));
 }
 
-/* Rounded, with the zero point, within the range of the type. */
+/* Rounds, adds the zero point, and clamps to the range of the type. */
 static bg_value round_to(bgi_mapper *m, bg_value x, bg_value zero, int32_t element)
 {
     const bool is_signed = element == BGI_ONNX_INT8;
@@ -110,14 +110,14 @@ static bool map_quantized_matmul(bgi_mapper *m)
         const bg_type type = bgi_map_type(m, zero);
 
         if (bg_value_is_null(x) || bg_value_is_null(zero) || bg_type_element_count(&type) != 1)
-            return bgi_map_refuse(m, "input %u is no single number", 3 * i + 2);
+            return bgi_map_refuse(m, "input %u must be a single number", 3 * i + 2);
         operands[i] = bg_subtract(m->graph, x, bgi_map_reshape(m, zero, 0, NULL));
     }
     for (uint32_t i = 1; i < 7; i += i == 1 ? 3 : 2) {
         const bg_type type = bgi_map_type(m, bgi_map_in(m, i));
 
         if (bg_type_element_count(&type) != 1 || type.dtype == BG_DTYPE_NONE)
-            return bgi_map_refuse(m, "input %u is no single number", i);
+            return bgi_map_refuse(m, "input %u must be a single number", i);
     }
     scale = bg_multiply(m->graph, bgi_map_reshape(m, bgi_map_in(m, 1), 0, NULL),
                         bgi_map_reshape(m, bgi_map_in(m, 4), 0, NULL));

@@ -1,6 +1,6 @@
 /*
- * map_recurrent.c: RNN, GRU and LSTM, step by step: the products with all inputs are one, those with the hidden state
- * are one a step.
+ * map_recurrent.c: RNN, GRU and LSTM, step by step: one product with all inputs, and one product with the hidden state
+ * for each step.
  *
  *     x [T, N, I] -> x W' + b [T, N, G H],   then for each step   f(that + h R')
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { MOST_STEPS = 1024, GATES_MOST = 4 };
-typedef enum cell { RNN = 1, GRU = 3, LSTM = 4 } cell; /* how many gates each has */
+typedef enum cell { RNN = 1, GRU = 3, LSTM = 4 } cell; /* the number of gates */
 
 /* A layer that is being mapped, in one direction. */
 typedef struct layer {
@@ -21,7 +21,7 @@ typedef struct layer {
     bool is_reverse, resets_before; /* of a GRU: the reset gate is applied before the product (linear_before_reset 0) */
     int64_t steps, batch, hidden;
     bg_value projected;               /* [T, N, G H] */
-    bg_value recurrence, hidden_bias; /* [G H, H], [H] of a GRU's last gate or null */
+    bg_value recurrence, hidden_bias; /* [G H, H]; and [H] of a GRU's last gate, or null */
     bg_value peephole;                /* [3 H] or null */
     bg_value lengths;                 /* int32 [N] or null */
     bg_unary activations[3];
@@ -139,7 +139,7 @@ static bg_value step(layer *l, int64_t at)
     return x;
 }
 
-/* All steps; their results are [T, N, H]. */
+/* Runs all steps; their results are [T, N, H]. */
 static bg_value run(layer *l)
 {
     bg_value results[60], all = {0};
@@ -152,7 +152,7 @@ static bg_value run(layer *l)
         y = bgi_map_reshape(l->m, y, 3, (const int64_t[]){1, l->batch, l->hidden});
         results[l->is_reverse ? 59 - count : count] = y;
         count++;
-        if (count == 59 || i + 1 == l->steps) { /* joins with what is there, before it or behind it */
+        if (count == 59 || i + 1 == l->steps) { /* joins with the previous results, before or after them */
             bg_value list[60];
 
             memcpy(list + (l->is_reverse ? 0 : 1), results + (l->is_reverse ? 60 - count : 0), count * sizeof y);
@@ -257,7 +257,7 @@ static bg_value first_state(bgi_mapper *m, uint32_t input, int64_t direction, bo
     return of_direction(m, state, direction, 0, l->batch);
 }
 
-/* Everything of one direction but its steps. */
+/* Prepares everything of one direction except its steps. */
 static void prepare(layer *l, bg_value x, int64_t direction, bool is_batch_first)
 {
     bgi_mapper *m = l->m;
@@ -271,7 +271,7 @@ static void prepare(layer *l, bg_value x, int64_t direction, bool is_batch_first
         const bg_value of_input = of_direction(m, biases, direction, 0, rows);
         bg_value of_hidden = of_direction(m, biases, direction, rows, rows);
 
-        if (l->cell == GRU) { /* the last gate's stays with the product that is reset */
+        if (l->cell == GRU) { /* the last gate's bias stays with the product that is reset */
             const bg_value first = bg_slice(m->graph, NULL, of_hidden, 0, 0, 2 * l->hidden, 1);
             const bg_value zeros = bg_broadcast(m->graph, NULL, bgi_map_number(m, type.dtype, 0.0), 1, &l->hidden);
 
@@ -290,7 +290,7 @@ static void prepare(layer *l, bg_value x, int64_t direction, bool is_batch_first
         l->c = first_state(m, 6, direction, is_batch_first, l, type.dtype);
 }
 
-/* States of the directions, one after the other: [D, N, H], or [N, D, H]. */
+/* Joins the states of the directions: [D, N, H], or [N, D, H]. */
 static bg_value join_states(bgi_mapper *m, const bg_value *states, uint32_t directions, const layer *l,
                             bool is_batch_first)
 {

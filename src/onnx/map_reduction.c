@@ -1,5 +1,5 @@
 /*
- * map_reduction.c: reductions along axes, places of largest elements, running sums.
+ * map_reduction.c: reductions along axes, positions of largest elements, running sums.
  */
 #include <brigade/ops.h>
 
@@ -39,7 +39,7 @@ static bg_value negative(bgi_mapper *m, bg_value x)
                                     : bg_subtract(m->graph, bgi_map_number(m, dtype, 0.0), x);
 }
 
-/* Halves times halves, in one order whatever the strategy. */
+/* Multiplies halves with halves, in the same order under every strategy. */
 static bg_value multiply_all(bgi_mapper *m, bg_value x, const axes *a)
 {
     for (uint32_t i = 0; i < a->count; i++) {
@@ -98,7 +98,7 @@ static bg_value function_of(bgi_mapper *m, reduction kind, bg_value x, const axe
         return bg_elementwise_unary(g, NULL, BG_LOG, reduce(m, BG_REDUCE_SUM, x, a, a->keeps));
     case SQUARES:
         return reduce(m, BG_REDUCE_SUM, bg_elementwise_unary(g, NULL, BG_SQUARE, x), a, a->keeps);
-    default: /* less the largest, so that no exponential is too large */
+    default: /* minus the largest, so that no exponential overflows */
         largest = reduce(m, BG_REDUCE_MAX, x, a, true);
         x = bg_elementwise_unary(g, NULL, BG_EXP, bg_subtract(g, x, largest));
         x = bg_elementwise_unary(g, NULL, BG_LOG, reduce(m, BG_REDUCE_SUM, x, a, true));
@@ -106,7 +106,7 @@ static bg_value function_of(bgi_mapper *m, reduction kind, bg_value x, const axe
     }
 }
 
-/* The axes of an attribute or operand; all of them when there are none. */
+/* The axes of an attribute or operand; all axes when neither is given. */
 static bool read_axes(bgi_mapper *m, uint32_t rank, int64_t last_attribute, axes *out)
 {
     int64_t given[BG_MAX_RANK];
@@ -150,7 +150,7 @@ static bool map_reduce(bgi_mapper *m)
                    : bgi_map_refuse(m, "x is a scalar");
     if (!bg_dtype_is_float(type.dtype)) {
         if (kind != SUM && kind != MAXIMUM && kind != MINIMUM && kind != PRODUCT)
-            return bgi_map_refuse(m, "elements of type %s: floats alone are possible", bgi_onnx_element_name(element));
+            return bgi_map_refuse(m, "elements of type %s: only floats are supported", bgi_onnx_element_name(element));
         if (element != BGI_ONNX_INT32 && element != BGI_ONNX_INT64 && (kind == SUM || kind == PRODUCT))
             return bgi_map_refuse(m, "elements of type %s, which may leave their range",
                                   bgi_onnx_element_name(element));
@@ -160,7 +160,7 @@ static bool map_reduce(bgi_mapper *m)
     return bgi_map_out_as(m, 0, bgi_map_cast(m, x, type.dtype), element);
 }
 
-/* x with `axis` at the end, and the way back. */
+/* Moves `axis` of x to the end, and back. */
 static bg_value axis_to_end(bgi_mapper *m, bg_value x, int32_t axis, bool is_back)
 {
     const uint32_t rank = bgi_map_type(m, x).rank;

@@ -1,6 +1,7 @@
 /*
- * map_resize.c: Resize and Upsample, one axis after the other. The nearest element is a gather of known places; linear
- * and cubic interpolation are products with a known matrix of [new size, old size], so gradients come by themselves.
+ * map_resize.c: Resize and Upsample, one axis after another. The nearest element is a gather of known positions; linear
+ * and cubic interpolation are products with a known matrix of [new size, old size], so their gradients are those of
+ * products.
  *
  *     original = f(place)     by the coordinate transformation
  *     y[place] = sum over neighbors of weight x[neighbor]
@@ -47,7 +48,7 @@ static double original_of(const resize *r, const axis_plan *a, int64_t place)
     case ASYMMETRIC:
         return p / a->scale;
     case ALIGN_CORNERS:
-        size = (double)a->in * a->scale; /* not rounded, where the scale is given */
+        size = (double)a->in * a->scale; /* not rounded when the scale is given */
         return size > 1.0 ? p * (double)(a->in - 1) / (size - 1.0) : 0.0;
     case PYTORCH_HALF_PIXEL:
         return a->out > 1 ? (p + 0.5) / a->scale - 0.5 : 0.0;
@@ -81,7 +82,7 @@ static int64_t nearest(const resize *r, double x)
     }
 }
 
-/* A neighbor's weight by its distance. */
+/* A neighbor's weight, from its distance. */
 static double weight_of(const resize *r, double distance)
 {
     const double a = r->cubic, d = fabs(distance);
@@ -93,7 +94,7 @@ static double weight_of(const resize *r, double distance)
     return d < 2.0 ? (((d - 5.0) * d + 8.0) * d - 4.0) * a : 0.0;
 }
 
-/* One row of the matrix. */
+/* Fills one row of the matrix. */
 static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
 {
     const int64_t first = (int64_t)floor(x) - (r->mode == CUBIC ? 1 : 0), count = r->mode == CUBIC ? 4 : 2;
@@ -112,7 +113,7 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the place is out of x and gets the extrapolation value. */
+/* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
 static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value x, int32_t axis)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -154,7 +155,7 @@ static bg_value resize_axis(bgi_mapper *m, const resize *r, const axis_plan *a, 
     return y;
 }
 
-/* Places that the crop leaves get the extrapolation value. */
+/* Positions outside the crop get the extrapolation value. */
 static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, bg_value y, int32_t axis)
 {
     const uint32_t rank = bgi_map_type(m, y).rank;
@@ -181,7 +182,7 @@ static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, 
                     bgi_map_number(m, bgi_map_type(m, y).dtype, r->extrapolation), y);
 }
 
-/* Numbers for all axes, or for those of attribute `axes`; false: there are none. */
+/* Numbers for all axes, or for those of attribute `axes`; false when there are none. */
 static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *out, uint32_t per_axis)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);
@@ -210,8 +211,8 @@ static bool read_attributes(bgi_mapper *m, resize *r)
     else if (bgi_map_text_is(m, "mode", "cubic", false))
         r->mode = CUBIC;
     else if (!bgi_map_text_is(m, "mode", "nearest", true))
-        return bgi_map_refuse(m, "attribute `mode` is none of nearest, linear, cubic");
-    if (m->opset < 11) { /* before there was a choice */
+        return bgi_map_refuse(m, "attribute `mode` must be nearest, linear or cubic");
+    if (m->opset < 11) { /* before opsets offered a choice */
         r->transform = ASYMMETRIC;
         r->round = FLOOR;
         return true;

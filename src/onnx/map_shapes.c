@@ -1,7 +1,6 @@
 /*
- * map_shapes.c: other shapes, pieces, joins and padding. Shapes are known when a graph is built: what asks for one
- * folds to constants, and what computes with them does so too. Tensors without elements live here alone, as known
- * values.
+ * map_shapes.c: reshapes, slices, joins and padding. Shapes are known when a graph is built, so nodes that read a shape
+ * fold to constants, and so do nodes that compute with it. Tensors without elements exist only here, as known values.
  */
 #include <brigade/ops.h>
 
@@ -188,7 +187,7 @@ static bool map_concat(bgi_mapper *m)
             count = 1;
         }
     }
-    if (bg_value_is_null(sum) && bgi_map_is_well(m)) { /* all without elements */
+    if (bg_value_is_null(sum) && bgi_map_is_well(m)) { /* all operands are empty */
         dims[axis] = 0;
         for (uint32_t i = 0; i < m->input_count; i++)
             dims[axis] += bgi_map_if_known(m, i)->dims[axis];
@@ -230,7 +229,7 @@ static bool map_split(bgi_mapper *m)
     return start == dim || bgi_map_refuse(m, "the parts have %" PRId64 " elements: the axis has %" PRId64, start, dim);
 }
 
-/* first, first + step, ... of `count` along an axis; step may be below 0. */
+/* Takes elements first, first + step, ... (`count` of them) along an axis; step may be below 0. */
 static bg_value take(bgi_mapper *m, bg_value x, int32_t axis, int64_t first, int64_t count, int64_t step)
 {
     const int64_t dim = bgi_map_type(m, x).dims[axis];
@@ -371,7 +370,7 @@ static bool map_pad(bgi_mapper *m)
     else if (bgi_map_text_is(m, "mode", "wrap", false))
         mode = BG_PAD_CIRCULAR;
     else if (!bgi_map_text_is(m, "mode", "constant", true))
-        return bgi_map_refuse(m, "attribute `mode` is none of constant, reflect, edge, wrap");
+        return bgi_map_refuse(m, "attribute `mode` must be constant, reflect, edge or wrap");
     if (m->opset > 10 && mode == BG_PAD_CONSTANT && bgi_map_given(m, 2) && bgi_map_known(m, 2) != NULL &&
         bgi_map_known(m, 2)->count > 0 && !bgi_map_known_real(m, 2, &value))
         return false;
@@ -452,7 +451,7 @@ static bool map_space_to_depth(bgi_mapper *m)
                                                          type.dims[2] / block, type.dims[3] / block}));
 }
 
-/* The matrices' triangle: others are 0. */
+/* Keeps a triangle of matrices; other elements become 0. */
 static bool map_trilu(bgi_mapper *m)
 {
     const bool is_upper = bgi_map_int(m, "upper", 1) != 0;

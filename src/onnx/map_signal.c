@@ -1,6 +1,6 @@
 /*
- * map_signal.c: discrete Fourier transforms, as products with known matrices of cosines and sines, in float64: sums of
- * many terms that cancel keep their digits.
+ * map_signal.c: discrete Fourier transforms as products with known matrices of cosines and sines, in float64, so that
+ * sums of many canceling terms keep their precision.
  *
  *     re[k] = sum over n of  xr[n] cos(2 pi k n / N) + xi[n] sin(2 pi k n / N)
  *     im[k] = sum over n of  xi[n] cos(2 pi k n / N) - xr[n] sin(2 pi k n / N)
@@ -38,7 +38,7 @@ static bg_value make_matrix(bgi_mapper *m, int64_t n_count, int64_t k_count, int
     return matrix;
 }
 
-/* Rows of x [R, C, n], of which C is 1 or 2 parts, -> [R, k, 2] in float64. */
+/* Transforms rows of x [R, C, n], with C = 1 or 2 parts, to [R, k, 2] in float64. */
 static bg_value transform(bgi_mapper *m, bg_value x, int64_t size, int64_t k_count, bool is_inverse)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -77,7 +77,7 @@ static bool map_dft(bgi_mapper *m)
     int32_t axis;
 
     if (bg_value_is_null(x) || !bg_dtype_is_float(type.dtype) || type.rank < 2)
-        return bgi_map_refuse(m, "x is no float tensor of at least 2 dimensions");
+        return bgi_map_refuse(m, "x must be a float tensor of at least 2 dimensions");
     if (m->opset > 19 && bgi_map_given(m, 2) && (!bgi_map_known_ints(m, 2, &given, &count, 1) || count != 1))
         return bgi_map_refuse(m, "input 2 has no axis");
     if (m->opset > 19 && !bgi_map_given(m, 2))
@@ -96,7 +96,7 @@ static bool map_dft(bgi_mapper *m)
         before *= type.dims[i];
     for (uint32_t i = (uint32_t)axis + 1; i + 1 < type.rank; i++)
         after *= type.dims[i];
-    n_count = type.dims[axis] < size ? type.dims[axis] : size; /* cut off, or zeros behind it */
+    n_count = type.dims[axis] < size ? type.dims[axis] : size; /* cut off, or followed by zeros */
     k_count = is_onesided ? size / 2 + 1 : size;
     x = bgi_map_reshape(m, bgi_map_cast(m, x, BG_FLOAT64), 4,
                         (const int64_t[]){before, type.dims[axis], after, type.dims[type.rank - 1]});
@@ -113,7 +113,7 @@ static bool map_dft(bgi_mapper *m)
     return bgi_map_out(m, 0, bgi_map_cast(m, bgi_map_reshape(m, x, type.rank, dims), type.dtype));
 }
 
-/* Of a signal [N, L, 1], frames of `length` samples every `step` ones, each times the window. */
+/* Cuts a signal [N, L, 1] into frames of `length` samples at every `step` samples, each times the window. */
 static bool map_stft(bgi_mapper *m)
 {
     const bool is_onesided = bgi_map_int(m, "onesided", 1) != 0;
@@ -123,7 +123,7 @@ static bool map_stft(bgi_mapper *m)
     uint32_t count;
 
     if (bg_value_is_null(x) || type.rank < 2 || type.rank > 3 || (type.rank == 3 && type.dims[2] != 1))
-        return bgi_map_refuse(m, "x is no real signal: expected [N, L, 1]");
+        return bgi_map_refuse(m, "x must be a real signal: expected [N, L, 1]");
     if (!bgi_map_known_ints(m, 1, &step, &count, 1) || count != 1)
         return bgi_map_refuse(m, "input 1 has no step");
     if (bgi_map_given(m, 3) && (!bgi_map_known_ints(m, 3, &length, &count, 1) || count != 1))

@@ -1,5 +1,5 @@
 /*
- * mapper.c: what mappings ask for.
+ * mapper.c: functions that mappings call.
  */
 #include "onnx/onnx.h"
 

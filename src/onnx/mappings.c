@@ -1,5 +1,5 @@
 /*
- * mappings.c: all tables of mappings.
+ * mappings.c: all tables of mappings, and why there is none for an op.
  */
 #include "onnx/onnx.h"
 
@@ -27,4 +27,32 @@ const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op)
     for (size_t t = 0; domain[0] == '\0' && t < sizeof tables / sizeof tables[0] && row == NULL; t++)
         row = find_row(tables[t], op);
     return row;
+}
+
+/* Ops that have no mapping because of what they are, by how their names begin. */
+static const struct {
+    const char *begin, *reason;
+} refusals[] = {
+    {"Loop",
+     "the steps of a graph are known when it is built: export the model by tracing, with sizes that are numbers, "
+     "which writes each step out (torch.jit.script keeps the loop)"},
+    {"Scan", "the steps of a graph are known when it is built: export the model so that each step is written out"},
+    {"Sequence", "a sequence is no tensor: export the model with tensors, stacked or concatenated"},
+    {"SplitToSequence",
+     "a sequence is no tensor: export the model with tensors (torch.split with sizes that are numbers)"},
+    {"ConcatFromSequence", "a sequence is no tensor: export the model with tensors, stacked or concatenated"},
+    {"Optional", "an optional value is no tensor: export the model without it"},
+    {"Random", "a graph draws random values for dropout alone: make the values an input of the model"},
+    {"Bernoulli", "a graph draws random values for dropout alone: make the values an input of the model"},
+    {"Multinomial", "a graph draws random values for dropout alone: make the values an input of the model"},
+    {"NonMaxSuppression", "its output's size depends on values: leave it to the program that reads the outputs"},
+    {"Unique", "its output's size depends on values: leave it to the program that reads the outputs"},
+};
+
+const char *bgi_onnx_why_unknown(const char *op)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (strncmp(op, refusals[i].begin, strlen(refusals[i].begin)) == 0)
+            return refusals[i].reason;
+    return "the op is not known";
 }

@@ -1,5 +1,5 @@
 /*
- * onnx.h: a file in memory, and the tools with which its nodes become ops.
+ * onnx.h: a file in memory, and the functions with which its nodes become ops.
  *
  *     file.c      bytes -> messages (format.proto) -> contents, checked once, so that what follows may trust them
  *     restore.c   what PyTorch's exporter has joined, as the model had it
@@ -10,10 +10,10 @@
  *     mapper.c    what a mapping asks for: operands, attributes, results, a refusal
  *     map_*.c     mappings, a table a file; mappings.c has the tables
  *
- * A value of the model is known (its elements are there while the graph is built) or a value of the graph. A node whose
+ * A value of the model is known (its elements exist while the graph is built) or is a value of the graph. A node whose
  * operands are all known is mapped into a graph of its own, which is evaluated at once with reference kernels; so every
- * op folds, and to the numbers that it would have given. What graphs cannot hold, tensors without elements, mappings of
- * shapes deal with themselves.
+ * op can be folded, with the numbers that it would have computed. Graphs cannot hold tensors without elements, so the
+ * mappings of shapes handle them.
  */
 #ifndef BGI_ONNX_ONNX_H
 #define BGI_ONNX_ONNX_H
@@ -46,17 +46,17 @@ typedef enum bgi_onnx_element {
     BGI_ONNX_ELEMENT_COUNT
 } bgi_onnx_element;
 
-/* "float"; "unknown" for numbers that are none. */
+/* "float"; "unknown" for undefined numbers. */
 const char *bgi_onnx_element_name(int32_t element);
-/* In which graphs hold them; BG_DTYPE_NONE: they cannot. */
+/* The type in which graphs hold it; BG_DTYPE_NONE: there is none. */
 bg_dtype bgi_onnx_element_dtype(int32_t element);
-/* The element type that a graph's type stands for when nothing else is said. */
+/* The element type that a graph's type represents by default. */
 bgi_onnx_element bgi_onnx_dtype_element(bg_dtype dtype);
 bool bgi_onnx_element_is_float(int32_t element);
 
 enum { BGI_ONNX_MAX_RANK = 8, BGI_ONNX_OLDEST = 6, BGI_ONNX_NEWEST = 21 };
 
-/* Elements that are known, as graphs hold them. Dimensions may be 0. */
+/* Known elements, in the type of graphs. Dimensions may be 0. */
 typedef struct bgi_tensor {
     int32_t element;
     bg_dtype dtype;
@@ -66,18 +66,18 @@ typedef struct bgi_tensor {
     void *data;
 } bgi_tensor;
 
-/* A graph's type of it; false: too many dimensions, or no elements. */
+/* The graph's type; false when it has too many dimensions, or no elements. */
 bool bgi_tensor_type(const bgi_tensor *tensor, bg_type *out);
 /* Element `index` of any integer type, and of any type. */
 int64_t bgi_tensor_int(const bgi_tensor *tensor, int64_t index);
 double bgi_tensor_real(const bgi_tensor *tensor, int64_t index);
 void bgi_tensor_set(bgi_tensor *tensor, int64_t index, double value);
-/* Zeroed; NULL when memory is out. Sizes must have been checked. */
+/* A zeroed tensor; NULL when memory is out. Sizes must have been checked. */
 bgi_tensor *bgi_tensor_make(bgi_arena *arena, int32_t element, uint32_t rank, const int64_t *dims);
 
 /* ---- names ---- */
 
-/* Numbers by name; names stay the caller's. All-zero is empty. */
+/* A table from names to numbers; the caller owns the names. A zeroed table is empty. */
 typedef struct bgi_names {
     const char **names;
     uint32_t *table; /* number + 1; 0: free */
@@ -86,7 +86,7 @@ typedef struct bgi_names {
 
 #define BGI_NAMES_NONE UINT32_MAX
 uint32_t bgi_names_find(const bgi_names *names, const char *name);
-/* The name's number, a new one when it is not there; BGI_NAMES_NONE: memory is out. */
+/* The name's number, which is new when the name was not in the table; BGI_NAMES_NONE: memory is out. */
 uint32_t bgi_names_add(bgi_names *names, const char *name);
 void bgi_names_clear(bgi_names *names);
 
@@ -96,34 +96,34 @@ struct bg_onnx {
     bgi_arena arena;
     char *path, *folder;
     BgiOnnx__Model *model;
-    BgiOnnx__Graph unpacked; /* the model's graph as it was unpacked, once it is restored */
+    BgiOnnx__Graph unpacked; /* the model's unpacked graph, after it was restored */
     bool is_restored;
     bg_onnx_contents contents;
-    /* What contents shows, to change. */
+    /* The inputs and outputs of contents, writable. */
     bg_onnx_port *inputs, *outputs;
     bg_onnx_node *nodes;
     bg_onnx_weight *weights;
     bgi_names weight_names;
-    /* Of the newest build. */
+    /* Data of the newest build. */
     bgi_arena built;
     bool is_built;
-    bool *is_variable; /* by weight: it is one of the graph */
+    bool *is_variable; /* by weight: whether it is a variable of the graph */
     uint8_t *values;   /* by weight: bgi_onnx_values */
 };
 
-/* What is known of a weight's values. */
+/* What is known about a weight's values. */
 typedef enum bgi_onnx_values { BGI_VALUES_UNKNOWN = 0, BGI_VALUES_ORDINARY, BGI_VALUES_BUFFER } bgi_onnx_values;
 
-/* Content in memory; `folder`: where external data lie (NULL: there can be none). */
+/* Reads content in memory; `folder`: where external data are (NULL: none allowed). */
 bg_status bgi_onnx_parse(const char *name, const char *folder, const void *content, size_t size_bytes, bg_onnx **out,
                          bg_error *error);
-/* Takes apart in a file of PyTorch what the exporter has joined; before anything else is known of the file. */
+/* Separates what PyTorch's exporter has joined, before the file is checked further. */
 bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
-/* The graph as the unpacker made it, to be freed. */
+/* The graph as unpacked, to be freed. */
 void bgi_onnx_forget_restored(bg_onnx *onnx);
 /* Whether a node is this op of ONNX's own domain. */
 bool bgi_onnx_is_standard(const BgiOnnx__Node *node, const char *op);
-/* Whether its branches may take its place (build.c). */
+/* Whether its branches may replace it (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
 const char *bgi_onnx_node_name(bgi_arena *arena, const BgiOnnx__Node *node);
@@ -135,44 +135,45 @@ bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset);
 
 /* ---- tensors of files ---- */
 
-/* Whether a tensor keeps its own word: type, dimensions, as many values as they say; and what it is. `data` stays NULL.
- */
+/* Checks a tensor against its own declaration: type, dimensions, and as many values as they imply; and describes it.
+ * `data` stays NULL. */
 bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_tensor *out, bg_error *error);
-/* Its values to `out`, count elements of the graph's type. */
+/* Reads its values to `out`, count elements of the graph's type. */
 bg_status bgi_onnx_tensor_read(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, const bgi_tensor *type, void *out,
                                bg_error *error);
-/* Both, into memory of the arena. */
+/* Does both, into memory of the arena. */
 bg_status bgi_onnx_tensor_load(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_arena *arena,
                                const bgi_tensor **out, bg_error *error);
-/* Values of a float type as raw bytes of a file's; malloc'ed. */
+/* Converts values of a float type to the raw bytes of a file; malloc'ed. */
 bg_status bgi_onnx_tensor_bytes(int32_t element, bg_dtype dtype, const void *values, int64_t count, void **out,
                                 size_t *out_size, bg_error *error);
-/* The raw bytes of one that lies in another file; malloc'ed. */
+/* Reads the raw bytes of a tensor in another file; malloc'ed. */
 bg_status bgi_onnx_tensor_raw(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, void **out, size_t *out_size,
                               bg_error *error);
 bool bgi_onnx_tensor_is_external(const BgiOnnx__Tensor *tensor);
-/* In files; 0: they have no bytes of a fixed number. */
+/* Bytes of an element in files; 0: not fixed. */
 size_t bgi_onnx_element_bytes(int32_t element);
 
 /* ---- weights ---- */
 
-/* Fills the uses of all weights. `options` were checked. */
+/* Determines the use of each weight. `options` were checked. */
 bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error);
 
 /* ---- options ---- */
 
-/* Whether they are of this release, and name what the file has. Patterns of weights: bgi_onnx_classify. */
+/* Checks that options are of this release, and name things that the file has. Patterns of weights are checked by
+ * bgi_onnx_classify. */
 bg_status bgi_onnx_check_options(const bg_onnx *onnx, const bg_onnx_options *options, bg_error *error);
 
 /* ---- mapping ---- */
 
 typedef enum bgi_item_kind {
     BGI_ITEM_NONE = 0,
-    BGI_ITEM_INPUT,  /* not yet of the graph */
-    BGI_ITEM_WEIGHT, /* a variable, not yet of the graph */
+    BGI_ITEM_INPUT,  /* not yet in the graph */
+    BGI_ITEM_WEIGHT, /* a variable, not yet in the graph */
     BGI_ITEM_KNOWN,
     BGI_ITEM_VALUE,
-    BGI_ITEM_TRANSPOSE, /* of a matrix, not yet of the graph: products do without it */
+    BGI_ITEM_TRANSPOSE, /* of a matrix, not yet in the graph, because products do not need it */
     BGI_ITEM_REFUSED    /* its node could not be mapped */
 } bgi_item_kind;
 
@@ -184,29 +185,30 @@ typedef struct bgi_item {
     uint32_t index; /* of an input or a weight */
     bg_value value;
     const bgi_tensor *known;
-    bg_value transpose_of; /* of a matrix that is another's transpose: that one */
+    bg_value transpose_of; /* of the transpose of a matrix: that matrix */
 } bgi_item;
 
 typedef struct bgi_onnx_build {
     bg_onnx *onnx;
     const bg_onnx_options *options;
     bg_graph *graph;
-    bgi_arena arena; /* of what is known */
+    bgi_arena arena; /* of known values */
     bgi_names names; /* of items */
-    bgi_names used;  /* what some node or output of the model reads */
+    bgi_names used;  /* the names that nodes or outputs of the model read */
     bgi_item *items;
     int64_t opset;
-    const char *scope; /* of the open block; NULL: none is open */
+    const char *scope; /* of the open block; NULL: no block is open */
     const char *block;
     bgi_names blocks;
-    bool has_training_norms; /* a batch norm of the file is in its training form: the others mean theirs too */
+    bool has_training_norms; /* the file has a batch norm in training form, so the others are meant as they are */
     uint32_t constant_count;
-    uint64_t known_bytes; /* of what was computed so far */
+    uint64_t known_bytes; /* of computed values so far */
 } bgi_onnx_build;
 
 enum { BGI_REASON_BYTES = 400 };
 
-/* What may be computed while a graph is built, so that a small file cannot ask for any amount of memory. */
+/* The limit on values computed while a graph is built, so that a small file cannot make the reader allocate arbitrary
+ * memory. */
 #define BGI_ONNX_KNOWN_LIMIT (UINT64_C(1) << 30)
 
 /* A node that is being mapped. */
@@ -214,20 +216,20 @@ typedef struct bgi_mapper {
     bgi_onnx_build *build;
     const BgiOnnx__Node *node;
     const char *name;
-    bg_graph *graph; /* to add ops to: the model's, or one that is evaluated at once */
+    bg_graph *graph; /* where ops are added: the model's graph, or one that is evaluated at once */
     bool is_folding; /* all operands are known */
     int64_t opset;
     const struct bgi_mapping *mapping;
     bgi_item **inputs; /* NULL: not given */
     uint32_t input_count;
-    bgi_item *results; /* to fill; their names are the node's */
+    bgi_item *results; /* to be filled; their names are the node's */
     uint32_t result_count;
     char reason[BGI_REASON_BYTES]; /* of a refusal */
     bool is_out_of_memory;
 } bgi_mapper;
 
 typedef bool (*bgi_mapping_function)(bgi_mapper *m);
-/* Fills the results, or refuses. `parameter` is the function's to read. */
+/* Fills the results, or refuses. `parameter` is passed to the function. */
 typedef struct bgi_mapping {
     const char *op; /* NULL ends a table */
     bgi_mapping_function map;
@@ -238,36 +240,38 @@ extern const bgi_mapping bgi_onnx_elementwise[], bgi_onnx_matrix[], bgi_onnx_con
     bgi_onnx_index[], bgi_onnx_reduction[], bgi_onnx_norm[], bgi_onnx_resize[], bgi_onnx_loss[], bgi_onnx_constants[],
     bgi_onnx_recurrent[], bgi_onnx_quantize[], bgi_onnx_signal[], bgi_onnx_ml[];
 
-/* The row of an op, NULL when there is none. `domain`: "" of ONNX itself. */
+/* The row of an op; NULL when there is none. `domain`: "" for ONNX itself. */
 const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op);
+/* Why an op of ONNX has no mapping. */
+const char *bgi_onnx_why_unknown(const char *op);
 /* The `parameter` of the node's row. */
 int bgi_map_parameter(const bgi_mapper *m);
 
-/* Says why not; false. */
+/* Records the reason and returns false. */
 bool bgi_map_refuse(bgi_mapper *m, const char *format, ...) BG_PRINTF(2, 3);
-/* Whether nothing has been refused and the graph is whole: what a mapping returns at its end. */
+/* Whether nothing was refused and the graph is valid; mappings return it at their end. */
 bool bgi_map_is_well(bgi_mapper *m);
 
 /* ---- operands. Null or NULL after a refusal, or where the node has no such operand. ---- */
 
 bool bgi_map_given(const bgi_mapper *m, uint32_t input);
-/* As a value of the graph that is being added to. */
+/* The operand as a value of the current graph. */
 bg_value bgi_map_in(bgi_mapper *m, uint32_t input);
-/* Of an operand that is a matrix's transpose, that matrix; else null. Adds nothing to the graph. */
+/* For an operand that is a matrix's transpose, that matrix; otherwise null. It adds nothing to the graph. */
 bg_value bgi_map_transposed(const bgi_mapper *m, uint32_t input);
 bg_type bgi_map_type(bgi_mapper *m, bg_value value);
-/* The type of an operand with more dimensions than graphs have, or none of its elements, too: false after a refusal. */
+/* The type of an operand, also with more dimensions than graphs support or without elements; false after a refusal. */
 bool bgi_map_shape(bgi_mapper *m, uint32_t input, uint32_t *rank, int64_t dims[BGI_ONNX_MAX_RANK]);
 int32_t bgi_map_element(const bgi_mapper *m, uint32_t input);
-/* One whose elements must be known; refuses otherwise. */
+/* An operand whose elements must be known; refuses otherwise. */
 const bgi_tensor *bgi_map_known(bgi_mapper *m, uint32_t input);
-/* NULL without refusing. */
+/* NULL instead of refusing. */
 const bgi_tensor *bgi_map_if_known(const bgi_mapper *m, uint32_t input);
 /* Known integers, at most `capacity` of them. */
 bool bgi_map_known_ints(bgi_mapper *m, uint32_t input, int64_t *out, uint32_t *count, uint32_t capacity);
 /* A known number. */
 bool bgi_map_known_real(bgi_mapper *m, uint32_t input, double *out);
-/* Whether an operand without elements is among them (it is known then). */
+/* Whether one of the operands has no elements (it is known then). */
 bool bgi_map_has_empty(const bgi_mapper *m);
 
 /* ---- attributes ---- */
@@ -276,38 +280,39 @@ bool bgi_map_has(const bgi_mapper *m, const char *attribute);
 const BgiOnnx__Attribute *bgi_map_attribute(const bgi_mapper *m, const char *attribute);
 int64_t bgi_map_int(const bgi_mapper *m, const char *attribute, int64_t otherwise);
 double bgi_map_real(const bgi_mapper *m, const char *attribute, double otherwise);
-/* The number of them, 0 when there is no such attribute; more than `capacity` refuses. */
+/* The number of integers, 0 without the attribute; refuses more than `capacity`. */
 uint32_t bgi_map_ints(bgi_mapper *m, const char *attribute, int64_t *out, uint32_t capacity);
-/* Whether the text is `text`; `otherwise` when there is no such attribute. */
+/* Whether the attribute is `text`; `otherwise` when the node does not have it. */
 bool bgi_map_text_is(const bgi_mapper *m, const char *attribute, const char *text, bool otherwise);
-/* From 0 to rank - 1 (or to rank with `and_end`); negative ones count from the last dimension. */
+/* An axis from 0 to rank - 1 (or to rank with `and_end`); negative ones count from the last dimension. */
 bool bgi_map_axis(bgi_mapper *m, int64_t given, uint32_t rank, bool and_end, int32_t *out);
-/* The integers of an attribute up to opset `last`, after it of an operand. `count` 0 when neither is there. */
+/* The integers of an attribute up to opset `last`, and of an operand after it. `count` is 0 when neither is given. */
 bool bgi_map_ints_of(bgi_mapper *m, const char *attribute, int64_t last, uint32_t input, int64_t *out, uint32_t *count,
                      uint32_t capacity);
 
 /* ---- results ---- */
 
-/* Whether anything reads it. */
+/* Whether anything reads the output. */
 bool bgi_map_wants(const bgi_mapper *m, uint32_t output);
-/* In the first operand's element type where the graph's type is that type's, else in what the graph's stands for. */
+/* Sets a result. Its element type is the first operand's when that has the graph's type, otherwise the one that the
+ * graph's type represents. */
 bool bgi_map_out(bgi_mapper *m, uint32_t output, bg_value value);
 bool bgi_map_out_as(bgi_mapper *m, uint32_t output, bg_value value, int32_t element);
 bool bgi_map_out_known(bgi_mapper *m, uint32_t output, const bgi_tensor *tensor);
-/* A zeroed tensor for it; NULL after a refusal (too large, no memory). */
+/* A zeroed tensor for the result; NULL after a refusal (too large, no memory). */
 bgi_tensor *bgi_map_make(bgi_mapper *m, int32_t element, uint32_t rank, const int64_t *dims);
-/* The node's first operand itself. */
+/* Returns the node's first operand as its result. */
 bool bgi_map_pass(bgi_mapper *m);
 
 /* ---- values that mappings add ---- */
 
 bg_value bgi_map_constant(bgi_mapper *m, const bg_type *type, const void *data);
-/* One number, of no dimension. */
+/* One number without dimensions. */
 bg_value bgi_map_number(bgi_mapper *m, bg_dtype dtype, double value);
 /* A vector or matrix of a float type from doubles. */
 bg_value bgi_map_reals(bgi_mapper *m, bg_dtype dtype, uint32_t rank, const int64_t *dims, const double *values);
 bg_value bgi_map_ints_constant(bgi_mapper *m, const int64_t *values, int64_t count);
-/* As it is, when it has that type already. */
+/* Returns the value itself when it has that type already. */
 bg_value bgi_map_cast(bgi_mapper *m, bg_value value, bg_dtype dtype);
 bg_value bgi_map_reshape(bgi_mapper *m, bg_value value, uint32_t rank, const int64_t *dims);
 /* Whether the value is a trained parameter or another variable. */

@@ -1,5 +1,5 @@
 /*
- * options.c: what a caller says about a build, held against the file.
+ * options.c: checks a caller's build options against the file.
  */
 #include "onnx/onnx.h"
 

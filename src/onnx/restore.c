@@ -1,27 +1,28 @@
 /*
- * restore.c: what PyTorch's exporter has joined is taken apart again, before the file is looked at.
+ * restore.c: separates what PyTorch's exporter has joined, before the file is checked further.
  *
- * Initializers of equal values. An export for evaluation keeps one of them, under its name, and makes the others of it
- * by Identity nodes, whose outputs have their names: all weights of norms that were never trained are one, which would
- * train as one. A parameter that modules share has one name and needs no such node. So a name of its own is an
- * initializer of its own:
+ * Initializers of equal values. An export for evaluation keeps one of them under its name, and makes the others by
+ * Identity nodes, whose outputs have their names. So all weights of norms that were never trained become one, which
+ * would train as one parameter. A parameter that modules share has one name and needs no such node. So each such name
+ * becomes an initializer of its own:
  *
  *     bn1.weight --Identity--> bn2.weight      becomes      bn1.weight, bn2.weight
  *
- * Names that the exporter made ("onnx::MatMul_15") are of what it has computed, mostly transposes. They are one where
- * the same module reads both: it was called twice.
+ * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. They stay
+ * joined where the same module reads both, because it was called twice.
  *
- * Embeddings that are a head's weight too. Where constants were folded the head has the table's transpose, in an
- * initializer of its own; equal numbers show that it is the same parameter, and it becomes a transpose of the table.
+ * Embeddings whose table is also a head's weight. Where constants were folded, the head has the table's transpose in an
+ * initializer of its own. Equal numbers show that it is the same parameter, and it becomes a transpose of the table.
  *
- * Nothing is copied: the new tensors share the values of those of the file.
+ * Nothing is copied: the new tensors share the values of the file's.
  */
 #include "onnx/onnx.h"
 
 #include <string.h>
 
 static const char made_prefix[] = "onnx::";
-/* So that a small file cannot ask for any amount of memory: what a file's initializers may become. */
+/* The limit on what a file's initializers may become, so that a small file cannot make the reader allocate arbitrary
+ * memory. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 enum { MOST_COMPARISONS = 256 };
 
@@ -29,10 +30,10 @@ typedef struct restore {
     bg_onnx *onnx;
     BgiOnnx__Graph *graph;
     bgi_names tensors;             /* initializers, by their numbers in the graph */
-    bgi_names read;                /* what nodes read */
+    bgi_names read;                /* the names that nodes read */
     bgi_names outputs;             /* of the model */
-    const BgiOnnx__Node **readers; /* by number of `read`: the first node that does and is no Identity; NULL: none */
-    size_t *uses;                  /* and how many operands of nodes it is */
+    const BgiOnnx__Node **readers; /* by number in `read`: the first reader that is not an Identity; NULL: none */
+    size_t *uses;                  /* and the number of operands of nodes that it is */
     bool *is_table;                /* by initializer: an embedding reads it */
     uint64_t bytes, added_bytes;
     uint32_t comparisons;
@@ -48,12 +49,7 @@ static bool has_text(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-static bool is_op(const BgiOnnx__Node *node, const char *op)
-{
-    return has_text(node->op_type) && strcmp(node->op_type, op) == 0 && !has_text(node->domain);
-}
-
-/* Names by number; false: memory is out, or `*is_whole` became false, because the file is not as it should be. */
+/* Numbers the names; false when memory is out, or `*is_whole` became false because the file is damaged. */
 static bool collect(restore *r, bool *is_whole)
 {
     const BgiOnnx__Graph *graph = r->graph;
@@ -83,10 +79,10 @@ static bool collect(restore *r, bool *is_whole)
 
             if (number == BGI_NAMES_NONE)
                 return false;
-            if (r->readers[number] == NULL && !is_op(graph->node[i], "Identity"))
+            if (r->readers[number] == NULL && !bgi_onnx_is_standard(graph->node[i], "Identity"))
                 r->readers[number] = graph->node[i];
             r->uses[number]++;
-            if (k == 0 && tensor != BGI_NAMES_NONE && is_op(graph->node[i], "Gather"))
+            if (k == 0 && tensor != BGI_NAMES_NONE && bgi_onnx_is_standard(graph->node[i], "Gather"))
                 r->is_table[tensor] = !is_made(graph->node[i]->input[0]);
         }
     return *is_whole;
@@ -99,7 +95,7 @@ static const BgiOnnx__Node *reader_of(const restore *r, const char *name)
     return number != BGI_NAMES_NONE ? r->readers[number] : NULL;
 }
 
-/* How long the scope of a node's name is: "/layers.0/linear1" of "/layers.0/linear1/MatMul". */
+/* The length of the scope of a node's name: "/layers.0/linear1" of "/layers.0/linear1/MatMul". */
 static size_t scope_length(const BgiOnnx__Node *node)
 {
     const char *end = node != NULL && node->name != NULL ? strrchr(node->name, '/') : NULL;
@@ -129,13 +125,14 @@ static uint64_t bytes_of(const BgiOnnx__Tensor *tensor)
 
 /* ---- equal initializers ---- */
 
-/* The tensor that an Identity stands for a copy of; NULL: it stays. */
+/* The tensor that an Identity copies; NULL: the node stays. */
 static const BgiOnnx__Tensor *joined_by(const restore *r, const BgiOnnx__Node *node)
 {
     const BgiOnnx__Tensor *tensor;
     uint32_t number;
 
-    if (!is_op(node, "Identity") || node->n_input != 1 || node->n_output != 1 || !has_text(node->output[0]))
+    if (!bgi_onnx_is_standard(node, "Identity") || node->n_input != 1 || node->n_output != 1 ||
+        !has_text(node->output[0]))
         return NULL;
     number = bgi_names_find(&r->tensors, node->input[0]);
     if (number == BGI_NAMES_NONE || bgi_names_find(&r->outputs, node->output[0]) != BGI_NAMES_NONE)
@@ -179,7 +176,7 @@ static bg_status separate(restore *r, BgiOnnx__Tensor **tensors, BgiOnnx__Node *
 
 /* ---- embeddings that are heads ---- */
 
-/* Whether `b` [n, m] has the numbers of `a` [m, n], which are not all the same. */
+/* Whether `b` [n, m] is the transpose of `a` [m, n], whose numbers are not all equal. */
 static bool is_transpose(const bgi_tensor *a, const bgi_tensor *b)
 {
     const size_t size = bg_dtype_size_bytes(a->dtype);
@@ -197,7 +194,7 @@ static bool is_transpose(const bgi_tensor *a, const bgi_tensor *b)
     return differ;
 }
 
-/* What cannot be read is told when the file is looked at. */
+/* Unreadable tensors are reported when the file is checked. */
 static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Tensor *b, bool *out, bg_error *error)
 {
     const bgi_tensor *x = NULL, *y = NULL;
@@ -218,10 +215,10 @@ static bg_status compare(restore *r, const BgiOnnx__Tensor *a, const BgiOnnx__Te
     return status == BG_ERROR_MEMORY ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }
 
-/* The table of an embedding whose transpose is the second operand of a product; NULL: it is none. */
+/* The embedding's table whose transpose is the second operand of a product; NULL when it is not such a transpose. */
 static bg_status find_table(restore *r, const BgiOnnx__Node *node, const BgiOnnx__Tensor **table, bg_error *error)
 {
-    const uint32_t number = is_op(node, "MatMul") && node->n_input == 2 && is_made(node->input[1])
+    const uint32_t number = bgi_onnx_is_standard(node, "MatMul") && node->n_input == 2 && is_made(node->input[1])
                                 ? bgi_names_find(&r->tensors, node->input[1])
                                 : BGI_NAMES_NONE;
     const BgiOnnx__Tensor *matrix = number != BGI_NAMES_NONE ? r->graph->initializer[number] : NULL;

@@ -1,7 +1,7 @@
 /*
- * save.c: a graph as an ONNX file. What the outputs need is walked in its order, each op by the row of its type; what
- * cannot be written is noted, and the walk goes on, so that all of it is known at the end. The first walk leaves the
- * size of the batch open; where that turns out to be impossible, a second one takes the graph's sizes.
+ * save.c: writes a graph as an ONNX file. It walks the ops that the outputs need in order, and saves each by the row of
+ * its type. An unsupported op is noted and the walk continues, so that the final error lists all of them. The first
+ * walk leaves the size of the batch open; when that is impossible, a second walk uses the graph's sizes.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static bool take_name(bgi_saver *s, const char *name)
     return bgi_names_add(&s->taken, name) != BGI_NAMES_NONE;
 }
 
-/* An output may have its name before anything else has it. */
+/* An output may take its name before other values do. */
 static bg_status take_output(bgi_saver *s, const bgi_output *output, bg_error *error)
 {
     const bgi_value *value = bgi_graph_value(s->graph, output->value);
@@ -109,7 +109,7 @@ static bg_status take_output(bgi_saver *s, const bgi_output *output, bg_error *e
     return BG_OK;
 }
 
-/* Names that stay, before any is made; the samples of inputs. */
+/* Takes the names that must not change, before others are made, and finds the samples of inputs. */
 static bg_status begin_walk(bgi_saver *s, bg_error *error)
 {
     const bg_graph *graph = s->graph;
@@ -148,7 +148,7 @@ static void save_op(bgi_saver *s, const bgi_op *op)
     s->is_wide = s->row != NULL && s->row->bfloat_from > s->options->opset && op->input_count > 0 &&
                  bgi_save_type(s, 0).dtype == BG_BFLOAT16;
     if (s->row == NULL)
-        bgi_save_refuse(s, "ONNX has no such op, and it is not made of others");
+        bgi_save_refuse(s, "ONNX has no such op, and no other ops replace it");
     else if (s->row->save == NULL)
         bgi_save_refuse(s, "%s", s->row->reason);
     else
@@ -156,10 +156,10 @@ static void save_op(bgi_saver *s, const bgi_op *op)
     for (uint32_t i = 0; !s->is_refused && !s->is_out_of_memory && i < op->output_count; i++)
         if (bgi_save_wants(s, i) && s->values[op->outputs[i].id].name == NULL &&
             s->values[op->outputs[i].id].as_bool == NULL && s->values[op->outputs[i].id].cell == NULL)
-            bgi_save_refuse(s, "its output %u is made for a backward pass and is none of ONNX's", i);
+            bgi_save_refuse(s, "its output %u is for a backward pass, and ONNX does not have it", i);
 }
 
-/* Outputs that no node has under their name: a second name of a value, or an input. */
+/* Outputs that no node makes under their name: a second name of a value, or an input. */
 static void save_outputs(bgi_saver *s)
 {
     s->block = s->label = "";
@@ -214,7 +214,7 @@ static bg_status walk(bgi_saver *s, bg_error *error)
     return status;
 }
 
-/* The first dimension of the inputs, when all of them agree. */
+/* The first dimension of the inputs, when they all agree. */
 static int64_t find_batch(bgi_saver *s)
 {
     int64_t batch = 0;
@@ -252,7 +252,7 @@ static const char *weight_name(const bgi_value *variable)
     return variable->section != NULL ? variable->section->name : variable->name;
 }
 
-/* The variable's values as an initializer; *out_bytes is what they lie in. */
+/* Writes the variable's values as an initializer; *out_bytes is the memory that holds them. */
 static bg_status make_initializer(bgi_saver *s, bg_weights *weights, bg_value variable, BgiOnnx__Tensor *out,
                                   void **out_bytes, bg_error *error)
 {
@@ -375,7 +375,7 @@ static uint64_t bytes_of_weights(const bgi_saver *s)
     return sum;
 }
 
-/* Fills the initializers, and writes. `bytes`: what they lie in, to free. */
+/* Fills the initializers, and writes the file. `bytes`: the memory that holds them, to be freed. */
 static bg_status write_model(bgi_saver *s, bg_weights *weights, const char *path, BgiOnnx__Model *model, void **bytes,
                              bg_error *error)
 {
@@ -409,7 +409,7 @@ static bg_status write_model(bgi_saver *s, bg_weights *weights, const char *path
 
 static bg_status write_file(bgi_saver *s, bg_weights *weights, const char *path, bg_error *error)
 {
-    /* By opset, from 13: the version of the format that came with it. */
+    /* By opset, from 13: the version of the format that appeared with it. */
     static const int64_t versions[] = {7, 7, 8, 8, 8};
     BgiOnnx__OperatorSet opset, *opsets[1] = {&opset};
     BgiOnnx__Graph graph;

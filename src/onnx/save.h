@@ -1,5 +1,5 @@
 /*
- * save.h: a graph as a file: what the op types' rows ask of it.
+ * save.h: writes a graph as a file: the functions for the rows of op types.
  *
  *     save.c      the public function: what is needed of a graph, one row after the other, weights, the file
  *     saver.c     what a row asks for: names of operands, nodes with attributes, constants, results, a refusal
@@ -9,11 +9,11 @@
  *
  * A row is a function that adds the nodes of one op. It reads operands as names of the file (bgi_save_in), makes nodes
  * (bgi_save_1 and so on, each the newest one, to which attributes are added), and says which name the op's result has
- * (bgi_save_out). Failures stick: names are NULL afterwards, and functions that are given NULL do nothing.
+ * (bgi_save_out). Failures are sticky: names are NULL afterward, and functions that get NULL do nothing.
  *
- * Element types. Where ONNX does not have an op for float16 or bfloat16, and where several nodes do what one op does
- * with one rounding, bgi_save_widen lets operands be cast to float and the result be cast back: the numbers stay those
- * of the library, whose sums are float anyway. uint8 values that ONNX has as bool keep both names.
+ * Element types. Some ops do not exist in ONNX for float16 or bfloat16, and some need several nodes where the library
+ * rounds once. For these bgi_save_widen casts operands to float and the result back, so the numbers stay those of the
+ * library, which sums in float anyway. uint8 values that are bool in ONNX keep both names.
  */
 #ifndef BGI_ONNX_SAVE_H
 #define BGI_ONNX_SAVE_H
@@ -23,13 +23,13 @@
 
 enum { BGI_SAVE_NO_BATCH = -1, BGI_SAVE_OLDEST = 13, BGI_SAVE_NEWEST = 17 };
 
-/* What the file calls a value of the graph. */
+/* The file's names for a value of the graph. */
 typedef struct bgi_saved_value {
-    const char *name;    /* NULL: not yet in the file */
-    const char *as_bool; /* of uint8: the same as bool; NULL: there is none */
-    const char *cell;    /* of the cells of an LSTM's steps: that of the last step */
-    int32_t batch;       /* the dimension that has the samples; BGI_SAVE_NO_BATCH: none */
-    uint32_t uses;       /* by ops and outputs that the file has */
+    const char *name;    /* NULL: not in the file yet */
+    const char *as_bool; /* of uint8: the same as bool; NULL: none */
+    const char *cell;    /* of the cells of an LSTM's steps: the name of the last step's */
+    int32_t batch;       /* the dimension that holds the samples; BGI_SAVE_NO_BATCH: none */
+    uint32_t uses;       /* the number of uses by ops and outputs in the file */
 } bgi_saved_value;
 
 typedef struct bgi_saver {
@@ -37,19 +37,19 @@ typedef struct bgi_saver {
     const bg_onnx_save_options *options;
     bgi_arena arena;
     bgi_saved_value *values;  /* by id */
-    const char **output_name; /* by id: the name under which the file returns it; NULL: it does not */
+    const char **output_name; /* by id: the name under which the file returns it; NULL: it is not an output */
     bool *is_needed;          /* by op */
-    bgi_names taken;          /* names of values and of nodes */
+    bgi_names taken;          /* names of values and nodes */
     BgiOnnx__Node **nodes;
     size_t node_count, node_capacity;
-    bg_value *variables; /* those that become initializers */
+    bg_value *variables; /* the variables that become initializers */
     size_t variable_count, variable_capacity;
     int64_t batch; /* samples of a micro-batch; 0: sizes are fixed */
-    /* Of the op at work. */
+    /* The current op. */
     const bgi_op *op;
     const struct bgi_save_row *row;
     const char *block, *label; /* of its nodes' names */
-    bool is_wide;              /* operands of 16 bits come as float */
+    bool is_wide;              /* 16-bit operands are read as float */
     char reason[BGI_REASON_BYTES];
     bool is_refused, is_out_of_memory;
     char fixed[BGI_REASON_BYTES]; /* why the size of the batch cannot stay open; "": it can */
@@ -59,16 +59,16 @@ typedef void (*bgi_save_function)(bgi_saver *s);
 typedef struct bgi_save_row {
     const bg_op_type *type; /* NULL ends a table */
     bgi_save_function save; /* NULL: refused */
-    int64_t bfloat_from;    /* the first opset that has it for bfloat16; 0: all that are written, 99: none */
+    int64_t bfloat_from;    /* the first opset that supports it for bfloat16; 0: all that are written, 99: none */
     const char *reason;     /* of a refusal */
 } bgi_save_row;
 
 extern const bgi_save_row bgi_save_elementwise[], bgi_save_matrix[], bgi_save_convolution[], bgi_save_shapes[],
     bgi_save_index[], bgi_save_norm[], bgi_save_attention[], bgi_save_recurrent[], bgi_save_loss[];
-/* The row of an op type, NULL when there is none. */
+/* The row of an op type; NULL when there is none. */
 const bgi_save_row *bgi_save_find(const bg_op_type *type);
 
-/* Says why not. */
+/* Records the reason. */
 void bgi_save_refuse(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 
 /* ---- operands ---- */
@@ -76,21 +76,21 @@ void bgi_save_refuse(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
 bool bgi_save_given(const bgi_saver *s, uint32_t input);
 bg_type bgi_save_type(const bgi_saver *s, uint32_t input);
 bg_type bgi_save_result(const bgi_saver *s, uint32_t output);
-/* Whether something in the file reads it. */
+/* Whether something in the file reads the output. */
 bool bgi_save_wants(const bgi_saver *s, uint32_t output);
-/* Operands of 16 bits come as float from here on, and results go back. */
+/* From here on 16-bit operands are read as float, and results are converted back. */
 void bgi_save_widen(bgi_saver *s);
-/* The element type in which an operand comes (after bgi_save_widen). */
+/* The element type in which an operand is read (after bgi_save_widen). */
 bg_dtype bgi_save_dtype(const bgi_saver *s, uint32_t input);
-/* The file's name for an operand; NULL where it is not given. */
+/* The file's name for an operand; NULL when it is not given. */
 const char *bgi_save_in(bgi_saver *s, uint32_t input);
-/* Of any value, as the graph has it but that those of 16 bits come as float after bgi_save_widen. */
+/* The file's name for any value, as the graph has it; values of 16 bits are float after bgi_save_widen. */
 const char *bgi_save_value(bgi_saver *s, bg_value value);
-/* Whether a value is the cells of all steps of an LSTM, of which a file has the last. */
+/* Whether a value is the cells of all steps of an LSTM, of which a file has only the last. */
 bool bgi_save_is_cells(const bgi_saver *s, bg_value value);
-/* As int64, unless it is int32 or int64 already. */
+/* The operand as int64, unless it is int32 or int64 already. */
 const char *bgi_save_ids(bgi_saver *s, uint32_t input);
-/* Of uint8: as bool. */
+/* A uint8 operand as bool. */
 const char *bgi_save_truth(bgi_saver *s, uint32_t input);
 
 /* ---- nodes: each returns the name of the node's first result ---- */
@@ -99,23 +99,23 @@ const char *bgi_save_node(bgi_saver *s, const char *op, uint32_t count, const ch
 const char *bgi_save_1(bgi_saver *s, const char *op, const char *x);
 const char *bgi_save_2(bgi_saver *s, const char *op, const char *a, const char *b);
 const char *bgi_save_3(bgi_saver *s, const char *op, const char *a, const char *b, const char *c);
-/* One more result of the newest node. */
+/* Adds a result to the newest node. */
 const char *bgi_save_more(bgi_saver *s);
-/* One that is not wanted. */
+/* Adds a result that is not used. */
 void bgi_save_skip(bgi_saver *s);
-/* Attributes of the newest node. */
+/* Adds attributes to the newest node. */
 void bgi_save_int(bgi_saver *s, const char *name, int64_t value);
 void bgi_save_ints(bgi_saver *s, const char *name, const int64_t *values, uint32_t count);
 void bgi_save_real(bgi_saver *s, const char *name, double value);
 void bgi_save_text(bgi_saver *s, const char *name, const char *value);
 const char *bgi_save_cast(bgi_saver *s, const char *x, int32_t element);
-/* To dims, of which `batch` is left open when it has the samples. */
+/* Reshapes to dims, of which `batch` is left open when it has the samples. */
 const char *bgi_save_reshape(bgi_saver *s, const char *x, uint32_t rank, const int64_t *dims, int32_t batch);
 const char *bgi_save_transpose(bgi_saver *s, const char *x, uint32_t rank, const int64_t *permutation);
 
 /* ---- constants ---- */
 
-/* `data` must last as long as the saver. */
+/* `data` must outlive the saver. */
 const char *bgi_save_constant(bgi_saver *s, const bg_type *type, const void *data);
 const char *bgi_save_number(bgi_saver *s, bg_dtype dtype, double value);
 const char *bgi_save_reals(bgi_saver *s, bg_dtype dtype, uint32_t rank, const int64_t *dims, const double *values);
@@ -123,53 +123,55 @@ const char *bgi_save_list(bgi_saver *s, const int64_t *values, uint32_t count);
 
 /* ---- results ---- */
 
-/* Output `output` of the op is `name`, in the element type of operands after bgi_save_widen; its samples lie along
+/* Output `output` of the op is `name`, in the element type of operands after bgi_save_widen; its samples are in
  * dimension `batch`. */
 void bgi_save_out(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
-/* One that has the graph's element type already. */
+/* An output that already has the graph's element type. */
 void bgi_save_out_as_is(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
-/* One that is bool in the file. */
+/* An output that is bool in the file. */
 void bgi_save_out_bool(bgi_saver *s, uint32_t output, const char *name, int32_t batch);
 
 /* ---- save_recurrent.c ---- */
 
-/* The linear op that a recurrence takes into its node; NULL: none. */
+/* The linear op that a recurrence includes in its node; NULL: none. */
 const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op);
-/* The op at work, a slice of an LSTM's cells, takes the last of them. */
+/* The current op, a slice of an LSTM's cells, takes the last of them. */
 void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop);
 
 /* ---- batch.c ---- */
 
-/* The dimension of an operand that has the samples. */
+/* The dimension of an operand that holds the samples. */
 int32_t bgi_save_batch(const bgi_saver *s, uint32_t input);
-/* The size of the batch cannot stay open; NO_BATCH. */
+/* Records why the size of the batch cannot stay open; returns NO_BATCH. */
 int32_t bgi_save_fix(bgi_saver *s, const char *format, ...) BG_PRINTF(2, 3);
-/* Of all operands, broadcast to `result`. */
+/* The dimension for all operands, broadcast to `result`. */
 int32_t bgi_save_batch_broadcast(bgi_saver *s, const bg_type *result);
-/* Of an operand whose samples must lie along its first dimension, the other operands having none. */
+/* The dimension for an operand whose samples must be in its first dimension, when other operands have none. */
 int32_t bgi_save_batch_first(bgi_saver *s, uint32_t input);
-/* Of an operand whose samples must lie before dimension `before`. */
+/* The dimension for an operand whose samples must be before dimension `before`. */
 int32_t bgi_save_batch_before(bgi_saver *s, uint32_t input, uint32_t before);
-/* Where the samples are after a reshape. */
+/* The dimension of the samples after a reshape. */
 int32_t bgi_save_batch_reshaped(bgi_saver *s, const bg_type *from, int32_t batch, const bg_type *to);
 
 /* ---- write.c ---- */
 
-/* A file beside the model's that has the values of tensors. */
+/* A file beside the model's that contains the values of tensors. */
 typedef struct bgi_onnx_outside {
     char *path;
-    const char *location; /* of the path, its name */
+    const char *location; /* the name part of the path */
     struct bgi_file_writer *writer;
     uint64_t offset;
 } bgi_onnx_outside;
 
-/* Opens "<path>.data"; `arena` keeps what tensors say about it. End with exactly one of the two below. */
+/* Opens "<path>.data"; `arena` keeps the tensors' references to it. Must be followed by exactly one of the two
+ * functions below. */
 bg_status bgi_onnx_outside_begin(bgi_onnx_outside *outside, const char *path, bgi_arena *arena, bg_error *error);
 bg_status bgi_onnx_outside_commit(bgi_onnx_outside *outside, bg_error *error);
 void bgi_onnx_outside_abandon(bgi_onnx_outside *outside, bg_error *error);
-/* Writes a tensor's raw bytes there; the tensor says where they are, and has none any more. False: no memory. */
+/* Writes a tensor's raw bytes there; the tensor then refers to them and has none itself. Returns false when memory is
+ * out. */
 bool bgi_onnx_outside_put(bgi_onnx_outside *outside, BgiOnnx__Tensor *tensor, bgi_arena *arena);
-/* Above so many bytes of tensors they go outside: a message of protobuf has at most 2 GiB. */
+/* More bytes of tensors than this are written to an external file, because a protobuf message has at most 2 GiB. */
 #define BGI_ONNX_INSIDE_LIMIT (UINT64_C(1) << 30)
 bg_status bgi_onnx_write(const BgiOnnx__Model *model, const char *path, bg_error *error);
 

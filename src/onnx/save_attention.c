@@ -1,9 +1,9 @@
 /*
- * save_attention.c: attention as products and a softmax, in float; rotary positions as a turn by tables.
+ * save_attention.c: attention as products and a softmax, in float; rotary positions as rotations by tables.
  *
  *     scores = q k^T scale + bias,  shares = softmax(scores),  y = shares v
  *
- * What a query may see by its place alone is a constant matrix. Keys that are hidden get a score of -1e30, whose share
+ * The part of a mask that depends only on positions is a constant matrix. Hidden keys get a score of -1e30, whose share
  * is zero beside any other; a query that sees no key at all has its shares set to zero afterward.
  */
 #include <math.h>
@@ -35,7 +35,7 @@ static bool sees(const bgi_attention_attributes *f, int64_t query, int64_t key, 
     return key >= bgi_attention_first_key(f, query) && key < bgi_attention_end_key(f, query, keys);
 }
 
-/* [1, heads or 1, S, T]: added to the scores; or, as shares, 1 where a key is seen and 0 elsewhere. */
+/* [1, heads or 1, S, T]: values that are added to the scores; or, for shares, 1 where a key is seen and 0 elsewhere. */
 static const char *save_places(bgi_saver *s, const bgi_attention_attributes *f, const heads *h, bool as_shares)
 {
     const int64_t count = f->alibi > 0.0 && !as_shares ? f->heads : 1;
@@ -142,7 +142,7 @@ static void save_attention(bgi_saver *s)
     bgi_save_out(s, 0, save_heads(s, f, &h, NULL, NULL), h.batch);
 }
 
-/* [N, T, count D] as [N, heads, T, D]: each head of keys for the heads of queries that share it. */
+/* [N, T, count D] as [N, heads, T, D]: each key head is repeated for the query heads that share it. */
 static const char *part_heads(bgi_saver *s, uint32_t input, int64_t count, int64_t heads_of_queries, int32_t batch)
 {
     const bg_type type = bgi_save_type(s, input);
@@ -186,7 +186,7 @@ static void save_dot_product_attention(bgi_saver *s)
 
 /* ---- rotary positions ---- */
 
-/* Cosines and sines of each place: [S, 1, pairs]. */
+/* Cosines and sines of each position: [S, 1, pairs]. */
 static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t places, const char *out[2])
 {
     const int64_t pairs = f->features / 2, dims[3] = {places, 1, pairs};
@@ -204,7 +204,7 @@ static void save_table(bgi_saver *s, const bgi_rotary_attributes *f, int64_t pla
     free(values);
 }
 
-/* The same for positions that an input says, in double: [.., S, 1, pairs]. */
+/* The same for positions from an input, in double: [.., S, 1, pairs]. */
 static void save_angles(bgi_saver *s, const bgi_rotary_attributes *f, const char *out[2])
 {
     const bg_type type = bgi_save_type(s, 1);
@@ -256,7 +256,7 @@ static const char *join(bgi_saver *s, const char *const *parts, uint32_t count, 
     return y;
 }
 
-/* Features [.., S, heads, features] as the first and the second of each pair, [.., S, heads, pairs]. */
+/* Splits features [.., S, heads, features] into the first and second elements of pairs, [.., S, heads, pairs]. */
 static void part_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char *x, const bg_type *type, int32_t batch,
                        const char *out[2])
 {
@@ -279,7 +279,7 @@ static void part_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char 
     }
 }
 
-/* Back to [.., S, heads, features]. */
+/* Joins them to [.., S, heads, features]. */
 static const char *join_pairs(bgi_saver *s, const bgi_rotary_attributes *f, const char *const parts[2],
                               const bg_type *type, int32_t batch)
 {

@@ -1,5 +1,5 @@
 /*
- * save_convolution.c: convolutions, pools, interpolation. Those over one and three dimensions are made of these.
+ * save_convolution.c: convolutions, pools, interpolation. Those over one and three dimensions are built from these.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static const char *save_taps(bgi_saver *s, const bgi_resample_attributes *f, int
     return name;
 }
 
-/* Any interpolation, as a product from either side. */
+/* Writes any interpolation as a product from either side. */
 static const char *save_as_products(bgi_saver *s, const bgi_resample_attributes *f)
 {
     const char *y;
@@ -123,7 +123,7 @@ static const char *save_as_products(bgi_saver *s, const bgi_resample_attributes 
     return y;
 }
 
-/* What Resize multiplies a size by; 0: none that a float can say gives the size and the positions. */
+/* The scale for Resize; 0 when no float gives the size and the positions. */
 static double scale_of(const bgi_resample_axis *axis)
 {
     const double exact = (double)axis->out / (double)axis->in;
@@ -134,7 +134,7 @@ static double scale_of(const bgi_resample_axis *axis)
     return axis->scale > 0.0 || axis->is_same || wanted * (double)axis->in == (double)axis->out ? wanted : 0.0;
 }
 
-/* The sizes of the result; those before the last two are the operand's own where the batch is open. */
+/* The sizes of the result; when the batch is open, those before the last two are read from the operand. */
 static const char *save_sizes(bgi_saver *s, const char *x, const bg_type *y, int32_t batch)
 {
     const char *leading;
@@ -179,7 +179,7 @@ static const char *save_resize(bgi_saver *s, const bgi_resample_attributes *f, i
     return y;
 }
 
-/* Whether a Resize with sizes has the positions of an axis: it takes the sizes' ratio for the scale. */
+/* Whether a Resize with sizes gives the positions of an axis: it uses the ratio of sizes as scale. */
 static bool is_by_sizes(const bgi_resample_axis *axis)
 {
     return axis->is_same || axis->scale == 0.0;

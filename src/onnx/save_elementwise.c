@@ -1,6 +1,7 @@
 /*
  * save_elementwise.c: functions of elements, arithmetic, comparisons, casts. A function that ONNX does not have is
- * several nodes, all of them in float where the graph's type has 16 bits, so that it is rounded as often as here: once.
+ * written as several nodes, all in float where the graph's type has 16 bits, so that it is rounded once, as in the
+ * library.
  */
 #include <math.h>
 
@@ -44,7 +45,7 @@ static const char *save_softplus(bgi_saver *s, const char *x, double a, double b
 
     if (a != 1.0)
         y = with_number(s, "Div", y, a);
-    if (b >= 20.0) /* float and the function are the same there */
+    if (b >= 20.0) /* in float the function is equal to x there */
         return y;
     return bgi_save_3(s, "Where", with_number(s, "Greater", scaled, b), x, y);
 }
@@ -75,7 +76,7 @@ static const char *with_alpha(bgi_saver *s, const char *op, const char *x, doubl
     return y;
 }
 
-/* Functions that are one node without attributes, and whether ONNX has them for bfloat16. */
+/* Functions that are one node without attributes, and whether ONNX supports them for bfloat16. */
 static const struct {
     const char *op;
     bool has_bfloat16;
@@ -149,7 +150,7 @@ static const char *save_function(bgi_saver *s, const bgi_unary_attributes *f, co
     }
 }
 
-/* One node that ONNX has for float16, too. */
+/* Functions of one node that ONNX supports for float16 too. */
 static bool is_one_node(bg_unary function)
 {
     return plain[function].op != NULL || function == BG_ELU || function == BG_LEAKY_RELU || function == BG_POWER ||
@@ -188,7 +189,7 @@ static void save_binary(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_2(s, ops[f->function], a, b), batch);
 }
 
-/* alpha x + beta; integers in double, as here. */
+/* alpha x + beta; integers in double, as in the library. */
 static void save_scale(bgi_saver *s)
 {
     const bgi_scale_attributes *f = s->op->attributes;
@@ -262,7 +263,7 @@ static void save_compare(bgi_saver *s)
     bgi_save_widen(s);
     for (uint32_t i = 0; i < 2; i++) {
         operands[i] = bgi_save_in(s, i);
-        if (is_bytes) /* engines compare few types */
+        if (is_bytes) /* engines support comparisons of few types */
             operands[i] = bgi_save_cast(s, operands[i], BGI_ONNX_INT32);
     }
     y = bgi_save_2(s, ops[f->comparison], operands[0], operands[1]);

@@ -1,6 +1,6 @@
 /*
- * save_index.c: elements by number. Ids outside of a tensor read as zeros here and are errors there, but for
- * those of constants; those of an embedding's table that are negative count from its end there.
+ * save_index.c: elements by index. Ids outside a tensor read as zeros in the library and are errors in ONNX, except
+ * constant ones; negative ids of an embedding's table count from its end in ONNX.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "onnx/save.h"
 #include "ops/ops.h"
 
-/* [A.., S, B..] by ids [I..] is [A.., I.., B..]: where the samples are. */
+/* The dimension of the samples when [A.., S, B..] is indexed by ids [I..] to [A.., I.., B..]. */
 static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
 {
     const int32_t of_x = bgi_save_batch(s, 0), of_ids = bgi_save_batch(s, 1);
@@ -23,7 +23,7 @@ static int32_t batch_of_gather(bgi_saver *s, uint32_t axis)
     return of_x > (int32_t)axis ? of_x + (int32_t)bgi_save_type(s, 1).rank - 1 : of_x;
 }
 
-/* Constant ids of which some are outside: those count one element more, of zeros. NULL: there are none. */
+/* Constant ids of which some are outside index an additional element of zeros. NULL: none is outside. */
 static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end)
 {
     const bgi_value *ids = bgi_graph_value(s->graph, s->op->inputs[1]);
@@ -52,7 +52,7 @@ static const char *save_outside(bgi_saver *s, int64_t size, bool counts_from_end
     return name;
 }
 
-/* x with one more element, zero, at the end of the axis. */
+/* x with an additional zero element at the end of the axis. */
 static const char *save_one_more(bgi_saver *s, const char *x, uint32_t rank, uint32_t axis)
 {
     int64_t pads[2 * BG_MAX_RANK] = {0};
@@ -109,7 +109,7 @@ static bool can_add(bgi_saver *s)
 {
     if (s->options->opset >= 16)
         return true;
-    bgi_save_refuse(s, "opset %lld has nothing that adds elements by their number: ask for 16 or 17",
+    bgi_save_refuse(s, "opset %lld has no op that adds elements by index: ask for 16 or 17",
                     (long long)s->options->opset);
     return false;
 }
@@ -142,7 +142,7 @@ static void save_scatter_elements(bgi_saver *s)
     bgi_save_out(s, 0, y, BGI_SAVE_NO_BATCH);
 }
 
-/* dy [A.., I.., B..] with the ids in front, as rows [I, A.., B..] that ScatterND adds to [S, A.., B..]. */
+/* Writes dy [A.., I.., B..] with the ids in front, as rows [I, A.., B..] that ScatterND adds to [S, A.., B..]. */
 static void save_scatter(bgi_saver *s)
 {
     const bgi_index_attributes *f = s->op->attributes;

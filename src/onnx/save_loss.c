@@ -1,6 +1,6 @@
 /*
- * save_loss.c: losses and metrics, for models that have them among their outputs. Where no label counts a mean is 0
- * here, and not a number there.
+ * save_loss.c: losses and metrics, for models that have them among their outputs. Where no label counts, a mean is 0 in
+ * the library and NaN in ONNX.
  */
 #include "kernels/loss/attributes.h"
 #include "kernels/pointwise_loss/attributes.h"
@@ -55,7 +55,7 @@ static const char *number(bgi_saver *s, const char *op, const char *x, double va
     return bgi_save_2(s, op, x, bgi_save_number(s, bgi_save_dtype(s, 0), value));
 }
 
-/* `inner` where |d| is within the parameter, else `outer`. */
+/* `inner` where |d| is within the parameter, otherwise `outer`. */
 static const char *by_size(bgi_saver *s, const char *op, const char *d, double limit, const char *inner,
                            const char *outer)
 {
@@ -95,7 +95,7 @@ static const char *save_elements(bgi_saver *s, const bgi_pointwise_loss_attribut
         return save_binary_loss(s, p, t);
     if (f->function == BG_LOSS_KL_LOG)
         return bgi_save_2(s, "Mul", bgi_save_1(s, "Exp", t), bgi_save_2(s, "Sub", t, p));
-    if (f->function == BG_LOSS_KL) { /* 0 for a target of 0, whose logarithm is multiplied by it */
+    if (f->function == BG_LOSS_KL) { /* 0 for a target of 0, which is multiplied by its logarithm */
         d = bgi_save_2(s, "Mul", t, bgi_save_2(s, "Sub", bgi_save_1(s, "Log", t), p));
         return by_size(s, "Greater", t, 0.0, d, bgi_save_number(s, bgi_save_dtype(s, 0), 0.0));
     }
@@ -132,7 +132,7 @@ static void save_pointwise_loss(bgi_saver *s)
     }
 }
 
-/* How many rows have their first largest element at the label. */
+/* The number of rows whose first largest element is at the label. */
 static void save_correct_count(bgi_saver *s)
 {
     const char *logits, *labels, *y;

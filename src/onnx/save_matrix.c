@@ -1,6 +1,6 @@
 /*
- * save_matrix.c: matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the weight
- * stays as it is.
+ * save_matrix.c: matrix products. A linear layer is Gemm with its weight [out, in] transposed, over rows: the weight is
+ * stored unchanged.
  */
 #include "kernels/linear/attributes.h"
 #include "onnx/save.h"
@@ -22,7 +22,7 @@ static void save_linear(bgi_saver *s)
     bgi_save_out(s, 0, y, batch);
 }
 
-/* With the last two dimensions exchanged. */
+/* Exchanges the last two dimensions. */
 static const char *exchange(bgi_saver *s, const char *x, uint32_t rank)
 {
     int64_t permutation[BG_MAX_RANK];
@@ -34,8 +34,8 @@ static const char *exchange(bgi_saver *s, const char *x, uint32_t rank)
     return bgi_save_transpose(s, x, rank, permutation);
 }
 
-/* Where the samples of a product are: in leading dimensions as those broadcast, in rows or in columns; a sum over them
- * is one that both operands have. */
+/* The dimension of the samples of a product: a leading dimension as broadcast, rows, or columns; a product that sums
+ * over the samples has them in both operands. */
 static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
 {
     const bg_type y = bgi_save_result(s, 0);
@@ -60,7 +60,7 @@ static int32_t batch_of_product(bgi_saver *s, const bgi_matmul_attributes *f)
         found = at;
     }
     if (is_summed[0] != is_summed[1] || (is_summed[0] && found != BGI_SAVE_NO_BATCH))
-        return bgi_save_fix(s, "it adds samples up with numbers that do not come from an input");
+        return bgi_save_fix(s, "it sums samples weighted by values that do not come from an input");
     for (uint32_t i = 0; found >= 0 && found < (int32_t)y.rank - 2 && i < 2; i++) {
         const bg_type type = bgi_save_type(s, i);
         const int32_t at = found - (int32_t)(y.rank - type.rank);

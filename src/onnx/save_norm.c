@@ -1,5 +1,5 @@
 /*
- * save_norm.c: softmax, normalization, dropout. Norms that an opset does not have are what they are made of, in float
+ * save_norm.c: softmax, normalization, dropout. Norms that an opset does not have are written as their parts, in float
  * where elements have 16 bits.
  */
 #include "kernels/dropout/attributes.h"
@@ -103,7 +103,7 @@ static void save_batch_norm(bgi_saver *s)
     const int32_t batch = bgi_save_batch_first(s, 0);
     const char *operands[5], *y;
 
-    /* Statistics may be float beside operands of 16 bits: ONNX has that from opset 15. */
+    /* ONNX allows float statistics with 16-bit operands from opset 15. */
     if (s->options->opset < 15 && bgi_save_type(s, 0).dtype != bgi_save_type(s, 3).dtype)
         bgi_save_widen(s);
     for (uint32_t i = 0; i < 5; i++)
@@ -114,7 +114,7 @@ static void save_batch_norm(bgi_saver *s)
     bgi_save_out(s, 0, y, batch);
 }
 
-/* A node that does nothing but in training, to which a program that trains the file may come back. */
+/* Writes a node that has an effect only in training, for programs that train the file. */
 static void save_dropout(bgi_saver *s)
 {
     const bgi_dropout_attributes *f = s->op->attributes;

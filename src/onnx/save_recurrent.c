@@ -1,7 +1,7 @@
 /*
- * save_recurrent.c: LSTM and GRU. Here the inputs' product is a linear op before the recurrence, there it is part of
- * the node: the linear op becomes the node's W where nothing else reads it (bgi_save_absorbs), and otherwise W is the
- * identity. Weights keep their layout; nodes before exchange their gates, which engines do once.
+ * save_recurrent.c: LSTM and GRU. In the library the inputs' product is a linear op before the recurrence, in ONNX it
+ * is part of the node. The linear op becomes the node's W when it has no other reader (bgi_save_absorbs); otherwise W
+ * is the identity. Weights keep their layout; preceding nodes exchange their gates, which engines fold once.
  *
  *     PyTorch's gates   i f g o    r z n
  *     ONNX's gates      i o f c    z r h
@@ -30,7 +30,7 @@ const bgi_op *bgi_save_absorbs(const bgi_saver *s, const bgi_op *op)
     return &s->graph->ops[x->op];
 }
 
-/* That of the last step in the direction of time is what an LSTM node has. */
+/* An LSTM node returns the cell of the last step in the direction of time. */
 void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop)
 {
     const bgi_value *v = bgi_graph_value(s->graph, s->op->inputs[0]);
@@ -41,14 +41,14 @@ void bgi_save_last_cell(bgi_saver *s, uint32_t axis, int64_t start, int64_t stop
 
     if (axis != time || start != last || stop != last + 1) {
         bgi_save_refuse(s,
-                        "it takes the cell state of an LSTM at another step than the last: ONNX gives the last alone");
+                        "it takes the cell state of an LSTM at another step than the last: ONNX returns only the last");
         return;
     }
     bgi_save_out(s, 0, bgi_save_reshape(s, s->values[s->op->inputs[0].id].cell, y.rank, y.dims, bgi_save_batch(s, 0)),
                  bgi_save_batch(s, 0));
 }
 
-/* Rows of gates in ONNX's order. NULL stays. */
+/* Reorders rows of gates to ONNX's order. NULL stays. */
 static const char *exchange_gates(bgi_saver *s, const char *x, int gates)
 {
     const char *parts[4], *ordered[4];
@@ -97,7 +97,7 @@ static const char *save_identity(bgi_saver *s, int64_t size)
     return name;
 }
 
-/* Both biases one after the other, [1, 2 gates H]; NULL when there is none. */
+/* Both biases one after the other, [1, 2 gates H]; NULL without biases. */
 static const char *save_biases(bgi_saver *s, const char *of_x, const char *of_state, int gates, int64_t width)
 {
     const char *both[2], *y;
@@ -124,7 +124,7 @@ static bool is_zero(const bgi_saver *s, bg_value value)
     return true;
 }
 
-/* A first state [N, H] as [1, N, H]; NULL: zeros, which need not be said. */
+/* A first state [N, H] as [1, N, H]; NULL for zeros, which are the default. */
 static const char *save_state(bgi_saver *s, uint32_t input, int32_t batch)
 {
     if (is_zero(s, s->op->inputs[input]))
@@ -160,7 +160,7 @@ static void save_recurrent(bgi_saver *s)
     operands[5] = save_state(s, 2, batch);
     operands[6] = is_lstm ? save_state(s, 3, batch) : NULL;
     if (is_plain && f->relu) {
-        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written with tanh alone");
+        bgi_save_refuse(s, "its function is max(0, x): a plain recurrence is written only with tanh");
         return;
     }
     y = bgi_save_node(s, is_lstm ? "LSTM" : is_plain ? "RNN" : "GRU", is_lstm ? 7 : 6, operands);

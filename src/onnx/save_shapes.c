@@ -18,7 +18,7 @@ static void save_reshape(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_reshape(s, bgi_save_in(s, 0), y.rank, y.dims, batch), batch);
 }
 
-/* Expand keeps a dimension where it is told 1. */
+/* Expand keeps a dimension where the new size is 1. */
 static void save_broadcast(bgi_saver *s)
 {
     const bg_type y = bgi_save_result(s, 0);
@@ -133,7 +133,7 @@ static void save_argmax(bgi_saver *s)
     bgi_save_out_as_is(s, 0, bgi_save_cast(s, y, BGI_ONNX_INT32), batch);
 }
 
-/* Sums are made in double here. */
+/* The library computes these sums in double. */
 static void save_cumulative_sum(bgi_saver *s)
 {
     const bgi_cumulative_attributes *f = s->op->attributes;
@@ -161,7 +161,7 @@ static const char *take(bgi_saver *s, const char *x, int64_t axis, int64_t start
     return bgi_save_node(s, "Slice", 4, operands);
 }
 
-/* The end, the whole, the beginning: along each axis by itself. */
+/* Joins the end, the whole and the beginning, along each axis separately. */
 static const char *save_circular(bgi_saver *s, const bgi_pad_attributes *f)
 {
     const char *y = bgi_save_in(s, 0);

@@ -1,5 +1,5 @@
 /*
- * saver.c: what rows ask for. Messages are made in the saver's arena; what they point to lasts as long as the saver.
+ * saver.c: functions that rows call. Messages are in the saver's arena; data that they point to must outlive the saver.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static void *allocate(bgi_saver *s, size_t count, size_t bytes)
 
 static char *writable(const char *text)
 {
-    return (char *)(uintptr_t)text; /* messages have no const; nothing writes there */
+    return (char *)(uintptr_t)text; /* messages have no const fields, but nothing writes there */
 }
 
 void bgi_save_refuse(bgi_saver *s, const char *format, ...)
@@ -40,7 +40,7 @@ void bgi_save_refuse(bgi_saver *s, const char *format, ...)
 
 /* ---- names ---- */
 
-/* A name that nothing has yet: `wanted`, or with a number behind. */
+/* Makes an unused name: `wanted`, or with a number appended. */
 static const char *make_name(bgi_saver *s, const char *wanted)
 {
     const char *name = wanted;
@@ -116,7 +116,7 @@ static bool add_variable(bgi_saver *s, bg_value value)
     return true;
 }
 
-/* The file's name of a value; it is brought into the file, if it is not there yet. */
+/* The file's name of a value, which is added to the file if necessary. */
 static const char *name_of(bgi_saver *s, bg_value value)
 {
     const bgi_value *from = bgi_graph_value(s->graph, value);
@@ -141,7 +141,7 @@ const char *bgi_save_value(bgi_saver *s, bg_value value)
     const char *name;
 
     if (bgi_save_is_cells(s, value)) {
-        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps: ONNX gives the last alone");
+        bgi_save_refuse(s, "it takes the cell states of an LSTM's steps: ONNX returns only the last");
         return NULL;
     }
     name = name_of(s, value);
@@ -181,7 +181,8 @@ static BgiOnnx__Node *newest(bgi_saver *s)
     return s->is_out_of_memory || s->node_count == 0 ? NULL : s->nodes[s->node_count - 1];
 }
 
-/* "/block/label.Op"; the value has the name without the block. What is before a slash in a label would be a scope. */
+/* "/block/label.Op"; the value has the name without the block. A part before a slash in a label would be read as a
+ * scope. */
 static bool name_node(bgi_saver *s, BgiOnnx__Node *node, const char *op)
 {
     const char *name = join(s, s->label, ".", op), *full, *slash;
@@ -400,7 +401,7 @@ const char *bgi_save_list(bgi_saver *s, const int64_t *values, uint32_t count)
 
 /* ---- results ---- */
 
-/* The newest node's first result gets the value's own name, which nothing has read under its first one. */
+/* Gives the newest node's first result the value's own name; nothing has read it under its first name. */
 static const char *rename_newest(bgi_saver *s, const char *name, bg_value value)
 {
     BgiOnnx__Node *node = newest(s);
@@ -408,7 +409,7 @@ static const char *rename_newest(bgi_saver *s, const char *name, bg_value value)
 
     if (node == NULL || node->output[0] != name || wanted == NULL)
         return name;
-    s->output_name[value.id] = NULL; /* it is there */
+    s->output_name[value.id] = NULL; /* it is written */
     node->output[0] = writable(wanted);
     return wanted;
 }

@@ -1,6 +1,6 @@
 /*
  * tensor.c: tensors of a file in the element types of graphs. A tensor's values are raw bytes, a list for its type, or
- * bytes of another file in the model's folder. Files are little-endian, as this machine must be.
+ * bytes of another file in the model's folder. Files are little-endian, and the machine must be too.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -183,7 +183,7 @@ static bool is_external(const BgiOnnx__Tensor *tensor)
     return tensor->has_data_location && tensor->data_location == 1;
 }
 
-/* How many values the list for the tensor's type has. */
+/* The number of values in the list for the tensor's type. */
 static size_t listed(const BgiOnnx__Tensor *tensor)
 {
     switch (tensor->data_type) {
@@ -201,7 +201,7 @@ static size_t listed(const BgiOnnx__Tensor *tensor)
     }
 }
 
-/* Where external data are. */
+/* The place of external data. */
 typedef struct place {
     char *path;
     uint64_t offset;
@@ -221,7 +221,7 @@ static bg_status read_count(const char *tensor, const char *key, const char *tex
                         "tensor `%s`: external data: %s is \"%.40s\": expected a number of bytes", tensor, key, text);
 }
 
-/* A path that stays in its folder, as far as its text goes. */
+/* Whether the text of a path stays in its folder. */
 static bool stays_inside(const char *location)
 {
     if (location[0] == '/' || location[0] == '\0')
@@ -234,7 +234,7 @@ static bool stays_inside(const char *location)
     return true;
 }
 
-/* And as far as links go. */
+/* Whether it also stays there when links are followed. */
 static bool is_below(const char *path, const char *folder)
 {
     char *real_path = realpath(path, NULL), *real_folder = realpath(folder[0] != '\0' ? folder : ".", NULL);
@@ -376,7 +376,7 @@ static bg_status refuse_large(const BgiOnnx__Tensor *tensor, uint64_t value, bg_
                         name_of(tensor), value);
 }
 
-/* Bytes of a file, which need not be aligned, to the graph's type. `raw` may be `out`'s end. */
+/* Converts bytes of a file, which need not be aligned, to the graph's type. `raw` may be the end of `out`. */
 static bg_status widen(const BgiOnnx__Tensor *tensor, const unsigned char *raw, int64_t count, void *out,
                        bg_error *error)
 {
@@ -418,7 +418,7 @@ static bg_status widen(const BgiOnnx__Tensor *tensor, const unsigned char *raw, 
     return BG_OK;
 }
 
-/* Whether files have it as graphs do. */
+/* Whether files and graphs store it in the same way. */
 static bool is_plain(int32_t element)
 {
     return element != BGI_ONNX_BOOL && element != BGI_ONNX_UINT64 &&

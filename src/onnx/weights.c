@@ -1,10 +1,11 @@
 /*
- * weights.c: which initializers are parameters, their values for a session, and the file again with new ones.
+ * weights.c: determines which initializers are parameters, gives their values to a session, and writes the file again
+ * with new ones.
  *
- * The rule (brigade/onnx.h): floats are parameters by their uses. A number that the graph is built from (the scales of
- * a Resize) is a constant, so is a number of no dimension in arithmetic unless PyTorch named it, and running statistics
- * are buffers. What has no gradient is a constant, and so are the buffers of PyTorch's modules that can be told by
- * their values or their names.
+ * The rule (brigade/onnx.h): floats are parameters depending on their uses. A number that determines the graph (the
+ * scales of a Resize) is a constant; so is a number without dimensions in arithmetic unless PyTorch named it; running
+ * statistics are buffers. Initializers without a gradient are constants, and so are the buffers of PyTorch's modules
+ * that are recognized by their values or names.
  */
 #include "onnx/onnx.h"
 
@@ -16,7 +17,7 @@
 
 /* ---- uses ---- */
 
-/* Operands by which a graph is built, as bits of their numbers. */
+/* Operands that determine a graph, as bits of their numbers. */
 static const struct {
     const char *op;
     uint32_t operands;
@@ -58,7 +59,7 @@ static bool is_arithmetic(const BgiOnnx__Node *node)
     return false;
 }
 
-/* Ops on the way of a mask to what it is added to. */
+/* Ops between a mask and the value to which it is added. */
 static bool is_arrangement(const BgiOnnx__Node *node)
 {
     static const char *const ops[] = {"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"};
@@ -69,7 +70,7 @@ static bool is_arrangement(const BgiOnnx__Node *node)
     return false;
 }
 
-/* Whether a gradient comes back from a node to its operand. */
+/* Whether a node passes a gradient back to its operand. */
 static bool has_gradient(const BgiOnnx__Node *node, size_t input)
 {
     static const char *const without[] = {"And",   "ArgMax", "ArgMin", "Equal",       "Greater", "GreaterOrEqual",
@@ -86,10 +87,11 @@ static bool has_gradient(const BgiOnnx__Node *node, size_t input)
     return !is_structural(node, input) && !(strcmp(node->op_type, "Where") == 0 && input == 0);
 }
 
-/* How the nodes use an initializer. */
+/* The uses of an initializer by nodes. */
 typedef struct uses {
     bool has_gradient;
-    bool as_weight, as_term, as_number, as_statistic, by_structure; /* term, number: in arithmetic, or on the way */
+    bool as_weight, as_term, as_number, as_statistic,
+        by_structure; /* term, number: in arithmetic, or on the way there */
 } uses;
 
 static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *found)
@@ -119,7 +121,7 @@ static void count_uses(const bg_onnx *onnx, const BgiOnnx__Graph *graph, uses *f
     }
 }
 
-/* All that a branch reads may have a gradient. */
+/* Everything that a branch reads may have a gradient. */
 static bool add_reads(const BgiOnnx__Graph *graph, bgi_names *live)
 {
     bool is_well = true;
@@ -138,7 +140,7 @@ static bool add_reads(const BgiOnnx__Graph *graph, bgi_names *live)
     return is_well;
 }
 
-/* From the outputs back: what a gradient reaches. False: memory is out. */
+/* Walks back from the outputs to find what gradients reach. Returns false when memory is out. */
 static bool follow_gradients(const bg_onnx *onnx, uses *found)
 {
     const BgiOnnx__Graph *graph = onnx->model->graph;
@@ -168,7 +170,7 @@ static bool follow_gradients(const bg_onnx *onnx, uses *found)
 
 /* ---- buffers that can be told ---- */
 
-/* Numbers that stand for infinity, or zeros and ones: a mask's, as no parameter has them. */
+/* Numbers that represent infinity, or zeros and ones: a mask, which no parameter looks like. */
 static bool is_mask(const bgi_tensor *tensor)
 {
     int64_t zeros = 0, ones = 0;
@@ -184,7 +186,7 @@ static bool is_mask(const bgi_tensor *tensor)
     return zeros > 0 && ones > 0 && zeros + ones == tensor->count;
 }
 
-/* Sines and cosines of the same angles in each row, in turn or in halves: a table of positions. */
+/* Sines and cosines of the same angles in each row, alternating or in halves: a table of positions. */
 static bool are_waves(const bgi_tensor *tensor)
 {
     const int64_t width = tensor->rank >= 2 ? tensor->dims[tensor->rank - 1] : 0;
@@ -204,7 +206,7 @@ static bool are_waves(const bgi_tensor *tensor)
     return differ && (in_turn || in_halves);
 }
 
-/* By its values. Looked at once. */
+/* Decides by its values. They are read once. */
 static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer, bg_error *error)
 {
     bgi_arena arena = {0};
@@ -221,7 +223,7 @@ static bg_status look_at_values(bg_onnx *onnx, uint32_t weight, bool *is_buffer,
     return status;
 }
 
-/* Its name is, or ends in, that of a buffer, in PyTorch's own modules or by custom. */
+/* Whether its name is, or ends in, the name of a buffer in PyTorch's own modules or by convention. */
 static bool is_named_buffer(const char *name)
 {
     static const char *const endings[] = {".criterion.weight", ".inv_freq",     ".loss.weight", ".mask",
@@ -273,14 +275,20 @@ static bg_status check_patterns(const bg_onnx *onnx, const char *const *patterns
                                 bg_error *error)
 {
     for (uint32_t i = 0; i < count; i++) {
+        const char *other = NULL;
         bool found = false;
 
         BGI_TRY(bgi_require(patterns[i], what, "bg_onnx_build", error));
         for (uint32_t k = 0; k < onnx->contents.weight_count && !found; k++)
-            found = bg_dtype_is_float(onnx->weights[k].type.dtype) && matches(patterns[i], onnx->weights[k].name);
+            if (bg_dtype_is_float(onnx->weights[k].type.dtype)) {
+                found = matches(patterns[i], onnx->weights[k].name);
+                other = other == NULL ? onnx->weights[k].name : other;
+            }
         if (!found)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer", what,
-                                patterns[i]);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the pattern \"%s\" matches no float initializer%s%s%s",
+                                what, patterns[i],
+                                other != NULL ? "; the first of them is `" : ", because the model has none",
+                                other != NULL ? other : "", other != NULL ? "`" : "");
     }
     return BG_OK;
 }
@@ -359,7 +367,7 @@ bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error
 
 /* ---- the file again ---- */
 
-/* What takes an initializer's place while the file is written. */
+/* The replacement of an initializer while the file is written. */
 typedef struct copy {
     BgiOnnx__Tensor tensor;
     void *bytes;

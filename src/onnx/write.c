@@ -1,5 +1,5 @@
 /*
- * write.c: messages to files as they are packed, and the values of tensors to a file beside them.
+ * write.c: writes messages to files while they are packed, and the values of tensors to a file beside them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "onnx/save.h"
 
-/* A message that goes to a file as it is packed. */
+/* A message that is written to a file while it is packed. */
 typedef struct sink {
     ProtobufCBuffer base;
     bgi_file_writer *writer;

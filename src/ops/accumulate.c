@@ -1,6 +1,6 @@
 /*
- * accumulate.c: adding gradients up over micro-batches and blocks, and the scalars that go with it. Transforms add
- * these ops. Accumulators are changed in place.
+ * accumulate.c: sums gradients over micro-batches and blocks, and computes the scalars that belong to the sums.
+ * Transforms add these ops. Accumulators are changed in place.
  */
 #include "ops/ops.h"
 
@@ -171,7 +171,7 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
         return (bg_value){0};
     }
     sum = values[0];
-    /* Long lists are added in pieces that begin with the sum so far: the order is the same. */
+    /* Long lists are added in pieces that begin with the sum so far, which is the same order. */
     for (uint32_t at = 1; at < count;) {
         uint32_t taken = 1;
 
@@ -298,7 +298,7 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
     bgi_running_factors_attributes attributes;
     const bg_value inputs[] = {total, weight};
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.micro_batches = micro_batches;
     attributes.ends_in_sum = ends_in_sum;
     return bg_graph_add(graph, &bgi_op_running_factors, name, inputs, 2, &attributes, NULL);

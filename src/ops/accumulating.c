@@ -1,5 +1,5 @@
 /*
- * accumulating.c: shape rule and cost of accumulating forms, by those of the op they are a form of.
+ * accumulating.c: shape rule and cost of accumulating forms, from those of the op that they are a form of.
  */
 #include "ops/accumulating.h"
 

@@ -1,6 +1,6 @@
 /*
- * accumulating.h: defining the accumulating form of an op type that makes gradients: the same op with its outputs added
- * into accumulators. What it does not know: which op that is.
+ * accumulating.h: defines the accumulating form of an op type that makes gradients: the same op with its outputs added
+ * to accumulators. It does not know which op that is.
  *
  *     dw, db = backward_weights(dy, x)                            =>   backward_weights_accumulate(dy, x, w.acc!,
  * b.acc!) accumulate(w.acc!, dw); accumulate(b.acc!, db)
@@ -12,7 +12,7 @@
 
 #include "ops/shape.h"
 
-/* The shape rule and the cost by those of `plain`, an op type with a fixed number of inputs. */
+/* The shape rule and the cost, from those of `plain`, an op type with a fixed number of inputs. */
 bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error);
 bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op);
 

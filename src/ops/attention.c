@@ -90,8 +90,8 @@ static bg_status differentiate_attention(bg_op_gradient *gradient, bg_error *err
     return bg_graph_check(gradient->graph, error);
 }
 
-/* `products` of D multiplications and additions for each pair of tokens, and about ten operations for the exponential.
- */
+/* It counts D multiplications and additions for each of `products` and pair of tokens, and about ten operations for the
+ * exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *y, double products)
 {
     const bgi_attention_attributes *attributes = op->attributes;
@@ -200,11 +200,11 @@ void bg_attention_options_init(bg_attention_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* What is wrong with heads and the like the shape rules say. */
+/* The shape rules report errors in heads and other options. */
 static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
                             bgi_attention_attributes *out)
 {
-    memset(out, 0, sizeof *out); /* padding too: see bg_op_type */
+    memset(out, 0, sizeof *out); /* also the padding bytes: see bg_op_type */
     out->heads = options->heads;
     out->sequence_length = options->sequence_length;
     out->causal = options->causal;

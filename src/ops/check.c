@@ -1,9 +1,9 @@
 /*
- * check.c: does a gradient rule agree with its kernel? For users' ops as well as the library's.
+ * check.c: checks whether a gradient rule agrees with its kernel. It serves users' ops as well as the library's.
  *
- * The op is built once over float64 operands, its gradient rule is asked for the ops of its backward pass, and
- * both are run with reference kernels. The scalar that is differentiated is L = sum(output * weight) with random
- * weights, because then dL/d(output) is just the weights:
+ * The op is built once over float64 operands, its gradient rule is asked for the ops of its backward pass, and both are
+ * run with reference kernels. The scalar that is differentiated is L = sum(output * weight) with random weights,
+ * because then dL/d(output) is just the weights:
  *
  *     operands --> op --> outputs --> L          numeric:  (L(x + h) - L(x - h)) / 2h, one element at a time
  *     weights  --> gradient rule --> dL/dx       analytic: all elements at once
@@ -46,10 +46,10 @@ typedef struct checker {
     bg_value inputs[MAXIMUM_OPERANDS];
     bool moves[MAXIMUM_OPERANDS]; /* float operands that the op does not change itself */
     bg_value outputs[MAXIMUM_OPERANDS];
-    bg_value weights[MAXIMUM_OPERANDS]; /* of outputs that are in the sum */
+    bg_value weights[MAXIMUM_OPERANDS]; /* of outputs that are part of the sum */
     bg_value gradients[MAXIMUM_OPERANDS];
     bgi_arena arena;
-    void *originals[MAXIMUM_OPERANDS]; /* the operands' values: some ops change operands in place */
+    void *originals[MAXIMUM_OPERANDS]; /* the operands' values, because some ops change operands in place */
     void **buffers;
 } checker;
 
@@ -87,7 +87,7 @@ static bg_status fill_operand(checker *c, uint32_t i, const bg_type *given, cons
     return BG_OK;
 }
 
-/* Every operand is a variable: ops may insist on it, and nothing here minds. */
+/* Every operand is a variable, because some ops require it. */
 static bg_status add_operands(checker *c, const bg_type *types, const void *const *values, bg_error *error)
 {
     for (uint32_t i = 0; i < c->input_count; i++) {
@@ -105,7 +105,7 @@ static bg_status add_operands(checker *c, const bg_type *types, const void *cons
     return BG_OK;
 }
 
-/* The weights of the sum: variables of the outputs' types, filled once there are buffers. */
+/* Adds the weights of the sum: variables of the outputs' types, filled once buffers exist. */
 static bg_status add_weights(checker *c, bg_error *error)
 {
     bool is_any = false;
@@ -128,7 +128,7 @@ static bg_status add_weights(checker *c, bg_error *error)
 static bg_status ask_rule(checker *c, bg_error *error)
 {
     bg_type types[2 * MAXIMUM_OPERANDS];
-    /* The op's record moves when the rule adds ops; what it points to does not. */
+    /* The op's record moves when the rule adds ops; memory that it points to does not. */
     const bgi_op op = c->graph->ops[0];
     bg_op_gradient gradient = {.graph = c->graph,
                                .op = bgi_op_signature(c->graph, &op, types),
@@ -224,7 +224,7 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
 {
     const double at = ((const double *)c->originals[i])[e];
     const double step = c->options.step * fmax(1.0, fabs(at));
-    /* What was really stepped, after rounding: at + step is not exact. */
+    /* The actual step after rounding, because at + step is not exact. */
     const double above = at + step, below = at - step;
     double sum_above, sum_below, numeric, allowed;
 

@@ -18,7 +18,7 @@
 
 /* ---- rules ---- */
 
-/* Attributes come from files too. */
+/* Attributes may come from files. */
 static bg_status check_attributes(const bg_op_signature *op, bgi_collective_kind kind, bg_error *error)
 {
     const bgi_collective_attributes *attributes = op->attributes;
@@ -101,7 +101,7 @@ static bg_status derive_collective(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Each member reads its share of all members' x and writes it, or all that it gets. */
+/* Each member reads its share of all members' x and writes its share, or everything that it receives. */
 static bg_cost cost_collective(const bg_op_signature *op)
 {
     const bgi_collective_attributes *attributes = op->attributes;
@@ -116,7 +116,7 @@ static bg_cost cost_nothing(const bg_op_signature *op)
     return (bg_cost){0};
 }
 
-/* Plans ask for none; what runs an op by itself does. */
+/* Plans do not use it, but code that runs a single op does. */
 static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     (void)op;
@@ -176,7 +176,7 @@ const bg_op_type bgi_op_identical_inputs = {
 
 /* ---- builders ---- */
 
-/* x itself where the group is one replica. */
+/* Returns x itself when the group is one replica. */
 static bg_value add_collective(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x,
                                bgi_collective_attributes attributes)
 {

@@ -1,6 +1,6 @@
 /*
- * conv.c: 2-d convolution and its two gradients. One rule says what a convolution's output is; the backward ops are
- * checked against it, from the forward type in their attributes.
+ * conv.c: 2-d convolution and its two gradients. One rule determines a convolution's output; the backward ops are
+ * checked against it, with the forward type in their attributes.
  */
 #include <brigade/ops.h>
 
@@ -14,7 +14,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* Sizes and options up to here cannot overflow the arithmetic below. */
+/* Sizes and options up to this limit cannot overflow the arithmetic below. */
 static const int64_t largest_size = INT32_MAX;
 
 static bg_status check_option(const char *option, int dim, int64_t value, int64_t least, bg_error *error)
@@ -128,7 +128,7 @@ static bg_status differentiate_conv2d(bg_op_gradient *gradient, bg_error *error)
     bgi_conv2d_backward_attributes attributes;
     bg_value dy;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.forward = *(const bgi_conv2d_attributes *)gradient->op.attributes;
     BGI_TRY(bgi_gradient_of_result(gradient, &dy, error));
     if (gradient->needs[0]) {

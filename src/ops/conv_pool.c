@@ -1,6 +1,6 @@
 /*
  * conv_pool.c: convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes it from the
- * separate ops where windows do not overlap; what it keeps for the backward is one byte a pooled element instead of the
+ * separate ops where windows do not overlap. For the backward it keeps one byte for each pooled element instead of the
  * convolution's output.
  */
 #include <brigade/ops.h>
@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-enum { LARGEST_WINDOW = 254 /* its offsets are uint8, and 255 has a meaning of its own */ };
+enum { LARGEST_WINDOW = 254 /* its offsets are uint8, and 255 has a special meaning */ };
 
 /* The convolution's output before pooling, and the pooled one. */
 static bg_status infer_pooled(const bgi_conv2d_pool_attributes *attributes, const bg_type *x, const bg_type *weight,
@@ -84,7 +84,7 @@ static bg_status differentiate_conv2d_pool(bg_op_gradient *gradient, bg_error *e
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Of the convolution; comparing is free beside it. */
+/* The cost of the convolution; comparisons are negligible. */
 static bg_cost cost_conv2d_pool(const bg_op_signature *op)
 {
     bg_type convolved, pooled;
@@ -114,7 +114,8 @@ static bg_status check_gradients(const bg_op_signature *op, const bg_type *poole
     return bgi_shape_equal(&op->types[1], "where", &where, "the offsets of the forward op", error);
 }
 
-/* Only the largest of each window has a gradient: one product for each pooled element and element of a filter. */
+/* Only the largest element of each window has a gradient: one product for each pooled element and element of a
+ * filter. */
 static bg_cost cost_backward(const bg_op_signature *op, const bg_type *weight)
 {
     return bgi_cost_once(op, bgi_conv2d_flops(&op->types[0], weight));

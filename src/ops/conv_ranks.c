@@ -1,12 +1,13 @@
 /*
- * conv_ranks.c: convolutions, and transposed ones, over one, two or three dimensions, made of those over two.
+ * conv_ranks.c: convolutions and transposed convolutions over one, two or three dimensions, built from those over two.
  *
- * One dimension is an image of one row. Of three the first, depth, is taken apart: each depth of the result is a 2-d
- * convolution of the planes that its taps see, all of them as channels of one image.
+ * One dimension is an image of one row. With three dimensions the first one, depth, is handled separately: each depth
+ * of the result is a 2-d convolution of the planes that its taps read, all of them as channels of one image.
  *
  *     x [N,C,D,H,W]  --gather-->  windows [N OD, KD C, H, W]  --conv2d-->  [N OD, O, OH, OW]
  *
- * A transposed one goes the same way back: planes of all taps are made at once, and added where they belong.
+ * A transposed convolution goes the same way in reverse: planes of all taps are made at once, and added at their
+ * places.
  */
 #include <brigade/ops.h>
 
@@ -21,7 +22,7 @@
 
 enum { MOST_DIMS = 3 };
 
-/* Counted from the back: number 2 is the width; what a convolution of fewer dimensions does not have is one place. */
+/* Counted from the last: number 2 is the width; dimensions that a convolution does not have are of size 1. */
 typedef struct conv_spec {
     const char *op, *name;
     uint32_t dims;
@@ -78,7 +79,7 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* x's channels and the filters' are in one dimension of the weight each; the other is of one group. */
+/* x's channels and the filters' are in one dimension of the weight each; the other dimension is that of one group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
     const int64_t groups = s->options.groups, first = weight->dims[0], second = weight->dims[1];
@@ -103,7 +104,7 @@ static bool read_sizes(bg_graph *graph, const bg_type *x, const bg_type *weight,
     char x_text[BG_TYPE_TEXT_BYTES], weight_text[BG_TYPE_TEXT_BYTES];
 
     for (uint32_t i = 0; i < MOST_DIMS; i++) {
-        const uint32_t dim = 2 + i - (MOST_DIMS - s->dims); /* of x and of the weight */
+        const uint32_t dim = 2 + i - (MOST_DIMS - s->dims); /* the dimension of x and of the weight */
         const bool has = i >= MOST_DIMS - s->dims;
         int64_t span;
 
@@ -179,7 +180,7 @@ static bg_conv2d_options plane_options(const conv_spec *s)
     return options;
 }
 
-/* For each of `windows` depths and each tap the depth that it meets, of `limit`; limit itself: none. */
+/* For each of `windows` depths and each tap the depth that it reads, below `limit`; `limit` itself: none. */
 static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows, int64_t limit)
 {
     const bg_type type = bg_matrix(BG_INT32, windows, s->taps[0]);
@@ -202,7 +203,7 @@ static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows,
     return value;
 }
 
-/* [A,B,K,..] and [A,K,B,..]: two dimensions from `dim` on are exchanged. */
+/* Exchanges two dimensions from `dim` on: [A,B,K,..] and [A,K,B,..]. */
 static bg_value exchange(bg_graph *graph, const char *name, bg_value x, uint32_t dim)
 {
     uint32_t permutation[BG_MAX_RANK];
@@ -212,8 +213,8 @@ static bg_value exchange(bg_graph *graph, const char *name, bg_value x, uint32_t
     return bg_transpose(graph, name, x, permutation);
 }
 
-/* The weight with the taps along depth as channels of one group, in front of these or, where there are several groups,
- * behind each: a plain view then. */
+/* The weight with the taps along depth as channels of one group, before the channels or, with several groups, after
+ * each, which is then a plain view. */
 static bg_value flatten_weight(bg_graph *graph, const conv_spec *s, bg_value weight)
 {
     const bg_type type = bg_graph_type(graph, weight);
@@ -278,7 +279,7 @@ static bg_value add_conv_transpose3d(bg_graph *graph, const conv_spec *s, const 
     x = bg_reshape(graph, NULL, x, 6, taps);
     inputs[0] = is_grouped ? exchange(graph, NULL, x, 2) : x; /* [N,D,KD,O,OH,OW] */
     inputs[1] = add_depths(graph, s, s->in[0], s->out[0]);
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.axis = 1;
     attributes.whole = bg_type_make(bg_graph_type(graph, x).dtype, 5, planes);
     x = bg_graph_add(graph, &bgi_op_scatter, NULL, inputs, 2, &attributes, NULL);

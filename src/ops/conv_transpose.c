@@ -1,6 +1,6 @@
 /*
- * conv_transpose.c: transposed 2-d convolution. It is the gradient of a convolution's input, so that its own gradients
- * are that convolution, and the gradient of its weights: there is nothing to compute that conv2d has no kernel for.
+ * conv_transpose.c: transposed 2-d convolution. It is the gradient of a convolution's input, so its own gradients are
+ * that convolution and the gradient of the convolution's weights, and the kernels of conv2d are enough.
  *
  *     conv2d            x [N,O,OH,OW], weight [C,O/G,KH,KW] -> y [N,C,H,W]
  *     conv_transpose2d  what comes as dy [N,C,H,W], weight  -> dx [N,O,OH,OW]
@@ -53,7 +53,7 @@ static bg_status infer_conv_transpose2d(const bg_op_signature *op, bg_type *outp
     BGI_TRY(bgi_shape_rank(&op->types[0], "x", 4, "[N,C,H,W]", error));
     BGI_TRY(bgi_shape_rank(&op->types[1], "weight", 4, "[C,O/groups,KH,KW]", error));
     BGI_TRY(find_output(&op->types[0], &op->types[1], attributes, &outputs[0], error));
-    /* What is wrong with the rest, the convolution says. */
+    /* The convolution's rule reports errors in the rest. */
     BGI_TRY(bgi_conv2d_output(&outputs[0], &op->types[1], &attributes->forward.options, &back, error));
     return bgi_shape_equal(&op->types[0], "x", &back, "its dimension 1 is dimension 0 of the weight", error);
 }
@@ -75,7 +75,7 @@ static bg_status differentiate_conv_transpose2d(bg_op_gradient *gradient, bg_err
         bgi_conv2d_backward_attributes attributes;
         bg_value outputs[2];
 
-        memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+        memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
         attributes.forward = own->forward;
         attributes.result = gradient->op.types[1];
         bg_graph_add(gradient->graph, &bgi_op_conv2d_backward_weights, NULL, inputs, 2, &attributes, outputs);

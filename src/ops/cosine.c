@@ -1,6 +1,6 @@
 /*
- * cosine.c: the cosine of two vectors and the loss of pairs, made of products and sums. In float32 or better: squares
- * of float16 overflow soon.
+ * cosine.c: the cosine of two vectors and the loss of pairs, built from products and sums. Computed in float32 or
+ * better, because squares of float16 overflow early.
  */
 #include <brigade/ops.h>
 
@@ -15,7 +15,8 @@ static bg_value add_sum(bg_graph *graph, const char *name, bg_value a, bg_value 
     return bg_reduce(graph, name, BG_REDUCE_SUM, bg_multiply(graph, a, b), &axis, 1, false);
 }
 
-/* 1 / max(|x|, epsilon); the length is compared as its square, so that no gradient is infinite where it is 0. */
+/* 1 / max(|x|, epsilon); the length is compared as its square, so that no gradient is infinite where the length is
+ * 0. */
 static bg_value add_inverse_length(bg_graph *graph, bg_value x, int32_t axis, double epsilon)
 {
     const bg_value square = bg_clamp(graph, add_sum(graph, NULL, x, x, axis), epsilon * epsilon, INFINITY);
@@ -23,7 +24,7 @@ static bg_value add_inverse_length(bg_graph *graph, bg_value x, int32_t axis, do
     return bg_elementwise_unary(graph, NULL, BG_RSQRT, square);
 }
 
-/* In the type that it is computed in. */
+/* Returns it in the type of the computation. */
 static bg_value add_cosine(bg_graph *graph, const char *op, const char *name, bg_value a, bg_value b, int32_t axis,
                            double epsilon)
 {

@@ -1,6 +1,6 @@
 /*
  * ctc.c: connectionist temporal classification: the loss of a sequence of targets that is shorter than the sequence of
- * predictions, over all ways to lay the one along the other.
+ * predictions, over all alignments of the two.
  */
 #include <brigade/ops.h>
 
@@ -12,7 +12,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* x, targets, lengths, target_lengths, from operand `first` on. */
+/* Checks x, targets, lengths, target_lengths, from operand `first` on. */
 static bg_status check_operands(const bg_op_signature *op, uint32_t first, bg_error *error)
 {
     const bgi_ctc_attributes *attributes = op->attributes;
@@ -110,7 +110,7 @@ const bg_op_type bgi_op_ctc_loss_backward = {
     .kernel = select_ctc_loss_backward,
 };
 
-/* Of each sample the same length. */
+/* The same length for each sample. */
 static bg_value add_lengths(bg_graph *graph, const char *name, int64_t samples, int64_t length)
 {
     const bg_type type = bg_vector(BG_INT32, samples);
@@ -128,7 +128,7 @@ static bg_value add_lengths(bg_graph *graph, const char *name, int64_t samples, 
     return value;
 }
 
-/* As PyTorch has it: each loss by the length of its targets, then the mean over samples. */
+/* As in PyTorch: each loss is divided by the length of its targets, then averaged over samples. */
 static bg_value add_mean(bg_graph *graph, const char *name, bg_value losses, bg_value target_lengths)
 {
     const bg_type type = bg_graph_type(graph, losses), scalar = bg_scalar(type.dtype);

@@ -1,8 +1,8 @@
 /*
- * dot_product_attention.c: attention over queries, keys and values apart from each other, with a bias or a mask, and
- * its gradient. As attention.c it keeps of the scores only the logarithm of each row's sum of exponentials. The bias's
- * gradient is an op of its own, which makes the scores once more: it is as large as the bias, while a sum over samples
- * and heads beside the others' gradients would need as much for each of them.
+ * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
+ * Like attention.c it keeps of the scores only the logarithm of each row's sum of exponentials. The bias's gradient is
+ * an op of its own, which computes the scores again: its result has the size of the bias, while sums over samples and
+ * heads inside the other gradients' op would need that size for each of them.
  */
 #include <brigade/ops.h>
 
@@ -144,8 +144,8 @@ static bg_status differentiate(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* `products` of D multiplications and additions for each pair of tokens, and about ten operations for the exponential.
- */
+/* It counts D multiplications and additions for each of `products` and pair of tokens, and about ten operations for the
+ * exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *q, const bg_type *k, double products)
 {
     const bgi_attention_attributes *attributes = op->attributes;
@@ -288,7 +288,7 @@ void bg_dot_product_attention_options_init(bg_dot_product_attention_options *opt
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* A bias with 1 in front of its dimensions, as many as are missing. */
+/* Adds dimensions of size 1 in front of a bias, as many as are missing. */
 static bg_value view_bias(bg_graph *graph, bg_value bias)
 {
     const bg_type type = bg_graph_type(graph, bias);
@@ -301,7 +301,7 @@ static bg_value view_bias(bg_graph *graph, bg_value bias)
     return bg_reshape(graph, NULL, bias, 4, dims);
 }
 
-/* False: there are none, and the graph fails. */
+/* Returns false, and the graph fails, when options are invalid. */
 static bool check_options(bg_graph *graph, const bg_op_type *type, const char *name,
                           const bg_dot_product_attention_options *options)
 {
@@ -314,13 +314,13 @@ static bool check_options(bg_graph *graph, const bg_op_type *type, const char *n
                                   "bg_dot_product_attention_defaults(heads)");
 }
 
-/* Of everything but dropout and places. */
+/* Fills everything except dropout and positions. */
 static void fill_attributes(const bg_graph *graph, bg_value query, const bg_dot_product_attention_options *options,
                             bgi_attention_attributes *out)
 {
     const bg_type type = bg_graph_type(graph, query);
 
-    memset(out, 0, sizeof *out); /* padding too: see bg_op_type */
+    memset(out, 0, sizeof *out); /* also the padding bytes: see bg_op_type */
     out->heads = options->heads;
     out->key_heads = options->key_heads > 0 ? options->key_heads : options->heads;
     out->window = options->window;

@@ -1,6 +1,6 @@
 /*
- * einsum.c: sums of products by letters, made of transposes, reshapes and batched products. Operands are multiplied one
- * after the other, from the left:
+ * einsum.c: sums of products by letters, built from transposes, reshapes and batched products. Operands are multiplied
+ * one after another, from the left:
  *
  *     abc,cbd->adb     b in both and in the result: a batch; c in both alone: summed over; a and d
  *                      [b,a,c] x [b,c,d] -> [b,a,d] -> [a,d,b]
@@ -15,7 +15,7 @@
 
 enum { LETTERS = 64, MOST_OPERANDS = 16 };
 
-/* A value and its dimensions' letters. */
+/* A value and the letters of its dimensions. */
 typedef struct lettered {
     bg_value value;
     char letters[BG_MAX_RANK + 1];
@@ -43,7 +43,7 @@ static bool refuse(const einsum *e, const char *equation, const char *why)
 
 /* ---- reading ---- */
 
-/* One list of letters up to a comma, an arrow or the end. */
+/* Reads one list of letters up to a comma, an arrow or the end. */
 static bool read_letters(const einsum *e, const char *equation, const char **at, char *out)
 {
     size_t count = 0;
@@ -65,7 +65,7 @@ static bool read_letters(const einsum *e, const char *equation, const char **at,
     return true;
 }
 
-/* Without an arrow the result has the letters that occur once, as in the alphabet, capitals first. */
+/* Without an arrow the result has the letters that occur once, in alphabetical order, capitals first. */
 static bool find_result(einsum *e, const char *equation)
 {
     size_t count = 0;
@@ -165,7 +165,7 @@ static void append(lettered *to, const lettered *from, char letter)
     to->dims[at] = from->dims[strchr(from->letters, letter) - from->letters];
 }
 
-/* x with its letters in this order. */
+/* Arranges x's dimensions in the order of letters. */
 static bg_value arrange(const einsum *e, const char *name, const lettered *x, const char *order)
 {
     uint32_t permutation[BG_MAX_RANK];
@@ -177,7 +177,7 @@ static bg_value arrange(const einsum *e, const char *name, const lettered *x, co
     return bg_transpose(e->graph, name, x->value, permutation);
 }
 
-/* Sums over letters that nothing else has. */
+/* Sums over letters that no other operand and not the result has. */
 static void sum_alone(const einsum *e, lettered *x, const char *others)
 {
     int32_t axes[BG_MAX_RANK];
@@ -196,7 +196,7 @@ static void sum_alone(const einsum *e, lettered *x, const char *others)
     *x = left;
 }
 
-/* Letters of x that the other operand has, or has not, and that are kept, or are not. */
+/* Selects letters of x by whether the other operand has them, and whether they are kept. */
 static int64_t pick(const lettered *x, const char *other, bool in_other, const char *kept, bool is_kept, char *out)
 {
     int64_t product = 1;
@@ -211,7 +211,7 @@ static int64_t pick(const lettered *x, const char *other, bool in_other, const c
     return product;
 }
 
-/* x as [batch, outer, inner], or [batch, inner, outer] where it lies so: then *out_is_exchanged. */
+/* x as [batch, outer, inner], or as [batch, inner, outer] when its memory has that order: then *out_is_exchanged. */
 static bg_value as_matrices(const einsum *e, const lettered *x, const char *const parts[3], const int64_t sizes[3],
                             bool *out_is_exchanged)
 {
@@ -258,7 +258,7 @@ static bool multiply(const einsum *e, lettered *a, const lettered *b, const char
     return true;
 }
 
-/* Letters of the result, and of the operands from `first` on. */
+/* The letters of the result, and of the operands from `first` on. */
 static void find_kept(const einsum *e, uint32_t first, char *out)
 {
     size_t count = strlen(strcpy(out, e->result));

@@ -23,7 +23,7 @@ BGI_OP_KERNEL(select_standardize, STANDARDIZE)
 
 /* ---- unary ---- */
 
-/* What a function costs an element, roughly, and its parameters where nobody gives any. */
+/* A function's approximate cost for each element, and its default parameters. */
 static const struct {
     double flops, a, b;
 } unary_functions[BG_UNARY_COUNT] = {
@@ -153,7 +153,7 @@ static bg_cost cost_unary_backward(const bg_op_signature *op)
 {
     bg_cost cost = cost_unary(op);
 
-    /* x and y are one buffer as the gradient rule adds it */
+    /* the gradient rule passes x and y as one buffer */
     cost.bytes_read -= (double)bg_type_size_bytes(&op->types[1]);
     return cost;
 }
@@ -176,7 +176,7 @@ bg_value bg_elementwise_function(bg_graph *graph, const char *name, bg_unary fun
 {
     bgi_unary_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.function = function;
     if ((unsigned)function < BG_UNARY_COUNT && bgi_unary_has_parameters(function)) {
         attributes.a = a;
@@ -247,7 +247,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     return bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error);
 }
 
-/* dy where `winner` wins over `other`, half of it where they are equal. */
+/* dy where `winner` is greater than `other`, half of it where they are equal. */
 static bg_value add_select_gradient(bg_op_gradient *gradient, bg_value winner, bg_value other)
 {
     const bg_value operands[] = {gradient->output_gradients[0], winner, other};

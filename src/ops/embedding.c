@@ -53,7 +53,7 @@ static bg_status differentiate_embedding(bg_op_gradient *gradient, bg_error *err
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Reads the rows that are asked for, not the table. */
+/* Counts only the rows that are read. */
 static bg_cost cost_embedding(const bg_op_signature *op)
 {
     bg_cost cost = bgi_cost_once(op, 0.0);
@@ -125,7 +125,7 @@ static bg_status infer_embedding_slots(const bg_op_signature *op, bg_type *outpu
     return BG_OK;
 }
 
-/* Touches what the ids name. */
+/* Counts only the rows that ids name. */
 static bg_cost cost_embedding_slots(const bg_op_signature *op)
 {
     const double bytes = (double)bg_type_size_bytes(&op->types[0]);
@@ -239,7 +239,7 @@ bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_valu
     const bg_value inputs[] = {table, ids};
     bgi_embedding_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.padding_index = padding_index;
     return bg_graph_add(graph, &bgi_op_embedding, name, inputs, 2, &attributes, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * evaluate.c: the reference interpreter, short enough to trust by reading. A reshape is run as the copy that it stands
- * for, since every value has bytes of its own here.
+ * evaluate.c: the reference interpreter, short enough to trust by reading. A reshape is run as a copy, because every
+ * value has its own memory here.
  */
 #include "ops/evaluate.h"
 

@@ -1,6 +1,6 @@
 /*
- * evaluate.h: running ops of a graph one after the other with reference kernels: no plan, no threads, a buffer for
- * every value. The gradient checker and the tests' interpreter are made of it.
+ * evaluate.h: runs ops of a graph one after another with reference kernels: no plan, no threads, a buffer for every
+ * value. The gradient checker and the tests' interpreter use it.
  */
 #ifndef BGI_OPS_EVALUATE_H
 #define BGI_OPS_EVALUATE_H
@@ -12,7 +12,7 @@
 bg_status bgi_evaluate(const bg_graph *graph, uint32_t first_op, uint32_t end_op, const bg_kernel_env *env,
                        void *const *buffers, bg_error *error);
 
-/* A zeroed buffer for every value of the graph as it is now; constants are filled in. */
+/* Allocates a zeroed buffer for every current value of the graph and fills in constants. */
 bg_status bgi_evaluate_create_buffers(const bg_graph *graph, void ***out, bg_error *error);
 void bgi_evaluate_destroy_buffers(const bg_graph *graph, void **buffers);
 

@@ -102,7 +102,7 @@ static bg_status differentiate_scatter_elements(bg_op_gradient *gradient, bg_err
     return differentiate(gradient, &bgi_op_gather_elements, error);
 }
 
-/* Reads what is taken, not all that there is. */
+/* Counts only the elements that are gathered. */
 static bg_cost cost_gather(const bg_op_signature *op)
 {
     bg_cost cost = bgi_cost_once(op, 0.0);
@@ -203,7 +203,7 @@ static bg_value add_indexed(bg_graph *graph, const bg_op_type *type, const char 
     const bg_value inputs[] = {first, ids};
     bgi_index_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     if (!bgi_graph_axis(graph, type, name, x, axis, &attributes.axis))
         return (bg_value){0};
     attributes.whole = bg_graph_type(graph, x);
@@ -259,7 +259,7 @@ static bg_status differentiate_top_k(bg_op_gradient *gradient, bg_error *error)
     const bg_value inputs[] = {gradient->output_gradients[0], gradient->outputs[1]};
     bgi_index_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.axis = gradient->op.types[0].rank - 1;
     attributes.whole = gradient->op.types[0];
     if (gradient->needs[0] && !bg_value_is_null(inputs[0]))

@@ -195,8 +195,8 @@ static bg_status infer_matmul(const bg_op_signature *op, bg_type *outputs, bg_er
     return BG_OK;
 }
 
-/* With A and B the factors as they are multiplied: dA = dy B^T and dB = A^T dy. Where a factor is kept transposed, so
- * is its gradient: dA^T = B dy^T, dB^T = dy^T A. */
+/* With A and B the factors as they are multiplied, dA = dy B^T and dB = A^T dy. The gradient of a transposed factor is
+ * transposed too: dA^T = B dy^T, dB^T = dy^T A. */
 static bg_status derive_matmul(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_matmul_attributes *attributes = gradient->op.attributes;

@@ -1,5 +1,5 @@
 /*
- * moves.c: ops that move elements, composed of other ops: stacks, tiles, rolls, flips, and one-hot rows.
+ * moves.c: ops that move elements, built from other ops: stacks, tiles, rolls, flips, and one-hot rows.
  */
 #include <brigade/ops.h>
 
@@ -38,7 +38,7 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     return bg_concat(graph, name, wider, count, place);
 }
 
-/* Dimension i becomes two: how often it comes, and itself. */
+/* Splits dimension i into two: the repetitions, and itself. */
 static bg_value tile_dim(bg_graph *graph, const char *name, bg_value x, uint32_t dim, int64_t times)
 {
     const bg_type type = bg_graph_type(graph, x);
@@ -84,7 +84,7 @@ bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, in
 
     if (!bgi_graph_axis(graph, &bgi_op_concat, name, x, axis, &dim))
         return (bg_value){0};
-    first = (type.dims[dim] - shift % type.dims[dim]) % type.dims[dim]; /* what comes to the front */
+    first = (type.dims[dim] - shift % type.dims[dim]) % type.dims[dim]; /* the element that becomes the first */
     if (first == 0)
         return x;
     parts[0] = bg_slice(graph, NULL, x, (int32_t)dim, first, type.dims[dim], 1);

@@ -15,7 +15,7 @@ static bg_status check_epsilon(const bgi_norm_attributes *attributes, bg_error *
     return bg_error_set(error, BG_ERROR_INVALID, "epsilon is %g: it must be at least 0", attributes->epsilon);
 }
 
-/* gamma and beta, or what else has one element for each of `count`. */
+/* Checks gamma and beta, or other operands with one element for each of `count`. */
 static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype dtype, int64_t count,
                               const char *because, bg_error *error)
 {
@@ -24,7 +24,7 @@ static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype
     return bgi_shape_equal(type, operand, &wanted, because, error);
 }
 
-/* Two passes for the statistics, one for the result; about twice that backward. */
+/* Two passes for the statistics and one for the result; the backward costs about twice that. */
 static bg_cost cost_forward(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 8.0 * bgi_type_elements(&op->types[0]));
@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* Of the training mode: through the micro-batch's own statistics. */
+/* Of the training mode: differentiates through the micro-batch's own statistics. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];
@@ -238,7 +238,7 @@ const bg_op_type bgi_op_batch_norm_backward = {
 
 /* ---- batch norm over replicas ---- */
 
-/* Two numbers for each channel, of one replica or one after the other of several. */
+/* Two numbers for each channel, of one replica, or of several one after another. */
 static bg_type pairs_type(const bg_type *x, uint64_t members)
 {
     return bg_matrix(BG_FLOAT64, (int64_t)members * x->dims[1], 2);
@@ -307,7 +307,7 @@ static bg_status infer_sync_batch_norm_backward(const bg_op_signature *op, bg_ty
     return BG_OK;
 }
 
-/* Of the whole chain, from x to the result: no gradient flows through the moments. */
+/* The gradient of the whole chain, from x to the result: no gradient flows through the moments. */
 static bg_status differentiate_sync_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bgi_sync_norm_attributes *attributes = gradient->op.attributes;

@@ -10,16 +10,16 @@
 #include "kernels/loss_scaling/attributes.h"
 #include "kernels/optimizer/attributes.h"
 
-/* The most operands of an op that takes any number: within the graph's limit. */
+/* The largest number of operands of a variadic op, within the graph's limit. */
 enum { BGI_MAXIMUM_VARIADIC = 60 };
 
-/* Every op type of this room, bgi_op_linear and so on; plans that are read from a file find them by their names. */
+/* Every op type of this room, bgi_op_linear and so on; plans that are read from files find them by name. */
 /* clang-format off */
 #define BGI_OP_TYPES(OP) \
     /* linear.c */ \
     OP(linear) OP(linear_backward_input) OP(linear_backward_weights) OP(linear_backward_weights_accumulate) \
     OP(matmul) OP(matmul_accumulate) \
-    /* fused_product.c: one of these and what follows it, which plans make of graphs */ \
+    /* fused_product.c: one of these and the op that follows it; plans make it from graphs */ \
     OP(fused_product) \
     /* elementwise.c */ \
     OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardize) \
@@ -42,12 +42,12 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(conv_transpose2d) \
     /* resample.c */ \
     OP(resample) \
-    /* conv.c, conv_pool.c, fused_conv.c, pool.c; conv2d_pool and fused_conv2d are several ops: fusion makes them */ \
+    /* conv.c, conv_pool.c, fused_conv.c, pool.c; fusion makes conv2d_pool and fused_conv2d from several ops */ \
     OP(conv2d) OP(conv2d_backward_input) OP(conv2d_backward_weights) OP(conv2d_backward_weights_accumulate) \
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
     OP(conv2d_pool_backward_weights_accumulate) OP(fused_conv2d) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
     OP(avg_pool2d_backward) \
-    /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is itself */ \
+    /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is the same op */ \
     OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \
     OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
     OP(sync_batch_norm_backward) OP(embedding) OP(embedding_backward) OP(embedding_slots) OP(embedding_rows) \
@@ -55,7 +55,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(dropout) \
     /* attention.c, loss.c */ \
     OP(attention) OP(attention_backward) OP(attention_cached) \
-    /* dot_product_attention.c; rotary.c, whose gradient is itself */ \
+    /* dot_product_attention.c; rotary.c, whose gradient is the same op */ \
     OP(dot_product_attention) OP(dot_product_attention_backward) OP(dot_product_attention_bias_backward) OP(dot_product_attention_cached) OP(rotary) \
     /* recurrent.c */ \
     OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) OP(rnn) OP(rnn_backward) \
@@ -74,33 +74,33 @@ BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)
 
 /* ---- elementwise.c ---- */
 
-/* Operands of float32 and of types of 16 bits, or of both of these, become float32; anything else stays, to be judged
- * by the shape rule. Null operands are left alone. */
+/* Operands of float32 and 16-bit types become float32 when they differ; other types stay, and the shape rule judges
+ * them. Null operands are left alone. */
 void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count);
 
 /* ---- reduce.c ---- */
 
-/* Sums `value` over the dims in which `type` was broadcast to it, and gives it `type`'s shape: how the gradient of a
- * broadcast operand comes back. `value` itself when the shapes are equal. */
+/* Sums `value` over the dims in which `type` was broadcast to it, and gives it `type`'s shape, which is the gradient of
+ * a broadcast operand. Returns `value` itself when the shapes are equal. */
 bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 
 /* ---- reshape.c ---- */
 
-/* x under the shape of `type` (its dtype does not matter). `x` itself when it has that shape. */
+/* Reshapes x to the shape of `type` (its dtype does not matter). Returns `x` itself when it has that shape. */
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
-/* The same bytes in a buffer of their own. */
+/* Copies the bytes to a buffer of their own. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- accumulate.c, optimizer.c ---- */
 
-/* values[0] + values[1] + ..., in order; one value is returned as it is. */
+/* values[0] + values[1] + ..., in order; a single value is returned unchanged. */
 bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, uint32_t count);
-/* The accumulator variable takes the gradient at the first micro-batch of a step, and adds it at later ones. With
- * `factors` (else null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
+/* The accumulator variable is set to the gradient at the first micro-batch of a step, and the gradient is added at
+ * later ones. With `factors` (may be null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
 void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value factors);
 /* The same in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum after
- * the last of them. `partials`: a variable of the type that bgi_tree_partials gives, null where that is false: a tree
- * with nothing between its leaves and its top. */
+ * the last of them. `partials`: a variable of the type that bgi_tree_partials gives; null where that returns false,
+ * because the tree has nothing between its leaves and its root. */
 void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
                          uint32_t micro_batches);
 bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out);
@@ -111,11 +111,11 @@ bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *value
 /* A scalar -> float32 scalar factor / total; 0 when total is 0. */
 bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, double factor);
 /* The factors of a running mean: total is a float32 scalar variable to which weight (float32 scalar; null: 1) is added,
- * from 0 at a step's first micro-batch. At its last, of `micro_batches`, with `ends_in_sum`, they make the mean so far
- * times the total. */
+ * from 0 at a step's first micro-batch. With `ends_in_sum`, those of the last of `micro_batches` turn the mean so far
+ * into the mean times the total. */
 bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
                              bool ends_in_sum);
-/* The sum of the squares of each of x's pieces, of as many replicas: float64 [pieces]. */
+/* The sum of the squares of each of x's pieces, one for each replica: float64 [pieces]. */
 bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces);
 /* |scale| sqrt(the sum of the squares, in their order); float32 scalar. */
 bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
@@ -126,13 +126,13 @@ void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_va
                     bg_value scale, bg_value velocity, const bgi_sgd_attributes *attributes);
 void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                      bg_value scale, bg_value m, bg_value v, const bgi_adam_attributes *attributes);
-/* square: the mean (AdaGrad: sum) of squares; mean: of a centered one, AdaDelta's of the changes' squares; velocity
- * null: no momentum. */
+/* square: the mean (AdaGrad: sum) of squares; mean: of the centered form, or AdaDelta's mean of the changes' squares;
+ * velocity null: no momentum. */
 void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                         bg_value scale, bg_value square, bg_value mean, bg_value velocity,
                         const bgi_rmsprop_attributes *attributes);
 
-/* LAMB's first half, which returns the squares of its norms, and the second, of the same attributes. */
+/* LAMB's first half, which returns the squares of its norms, and its second half, with the same attributes. */
 bg_value bgi_lamb_moments(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
                           bg_value scale, bg_value m, bg_value v, const bgi_lamb_attributes *attributes);
 void bgi_lamb_update(bg_graph *graph, const char *name, bg_value parameter, bg_value squares, bg_value hyper,
@@ -141,9 +141,9 @@ bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces,
 
 /* ---- collective.c ---- */
 
-/* Over the replicas with data of their own, of which there are so many. One replica: x itself. */
+/* Over the replicas with different data, of which there are `replicas`. With one replica it is x itself. */
 bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
-/* Their x, one after the other along the first dimension. */
+/* Gathers the replicas' x, one after another along the first dimension. */
 bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas);
 
 /* ---- embedding.c ---- */
@@ -151,27 +151,27 @@ bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint
 /* Of embedding_slots (kernels/embedding/attributes.h): its accumulator, and its result. */
 bg_type bgi_embedding_slots_type(const bg_type *table);
 bg_type bgi_embedding_uses_type(const bg_type *ids);
-/* Adds what embedding_backward makes of dy to the accumulator `rows`, float32 [S, H], row by row. */
+/* Adds what embedding_backward computes from dy to the accumulator `rows`, float32 [S, H], row by row. */
 void bgi_embedding_rows(bg_graph *graph, const char *name, bg_value dy, bg_value uses, bg_value rows);
-/* Adds all rows to the accumulator `gradient`, float32 [V, H]: once a step, to its bits with the dense sum. */
+/* Adds all rows to the accumulator `gradient`, float32 [V, H], once a step; the bits are those of the dense sum. */
 void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient, bg_value rows, bg_value slots);
 
 /* ---- loss_scaling.c ---- */
 
-/* How many of x's elements are at most `edge` (as a float) in size, beyond it, and not finite: float64
+/* The numbers of x's elements whose size is at most `edge` (as a float), is above it, and is not finite: float64
  * [BGI_RANGE_COUNTS]. */
 bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
-/* The same of those that are not finite alone, the other counts being zero; of a replica's piece of x when there are
- * `pieces` and it has no more. */
+/* The same for only those that are not finite; the other counts are zero. With `pieces`, of a replica's piece of x when
+ * the replica has no more. */
 bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
- * scale / loss_scale. *out_hyper is hyper with the word to skip this update; *out_used the loss scale that made these
+ * scale / loss_scale. *out_hyper is hyper with the word that skips this update; *out_used is the loss scale of these
  * gradients. */
 bg_value bgi_loss_scale(bg_graph *graph, const char *name, bg_value loss_scale, bg_value statistics, bg_value counts,
                         bg_value scale, bg_value hyper, const bgi_loss_scale_attributes *attributes,
                         bg_value *out_hyper, bg_value *out_used);
-/* hyper with the word to skip this update when `counts` says that a loss was not finite. The variable hyper gets the
- * word too, and keeps it: all updates are skipped until the host writes it anew. */
+/* Returns hyper with the word that skips this update when `counts` shows that a loss was not finite. The variable hyper
+ * keeps the word: all updates are skipped until the host writes it again. */
 bg_value bgi_loss_guard(bg_graph *graph, const char *name, bg_value hyper, bg_value counts);
 
 #endif

@@ -14,7 +14,7 @@ BGI_OP_KERNEL(select_rmsprop_update, RMSPROP_UPDATE)
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-/* Attributes come from files too. Of operands that are one piece the elements are the piece's. */
+/* Attributes may come from files. When operands are one piece, the elements are the piece's. */
 static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
 {
     const bgi_rounding *rounding = op->attributes;
@@ -28,7 +28,7 @@ static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
                         (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
 }
 
-/* What all updates ask of their first four operands and of each state. */
+/* Checks the first four operands of all updates, and each state. */
 static bg_status check_update(const bg_op_signature *op, const char *const *state_names, bg_error *error)
 {
     const bg_type *parameter = &op->types[PARAMETER];
@@ -53,7 +53,7 @@ static bg_status check_update(const bg_op_signature *op, const char *const *stat
     return BG_OK;
 }
 
-/* `flops` for each element; the written operands are read and written. */
+/* `flops` for each element; written operands are also read. */
 static bg_cost cost_update(const bg_op_signature *op, double flops)
 {
     bg_cost cost = bgi_cost_once(op, flops * bgi_type_elements(&op->types[PARAMETER]));
@@ -130,8 +130,8 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
     bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
 }
 
-/* The mean of squares; centered, the mean; with momentum, the velocity. AdaGrad has the first alone, AdaDelta the mean
- * of the changes' squares as well. */
+/* The mean of squares; the mean when centered; the velocity with momentum. AdaGrad has only the first, AdaDelta also
+ * the mean of the changes' squares. */
 static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const centered[] = {"the mean of squares", "the mean", "the velocity"};
@@ -192,7 +192,7 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
 BGI_OP_KERNEL(select_lamb_moments, LAMB_MOMENTS)
 BGI_OP_KERNEL(select_lamb_update, LAMB_UPDATE)
 
-/* As check_rounding; and in an update the operands may be one piece. */
+/* Like check_rounding; in an update the operands may be one piece. */
 static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
 {
     const bgi_lamb_attributes *attributes = op->attributes;

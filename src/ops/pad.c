@@ -1,5 +1,5 @@
 /*
- * pad.c: elements added around a tensor, or taken away from its sides.
+ * pad.c: adds elements around a tensor, or removes elements from its sides.
  */
 #include <brigade/ops.h>
 
@@ -14,7 +14,7 @@
 BGI_OP_KERNEL(select_pad, PAD)
 BGI_OP_KERNEL(select_pad_backward, PAD_BACKWARD)
 
-/* What a mode can add to either side of a dimension. */
+/* The most elements that a mode can add to either side of a dimension. */
 static int64_t find_limit(bg_pad_mode mode, int64_t size)
 {
     return mode == BG_PAD_REFLECT ? size - 1 : mode == BG_PAD_CIRCULAR ? size : INT64_MAX / 4;
@@ -114,7 +114,7 @@ bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode,
                           "the numbers of elements before and after each of %u dimensions are missing", type.rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.mode = mode;
     attributes.rank = type.rank;
     attributes.value = mode == BG_PAD_CONSTANT ? value : 0.0;

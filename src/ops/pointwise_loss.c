@@ -1,8 +1,9 @@
 /*
- * pointwise_loss.c: losses that compare each element of a prediction with that of a target, as sum, mean or one by one.
+ * pointwise_loss.c: losses that compare each element of a prediction with that of a target, as sum, mean or without
+ * reduction.
  *
  * The mean is over all elements, so that micro-batches are averaged with equal weights. Losses are float32 (float64 for
- * float64 operands) whatever the operands are.
+ * float64 operands) whatever type the operands have.
  */
 #include <brigade/ops.h>
 
@@ -61,7 +62,7 @@ static bg_status differentiate_loss(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Roughly: a difference and its square, or a logarithm and an exponential. */
+/* Approximately a difference and its square, or a logarithm and an exponential. */
 static bg_cost cost_loss(const bg_op_signature *op)
 {
     const bgi_pointwise_loss_attributes *attributes = op->attributes;
@@ -118,7 +119,7 @@ bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_
     bgi_pointwise_loss_attributes attributes;
     const bg_value inputs[] = {prediction, target};
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.function = function;
     attributes.reduction = reduction;
     attributes.parameter = parameter;

@@ -36,7 +36,7 @@ static bg_status check_options(const bg_pool2d_options *options, bg_error *error
     return BG_OK;
 }
 
-/* The windows along one dim of `size` elements; 0 when none fits. */
+/* The number of windows along one dim of `size` elements; 0 when none fits. */
 static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t size)
 {
     const int64_t stride = options->stride[dim], padding = options->padding[dim];
@@ -52,7 +52,7 @@ static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t 
     return count;
 }
 
-/* With dilation a window can step over the whole image: then it has no largest element. */
+/* With dilation a window can step over the whole image, and then has no largest element. */
 static bool every_window_sees_the_image(const bg_pool2d_options *options, int dim, int64_t size, int64_t count)
 {
     for (int64_t out = 0; options->dilation[dim] > 1 && out < count; out++) {
@@ -120,7 +120,7 @@ static bgi_pool2d_backward_attributes backward_attributes(const bg_op_gradient *
                                             .result = gradient->op.types[0]};
 }
 
-/* The rule of both backward ops: dy is what pooling dx's type gives. */
+/* The rule of both backward ops: dy has the type of pooling dx's type. */
 static bg_status infer_pool_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_pool2d_backward_attributes *attributes = op->attributes;
@@ -269,7 +269,7 @@ static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char 
     if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_pool2d_options",
                                 "bg_pool2d_defaults(kernel)"))
         return (bg_value){0};
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     for (int dim = 0; dim < 2; dim++) {
         own->kernel[dim] = options->kernel[dim];
         own->stride[dim] = options->stride[dim] == 0 ? options->kernel[dim] : options->stride[dim];

@@ -1,7 +1,8 @@
 /*
- * pool_ranks.c: pools over one, two or three dimensions, and those to a given size, made of pools over two, reductions
- * and interpolations. One dimension is an image of one row. Of three the planes are pooled first, then depth: the first
- * largest of the first largest of each plane is the first of all, and windows' sizes are products along the axes.
+ * pool_ranks.c: pools over one, two or three dimensions, and pools to a given size, built from pools over two,
+ * reductions and interpolations. One dimension is an image of one row. With three dimensions the planes are pooled
+ * first, then depth: the first largest element among the planes' first largest is the first of all, and windows' sizes
+ * are products along the axes.
  */
 #include <brigade/ops.h>
 
@@ -24,7 +25,7 @@ void bg_pool_options_init(bg_pool_options *options, size_t struct_bytes, int64_t
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* x's type when pools can be made of it; false: the graph fails, or has. */
+/* x's type when pools support it; false: the graph fails, or has failed. */
 static bool read_input(bg_graph *graph, const char *op, const char *name, bg_value x, bg_type *out)
 {
     char text[BG_TYPE_TEXT_BYTES];
@@ -63,7 +64,7 @@ static bool check_options(bg_graph *graph, const char *op, const char *name, con
     return true;
 }
 
-/* Options of a pool over two of the dimensions; -1: none, one place. */
+/* Options of a pool over two of the dimensions; -1: a dimension of size 1. */
 static bg_pool2d_options pick(const bg_pool_options *options, int rows, int columns)
 {
     const int from[] = {rows, columns};

@@ -81,7 +81,7 @@ static bg_status infer_rnn(const bg_op_signature *op, bg_type *outputs, bg_error
 
 /* ---- gradients ---- */
 
-/* The state before each step: those of y, moved on by one, h0 first. */
+/* The state before each step: the states of y, shifted by one, with h0 first. */
 static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, const bgi_recurrent_attributes *attributes)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -99,8 +99,8 @@ static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, cons
                                : bg_concat(graph, NULL, (const bg_value[]){first, others}, 2, axis);
 }
 
-/* What the reset gates left of the states before each step, and the gradients of n alone and of r and z. The last
- * products of a GRU with reset_first have other operands than the first. */
+/* The states before each step after the reset gates, and the gradients of n and of r and z separately. With
+ * reset_first, the last products of a GRU have other operands than the first. */
 static void add_reset_gradients(bg_op_gradient *gradient, const bgi_linear_backward_attributes *attributes,
                                 bg_value sums, bg_value before, bg_value *out_results)
 {
@@ -118,7 +118,7 @@ static void add_reset_gradients(bg_op_gradient *gradient, const bgi_linear_backw
         out_results[i] = bg_concat(graph, NULL, (const bg_value[]){made[0][i], made[1][i]}, 2, 0);
 }
 
-/* Of the weight, input 1, and of the bias, input `bias`, from the gradient of the sums that they make. */
+/* The gradients of the weight, input 1, and of the bias, input `bias`, from the gradient of their sums. */
 static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32_t bias)
 {
     const bool has_bias = gradient->op.input_count > bias && gradient->needs[bias];
@@ -139,7 +139,7 @@ static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32
         gradient->input_gradients[bias] = results[1];
 }
 
-/* The gates are notes for the backward pass. Where only the last cell state is used, y's gradient is zero. */
+/* The gates are saved for the backward pass. When only the last cell state is used, y's gradient is zero. */
 static bg_status find_result_gradient(bg_op_gradient *gradient, bg_value *out, bg_error *error)
 {
     if (!bg_value_is_null(gradient->output_gradients[1]))

@@ -1,5 +1,5 @@
 /*
- * reduce.c: sums, means and largest elements over any set of dims, broadcasting (the way back), and argmax.
+ * reduce.c: sums, means and largest elements over any set of dims, broadcasting (their gradient), and argmax.
  */
 #include "ops/ops.h"
 
@@ -20,7 +20,7 @@ static bool is_reduced(uint32_t axes, uint32_t dim)
     return (axes >> dim & 1u) != 0;
 }
 
-/* x's shape with the reduced dims gone, or of size 1. */
+/* x's shape without the reduced dims, or with size 1 in them. */
 static bg_type reduce_type(const bg_type *x, uint32_t axes, bool keep_dims)
 {
     bg_type result = {.dtype = x->dtype};
@@ -110,7 +110,7 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
                           axis_count);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.function = function;
     attributes.keep_dims = keep_dims;
     if (axis_count == 0)
@@ -224,7 +224,7 @@ bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t ra
                           rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];

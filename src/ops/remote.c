@@ -1,8 +1,8 @@
 /*
- * remote.c: loads and stores of remote buffers' entries, at an index that is known at run time only. The buffer is a
- * variable that lives in the device's remote store and never comes onto the device as a whole; the op's kernel copies
- * the one entry, in its place in the program. (Loads and stores beside the program, of what the plan itself moves, are
- * plan/transfers.c's.)
+ * remote.c: loads and stores of remote buffers' entries, at an index that is known only at run time. The buffer is a
+ * variable in the device's remote store, which never moves to the device as a whole; the op's kernel copies one entry
+ * when the program reaches it. (plan/transfers.c handles the loads and stores of variables, which run beside the
+ * program.)
  */
 #include <brigade/ops.h>
 
@@ -45,7 +45,7 @@ static bg_status infer_store(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* One entry comes and goes, whatever the buffer has. */
+/* One entry is read and written, whatever the buffer's size. */
 static bg_cost cost_entry(const bg_op_signature *op)
 {
     const double bytes = (double)bg_type_size_bytes(&op->types[0]) / (double)op->types[0].dims[0];

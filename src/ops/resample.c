@@ -1,5 +1,5 @@
 /*
- * resample.c: interpolation. One op for two axes, whose gradient is the same op the other way.
+ * resample.c: interpolation. One op covers two axes; its gradient is the same op in the other direction.
  */
 #include <brigade/ops.h>
 
@@ -101,7 +101,8 @@ void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* What happens along dimension `dim` behind the channels, of `in` elements. False: the graph fails. */
+/* Reads the options of dimension `dim` after the channels, which has `in` elements. Returns false when the graph
+ * fails. */
 static bool read_axis(bg_graph *graph, const char *name, const bg_interpolate_options *options, uint32_t dim,
                       int64_t in, bgi_resample_axis *out)
 {
@@ -161,12 +162,12 @@ bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_
                           "x is %s: it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]", bg_type_text(&type, text));
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.mode = options->mode;
     attributes.coordinates = options->coordinates;
     attributes.nearest = options->nearest;
     attributes.cubic = options->mode == BG_INTERPOLATE_CUBIC ? options->cubic : 0.0;
-    first = 2 + MOST_DIMS - type.rank; /* of the axes, which are counted from the back */
+    first = 2 + MOST_DIMS - type.rank; /* the first of the axes, which are counted from the last */
     dims[0] = type.dims[0];
     dims[1] = type.dims[1];
     for (uint32_t i = 2; i < type.rank; i++) {

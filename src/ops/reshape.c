@@ -1,6 +1,6 @@
 /*
- * reshape.c: ops that move elements or only look at them under another shape: reshape (an alias: no data moves), copy,
- * transpose, slice, concat. Every element type passes through.
+ * reshape.c: ops that move elements or only change their shape: reshape (an alias: no data move), copy, transpose,
+ * slice, concat. They support every element type.
  */
 #include "ops/ops.h"
 
@@ -20,7 +20,7 @@ BGI_OP_KERNEL(select_concat, CONCAT)
 
 /* ---- reshape and copy ---- */
 
-/* Replaces the one -1 by what is left of x's elements. */
+/* Replaces the one -1 by the remaining factor of x's elements. */
 static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attributes, bg_type *out, bg_error *error)
 {
     const int64_t count = bg_type_element_count(x);
@@ -40,7 +40,7 @@ static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attri
                                 "dimension %u is %lld; it must be at least 1, or -1 for the rest", (unsigned)i,
                                 (long long)dim);
         else if (known > count / dim + 1)
-            known = count + 1; /* more elements than x has: refused by the caller, and no overflow here */
+            known = count + 1; /* more elements than x has, which the caller refuses; this avoids an overflow */
         else
             known *= dim;
     }
@@ -108,7 +108,7 @@ bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank
                           rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];
@@ -301,7 +301,7 @@ static bg_status derive_slice(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Reads only what it passes on. */
+/* Reads only the elements that it copies. */
 static bg_cost cost_slice(const bg_op_signature *op)
 {
     const double bytes = (double)bg_type_size_bytes(&op->types[1]);
@@ -353,12 +353,12 @@ bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, i
     bgi_slice_attributes attributes;
     int64_t size;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.step = step;
     if (!bgi_graph_axis(graph, &bgi_op_slice, name, x, axis, &attributes.axis))
         return (bg_value){0};
     size = type.dims[attributes.axis];
-    /* What is before the first element stays as it was given, and is refused as such. */
+    /* A start before the first element is passed unchanged, so that the error shows it. */
     attributes.start = start < 0 && start >= -size ? start + size : start;
     attributes.stop = stop < 0 && stop >= -size ? stop + size : stop;
     return bg_graph_add(graph, &bgi_op_slice, name, &x, 1, &attributes, NULL);
@@ -415,7 +415,7 @@ const bg_op_type bgi_op_concat = {
     .kernel = select_concat,
 };
 
-/* As many groups as one op takes, of neighbors. */
+/* Concatenates neighbors in groups of at most an op's number of operands. */
 static bg_value concat_groups(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
 {
     bg_value groups[BGI_MAXIMUM_VARIADIC];

@@ -61,7 +61,7 @@ static bool check_counts(bg_graph *graph, const bg_scan_options *options)
     return bg_graph_check(graph, NULL) == BG_OK;
 }
 
-/* The axis and the number of steps, of all inputs the same. */
+/* The axis and the number of steps, which all inputs share. */
 static bool read_inputs(scan *s, const bg_value *inputs)
 {
     for (uint32_t i = 0; i < s->options->input_count; i++) {
@@ -95,7 +95,7 @@ static bg_value take_step(const scan *s, bg_value input, int64_t at)
                       dims);
 }
 
-/* States of a multiple of so many steps: cut off from those before, and marked. */
+/* At multiples of this many steps, states are cut off from earlier ones, and marked. */
 static void prepare_states(const scan *s, int64_t step, bg_value *states)
 {
     const bool cuts = s->options->truncate > 0 && step > 0 && step % s->options->truncate == 0;
@@ -151,7 +151,7 @@ static void run_steps(scan *s, const bg_value *inputs, bg_value *states,
     }
 }
 
-/* The outputs of all steps, side by side along the axis of time, which they do not have yet. */
+/* Joins the outputs of all steps along the axis of time, which they do not have yet. */
 static bg_value join_steps(const scan *s, bg_value *made)
 {
     const bg_type type = bg_graph_type(s->graph, made[0]);

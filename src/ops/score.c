@@ -1,6 +1,6 @@
 /*
- * score.c: sums of a micro-batch of which scores of a pass are made (score.h), composed of other ops. Counts are taken
- * in float32, which is exact up to 2^24 rows, and are integers then.
+ * score.c: sums of a micro-batch from which scores of a pass are computed (score.h), built from other ops. Counts are
+ * computed in float32, which is exact up to 2^24 rows, and then converted to integers.
  */
 #include <brigade/ops.h>
 
@@ -43,7 +43,7 @@ bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_
     return add_counts(graph, name, bg_multiply(graph, predicted, labeled), predicted, labeled);
 }
 
-/* Elements above the threshold, and those that are not: [N] -> float32 [N, 2], no first. */
+/* Elements above the threshold, and the others: [N] -> float32 [N, 2], the others first. */
 static bg_value add_sides(bg_graph *graph, bg_value x, double threshold)
 {
     const bg_dtype dtype = bg_graph_type(graph, x).dtype;

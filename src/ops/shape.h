@@ -25,7 +25,7 @@ bg_status bgi_shape_minimum_rank(const bg_type *type, const char *operand, uint3
                                  bg_error *error);
 bg_status bgi_shape_dim(const bg_type *type, const char *operand, uint32_t dim, int64_t wanted, const char *because,
                         bg_error *error);
-/* Element type and shape; the second the shape only. */
+/* Compares element type and shape; the second function compares only the shape. */
 bg_status bgi_shape_equal(const bg_type *type, const char *operand, const bg_type *wanted, const char *because,
                           bg_error *error);
 bg_status bgi_shape_same_dims(const bg_type *type, const char *operand, const bg_type *wanted, const char *because,
@@ -35,8 +35,8 @@ bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_erro
 bg_status bgi_shape_reduction(bg_loss_reduction reduction, bg_error *error);
 /* An axis that may count from the end, as 0 .. rank-1. */
 bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis, uint32_t *out_axis, bg_error *error);
-/* NumPy's rule over the leading dims of both types, all but the last `kept` ones: *out gets a's dtype and the broadcast
- * dims, followed by room for `kept` more. */
+/* NumPy's rule over the leading dims of both types, all except the last `kept` ones: *out gets a's dtype and the
+ * broadcast dims, followed by `kept` dims for the caller to fill. */
 bg_status bgi_shape_broadcast(const bg_type *a, const char *operand_a, const bg_type *b, const char *operand_b,
                               uint32_t kept, bg_type *out, bg_error *error);
 bool bgi_type_same_dims(const bg_type *a, const bg_type *b);
@@ -46,10 +46,10 @@ bg_dtype bgi_statistics_dtype(bg_dtype dtype);
 /* `type` without its last dim, in `dtype`. */
 bg_type bgi_type_rows(const bg_type *type, bg_dtype dtype);
 double bgi_type_elements(const bg_type *type); /* 0 for an absent operand */
-/* Every operand read or written once. */
+/* Every operand is read or written once. */
 bg_cost bgi_cost_once(const bg_op_signature *op, double flops);
 
-/* For builders: the same with a failure recorded in the graph. A null x passes: bg_graph_add will refuse it. */
+/* For builders: the same, with a failure recorded in the graph. A null x passes, because bg_graph_add refuses it. */
 bool bgi_graph_axis(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x, int32_t axis,
                     uint32_t *out_axis);
 

@@ -1,11 +1,11 @@
 /*
- * sharded.c: ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy as pieces of
- * work with collectives between them. Over an axis of size 1 they are the plain ops.
+ * sharded.c: ops over tensors that a mesh cuts along their last dimension: layer norm and cross-entropy as steps with
+ * collectives between them. Over an axis of size 1 they are the plain ops.
  *
  *     x -> sums -all_reduce-> sharded_norm             backward: gradient sums -all_reduce-> sharded_norm_backward
  *     logits -> maximum -all_reduce-> sums, label's logit -all_reduce, all_reduce-> loss       backward: no collective
  *
- * The last op of each chain has the gradient rule of the whole chain; no gradient flows through what leads there.
+ * The last op of each chain has the gradient rule of the whole chain; no gradient flows through the ops before it.
  */
 #include <brigade/ops.h>
 
@@ -26,7 +26,7 @@ static uint32_t count_pieces(const bg_graph *graph, bg_mesh_axis axis)
     return bg_mesh_group_size(&mesh, (uint32_t)axis);
 }
 
-/* One tensor axis, or none. */
+/* Whether it is one tensor axis, or none. */
 static bool is_axis(bg_graph *graph, const char *op, const char *name, bg_mesh_axis axis)
 {
     if (axis == BG_MESH_NONE || axis == BG_MESH_TENSOR_1 || axis == BG_MESH_TENSOR_2)
@@ -200,9 +200,9 @@ bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg
 
     if (!is_axis(graph, "layer_norm", name, axis))
         return (bg_value){0};
-    if (count_pieces(graph, axis) == 1 || type.rank == 0) /* of what is no row the plain op says so */
+    if (count_pieces(graph, axis) == 1 || type.rank == 0) /* the plain op reports operands without rows */
         return bg_layer_norm(graph, name, x, gamma, beta, epsilon);
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.epsilon = epsilon;
     attributes.axis = axis;
     attributes.width = type.dims[type.rank - 1] * count_pieces(graph, axis);
@@ -260,7 +260,7 @@ static bg_cost cost_logits(const bg_op_signature *op)
     return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[0]));
 }
 
-/* Logits are an operand for their gradient alone. */
+/* Logits are an operand only for their gradient. */
 static bg_cost cost_loss(const bg_op_signature *op)
 {
     return (bg_cost){.flops = 10.0 * bgi_type_elements(&op->types[2]),

@@ -48,7 +48,8 @@ static bg_status differentiate_log_softmax(bg_op_gradient *gradient, bg_error *e
     return differentiate(gradient, &bgi_op_log_softmax_backward, error);
 }
 
-/* Compare, subtract, exponential, add, divide: five operations an element; two products and two sums backward. */
+/* A comparison, a subtraction, an exponential, an addition and a division: five operations an element; two products and
+ * two sums in the backward pass. */
 static bg_cost cost_forward(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 5.0 * bgi_type_elements(&op->types[0]));
@@ -128,7 +129,7 @@ static bg_value add_forward(bg_graph *graph, const bg_op_type *op_type, const ch
     bgi_axis_attributes attributes = {0};
     bg_error error = {0};
 
-    /* After an earlier error there is no x: bg_graph_add sees to it. */
+    /* After an earlier error x is null, which bg_graph_add handles. */
     if (!bg_value_is_null(x) && bgi_shape_axis(&type, "x", axis, &attributes.axis, &error) != BG_OK)
         bgi_graph_fail_op(graph, op_type->name, name, error.status, "%s", error.message);
     return bg_graph_add(graph, op_type, name, &x, 1, &attributes, NULL);

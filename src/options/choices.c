@@ -1,5 +1,5 @@
 /*
- * choices.c: the names of options' values, both ways. One list an enumeration.
+ * choices.c: converts the values of options to names and back. There is one list for each enumeration.
  */
 #include "options/choices.h"
 

@@ -37,7 +37,7 @@ enum {
     SETTING_COUNT
 };
 
-/* Range and place take several members of the struct each. */
+/* Range and place set several members of the struct each. */
 #define NUMBER(member, range, broken, place, sentence)                                                                 \
     {.name = #member, .offset = offsetof(bg_optimizer, member), range, .rule = broken, place, .what = sentence},
 #define FLAG(member, sentence)                                                                                         \
@@ -56,7 +56,7 @@ static const bgi_setting learning_rate = {.name = "learning_rate",
 
 typedef struct optimizer_row {
     const char *name, *what;
-    const char *state[4]; /* its kinds; the second with momentum, the last two centered */
+    const char *state[4]; /* its kinds; the second with momentum, the last two when centered */
     struct {
         bool has;
         double standard;
@@ -142,7 +142,7 @@ void bg_optimizer_init(bg_optimizer *optimizer, size_t struct_bytes, bg_optimize
 
 /* ---- numbers ---- */
 
-/* Whether the setting counts at all: some need a flag. */
+/* Whether the setting applies: some need a flag. */
 static bool counts(const bgi_setting *setting, const bg_optimizer *optimizer)
 {
     return setting->with == 0 || *(const bool *)((const char *)optimizer + setting->with);
@@ -200,7 +200,7 @@ bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optim
                             "optimizer: decay_matrices_only has changed, and it is part of the plan: make a new plan");
     if (next->kind == BG_CUSTOM)
         return BG_OK;
-    /* Flags first: they decide which numbers count. */
+    /* Flags come first, because they decide which numbers apply. */
     for (uint32_t i = 0; i < SETTING_COUNT; i++)
         if (settings[i].is_flag)
             BGI_TRY(check_setting(&settings[i], planned, next, error));
@@ -222,7 +222,7 @@ static bg_status check_range(const bgi_setting *setting, const bg_optimizer *opt
     return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s is %g; %s", setting->name, value, setting->rule);
 }
 
-/* Settings that need others. An optimizer without them has them off. */
+/* Checks settings that need others. An optimizer without these settings has them off. */
 static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 {
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))
@@ -249,8 +249,8 @@ _Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
 
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
-/* The words of letters, digits and _ that the text is, one after the other with a space between and ascending;
- * UINT32_MAX: it is not. */
+/* The number of words in a text of words of letters, digits and _, ascending and separated by one space; UINT32_MAX for
+ * other texts. */
 static uint32_t count_words(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";

@@ -1,7 +1,7 @@
 /*
- * optimizer.h: optimizers and their settings, each told once (optimizers.def). What reads, checks, prints or hands over
- * an optimizer's numbers goes by this table and knows no optimizer by name; the equations are elsewhere: passes turn
- * them into ops (transform/training.c).
+ * optimizer.h: optimizers and their settings, each defined once (optimizers.def). Code that reads, checks, prints or
+ * passes an optimizer's numbers uses this table and knows no optimizer by name; the equations are elsewhere: passes
+ * turn them into ops (transform/training.c).
  */
 #ifndef BGI_OPTIONS_OPTIMIZER_H
 #define BGI_OPTIONS_OPTIMIZER_H
@@ -10,21 +10,22 @@
 
 #include "kernels/optimizer/attributes.h"
 
-/* Updates read an optimizer's numbers from so many elements, the learning rate from one of them. */
+/* The number of elements from which updates read an optimizer's numbers; and the element with the learning rate. */
 enum { BGI_OPTIMIZER_NUMBERS = BGI_HYPER_COUNT, BGI_OPTIMIZER_RATE = BGI_HYPER_LEARNING_RATE };
 
 typedef struct bgi_setting {
-    const char *name; /* of the member of bg_optimizer */
+    const char *name; /* the member of bg_optimizer */
     size_t offset;
-    bool is_flag;            /* a bool; a double otherwise */
+    bool is_flag;            /* a bool; otherwise a double */
     double minimum, maximum; /* of a number */
-    bool is_above, is_below; /* without the minimum, the maximum itself */
-    const char *rule;        /* what a number out of range is told */
-    uint32_t element;        /* of a number: where updates read it */
-    bool makes_state;        /* above 0 the optimizer keeps state, for which a plan that was made with 0 has no place */
+    bool is_above, is_below; /* excludes the minimum, or the maximum */
+    const char *rule;        /* the message for a number out of range */
+    uint32_t element;        /* of a number: the element that updates read */
+    bool makes_state;        /* when it is above 0 the optimizer keeps state, for which a plan that was made with 0 has
+                                no memory */
     bool is_fixed;           /* a number that is part of the plan, as flags are */
-    size_t with;             /* offset of the flag without which the number does not count; 0: it always counts */
-    const char *what;        /* one sentence without its full stop */
+    size_t with;             /* offset of the flag without which the number is ignored; 0: it always applies */
+    const char *what;        /* one sentence without its period */
 } bgi_setting;
 
 /* By number, in the order of the table; NULL past the last. */
@@ -34,20 +35,20 @@ double bgi_setting_get(const bgi_setting *setting, const bg_optimizer *optimizer
 
 void bgi_setting_set(const bgi_setting *setting, bg_optimizer *optimizer, double value);
 
-/* The numbers of an optimizer as its updates read them, float64 [BGI_OPTIMIZER_NUMBERS]; 0 where it has none. */
+/* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; 0 where it has none. */
 void bgi_optimizer_write_numbers(const bg_optimizer *optimizer, double *out);
 /* Whether a plan that was made with `planned` can train with `next`, which is valid. Errors: BG_ERROR_INVALID. */
 bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optimizer *next, bg_error *error);
 
-/* What an optimizer is, in one sentence; NULL: it is none of the kinds. */
+/* Describes an optimizer in one sentence; NULL for an unknown kind. */
 const char *bgi_optimizer_sentence(bg_optimizer_kind kind);
-/* Whether the optimizer has the setting; *standard (NULL: not wanted) is its default then. */
+/* Whether the optimizer has the setting; *standard (may be NULL) is then its default. */
 bool bgi_optimizer_has(bg_optimizer_kind kind, const bgi_setting *setting, double *standard);
 /* The setting of that name, or NULL. */
 const bgi_setting *bgi_setting_find(const char *name);
 
 /* Every optimizer whose state has a meaning of its own, by number: each kind with each choice of the settings that
- * decide what its state means; numbers do not matter. False past the last. */
+ * determine the meaning; numbers do not matter. False past the last. */
 bool bgi_optimizer_variant(uint32_t number, bg_optimizer *out);
 
 #endif

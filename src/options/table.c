@@ -1,7 +1,7 @@
 /*
  * table.c: the rows of options.def, and the functions over all rows: defaults, copies, equality, ranges, keys. A kind
- * of option says how its bytes are copied, compared and written; the arrays of structs that some options are have rows
- * for their members and are treated alike.
+ * of option defines how its bytes are copied, compared and written; some options are arrays of structs, whose members
+ * have rows too and are handled in the same way.
  */
 #include "options/table.h"
 
@@ -109,7 +109,7 @@ RECORD(rule, bg_location_rule)
      .offset = offsetof(bg_options, member),                                                                           \
      .shapes_plan = key,                                                                                               \
      .what = sentence},
-/* What there is of each class of tensors. */
+/* The members for each class of tensors. */
 #define LOCATION(label, tensors, class, is_on_demand, place_elsewhere, shard_elsewhere)                                \
     OPTION(MEMORY, "place_" label, memory.locations[class].place, CHOICE, BG_PLACE_DEFAULT, KEY,                       \
            "where " tensors " live", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,        \

@@ -1,10 +1,10 @@
 /*
- * table.h: every option of a plan and a session, each told once.
+ * table.h: every option of a plan and a session, each defined once.
  *
- * A row of options.def says of an option its name, kind, default, range, sentence, whether it shapes the plan, and what
- * others call it. From the rows come the defaults, deep copies, equality, range checks, the plan cache's key, options
- * by name, and the tables of `--help` and the documents. What depends on several options at once is checked where it is
- * used (plan/options.c).
+ * A row of options.def defines an option's name, kind, default, range, sentence, whether it shapes the plan, and its
+ * names elsewhere. From the rows come the defaults, deep copies, equality, range checks, the plan cache's key, options
+ * by name, and the tables of `--help` and the documents. Rules between several options are checked where they are used
+ * (plan/options.c).
  */
 #ifndef BGI_OPTIONS_TABLE_H
 #define BGI_OPTIONS_TABLE_H
@@ -26,10 +26,10 @@ typedef enum bgi_option_kind {
     BGI_OPTION_DTYPE,    /* a bg_dtype */
     BGI_OPTION_SCHEDULE, /* const char *: a generator's name, or NULL */
     BGI_OPTION_TEXT,     /* const char *, or NULL */
-    BGI_OPTION_COUNTS,   /* const uint32_t *, and how many */
-    BGI_OPTION_REALS,    /* const double *, and how many */
-    BGI_OPTION_RECORDS,  /* an array of structs, and how many; set in C alone */
-    BGI_OPTION_POINTER   /* a function or what it is given; set in C alone, and the caller's */
+    BGI_OPTION_COUNTS,   /* const uint32_t *, and their number */
+    BGI_OPTION_REALS,    /* const double *, and their number */
+    BGI_OPTION_RECORDS,  /* an array of structs, and their number; only set in C */
+    BGI_OPTION_POINTER   /* a function or its argument; only set in C, and owned by the caller */
 } bgi_option_kind;
 
 /* In the order in which they are printed. */
@@ -44,7 +44,7 @@ typedef enum bgi_option_group {
 } bgi_option_group;
 const char *bgi_option_group_name(bgi_option_group group);
 
-/* Commands of the program that have flags for options, as bits; `brigade gpt pretrain` and `bench` have the same. */
+/* Commands of the program that have flags for options, as bits; `brigade gpt pretrain` and `bench` share one. */
 typedef enum bgi_command { BGI_COMMAND_MNIST = 1, BGI_COMMAND_GPT = 2 } bgi_command;
 
 /* Names of an enumeration's values from 0; NULL: a value without a name. */
@@ -70,30 +70,30 @@ struct bgi_option {
     size_t offset;       /* in bg_options */
     size_t count_offset; /* COUNTS, REALS, RECORDS */
     const char *count_name;
-    bool may_be_empty; /* an array of no elements is none */
+    bool may_be_empty; /* an empty array means no array */
     double standard;   /* the default: a number, a flag, a choice; texts and lists have none */
-    bool shapes_plan;  /* is in the key of the plan cache */
+    bool shapes_plan;  /* is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
     bool is_bounded; /* a number in minimum..maximum; above the minimum when is_above */
     bool is_above;
-    bool is_for_c; /* has no text form although its kind has */
+    bool is_for_c; /* has no text form although its kind has one */
     double minimum, maximum;
-    const char *rule;      /* what a value out of range is told: "a run has at least 1" */
+    const char *rule;      /* the rule in messages for a value out of range: "a run has at least 1" */
     const char *unit;      /* NULL: none */
     const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
-    const char *optimum;   /* field of Optimum's IPUConfig that decides it; NULL: none */
+    const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
     const char *elsewhere; /* its names in other systems, "PyTorch: clip_grad_norm_"; NULL: none */
-    const char *costs;     /* what it takes in time, memory or accuracy when it is used; NULL: nothing */
+    const char *costs;     /* its cost in time, memory or accuracy when it is used; NULL: none */
     const char *flag;      /* without dashes; NULL: the program has none */
-    uint32_t commands;     /* bgi_command: those that have the flag */
-    const char *value;     /* what help calls the flag's value; NULL: as its kind */
-    const char *what;      /* one sentence without its full stop */
+    uint32_t commands;     /* bgi_command: the commands with the flag */
+    const char *value;     /* the name of the flag's value in help; NULL: by its kind */
+    const char *what;      /* one sentence without its period */
 };
 
 /* By number, in the order of the table; NULL past the last. */
 const bgi_option *bgi_option_at(uint32_t number);
-/* By its name or PopTorch's; UINT32_MAX: there is none. */
+/* Finds it by its name or PopTorch's; UINT32_MAX: there is none. */
 uint32_t bgi_option_find(const char *name);
 /* The first option that a flag of the command sets; UINT32_MAX: there is none. */
 uint32_t bgi_option_find_flag(const char *flag, bgi_command command);
@@ -110,14 +110,14 @@ enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
 /* Whether bg_options_defaults made the struct, for this release of the library. */
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
 
-/* All that the options point to is copied into the arena; callbacks and what they are given stay the caller's. */
+/* Copies everything that the options point to into the arena; callbacks and their arguments stay the caller's. */
 bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
-/* Whether one option, or every one, holds the same. */
+/* Whether one option, or every option, has the same value. */
 bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
 bool bgi_options_equal(const bg_options *a, const bg_options *b);
-/* Appends all that shapes a plan, but callbacks, which are known by their answers alone. */
+/* Appends everything that shapes a plan, except callbacks, which are represented by their return values. */
 void bgi_options_write_key(const bg_options *options, bgi_archive *key);
-/* One option; what it points to is shared. */
+/* Copies one option; memory that it points to is shared. */
 void bgi_option_copy(const bgi_option *option, const bg_options *from, bg_options *to);
 /* Calls `report` with a line for each option that is out of its range. */
 void bgi_options_check_ranges(const bg_options *options, void (*report)(void *user, const char *line), void *user);

@@ -16,7 +16,7 @@
 
 /* ---- choices ---- */
 
-/* Letter case, and words joined or parted, make no difference: PopTorch's "OutputMode.EveryN" is "every_n". */
+/* Letter case, and words joined or separated, do not matter: PopTorch's "OutputMode.EveryN" is "every_n". */
 static bool is_same_name(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -92,7 +92,7 @@ static bool read_real(const char *text, double *out)
     return true;
 }
 
-/* "0,1,1,0", also with blanks and brackets; "" is none. */
+/* "0,1,1,0", also with blanks and brackets; "" is an empty list. */
 static bg_status set_list(const bgi_option *option, const char *text, bg_options *options, bgi_arena *arena,
                           bg_error *error)
 {

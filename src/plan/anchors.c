@@ -1,11 +1,10 @@
 /*
- * anchors.c: values that are returned although the graph does not mark them as outputs: a request may name what any op
- * of the forward graph makes.
+ * anchors.c: lets a request return any value of the forward graph, also one that the graph does not mark as an output.
  *
  *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
  *
- * Marked in a copy of the graph before anything else is done with it, so that passes keep the value. Looking must not
- * change what is seen: where fusion would swallow the value, its op is kept beside the fused one.
+ * The value is marked in a copy of the graph before any other pass runs, so that the passes keep it. Asking for a value
+ * must not change other results: where fusion would swallow the value, the unfused op stays beside the fused one.
  */
 #include "plan/compile.h"
 
@@ -35,8 +34,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
     return BG_ERROR_NOT_FOUND;
 }
 
-/* What an op makes is named as the op is, its second result NAME.1, and so on. The null value when there is none: the
- * training graph may have it, or nobody. */
+/* The first result of an op has the op's name, the second one is NAME.1, and so on. Returns the null value when the
+ * forward graph has no such value; the training graph may still have one. */
 static bg_status find_value(const bg_graph *graph, const char *name, bg_value *out, bg_error *error)
 {
     uint32_t found = 0;

@@ -1,6 +1,6 @@
 /*
- * attempts.c: compiles a request, and again with other automatic stages while the plan is over its budgets. Log
- * messages of an attempt are held until one attempt is chosen.
+ * attempts.c: compiles a request, and compiles it again with other automatic stages while the plan exceeds its budgets.
+ * Log messages of an attempt are held until one attempt is chosen.
  */
 #include "plan/attempts.h"
 
@@ -19,7 +19,7 @@ typedef struct held_log {
         const char *text;
         struct held_text *next;
     } * texts, **end;
-    bg_log_function log; /* the plan's own, while hold_message replaces it */
+    bg_log_function log; /* the plan's own log function, while hold_message replaces it */
     void *user;
     const char *log_dir;
 } held_log;
@@ -98,7 +98,7 @@ static bg_status compile_once(const bgi_request *request, bg_plan *plan, bgi_cut
 
 bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
-    held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* of the first, of the newest */
+    held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* the logs of the first and of the newest attempt */
     bgi_cuts cuts = {.first = NULL};
     bg_error reason = {0};
     bg_status status;
@@ -114,7 +114,7 @@ bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_pla
             break;
         BGI_TRY_CLEANUP(bgi_plan_restart(request, plan, &reason));
     }
-    logs[0].log_dir = held->log_dir; /* of the first attempt it went with that attempt's plan */
+    logs[0].log_dir = held->log_dir; /* the first attempt's folder went with that attempt's plan */
     release_log(status == BG_OK ? held : &logs[0], *plan);
 cleanup:
     if (status != BG_OK && error != NULL && error->status == BG_OK)

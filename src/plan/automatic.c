@@ -5,14 +5,14 @@
  *     items        [a b c] [d e] [f] [g]    what must stay together is one item
  *     stages       [a b c] [d e | f g]      whose longest is the shortest
  *
- * Together stay: ops between which data would flow back, users of a variable that changes in each micro-batch, and, in
- * one block, users of a parameter, so that a cut changes no sum (split_blocks.c).
+ * These ops stay together: ops between which data would flow back, users of a variable that changes in each
+ * micro-batch, and, in one block, users of a parameter, so that a cut does not change a sum (split_blocks.c).
  *
  * Costs and memory are those of the training graph itself: a copy of the model is trained and cut with each item as a
- * stage, and the pass that prices stages prices items. Transients, messages and host buffers are not counted, for they
- * are known when the plan is. A plan that is over a budget tells what was missed: the next cut counts that too, and has
- * no stage that was over. What a device needs depends on its stage's items and hardly on the other stages', so that a
- * line with few cuts is searched to its end.
+ * stage, and the pass that estimates the costs of stages estimates those of items. Transients, messages and host
+ * buffers are not counted, because they are known only when the plan is made. A plan that exceeds a budget shows how
+ * much was missed: the next cut counts that too, and avoids the stage that did not fit. What a device needs depends on
+ * its own stage's items and hardly on the other stages, so that a line with few cuts is searched completely.
  */
 #include "plan/automatic.h"
 
@@ -37,14 +37,14 @@ typedef struct bgi_chooser {
     bgi_arena scratch;
     bool cuts_blocks;
     uint32_t stage_count;
-    uint32_t *op_items; /* at first in ranks of blocks or ops, then in items */
+    uint32_t *op_items; /* at first in ranks of blocks or ops, later in items */
     uint32_t item_count;
-    uint32_t *joins; /* by rank: +1 where a run that stays together begins, -1 (wrapping) behind its end */
+    uint32_t *joins; /* by rank: +1 where ops begin that stay together, -1 (wrapping) behind their end */
     bgi_balance_item *items;
-    uint32_t *first; /* item of each stage; that of the cuts */
+    uint32_t *first; /* items: of each op's stage, and of the cuts */
 } bgi_chooser;
 
-/* Cuts that are tried for one plan, or as many as there are items. */
+/* The number of cuts that are tried for one plan, unless there are fewer items. */
 enum { MOST_TRIES = 64 };
 
 static const char by_blocks[] = "auto:", by_ops[] = "auto-ops:";
@@ -75,7 +75,7 @@ static bg_status read_text(bgi_chooser *c, bg_error *error)
 
 /* ---- items ---- */
 
-/* Ranks: blocks as they are met (what precedes the first belongs to it), or ops. */
+/* Ranks are blocks in the order in which ops name them (ops before the first block belong to it), or single ops. */
 static bg_status rank_ops(bgi_chooser *c, bg_error *error)
 {
     const bg_graph *graph = c->graph;
@@ -103,7 +103,7 @@ static bg_status rank_ops(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* Ranks a to b are one item. */
+/* Makes ranks a to b one item. */
 static void join(bgi_chooser *c, uint32_t a, uint32_t b)
 {
     const uint32_t low = a < b ? a : b, high = a < b ? b : a;
@@ -114,10 +114,11 @@ static void join(bgi_chooser *c, uint32_t a, uint32_t b)
 
 /* A use of a variable by an op. */
 typedef struct bgi_use {
-    uint32_t op, previous; /* index + 1 of the variable's use before; 0: none */
+    uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
 } bgi_use;
 
-/* The variable's uses that must stay with this one: all when it changes in a micro-batch, else those of the block. */
+/* Joins the uses of the variable that must stay with this one: all uses when the variable changes in a micro-batch,
+ * otherwise those of the block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;
@@ -145,7 +146,8 @@ static bg_status join_variables(bgi_chooser *c, bg_error *error)
         return bgi_error_memory(error, "automatic stages", use_count * sizeof *uses);
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++)
-            changes[graph->ops[o].inputs[i].id] |= bgi_op_type_writes(graph->ops[o].type, i);
+            changes[graph->ops[o].inputs[i].id] |=
+                bgi_op_type_changes(graph->ops[o].type, i, c->compiler->plan->training);
     use_count = 0;
     for (uint32_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
@@ -170,7 +172,7 @@ static void join_cycles(bgi_chooser *c)
         }
 }
 
-/* From ranks to items: what is joined shares one. */
+/* Turns ranks into items: joined ranks share one item. */
 static bg_status make_items(bgi_chooser *c, bg_error *error)
 {
     const uint32_t rank_count = c->item_count;
@@ -230,7 +232,7 @@ static bg_status make_trial(bgi_chooser *c, bg_value loss, bgi_trial *t, bg_erro
         BGI_TRY(bgi_make_training(t->graph, loss, &plan->optimizer, &quiet, error));
     if (plan->training && !quiet.numerics.no_fusion)
         BGI_TRY(bgi_fuse_accumulation(&t->graph, error));
-    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, NULL, error));
+    BGI_TRY(bgi_copy_shared_variables(t->graph, &t->stages, NULL, plan->training, error));
     return bgi_cut_segments(t->graph, &t->stages, plan->training, false, &t->partition, error);
 }
 
@@ -254,7 +256,7 @@ static bg_status price_items(bgi_chooser *c, const bgi_trial *t, bg_error *error
     return BG_OK;
 }
 
-/* Weights, gradients, state: a variable is held where it is written, else wherever it is read. */
+/* A variable (weight, gradient or state) is held where it is written, or wherever it is read when no op writes it. */
 static bg_status add_variables(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bg_graph *graph = t->graph;
@@ -287,7 +289,7 @@ static bool is_kept(const bgi_trial *t, const bgi_crossing *crossing)
            crossing->last_kind != BGI_SEGMENT_FORWARD;
 }
 
-/* What items keep for their backward passes, and which item keeps the same value next. */
+/* The values that items keep for their backward passes; each names the next item that keeps the same value. */
 static bg_status add_kept(bgi_chooser *c, const bgi_trial *t, bg_error *error)
 {
     const bgi_partition *partition = &t->partition;
@@ -337,7 +339,7 @@ cleanup:
 
 /* ---- the cut ---- */
 
-/* Speeds and budgets of the stages' devices; a device of several stages gives each an equal share of its memory. A
+/* The speeds and budgets of the stages' devices; a device of several stages gives each an equal share of its memory. A
  * pipeline holds N - k micro-batches in stage k (1F1B); other strategies hold one. */
 static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error *error)
 {
@@ -363,7 +365,7 @@ static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error
         budgets[s] = bgi_options_budget(c->options, device);
         if (budgets[s] != 0) {
             const size_t share = budgets[s] / sharing, missed = c->cuts->missed_bytes[s];
-            budgets[s] = share > missed ? share - missed : 1; /* 0 would be no limit */
+            budgets[s] = share > missed ? share - missed : 1; /* a budget of 0 would mean no limit */
         }
         c->cuts->stage_devices[s] = device;
         depths[s] = c->options->execution.strategy != BG_STRATEGY_PIPELINED ? 1 : stage_count - s;
@@ -428,7 +430,7 @@ static void report(const bgi_chooser *c, const bgi_balance *balance, double long
     bgi_string_clear(&text);
 }
 
-/* Room for what cuts teach, on the first one. */
+/* Allocates the record of what cuts have shown, before the first cut. */
 static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
 {
     const uint32_t stages = c->stage_count;
@@ -451,8 +453,8 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* What is counted is not always too little: a plan may recompute, or keep fewer micro-batches. So when no cut seems to
- * fit, that which is least over is tried. */
+/* The count may also be too large, because a plan may recompute, or keep fewer micro-batches. So when no cut seems to
+ * fit, the cut that exceeds the budgets least is tried. */
 static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *longest, bg_error *error)
 {
     bg_error reason = {0};
@@ -504,7 +506,7 @@ cleanup:
 
 /* ---- after a plan ---- */
 
-/* A device has one stage, as a rule. Of several, that which takes most is the one to be made smaller. */
+/* A device usually has one stage. When it has several, the stage that needs most memory is to be made smaller. */
 static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;

@@ -1,5 +1,5 @@
 /*
- * automatic.h: "auto:4" and "auto-ops:4": stages that nobody lists, cut by cost and memory.
+ * automatic.h: chooses stages by cost and memory, for "auto:4" and "auto-ops:4".
  */
 #ifndef BGI_PLAN_AUTOMATIC_H
 #define BGI_PLAN_AUTOMATIC_H
@@ -7,24 +7,24 @@
 #include "plan/balance.h"
 #include "plan/compile.h"
 
-/* Cuts of one request until one is within the budgets. The cut counts no transients, messages and the like; a plan that
- * was made does. All zero at first. */
+/* The cuts of one request, tried until one is within the budgets. A cut is chosen without counting transients and
+ * messages; a plan made from it counts them. A zeroed struct is the beginning. */
 typedef struct bgi_cuts {
     bgi_arena arena;
     bg_error first_error; /* why the first one does not fit */
     uint32_t tries, most_tries;
-    /* the newest cut, by stage */
+    /* the newest cut: stages, and their first items */
     uint32_t stage_count;
     uint32_t *first; /* items; one more, the end. NULL: there is no cut yet */
     uint32_t *stage_devices;
     size_t *counted_bytes;
-    /* what plans have shown */
-    size_t *missed_bytes; /* by stage: what was not counted for it */
+    /* learned from plans that exceeded a budget */
+    size_t *missed_bytes; /* by stage: bytes that were not counted for it */
     bgi_refused_stage *refused;
     uint32_t refused_count;
 } bgi_cuts;
 
-/* From a plan that is over its budgets: true when another cut may be tried. */
+/* Learns from a plan that exceeds its budgets; returns true when another cut may be tried. */
 bool bgi_cuts_record_overrun(bgi_cuts *cuts, const bg_plan *plan);
 void bgi_cuts_clear(bgi_cuts *cuts);
 

@@ -1,12 +1,12 @@
 /*
- * balance.c: the partition of a line into stages, exactly, by dynamic programming.
+ * balance.c: cuts a line of items into stages exactly, by dynamic programming.
  *
  *     best[k][end] = min over first of max(best[k - 1][first], cost(k, first, end))
  *
  * where stage k takes items first..end-1 and cost is its time, or infinite when its memory is over the budget of its
- * device. Stages differ in speed, budget and depth, so best is no monotonic function and nothing is bisected. But time
- * and memory grow as `first` falls, so the inner loop ends as soon as either is too much: about n^2 steps in all for
- * stages of even length instead of n^2 N.
+ * device. Stages differ in speed, budget and depth, so best is not a monotonic function and bisection does not apply.
+ * But time and memory grow as `first` falls, so the inner loop ends as soon as either is too large: about n^2 steps in
+ * total for stages of even length instead of n^2 N.
  */
 #include "plan/balance.h"
 
@@ -17,14 +17,14 @@
 
 typedef struct bgi_balancer {
     const bgi_balance *balance;
-    bool minimizes_bytes;  /* instead of time, and without budgets */
-    bool minimizes_excess; /* the same, of bytes over the budget */
-    double *best;          /* of the stages so far, by end */
+    bool minimizes_bytes;  /* minimizes bytes instead of time, without budgets */
+    bool minimizes_excess; /* minimizes the bytes above the budget */
+    double *best;          /* by end: the cost of the stages so far */
     double *next;
     uint32_t *first; /* [stage * (item_count + 1) + end] */
 } bgi_balancer;
 
-/* What an item adds to a stage that ends before `end`, when it is put before its first item. */
+/* The bytes that an item adds to a stage ending before `end`, when the item is put before the stage's first one. */
 static size_t added_bytes(const bgi_balance *balance, uint32_t stage, uint32_t item, uint32_t end)
 {
     const bgi_balance_item *i = &balance->items[item];
@@ -66,7 +66,7 @@ static bool is_refused(const bgi_balance *balance, uint32_t stage, uint32_t firs
     return false;
 }
 
-/* What is made small; it grows with time and with bytes. */
+/* The cost that is minimized; it grows with time and with bytes. */
 static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t bytes)
 {
     const size_t budget = budget_of(b, stage);
@@ -76,7 +76,7 @@ static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t
     return b->minimizes_bytes ? (double)bytes : ns / speed_of(b->balance, stage);
 }
 
-/* Stage `stage` ends at `end`: where does it begin best? */
+/* Finds the best beginning of stage `stage`, which ends at `end`. */
 static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
 {
     const bgi_balance *balance = b->balance;

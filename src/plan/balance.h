@@ -1,5 +1,5 @@
 /*
- * balance.h: a line of items, cut into stages of even length. Knows no graph.
+ * balance.h: a line of items, cut into stages of even length. This file knows no graph.
  */
 #ifndef BGI_PLAN_BALANCE_H
 #define BGI_PLAN_BALANCE_H
@@ -14,12 +14,12 @@ typedef struct bgi_kept {
 
 typedef struct bgi_balance_item {
     double ns;         /* on a device of speed 1; 0 or more */
-    size_t held_bytes; /* whatever happens: weights, gradients, state */
+    size_t held_bytes; /* held under every cut: weights, gradients, state */
     const bgi_kept *kept;
     uint32_t kept_count;
 } bgi_balance_item;
 
-/* A stage that is known not to fit, whatever is counted for it: items first..end-1 as stage `stage`. */
+/* Items first..end-1 as stage `stage`: a stage that is known not to fit, whatever is counted for it. */
 typedef struct bgi_refused_stage {
     uint32_t stage, first, end;
 } bgi_refused_stage;
@@ -30,7 +30,7 @@ typedef struct bgi_balance {
     uint32_t stage_count;         /* 1 to item_count */
     const double *stage_speeds;   /* NULL: all 1 */
     const size_t *stage_budgets;  /* bytes; NULL or 0: unlimited */
-    const uint32_t *stage_depths; /* how often a stage holds what it keeps; NULL: once */
+    const uint32_t *stage_depths; /* how many times a stage holds what it keeps; NULL: once */
     const bgi_refused_stage *refused;
     uint32_t refused_count;
 } bgi_balance;
@@ -38,12 +38,12 @@ typedef struct bgi_balance {
 /* Bytes of items first..end-1 as stage `stage`. */
 size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
 
-/* The cut whose longest stage is the shortest: out_first[stage] is the first item of each stage; *out_longest its time.
- * Of equal cuts, that whose later stages begin later. BG_ERROR_BUDGET says how small budgets could be, were they
- * equal. */
+/* Finds the cut whose longest stage is the shortest: out_first[stage] is the first item of each stage, and *out_longest
+ * the time of the longest. Among equal cuts it takes the one whose later stages begin later. BG_ERROR_BUDGET names the
+ * smallest budget that, given to every stage, would be enough. */
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error);
 
-/* For when none fits: the cut (without refused stages) whose stages are least over their budgets. */
+/* For a line of which no cut fits: the cut (without refused stages) that exceeds the budgets least. */
 bg_status bgi_balance_cut_tightly(const bgi_balance *balance, uint32_t *out_first, double *out_longest,
                                   bg_error *error);
 

@@ -1,11 +1,11 @@
 /*
- * beside.c: which sums over replicas go on beside the program. Knows no schedule: it reads each device's instructions.
+ * beside.c: decides which sums over replicas run beside the program. It knows no schedule: it reads each device's
+ * instructions.
  *
  *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device goes on until something touches what is being summed
  *
- * One sum at a time is under way, and none when a step ends. Where the first work behind a REDUCE touches it already
- * there is nothing to go on with: the device waits in it, as it does in a strict plan, whose instructions are done one
- * after the other.
+ * One sum at a time is in progress, and none when a step ends. Where the next work after a REDUCE already touches the
+ * sum, the device waits in the REDUCE, as every device of a strict plan does, whose instructions run one after another.
  */
 #include "plan/compile.h"
 
@@ -82,7 +82,7 @@ bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_
     return false;
 }
 
-/* Its own calls, and the transfers that it issues, of which `first` is the first. */
+/* Checks the instruction's own calls, and the transfers that it issues, beginning with transfer `first`. */
 static bool touches(const bg_plan *plan, const bgi_plan_device *on, const bgi_instruction *sum,
                     const bgi_instruction *instruction, uint32_t first)
 {
@@ -119,12 +119,13 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
                               bool *out_has_work)
 {
     const bgi_plan_device *on = &plan->devices[device];
-    const bgi_instruction *before = NULL; /* the last one that was looked at */
+    const bgi_instruction *before = NULL; /* the previous instruction that was examined */
 
     *out_has_work = false;
     for (uint32_t i = sum + 1; i < on->instruction_count; i++) {
         const bgi_instruction *instruction = &on->instructions[i];
-        /* Micro-batches share their calls, and have no transfers among them. */
+        /* Micro-batches share their calls; instructions with the same calls and no transfers need not be examined
+         * again. */
         const bool is_alike = before != NULL && instruction->call_count > 0 && instruction->calls == before->calls &&
                               instruction->call_count <= before->call_count && instruction->copies == before->copies;
         if (!is_alike && touches(plan, on, &on->instructions[sum], instruction, transfers_before))

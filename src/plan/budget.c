@@ -1,5 +1,5 @@
 /*
- * budget.c: what a finished plan says of itself, and whether each of its devices is within its memory.
+ * budget.c: the summary of a finished plan, and whether each of its devices is within its memory.
  */
 #include "plan/compile.h"
 

@@ -3,10 +3,10 @@
  *
  *     magic 8 bytes | version 4 | bytes that follow 8 | their CRC-64 8 || key | notes | plan
  *
- * All numbers of the head have their low byte first. A file is named by the checksum of its key, and the key is in it
- * in full: two requests whose checksums meet take turns with one file, and none is given the other's plan. Files appear
- * whole under their names (core/file.h), so that processes may share the folder: whoever is last wins, with an equal
- * plan. Nobody deletes files; anybody may at any time.
+ * All numbers of the head have their low byte first. A file is named by the checksum of its key and contains the whole
+ * key: two requests whose keys have the same checksum overwrite each other's file, and neither gets the other's plan.
+ * Files appear complete under their names (core/file.h), so that processes may share the folder: the last writer wins,
+ * with an equal plan. The library never deletes files; users may delete them at any time.
  */
 #include "plan/cache.h"
 
@@ -45,7 +45,8 @@ static void log_format(const bgi_cache *cache, bg_log_level level, const char *f
     bgi_log(options, level, text);
 }
 
-/* Logs and keeps a message. The log file, if there is one, is the plan's too and has the message already. */
+/* Logs a message and keeps it for the cache. The log file, if there is one, belongs to the plan as well and already has
+ * the message. */
 static void keep_message(void *user, bg_log_level level, const char *text)
 {
     bgi_cache *cache = user;
@@ -100,7 +101,7 @@ bg_status bgi_cache_begin(bgi_cache *cache, const bgi_request *request, bg_error
     bgi_archive_begin_writing(&cache->key);
     status = bgi_cache_write_key(request, &cache->key, &reason);
     if (status == BG_ERROR_UNSUPPORTED)
-        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not stored: %s", reason.message);
     if (status == BG_OK) {
         snprintf(name, sizeof name, "%016" PRIx64 ".plan", checksum(cache->key.data, cache->key.size_bytes));
         cache->path = bgi_path_join(folder, name);
@@ -143,7 +144,7 @@ static uint64_t get_number(const unsigned char *at, unsigned bytes)
 static bg_status check_head(const unsigned char *data, size_t size_bytes, bg_error *error)
 {
     if (size_bytes < HEAD_BYTES || memcmp(data, magic, MAGIC_BYTES) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "it is no file of a plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "it is not a plan file");
     if (get_number(data + 8, 4) != VERSION)
         return bg_error_set(error, BG_ERROR_PARSE, "it has version %" PRIu64 "; this library reads %d",
                             get_number(data + 8, 4), VERSION);
@@ -164,11 +165,11 @@ static bg_status read_content(bgi_cache *cache, bgi_archive *a, bg_plan *plan, b
 
     bgi_archive_size(a, &key_bytes);
     if (key_bytes != cache->key.size_bytes)
-        return bg_error_set(error, BG_ERROR_PARSE, "it is of another plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "it belongs to another plan");
     bgi_archive_bytes(a, &key, key_bytes);
     if (key == NULL || memcmp(key, cache->key.data, key_bytes) != 0)
         return a->out_of_memory ? bgi_error_memory(error, "a cached plan", key_bytes)
-                                : bg_error_set(error, BG_ERROR_PARSE, "it is of another plan");
+                                : bg_error_set(error, BG_ERROR_PARSE, "it belongs to another plan");
     visit_notes(a, &notes, &note_count);
     BGI_TRY(bgi_plan_visit(a, plan, cache->request->graph, error));
     for (uint32_t i = 0; i < note_count; i++)
@@ -229,8 +230,8 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
     if (status == BG_OK)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
-    if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* somebody may have deleted it a moment ago */
-        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is made anew: %s", cache->path,
+    if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* another process may have deleted the file in the meantime */
+        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is compiled again: %s", cache->path,
                    reason.message);
     return status == BG_OK;
 }
@@ -254,7 +255,7 @@ void bgi_cache_store(bgi_cache *cache, bg_plan *plan)
         status = bgi_file_save(cache->path, data, size_bytes, &reason);
     free(data);
     if (status == BG_OK)
-        log_format(cache, BG_LOG_INFO, "cache: the plan is kept in %s, %zu bytes", cache->path, size_bytes);
+        log_format(cache, BG_LOG_INFO, "cache: the plan is stored in %s, %zu bytes", cache->path, size_bytes);
     else
-        log_format(cache, BG_LOG_WARNING, "cache: the plan is not kept: %s", reason.message);
+        log_format(cache, BG_LOG_WARNING, "cache: the plan is not stored: %s", reason.message);
 }

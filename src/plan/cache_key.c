@@ -3,8 +3,8 @@
  *
  *     library (version, build), instruction set | graph, loop, condition | loss, optimizer | options
  *
- * The options' rows say which of them shape a plan (options/options.def). Seed, cores, traces, the log and the like do
- * not, and are left out.
+ * The rows of options/options.def say which options shape a plan. Seed, cores, traces, log and the like do not shape it
+ * and are left out.
  */
 #include "plan/cache.h"
 
@@ -55,7 +55,7 @@ const char *bgi_build_id(void)
     return BGI_BUILD_ID;
 }
 
-/* Attributes are kept as the compiler lays structs out: what that depends on is in the key. */
+/* Attributes are stored in the compiler's struct layout, so the key contains what the layout depends on. */
 static void put_machine(bgi_archive *key, bg_kernel_policy kernels)
 {
     const uint32_t one = 1;
@@ -197,7 +197,7 @@ static bg_status put_optimizer(bgi_archive *key, const bg_optimizer *optimizer, 
     return BG_OK;
 }
 
-/* A callback is known by its answers. */
+/* A callback is represented by its return values. */
 static void put_answers(bgi_archive *key, const bgi_request *request)
 {
     const bg_options *options = request->options;

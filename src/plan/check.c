@@ -1,7 +1,8 @@
 /*
- * check.c: what the engine believes about a plan, checked once before it runs and when it was read from a file. A plan
- * that fails here was damaged or compiled wrongly, so these are BG_ERROR_INTERNAL; what a plan may say but the engine
- * cannot do is BG_ERROR_UNSUPPORTED. Order and deadlocks are the schedule verifier's subject, not checked again.
+ * check.c: verifies the engine's assumptions about a plan, before its first run and when it was read from a file. A
+ * plan that fails here was damaged or compiled wrongly, so these errors are BG_ERROR_INTERNAL; what a plan may contain
+ * but the engine cannot do is BG_ERROR_UNSUPPORTED. Order and deadlocks are verified by the schedule verifier and not
+ * checked here.
  */
 #include "plan/plan.h"
 
@@ -19,7 +20,7 @@ static size_t memory_size(const bg_plan *plan, uint32_t device, bgi_memory memor
     return memory == BGI_MEMORY_REMOTE ? plan->devices[device].remote_bytes : plan->devices[device].arena_bytes;
 }
 
-/* A device names slots of its own, and messages that it sends to another. */
+/* A device may name its own slots, and messages that it sends to another device. */
 static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_operand *operand, bg_error *error)
 {
     const bool is_window = operand->memory == BGI_MEMORY_WINDOW;
@@ -38,8 +39,8 @@ static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_ope
     return BG_OK;
 }
 
-/* An operand of `size_bytes`, every slot and every replica's piece of it, lies inside memory that the device may name.
- */
+/* Checks that an operand of `size_bytes`, in every slot and for every replica's piece, lies inside memory that the
+ * device may name. */
 static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                                bg_error *error)
 {
@@ -66,7 +67,8 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
     return BG_OK;
 }
 
-/* The same for what is read or written when messages may have left, and for what the host touches: no window. */
+/* The same check for memory that the host touches, or that is used after messages may have left: it must not be a
+ * window. */
 static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                            bg_error *error)
 {
@@ -83,7 +85,7 @@ static bg_status check_place(const bg_plan *plan, const bgi_place *place, size_t
     return check_own(plan, place->device, &place->operand, size_bytes, error);
 }
 
-/* One operand each way, of the sizes that the group makes of each other. */
+/* Checks a collective call: one operand in and one out, of the sizes that the group implies. */
 static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_error *error)
 {
     const bgi_collective_attributes *attributes = call->attributes;
@@ -93,7 +95,7 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
 
     if (attributes == NULL || call->input_count != 1 || call->output_count != 1 || attributes->axes > BG_MESH_ALL ||
         !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective that is none");
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an unknown collective");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
         return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of %u replicas in groups of %u",
                             attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
@@ -160,7 +162,8 @@ static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_actio
     return BG_OK;
 }
 
-/* Edges that an instruction waits for or frees: between two devices, this one at the right end. */
+/* Checks the edges that an instruction waits for or frees: each lies between two devices, with this device at the right
+ * end. */
 static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_t *edges, uint32_t count,
                              bool is_sender, bg_error *error)
 {
@@ -196,7 +199,7 @@ static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_k
                      (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype), error);
 }
 
-/* Micro-batches share the calls of a stage: whether an instruction shortly before has the same. */
+/* Whether a recent instruction has the same calls, as micro-batches of a stage do. */
 static bool shares_calls(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     enum { LOOK_BACK = 32 };
@@ -250,7 +253,8 @@ static bool touches_window(const bgi_call *call, uint32_t edge)
     return false;
 }
 
-/* What leaves early leaves in the middle of the action before it, which then leaves its window alone. */
+/* A message that leaves early leaves in the middle of the action before it; the rest of that action must not write its
+ * window. */
 static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
 {
     const bgi_instruction *send = &on->instructions[number], *maker = send;
@@ -270,7 +274,7 @@ static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_erro
     return BG_OK;
 }
 
-/* Of a strict plan: each turn is one instruction's, and a device's turns ascend. */
+/* Checks the turns of a strict plan: each belongs to one instruction, and a device's turns ascend. */
 static bg_status check_turns(const bg_plan *plan, bg_error *error)
 {
     uint32_t total = 0;
@@ -297,7 +301,8 @@ static bg_status check_turns(const bg_plan *plan, bg_error *error)
     return status;
 }
 
-/* Transfers inside their memory; as many issued as there are; nobody waits for one that is not issued before. */
+/* Checks that transfers lie inside their memory, that as many are issued as exist, and that nothing waits for a
+ * transfer which is issued later. */
 static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
@@ -311,7 +316,7 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
         const uint32_t pieces = bg_mesh_group_size(&mesh, transfer->piece_axes & (uint32_t)BG_MESH_ALL);
         const size_t far_bytes = transfer->piece_bytes > 0 ? transfer->piece_bytes : transfer->size_bytes;
         if (transfer->action.kind != BG_ACTION_LOAD && transfer->action.kind != BG_ACTION_STORE)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is no LOAD or STORE", i);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u is neither LOAD nor STORE", i);
         BGI_TRY(check_operand(plan, device, &near, transfer->size_bytes, error));
         BGI_TRY(check_operand(plan, device, &far, far_bytes, error));
         if ((transfer->piece_axes & ~(uint32_t)BG_MESH_ALL) != 0 ||
@@ -341,7 +346,7 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
     return BG_OK;
 }
 
-/* What is being summed is left alone until it is done, and that is before the step ends. */
+/* Checks that memory being summed is not touched until the sum is complete, which is before the step ends. */
 static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];
@@ -361,12 +366,12 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bg_error *erro
         if (on->instructions[i].action.kind != BG_ACTION_REDUCE || touch == BGI_NO_INSTRUCTION || need > touch ||
             bgi_plan_is_strict(plan))
             return bg_error_set(error, BG_ERROR_INTERNAL,
-                                "instruction %u goes on beside what follows, which touches it before it is done", i);
+                                "instruction %u runs a sum beside instructions that touch it before it is complete", i);
     }
     return BG_OK;
 }
 
-/* What has been summed is final: no pass over its stage adds to it. */
+/* Checks that summed gradients are final: no later pass over the stage adds to them. */
 static bg_status check_finals(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];

@@ -5,8 +5,8 @@
  *                                                +-- attempts, passes --> plan --> cache
  *
  * The passes are a table (passes.def). Nothing here depends on a particular model or op. Fusion happens before stages
- * are known, so that the decomposition of the arithmetic, and with it every bit of the result, is the same under every
- * strategy. Products are fused when memory is about to be laid out, for every trial too: that changes no result.
+ * are known, so that the arithmetic, and with it every bit of the result, is the same under every strategy. Products
+ * are fused right before memory is laid out, also in trials; this does not change results.
  */
 #include "plan/compile.h"
 
@@ -19,21 +19,21 @@
 #include "plan/op_types.h"
 #include "plan/passes.h"
 
-/* From the cache, or compiled and into the cache. *plan is as bgi_plan_begin left it; it may be replaced, when that
- * fails by NULL. */
+/* Loads the plan from the cache, or compiles it and stores it there. *plan is what bgi_plan_begin made; it may be
+ * replaced, and is NULL when that fails. */
 static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
     (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
     if ((*plan)->summary.is_cached)
         return BG_OK;
-    if (cache->path != NULL) /* a bad file may have left something in it */
+    if (cache->path != NULL) /* a damaged file may have left something in the plan */
         BGI_TRY(bgi_plan_restart(request, plan, error));
     BGI_TRY(bgi_attempt_plans(request, cache, plan, error));
     bgi_cache_store(cache, *plan);
     return BG_OK;
 }
 
-/* The condition is a body that runs once, so that it keeps all its inputs. */
+/* The condition is compiled as a body that runs once, so that it keeps all its inputs. */
 static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg_error *error)
 {
     const bg_loop once = {.iterations = 1};
@@ -65,7 +65,7 @@ static void log_compile_time(const bg_plan *plan)
     bgi_log(&plan->options, BG_LOG_INFO, text);
 }
 
-/* The options with what the precision says of the loss's scale, unless they say something of it themselves. */
+/* The options, with the loss scale that the precision implies unless they set one themselves. */
 static bg_options complete_options(const bgi_request *request)
 {
     bg_options options = *request->options;
@@ -173,9 +173,10 @@ bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const b
         return bg_error_set(error, BG_ERROR_INVALID, "a loop of %llu iterations; it has fewer than 2^32, or no end",
                             (unsigned long long)loop->iterations);
     if (options->execution.device_iterations != 1)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "device_iterations is %u; it must be 1, for the loop says how often its body runs",
-                            options->execution.device_iterations);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "device_iterations is %u; it must be 1, because the loop determines how often its body runs",
+            options->execution.device_iterations);
     own = *options;
     if (loop->iterations > 1 && loop->iterations != UINT64_MAX)
         own.execution.device_iterations = (uint32_t)loop->iterations;

@@ -1,5 +1,5 @@
 /*
- * compile.h: what the files of this room share while a plan is made.
+ * compile.h: declarations that the files of this room share while a plan is made.
  *
  *     compile.c   from a request to a plan: options, cache, attempts
  *     plan.c      a plan that holds the request alone; its end
@@ -33,21 +33,21 @@ struct bgi_cuts;
 
 typedef struct bgi_compiler {
     bg_plan *plan;
-    /* what it is asked for */
+    /* the request */
     const bg_graph *source; /* the user's; NULL in trials */
     bg_value loss;          /* in `graph` from the pass that makes that one */
-    const bg_loop *loop;    /* or NULL */
-    struct bgi_cuts *cuts;  /* of automatic stages */
-    bool is_trial;          /* compiled to see what comes of a choice */
-    /* Runs the passes of a trial as far as its memory layout; for passes that try choices. */
+    const bg_loop *loop;    /* in `graph` from the pass that makes `graph` */
+    struct bgi_cuts *cuts;  /* the cuts of automatic stages */
+    bool is_trial;          /* a copy that is compiled to try a choice */
+    /* Runs the passes of a trial as far as its memory layout; passes that try choices call it. */
     bg_status (*lower)(struct bgi_compiler *trial, bg_error *error);
     bgi_arena scratch;
 
-    /* Results of passes (results.h): NULL until they are made, and in builds that verify passes NULL to a pass whose
-     * row does not name them. */
+    /* Results of passes (results.h) are NULL until a pass makes them. In builds that verify passes they are also NULL
+     * to a pass whose row does not name them. */
     uint32_t made;         /* bits of bgi_result */
-    const bool *is_anchor; /* by request: its value is an output of the graph for its sake only */
-    bg_graph *graph;       /* before GRAPH is made: NULL until a pass changes the source */
+    const bool *is_anchor; /* by request: its value is an output of the graph only because of the request */
+    bg_graph *graph;       /* NULL before GRAPH is made, until a pass changes the source */
     bgi_scheduling *scheduling;
     bgi_stages *stages;
     bgi_partition *partition;
@@ -94,111 +94,115 @@ bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
 
-/* anchors.c: a copy of the graph whose outputs are also the values that requests name; NULL when it marks all. */
+/* anchors.c: copies the graph and marks the values that requests name as outputs; NULL when the graph marks all of
+ * them. */
 bg_status bgi_mark_anchors(bgi_compiler *compiler, const bg_graph *graph, bg_graph **out, bg_error *error);
 bool bgi_is_anchor(const bgi_compiler *compiler, const char *output);
-/* The null value when there is none; and the error for it. */
+/* Finds an output; otherwise returns the null value and fills the error. */
 bg_value bgi_find_output(const bg_graph *graph, const char *name);
 bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *error);
 
-/* replicas.c: how many there are, and which get the same data; needs the stages' devices. */
+/* replicas.c: determines the number of replicas and which of them get the same data; needs the stages' devices. */
 bg_status bgi_count_replicas(bgi_compiler *compiler, bg_error *error);
 
 /* trial.c */
-/* A compiler with a plan and a graph of its own and the same stages, for compiler->lower. On failure too it is to be
- * ended; `plan` may be taken out of it before that. */
+/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. It must be ended also after a
+ * failure; the caller may take `plan` out of it before. */
 bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
 void bgi_trial_end(bgi_compiler *trial);
 
-/* search.c: for the schedule `auto`: room for slots, and whether W is apart. */
+/* search.c: for the schedule `auto`: chooses the memory for slots, and whether W is a separate action. */
 bg_status bgi_search_schedule(bgi_compiler *compiler, bg_error *error);
 
-/* recompute.c: adds the ops that the options have run again. */
+/* recompute.c: adds the ops that run again under the options. */
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 
 /* offload.c, in this order */
-/* Of a graph with all ops: names the rules of locations that match none of its tensors. */
+/* Warns of rules of locations that match no tensor of a graph with all ops. */
 void bgi_warn_of_idle_rules(const bgi_compiler *compiler);
-/* Needs segments: which variables are remote. */
+/* Decides which variables are remote; needs segments. */
 bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
-/* In updates a load goes before the update that precedes its own, unless it is on demand. */
+/* Moves a load in an update before the preceding update, unless it is on demand. */
 bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
-/* With grouped edges. */
+/* Adds the buffers of edges; needs grouped edges. */
 void bgi_add_edge_buffers(bgi_compiler *compiler);
-/* With a schedule: marks crossings that are worth it; true when there are new ones, edges are then grouped again. */
+/* Needs a schedule: marks crossings for which a remote store pays; true when there are new ones, and edges must be
+ * grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
-/* With a schedule: of which accumulators each replica stores the piece that it updates. */
+/* Needs a schedule: decides of which accumulators each replica stores only the piece that it updates. */
 bg_status bgi_decide_gradient_pieces(bgi_compiler *compiler, bg_error *error);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
-/* Over which tensor axes the remote store of a crossing is in pieces. */
+/* The tensor axes over which the remote store of a crossing is cut into pieces. */
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
-/* Then the device holds fewer micro-batches of them than the order keeps. */
+/* If so, the device holds fewer micro-batches of activations than the order keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
 
 /* edges.c */
-/* Anew each time. */
+/* Groups the edges from the beginning each time. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
-/* Slot of a crossing for its readers, and for who writes it. */
+/* The slot of a crossing for its readers, and the slot for the op that writes it. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
-/* The same for what is kept for the backward, when that has an edge of its own. */
+/* The same for the value stashed for the backward pass, when that has an edge of its own. */
 bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 
 /* kernels.c */
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-/* The op as its kernel sees it: with pieces where the op works on them. `types` has room for all operands. */
+/* The op as its kernel gets it: with pieces as operands where the op works on pieces. `types` must have room for all
+ * operands. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 /* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */
 bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *remote_offsets, bg_error *error);
 
-/* Slots of what R makes for its B: a device's share memory where they are not in use at the same time (repeats.c). */
+/* Whether the edge holds results of R for their B, whose slots share a device's memory where they are not in use at the
+ * same time (repeats.c). */
 bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
 bg_status bgi_lay_out_repeats(bgi_compiler *c, size_t *offsets, bg_error *error);
 
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
-/* Where a variable or constant is on a device; all zero: it is not there. */
+/* Where a variable or constant is on a device; all zero when the device has none. */
 bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_t device);
 /* Index of an input in a stage, in placement->input_places. */
 size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
-/* What a variable or constant is to a device that holds it, or a window of it. */
+/* The memory class of a variable or constant on a device that holds it, or a window of it. */
 bg_memory_class bgi_leaf_class(const bgi_value *value);
-/* The same among the classes of what may be remote. */
+/* The same, as a class of tensors that may be remote. */
 bg_location_class bgi_leaf_location(const bgi_value *value);
 
 /* transfers.c */
 bg_status bgi_write_transfers(bgi_compiler *compiler, bg_error *error);
 
-/* final.c: sums begin where their gradients are final, in the middle of a backward. */
+/* final.c: begins sums where their gradients are final, in the middle of a backward pass. */
 bg_status bgi_reduce_when_final(bgi_compiler *compiler, bg_error *error);
 
 /* beside.c: which sums over replicas the device does not wait for. */
 bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
-/* Bytes of an arena. */
+/* A range of bytes in an arena. */
 typedef struct bgi_extent {
     size_t begin, end;
 } bgi_extent;
 
-/* What a sum reads and writes: the whole variable, with room for the last replicas' padding. */
+/* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
 bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
-/* All slots of an edge, all replicas' pieces; false when it is not in the arena. */
+/* The bytes of all slots and all replicas' pieces; false when the operand is not in the arena. */
 bool bgi_operand_extent(const bg_plan *plan, const bgi_operand *operand, size_t size_bytes, bgi_extent *out);
-/* Whether the replicas that sum meet in a call: one meeting after the other. */
+/* Whether the replicas of a sum meet in a call; such calls must run one after another. */
 bool bgi_call_meets_replicas(const bgi_call *call);
-/* That an instruction issues. */
+/* The number of transfers that an instruction issues. */
 uint32_t bgi_count_transfers(const bgi_instruction *instruction);
 
-/* phases.c, with all places */
+/* phases.c: needs all places. */
 bg_status bgi_list_phases(bgi_compiler *compiler, bg_error *error);
 
 /* program.c */
 bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 /* Copies a value from one slot to another of the same device. */
 bg_kernel bgi_slot_copy_kernel(void);
-/* Whether calls of the type (NULL: of none) have nothing to run but issue a transfer. */
+/* Whether calls of the type (may be NULL) only issue a transfer. */
 bool bgi_op_type_is_transfer(const bg_op_type *type);
 /* Where an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
@@ -229,7 +233,7 @@ static inline size_t bgi_piece_bytes(const bgi_value *value)
     return (size_t)value->piece * bg_dtype_size_bytes(value->type.dtype);
 }
 
-/* Bytes of a value where it lives: whole, whole with room for the last replicas' padding, or one piece. */
+/* The bytes of a value in its memory: the whole, the whole with the padding of the last replicas, or one piece. */
 static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *value)
 {
     const size_t whole = bg_type_size_bytes(&value->type);
@@ -238,7 +242,7 @@ static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *valu
     return value->is_piece || pieces > whole ? pieces : whole;
 }
 
-/* Between devices only a piece travels, unless an op reads the whole. */
+/* Between devices only a piece is sent, unless an op reads the whole. */
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
@@ -256,7 +260,7 @@ static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
                                                     : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
-/* Bytes of its window on the device: with room for the last replicas' padding when it comes in pieces. */
+/* The bytes of its window on the device, including the padding of the last replicas when it comes in pieces. */
 static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
 {
     return compiler->residency->home_pieces[id] > 0
@@ -264,7 +268,8 @@ static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
                : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
-/* A parameter of which each replica updates a piece: gathered after that, unless the next load does. */
+/* Whether each replica updates a piece of the parameter and the pieces are gathered after the update, instead of by the
+ * next load. */
 static inline bool bgi_is_gathered(const bgi_compiler *compiler, uint32_t id)
 {
     const bgi_value *value = &compiler->graph->values[id];

@@ -1,8 +1,8 @@
 /*
- * costs.c: the static cost of ops, by a device model with three numbers, and measured costs of blocks in its place.
+ * costs.c: the static cost of ops, from a device model with three numbers, or from measured costs of blocks.
  *
- * A measured block keeps the proportions of its ops: each estimate is multiplied by measured / estimated of its block
- * and kind, so that a block may still be cut.
+ * A measured block keeps the proportions of its ops: each estimate is multiplied by measured / estimated time of its
+ * block and kind, so that a block may still be cut.
  */
 #include "plan/costs.h"
 
@@ -16,8 +16,8 @@
 typedef struct bgi_estimate {
     const bg_graph *graph;
     const bgi_partition *partition;
-    double *sums;    /* by block and kind: estimated */
-    double *factors; /* the same index */
+    double *sums;    /* by block and kind: the estimated time */
+    double *factors; /* by block and kind: measured / estimated */
 } bgi_estimate;
 
 static double model_ns(const bg_cost *cost)
@@ -67,7 +67,8 @@ static void sum_blocks(bgi_estimate *e)
     }
 }
 
-/* Times go to the kinds that the block has: what has no W of its own, or no B, is in the other. */
+/* Times are assigned to the kinds that the block has: a block without a W of its own has that time in B, and the
+ * reverse. */
 static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bool *is_part)
 {
     double times[KIND_COUNT] = {[BGI_SEGMENT_FORWARD] = measured->forward_ns,
@@ -86,12 +87,12 @@ static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bo
         for (size_t kind = 0; is_part[b] && kind < KIND_COUNT; kind++)
             if (sums[kind] > 0 && kind != BGI_SEGMENT_RECOMPUTE)
                 e->factors[b * KIND_COUNT + kind] = times[kind] / sums[kind];
-    /* What runs again takes what it took. */
+    /* An op that runs again costs what it cost the first time. */
     for (size_t b = 1; b < e->graph->block_count; b++)
         e->factors[b * KIND_COUNT + BGI_SEGMENT_RECOMPUTE] = e->factors[b * KIND_COUNT + BGI_SEGMENT_FORWARD];
 }
 
-/* A block that automatic stages cut is measured as the whole that it was. */
+/* A block that automatic stages cut was measured as a whole. */
 static bg_status scale_measured(bgi_estimate *e, const bg_options *options, bool *is_part, bg_error *error)
 {
     for (uint32_t i = 0; i < options->execution.block_cost_count; i++) {

@@ -1,5 +1,5 @@
 /*
- * costs.h: how long ops take before anything was measured.
+ * costs.h: estimates how long ops take before anything is measured.
  */
 #ifndef BGI_PLAN_COSTS_H
 #define BGI_PLAN_COSTS_H
@@ -8,17 +8,17 @@
 
 #include "transform/transform.h"
 
-/* What one core of a current server does with small kernels. */
+/* What one core of a current server achieves with small kernels. */
 #define BGI_MODEL_FLOPS_PER_NS 80.0
 #define BGI_MODEL_CALL_NS      300.0
-/* Bytes a nanosecond between devices, as the device model has it. */
+/* Bytes per nanosecond between devices in the device model. */
 #define BGI_MODEL_BYTES_PER_NS 20.0
 /* The same between a device and its remote store. */
 #define BGI_MODEL_REMOTE_BYTES_PER_NS 8.0
 
 /* Adds the costs of one micro-batch (and of the update) to costs[stage of the partition], and its floating-point
- * operations to *flops (may be NULL). Blocks that options' block_costs name count as measured; a name that the graph
- * does not have is an error. */
+ * operations to *flops (may be NULL). Blocks that options' block_costs names have their measured costs; a name that the
+ * graph does not have is an error. */
 bg_status bgi_estimate_costs(const bg_graph *graph, const bgi_partition *partition, const bg_options *options,
                              bg_stage_cost *costs, double *flops, bg_error *error);
 /* One op by the device model. */

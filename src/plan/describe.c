@@ -1,5 +1,5 @@
 /*
- * describe.c: a finished plan in words: memory, placement, programs.
+ * describe.c: prints a finished plan: memory, placement, programs.
  */
 #include "plan/describe.h"
 
@@ -37,7 +37,7 @@ bg_plan_summary bg_plan_summarize(const bg_plan *plan)
     const bg_transport *transport = plan->options.execution.transport;
     bg_plan_summary summary = plan->summary;
 
-    /* A plan is the same for any number of them, so it is not part of what is kept. */
+    /* A plan is the same for any number of ranks, so the number is not stored in it. */
     summary.ranks = transport != NULL ? transport->rank_count : 1;
     summary.variable_count = plan->variable_count;
     summary.block_count = plan->block_count;
@@ -82,7 +82,7 @@ bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error
     return bg_schedule_timetable(plan->schedule, &plan->problem, out_text, error);
 }
 
-/* "1.23 MB": thousands, three figures. */
+/* Writes "1.23 MB": powers of 1000, three digits. */
 const char *bgi_bytes_text(uint64_t bytes, char *text)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
@@ -236,7 +236,7 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
     bgi_string_add(&text, "; %s\n", remedy);
     add_memory_rows(&text, plan);
     if (text.length > 0 && !text.failed)
-        text.data[text.length - 1] = '\0'; /* no newline at the end of an error */
+        text.data[text.length - 1] = '\0'; /* an error must not end in a newline */
     bg_error_set(error, BG_ERROR_BUDGET, "%s", text.data != NULL ? text.data : "a device is over its budget");
     bgi_string_clear(&text);
     return BG_ERROR_BUDGET;

@@ -6,7 +6,8 @@
 
 #include "plan/plan.h"
 
-/* BG_ERROR_BUDGET with the device, what it needs and has, the largest things on it, the remedy, and the whole table. */
+/* BG_ERROR_BUDGET names the device, what it needs and has, its largest values and the remedy, followed by the whole
+ * table. */
 bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * devices.c: which device each stage is on, and the rules about devices.
+ * devices.c: places stages on devices, and checks the rules about devices.
  *
  *     device_mapping        as given; neighbors on one device stay two stages
  *     @ or device ids       as given; a stage without one is on the device of its own number
  *     nothing               the schedule's placement (line, loop, fold); phases: stage i of each phase on device i,
  * with two groups on device 2 i (even phases) or 2 i + 1 (odd ones)
  *
- * Devices between them may be left out: they are there, and idle.
+ * Devices in between may be left out; they exist and are idle.
  *
- * Knows stages and their order, no data flow.
+ * This file knows stages and their order, and no data flow.
  */
 #include "plan/devices.h"
 
@@ -84,7 +84,7 @@ static bg_status place_by_schedule(const bg_options *options, const bg_schedule_
 
 /* ---- checks ---- */
 
-/* Devices without a stage are idle, as on IPUs. A number far beyond the stages is rather a slip. */
+/* Devices without a stage are idle, as on IPUs. A device number far beyond the stages is probably a mistake. */
 static bg_status check_idle(const bg_options *options, const bgi_stages *stages, uint32_t count, bg_error *error)
 {
     uint32_t idle = 0, first = 0;
@@ -144,12 +144,13 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
             if (stages->stage_devices[t] == stages->stage_devices[s])
                 return bg_error_set(error, BG_ERROR_INVALID,
                                     "concurrent stages %u and %u are both on device %u; give each a device of its own, "
-                                    "or part them with | instead of &",
+                                    "or separate them with | instead of &",
                                     t, s, stages->stage_devices[s]);
     return BG_OK;
 }
 
-/* Parallel phases: even phases on even devices, odd phases on odd ones. Names every stage that is not. */
+/* Parallel phases: even phases on even devices, odd phases on odd ones. The error names every stage on the wrong
+ * parity. */
 static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 {
     bgi_string wrong = {0};
@@ -175,10 +176,10 @@ static bg_status check_parity(const bgi_stages *stages, bg_error *error)
 static bg_status check_phases(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (stages->has_phases && options->execution.strategy != BG_STRATEGY_PHASED)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "stages `%s` have phases (;) and the strategy is %s; part stages with |, or take the "
-                            "phased strategy",
-                            options->execution.stages, bgi_strategy_name(options->execution.strategy));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "stages `%s` have phases (;) and the strategy is %s; separate stages with |, or use the phased strategy",
+            options->execution.stages, bgi_strategy_name(options->execution.strategy));
     return options->execution.phases_parallel ? check_parity(stages, error) : BG_OK;
 }
 
@@ -205,13 +206,13 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
     if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PIPELINED ||
         stages->stage_count >= 2)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "the pipeline has %u stage; on IPUs it needs at least 2: give more stages, or take the single "
-                        "strategy",
-                        stages->stage_count);
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "the pipeline has %u stage; on IPUs it needs at least 2: give more stages, or use the single strategy",
+        stages->stage_count);
 }
 
-/* same_as_ipu numbers stages by devices: coming back to a device is coming back to its stage. */
+/* same_as_ipu numbers stages by devices, so that returning to a device would return to its stage. */
 static bg_status check_ascending(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (!options->execution.ipu_limits || options->execution.stages != NULL ||
@@ -231,10 +232,10 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
     if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PHASED || stages->has_phases)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; parts phases)");
+                        "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; separates phases)");
 }
 
-/* IPUs come in powers of two. */
+/* IPU systems have a power of two of devices. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;
@@ -258,7 +259,7 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
     return BG_OK;
 }
 
-/* Layers that share a variable are on one device with IPUs; Brigade keeps copies. */
+/* On IPUs, layers that share a variable are on one device; Brigade keeps copies. */
 static bg_status check_shared(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                               bg_error *error)
 {

@@ -1,11 +1,11 @@
 /*
- * edges.c: edges, which are crossings with the same ends, and the slots in which values wait at their ends.
+ * edges.c: groups crossings with the same ends into edges, and finds the slots in which values wait at their ends.
  *
  *     crossings of the partition --group--> edges --schedule, layout--> slots: where they are read and written
  *
  * A crossing may become two edges (offload.c decides): one to its receiver, one for what the receiver keeps for its
- * backward pass. When both are remote there is one copy in the store, which is loaded twice. Knows no offsets in arenas
- * beyond those that layout.c and windows.c gave the edges.
+ * backward pass. When both are remote they share one copy in the store, which is loaded twice. This file knows only
+ * those arena offsets that layout.c and windows.c gave the edges.
  */
 #include "plan/compile.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- crossings with the same ends ---- */
 
-/* From the producer to its readers, without those that have an edge of their own. */
+/* The edge from the producer to its readers, without readers that have an edge of their own. */
 static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -31,7 +31,7 @@ static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
                               .to_level = crossing->to_level};
 }
 
-/* From the forward of the receiving stage to its own backward. */
+/* The edge from the forward pass of the receiving stage to its own backward pass. */
 static bg_schedule_edge stash_of(const bgi_crossing *crossing)
 {
     return (bg_schedule_edge){.from_kind = BG_ACTION_FORWARD,
@@ -48,7 +48,7 @@ static bool same_ends(const bg_schedule_edge *a, const bg_schedule_edge *b)
            a->to_level == b->to_level;
 }
 
-/* A remote variable may be off the device when a reader in another stage wants it. */
+/* A remote variable may not be on the device when a reader in another stage needs it. */
 static bool needs_no_edge(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_segment *from = &c->partition->segments[crossing->from_segment];
@@ -64,7 +64,7 @@ static bool same_facts(const bgi_edge_facts *a, const bgi_edge_facts *b)
            a->kept_as == b->kept_as && a->stored_by == b->stored_by;
 }
 
-/* The place in the table of the edge with these ends and facts, or the free one where it belongs. */
+/* The table's entry for the edge with these ends and facts, or the free entry where it belongs. */
 static uint32_t *find_edge(const bgi_compiler *c, const bg_schedule_edge *edge, const bgi_edge_facts *facts)
 {
     const size_t mask = c->edges->table_size - 1;
@@ -126,7 +126,7 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Pieces of one size, each a slot of its own in the remote store. */
+/* Pads slots so that their pieces have one size, because each piece is a slot of its own in the remote store. */
 static void pad_sharded_slots(bgi_compiler *c)
 {
     const bg_mesh mesh = bgi_plan_mesh(c->plan);
@@ -138,8 +138,8 @@ static void pad_sharded_slots(bgi_compiler *c)
     }
 }
 
-/* The edges of one crossing. Two that are both remote have one store: their slots hold the same in the same order,
- * because what is kept by the same kinds has two edges of its own. */
+/* The edges of one crossing. Two edges that are both remote have one store. Their slots hold the same values in the
+ * same order, because a value that is kept by the same kinds has two edges of its own. */
 static void route_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];
@@ -183,7 +183,7 @@ bg_status bgi_group_edges(bgi_compiler *c, bg_error *error)
 
 /* ---- slots ---- */
 
-/* A place in the slots of an edge, for the device that has them. */
+/* The place of a value in an edge's slots, for the device that has them. */
 static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];
@@ -193,7 +193,7 @@ static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
                          .offset = slots->offset + offset};
 }
 
-/* The same for who writes them: a window when they are another device's. */
+/* The same for the writer: a window when the slots belong to another device. */
 static bgi_operand write_slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];

@@ -1,15 +1,15 @@
 /*
- * final.c: gradients leave when they are final. Where a device would only wait in a REDUCE, the last backward before it
- * is cut: what no later call of it touches is summed while the rest goes on. Knows no schedule and no graph: it reads
- * each device's instructions.
+ * final.c: sends gradients as soon as they are final. Where a device would only wait in a REDUCE, the preceding
+ * backward pass is cut: gradients that none of its later calls touch are summed while the rest runs. This file knows no
+ * schedule and no graph: it reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
  *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables
  *
- * Calls keep their order and variables are summed as before, each by itself, so no bit changes; nothing lives longer,
- * so no byte of a device's memory is added. A cut has its price, a meeting of the replicas: so many bytes must be final
- * by then as options.replicas.reduce_bytes says, and one in MOST_CUTS of all, and there must be more work left than it
- * has bytes. Strict plans cut nothing, and neither does a REDUCE beside which other passes go on as it is.
+ * Calls keep their order and each variable is summed by itself as before, so results do not change; no value lives
+ * longer, so devices need no more memory. Each cut costs a meeting of the replicas. So options.replicas.reduce_bytes
+ * bytes, and one in MOST_CUTS of all bytes, must be final by then, and the remaining work must exceed the bytes. Strict
+ * plans are not cut, and neither is a REDUCE that already runs beside other passes.
  */
 #include "plan/compile.h"
 
@@ -22,17 +22,18 @@ enum { MOST_CUTS = 8 };
 /* A variable of a REDUCE. */
 typedef struct gradient {
     bgi_extent where;
-    uint32_t number;      /* in the REDUCE */
-    uint32_t final_after; /* calls of the backward */
+    uint32_t number;      /* its place in the REDUCE */
+    uint32_t final_after; /* calls of the backward pass after which it is final */
 } gradient;
 
-/* A backward in parts. */
+/* A backward pass that is cut into parts. */
 typedef struct cutting {
     const bgi_instruction *backward, *sum;
-    gradient *gradients; /* of the sum, as they become final */
+    gradient *gradients; /* the gradients of the sum, in the order in which they become final */
     uint32_t gradient_count;
     uint32_t count;            /* places */
-    uint32_t after[MOST_CUTS]; /* calls of the backward: there a sum begins, of what is final and has not left */
+    uint32_t after[MOST_CUTS]; /* calls of the backward pass after which a sum of the gradients begins that are final
+                                  and not yet sent */
 } cutting;
 
 typedef struct cutter {
@@ -40,7 +41,7 @@ typedef struct cutter {
     const bgi_plan_device *on;
     cutting *cuts;
     uint32_t cut_count;
-    uint32_t *at; /* by instruction: 1 + the cut of which it is the backward or the sum; 0: of none */
+    uint32_t *at; /* by instruction: 1 + the cut whose backward pass or sum it is; 0: no cut */
 } cutter;
 
 /* ---- what is final when ---- */
@@ -61,7 +62,8 @@ static int compare_finals(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Gradients, in the order of their places, that a call touches, the `calls`-th of the backward. */
+/* Records that the `calls`-th call of the backward pass touches an extent; gradients are in the order of their
+ * places. */
 static void touch(gradient *gradients, uint32_t count, bgi_extent touched, uint32_t calls)
 {
     uint32_t low = 0, high = count;
@@ -92,7 +94,7 @@ static void touch_by_call(const bg_plan *plan, const bgi_call *call, gradient *g
             touch(gradients, count, touched, calls);
 }
 
-/* Whether the backward touches any of them; they are then in the order in which they become final. */
+/* Whether the backward pass touches any of the gradients; they are then in the order in which they become final. */
 static bool find_finals(const bg_plan *plan, const bgi_instruction *backward, gradient *gradients, uint32_t count)
 {
     qsort(gradients, count, sizeof *gradients, compare_places);
@@ -139,7 +141,7 @@ static void choose_places(const bg_plan *plan, cutting *cut)
     }
 }
 
-/* The last pass that touches what is summed: it alone is cut. */
+/* Finds the last pass that touches the summed variables, which is the only one that is cut. */
 static bg_status find_cut(cutter *k, uint32_t sum, bg_error *error)
 {
     const bg_plan *plan = k->compiler->plan;
@@ -170,7 +172,7 @@ static bg_status find_cut(cutter *k, uint32_t sum, bg_error *error)
 
 /* ---- the program anew ---- */
 
-/* A sum of the gradients from `first` on that are final after so many calls, or of all that are left. */
+/* Writes a sum of the gradients from `first` on that are final after `calls` calls, or of all remaining ones. */
 static bg_status write_sum(const cutter *k, const cutting *cut, uint32_t *first, uint32_t calls, bgi_instruction *out,
                            bg_error *error)
 {
@@ -187,12 +189,12 @@ static bg_status write_sum(const cutter *k, const cutting *cut, uint32_t *first,
     *out = *cut->sum;
     out->reduced = reduced;
     out->reduced_count = end - *first;
-    out->io_wait = cut->backward->io_wait; /* which has touched them */
+    out->io_wait = cut->backward->io_wait; /* the backward pass has waited for these transfers */
     *first = end;
     return BG_OK;
 }
 
-/* Calls `begin` to `end` of the backward, and the messages that leave among them. */
+/* Writes calls `begin` to `end` of the backward pass, and the messages that leave among them. */
 static uint32_t write_part(const cutter *k, const cutting *cut, uint32_t begin, uint32_t end, bgi_instruction *out)
 {
     const bgi_instruction *list_end = k->on->instructions + k->on->instruction_count;
@@ -234,7 +236,8 @@ static bg_status write_parts(const cutter *k, const cutting *cut, bgi_instructio
     return BG_OK;
 }
 
-/* The sum of what has not left, where the whole sum was: there is always something. All sums are done behind it. */
+/* Writes the sum of the remaining gradients where the whole sum was; at least one remains. All sums are complete after
+ * it. */
 static bg_status write_rest(const cutter *k, const cutting *cut, bgi_instruction *out, uint32_t *count, bg_error *error)
 {
     uint32_t first = 0;
@@ -251,7 +254,7 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     const bgi_instruction *list = on->instructions;
     bgi_instruction *out;
     uint32_t count = 0;
-    bool have_left = false; /* messages that follow a backward in parts, but those in their turn */
+    bool have_left = false; /* messages after a cut backward pass that do not leave early leave in their turn */
     size_t most = on->instruction_count;
 
     for (uint32_t i = 0; i < k->cut_count; i++)
@@ -275,7 +278,7 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     return BG_OK;
 }
 
-/* Whether passes over other stages, or over other micro-batches, go on beside a sum as it is. */
+/* Whether passes over other stages or other micro-batches already run beside the sum. */
 static bool has_passes_beside(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before)
 {
     const bgi_plan_device *on = &plan->devices[device];

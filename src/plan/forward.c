@@ -1,5 +1,5 @@
 /*
- * forward.c: the first passes: from the user's graph to a forward graph of the compiler's own.
+ * forward.c: the first passes, which make the compiler's own forward graph from the user's graph.
  *
  *     source --anchors--> + requested values as outputs --copies--> outputs are results of ops
  *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need
@@ -61,7 +61,7 @@ bg_status bgi_narrow_model(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The names of the outputs that are asked for; NULL: all are. */
+/* The names of the requested outputs; NULL: all outputs. */
 static bg_status list_wanted(bgi_compiler *c, const char *const **out, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
@@ -105,7 +105,7 @@ bg_status bgi_fuse_graph(bgi_compiler *c, bg_error *error)
         is_apart[graph->outputs[i].value.id] = true;
     for (size_t i = 0; i < graph->output_count; i++)
         if (!bgi_is_anchor(c, graph->outputs[i].name))
-            is_apart[graph->outputs[i].value.id] = false; /* a marked output is never fused over */
+            is_apart[graph->outputs[i].value.id] = false; /* fusion never removes a marked output */
     BGI_TRY(bgi_fuse(graph, is_apart, &c->loss, &fused, error));
     replace_graph(c, fused);
     return BG_OK;

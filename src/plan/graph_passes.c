@@ -1,6 +1,6 @@
 /*
- * graph_passes.c: passes of transform/ over the compiler's graph, each given what the compiler knows by then: options,
- * stages, replicas.
+ * graph_passes.c: runs the passes of transform/ over the compiler's graph with what the compiler knows by then:
+ * options, stages, replicas.
  */
 #include "plan/compile.h"
 
@@ -15,8 +15,7 @@ bg_status bgi_cut_stages(bgi_compiler *c, bg_error *error)
     return bgi_choose_stages(c, c->loss, c->cuts, error);
 }
 
-/* Stages that a caller lists are those of the whole model: blocks that pruning emptied count, and keep their numbers.
- */
+/* Stages that a caller lists refer to the whole model: blocks that pruning emptied count, and keep their numbers. */
 bg_status bgi_assign_graph_stages(bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
@@ -68,7 +67,7 @@ bg_status bgi_accumulate_in_place(bgi_compiler *c, bg_error *error)
 
 bg_status bgi_share_variables(bgi_compiler *c, bg_error *error)
 {
-    return bgi_copy_shared_variables(c->graph, c->stages, &c->plan->options, error);
+    return bgi_copy_shared_variables(c->graph, c->stages, &c->plan->options, c->plan->training, error);
 }
 
 bg_status bgi_shard_graph(bgi_compiler *c, bg_error *error)

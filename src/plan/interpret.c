@@ -1,6 +1,5 @@
 /*
- * interpret.c: a plan of one device run by the thread that asks: instruction by instruction, call by call, part by
- * part.
+ * interpret.c: runs a plan of one device in the calling thread: instruction by instruction, call by call, part by part.
  */
 #include "plan/plan.h"
 

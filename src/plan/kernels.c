@@ -1,6 +1,6 @@
 /*
- * kernels.c: the kernel of each op, chosen for what the op gets to see: pieces where it works on them, the scratch
- * memory that its device allows.
+ * kernels.c: chooses the kernel of each op by the operands that the op gets (pieces where it works on pieces) and the
+ * scratch memory that its device allows.
  */
 #include "plan/compile.h"
 

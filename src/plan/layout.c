@@ -1,14 +1,15 @@
 /*
- * layout.c: where every value lives.
+ * layout.c: places every value in memory.
  *
  *   a device's arena:  | weights | gradients | state | windows | stash slots | stream slots, host buffers | transients
  * |
  *
- * A value that stays inside its segment is transient: it gets an offset by its life time there, and all segments of a
- * device share that space, for they run one at a time. A value that crosses to another segment lives in the slots of an
- * edge. Its producer writes straight into a slot: of a local edge when there is one, else into the window of the first
- * receiver's edge; further edges are copied to. An output that has no local slot is a transient, so that the host may
- * read it after the message has left, and is copied into windows. Sizes are multiples of 64 bytes.
+ * A value that stays inside its segment is transient: its offset follows from its lifetime in the segment. All segments
+ * of a device share that memory, because they run one at a time. A value that crosses to another segment lives in the
+ * slots of an edge. Its producer writes directly into a slot: of a local edge when there is one, otherwise into the
+ * window of the first receiver's edge; the value is copied to further edges. An output without a local slot is a
+ * transient, so that the host may read it after the message has left; it is copied into windows. Sizes are multiples of
+ * 64 bytes.
  */
 #include "plan/compile.h"
 
@@ -34,7 +35,7 @@ bg_memory_class bgi_leaf_class(const bgi_value *value)
     }
 }
 
-/* Where it lies between its uses. */
+/* The class of memory that holds it between its uses. */
 static bg_memory_class class_of(const bgi_compiler *c, size_t v)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -77,8 +78,9 @@ static int compare_places(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The devices on which leaves are needed, as value and device in one number: a written variable at home only, others
- * wherever they are read. And the stages that read inputs. Returns how many numbers there are, which may repeat. */
+/* Lists the devices that need a leaf, as value and device in one number: a written variable only on its home device,
+ * others wherever they are read. The stages that read inputs are listed as well. Returns the number of entries, which
+ * may repeat. */
 static size_t collect_places(bgi_compiler *c, uint64_t *places)
 {
     size_t count = 0;
@@ -126,7 +128,7 @@ static bg_status list_places(bgi_compiler *c, bg_error *error)
     free(places);
     if (p->places == NULL)
         return bgi_error_memory(error, "the layout", different * sizeof *p->places);
-    for (size_t v = 1; v <= c->graph->value_count; v++) /* those without a place begin where the one before ends */
+    for (size_t v = 1; v <= c->graph->value_count; v++) /* values without a place begin where the preceding ones end */
         if (p->first_places[v] == 0)
             p->first_places[v] = p->first_places[v - 1];
     return BG_OK;
@@ -161,7 +163,7 @@ static void place_leaf(bgi_compiler *c, uint32_t v, bg_memory_class memory_class
     const size_t size = bgi_align(bgi_home_bytes(c, v));
     const uint32_t d = place->device;
 
-    if (value->shares_home) { /* what it copies has a lower number */
+    if (value->shares_home) { /* the variable that it copies has a lower number */
         place->operand = bgi_leaf_place(c, value->copy_of.id, d);
         return;
     }
@@ -199,7 +201,7 @@ static void place_edges(bgi_compiler *c, bool stash, size_t *offsets)
     }
 }
 
-/* The crossing whose slot the producer of a value writes: a local one if there is one, else the first; UINT32_MAX:
+/* The crossing whose slot the producer of a value writes: a local one if there is one, otherwise the first; UINT32_MAX:
  * none. */
 static uint32_t find_written_crossing(const bgi_compiler *c, bg_value root, uint32_t stage)
 {
@@ -242,7 +244,8 @@ static void place_results(bgi_compiler *c)
     }
 }
 
-/* Inputs: the slot of the stage's own stash when the backward pass reads them, else a buffer for one micro-batch. */
+/* Places inputs in the slot of the stage's own stash when the backward pass reads them, otherwise in a buffer for one
+ * micro-batch. */
 static void place_inputs(bgi_compiler *c, size_t *offsets)
 {
     const uint32_t stages = c->stages->stage_count;
@@ -270,12 +273,12 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
 
 typedef struct bgi_packer {
     bgi_unit *units;
-    bgi_span *spans; /* by unit: from the op that makes it to the last one that uses it */
+    bgi_span *spans; /* by unit: from the op that makes it to its last reader */
     uint32_t unit_count;
     uint32_t *unit_of; /* by value */
 } bgi_packer;
 
-/* A result may take over the bytes of an input that dies with this op. */
+/* A result may reuse the bytes of an input whose last reader is this op. */
 static uint32_t reusable_unit(const bgi_compiler *c, const bgi_packer *packer, const bgi_op *op, uint32_t position,
                               const uint32_t *last_use)
 {
@@ -303,7 +306,7 @@ static void add_unit(bgi_packer *packer, size_t size, uint32_t first, uint32_t l
     packer->unit_count++;
 }
 
-/* Life times of the transients of one segment. */
+/* Collects the lifetimes of the transients of one segment. */
 static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packer *packer, uint32_t *last_use)
 {
     for (uint32_t p = 0; p < segment->op_count; p++) {
@@ -336,7 +339,7 @@ static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packe
     }
 }
 
-/* `last_use`, `unit_of`: by value; of these only what the segment's ops make is touched, and put back. */
+/* `last_use`, `unit_of`: by value; only entries of values that the segment makes are changed, and they are restored. */
 static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, uint32_t *last_use, uint32_t *unit_of,
                                  bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * leaves.c: the finished plan's own list of what it holds between steps: variables with all their places, constants,
- * blocks, and the values that a loop carries.
+ * leaves.c: lists what the finished plan holds between steps: variables with all their places, constants, blocks, and
+ * the values that a loop carries.
  */
 #include "plan/compile.h"
 
@@ -25,8 +25,8 @@ static uint32_t count_places(const bgi_compiler *c, size_t v)
     return c->graph->values[v].shares_home ? 0 : c->placement->first_places[v + 1] - c->placement->first_places[v];
 }
 
-/* How the mesh cuts a variable: state is cut as the parameter that it serves, and so are accumulators but rows of them.
- * NULL without an error: not at all. */
+/* Describes how the mesh cuts a variable: state is cut as its parameter is, and so are accumulators, except those that
+ * hold rows. Returns NULL without an error when the mesh does not cut it. */
 static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_shard **out, bg_error *error)
 {
     const bgi_value *cut = bg_value_is_null(value->owner) ? value : bgi_graph_value(c->graph, value->owner);
@@ -43,8 +43,8 @@ static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_sh
     return BG_OK;
 }
 
-/* The range of a whole that a variable is: of state that of the parameter that it serves, in the whole's state. NULL
- * without an error: none. */
+/* The range of the whole variable that this one is; for state, the range of its parameter, within the whole's state.
+ * Returns NULL without an error when it is a whole one. */
 static bg_status copy_section(bgi_compiler *c, const bgi_value *value, const bg_section **out, bg_error *error)
 {
     const bool is_served = !bg_value_is_null(value->owner) && value->role == BG_ROLE_STATE;
@@ -125,12 +125,7 @@ static bg_status list_constants(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-static bool is_changed_by(const bgi_compiler *c, const bg_op_type *type, uint32_t input)
-{
-    return bgi_op_type_writes(type, input) && (c->plan->training || (type->training_writes >> input & 1u) == 0);
-}
-
-/* By value: whether an op changes it. NULL: no memory. */
+/* Marks, by value, the variables that an op writes. Returns NULL when memory is out. */
 static bool *find_written(bgi_compiler *c)
 {
     const bg_graph *graph = c->graph;
@@ -139,7 +134,7 @@ static bool *find_written(bgi_compiler *c)
     for (size_t o = 0; is_written != NULL && o < graph->op_count; o++)
         for (uint32_t i = 0; i < graph->ops[o].input_count; i++) {
             const uint32_t v = graph->ops[o].inputs[i].id, original = graph->values[v].copy_of.id;
-            is_written[original != 0 ? original : v] |= is_changed_by(c, graph->ops[o].type, i);
+            is_written[original != 0 ? original : v] |= bgi_op_type_changes(graph->ops[o].type, i, c->plan->training);
         }
     return is_written;
 }
@@ -192,7 +187,7 @@ static bg_status list_blocks(bgi_compiler *c, bg_error *error)
 
 /* ---- loops ---- */
 
-/* Carried values are the variables with the highest numbers, in their order. */
+/* Carried values are the variables with the highest numbers, in this order. */
 static bg_status list_carried(bgi_compiler *c, bg_error *error)
 {
     bg_plan *plan = c->plan;

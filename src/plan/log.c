@@ -1,7 +1,7 @@
 /*
- * log.c: what the library has to say: to the caller's function (options.reporting.log), and to a file
- * (options.files.log_dir). The file is opened for each message and written at its end: nothing is kept between
- * messages, several processes may share it, and a run allocates nothing for it.
+ * log.c: delivers the library's messages to the caller's function (options.reporting.log) and to a file
+ * (options.files.log_dir). The file is opened for each message and appended to. So nothing is kept between messages,
+ * several processes may share the file, and a run allocates nothing for it.
  */
 #include "plan/log.h"
 
@@ -24,7 +24,7 @@ static bool has_folder(const bg_options *options)
     return options->files.log_dir != NULL && options->files.log_dir[0] != '\0';
 }
 
-/* -1: there is no such file, see errno. */
+/* Returns -1 when the file cannot be opened; see errno. */
 static int open_file(const bg_options *options)
 {
     char path[PATH_BYTES];
@@ -44,7 +44,7 @@ static void append(const bg_options *options, const char *text, size_t size_byte
     while (file >= 0 && size_bytes > 0) {
         const ssize_t written = write(file, text, size_bytes);
         if (written <= 0)
-            break; /* a disk that is full ends no run */
+            break; /* a full disk must not stop a run */
         text += written;
         size_bytes -= (size_t)written;
     }

@@ -9,14 +9,14 @@
 
 #define BGI_LOG_NAME "brigade.log"
 
-/* Whether a message goes anywhere: costly texts are made only then. */
+/* Whether messages have a destination; expensive texts are made only then. */
 bool bgi_log_is_enabled(const bg_options *options);
-/* For trials, which log nothing. */
+/* Used for trials, which log nothing. */
 void bgi_disable_log(bg_options *options);
 
-/* Makes the folder and the file. BG_ERROR_IO. */
+/* Creates the folder and the file. Errors: BG_ERROR_IO. */
 bg_status bgi_log_begin(const bg_options *options, bg_error *error);
-/* Stages, memory and timetable, into the file. */
+/* Writes stages, memory and timetable into the file. */
 bg_status bgi_log_plan(const bg_plan *plan, bg_error *error);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * loop.c: loops inside graphs: an op whose kernel runs a body's plan again and again, in its own scratch memory.
+ * loop.c: loops inside graphs are ops whose kernel runs the plan of a body repeatedly, in the op's own scratch memory.
  *
- * The body is compiled when the op's kernel is chosen: single device, forward. So a loop in a loop in a loop is three
- * plans, one in the other, and the work of each is a call of the one outside. The random numbers of iteration i are
- * those of the seed's i-th word, so that they differ from iteration to iteration and are the same whenever it runs.
+ * The body is compiled when the op's kernel is chosen, for a single device and forward only. So three nested loops are
+ * three nested plans, and the work of each is a call in the plan around it. Iteration i draws its random numbers from
+ * the i-th word of the seed, so that iterations differ and a repeated run gives the same numbers.
  */
 #include <brigade/loop.h>
 
@@ -46,8 +46,8 @@ bg_loop bg_while(const bg_graph *condition, uint64_t most_iterations, const bg_v
 typedef struct loop_state {
     bg_plan *plan;
     uint64_t iterations;
-    uint32_t carried[BG_LOOP_MOST_CARRIED]; /* operand of each carried value */
-    uint32_t inputs[64];                    /* operand of each other input */
+    uint32_t carried[BG_LOOP_MOST_CARRIED]; /* by carried value: its operand */
+    uint32_t inputs[64];                    /* by other input: its operand */
     bool has_condition;
 } loop_state;
 
@@ -64,7 +64,7 @@ static void *find_carried(const loop_state *loop, char *memory, uint32_t i)
     return memory + loop->plan->variables[loop->plan->carried[i]].places[0].operand.offset;
 }
 
-/* Whether a first iteration follows. The condition's own plan works behind the body's memory. */
+/* Whether a first iteration runs. The condition's own plan uses the memory behind that of the body. */
 static bool begins(const loop_state *loop, char *memory)
 {
     const void *values[BG_LOOP_MOST_CARRIED];
@@ -124,7 +124,7 @@ typedef struct loop_attributes {
     bg_loop loop;
 } loop_attributes;
 
-/* The operand for each input of the body is its place among them. */
+/* The operand for each input of the body is the input's place among the body's inputs. */
 static uint32_t find_operand(const bg_graph *body, bg_value input)
 {
     uint32_t operand = 0;
@@ -165,7 +165,7 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
     for (uint32_t i = 0; i < attributes->loop.carried_count; i++) {
         const bg_value carried = attributes->loop.carried[i];
         if (carried.id == 0 || carried.id >= body->value_count || body->values[carried.id].kind != BGI_VALUE_INPUT)
-            return bg_error_set(error, BG_ERROR_INVALID, "carried value %u is no input of the body", i);
+            return bg_error_set(error, BG_ERROR_INVALID, "carried value %u is not an input of the body", i);
         outputs[i] = body->values[carried.id].type;
     }
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * offload.c: what is remote in a plan. Knows no places in arenas, which windows.c gives, and no transfers, which
- * transfers.c writes.
+ * offload.c: decides what is remote in a plan. It does not choose places in arenas (windows.c does) and writes no
+ * transfers (transfers.c does).
  *
  *     weights, accumulators   of a stage and class: one buffer of the schedule. Of sharded weights each replica's store
  *                             has a piece. What a stage copies of another one's on the same device has a buffer that is
@@ -15,8 +15,8 @@
  *
  *     optimizer state         needs no buffer: it is loaded and stored inside the update, one variable after another.
  *
- * Which edges are worth it is known when the schedule is; so the schedule is made first without remote edges, and again
- * with them until nothing changes.
+ * For which edges a remote store pays is known only with a schedule. So the schedule is made first without remote
+ * edges, and made again with them until nothing changes.
  */
 #include "plan/compile.h"
 
@@ -24,7 +24,7 @@
 
 #include "core/error.h"
 
-/* Slots of a remote edge for its producer: one to write while the other one is stored. */
+/* Slots of a remote edge for its producer: one is written while the other one is stored. */
 enum { PRODUCER_SLOTS = 2 };
 
 static bool is_preloaded(const bgi_compiler *c, const bg_tensor_location *location)
@@ -52,7 +52,7 @@ static bg_location_class location_class_of(const bgi_value *value)
     switch (value->role) {
     case BG_ROLE_PARAMETER:
         return BG_LOCATION_WEIGHTS;
-    case BG_ROLE_BUFFER: /* one that is remote already is used entry by entry, without a window */
+    case BG_ROLE_BUFFER: /* a buffer that is already remote is used entry by entry, without a window */
         return value->is_remote ? BG_LOCATION_COUNT : BG_LOCATION_WEIGHTS;
     case BG_ROLE_ACCUMULATOR:
         return BG_LOCATION_ACCUMULATORS;
@@ -72,11 +72,11 @@ static void find_writers(bgi_compiler *c)
         c->residency->writer_stage[v] = UINT32_MAX;
     for (size_t o = 0; o < c->graph->op_count; o++)
         for (uint32_t i = 0; i < c->graph->ops[o].input_count; i++)
-            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+            if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 c->residency->writer_stage[c->graph->ops[o].inputs[i].id] = c->partition->op_stages[o];
 }
 
-/* A variable that nobody writes and several stages read has a place on each of their devices and stays there. */
+/* A variable that no op writes and several stages read has a place on each of their devices and stays there. */
 static void find_owners(const bgi_compiler *c, uint32_t *owners)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -93,8 +93,8 @@ static void find_owners(const bgi_compiler *c, uint32_t *owners)
         }
 }
 
-/* The buffer of a stage's variables of one class that are loaded alike. `known`: 1 + that buffer, by stage, class and
- * way to load. */
+/* Finds the buffer for a stage's variables of one class that are loaded in the same way. `known`: 1 + the buffer, by
+ * stage, class and way of loading. */
 static uint32_t find_buffer(bgi_compiler *c, uint32_t *known, uint32_t stage, bool is_fresh, bool preload)
 {
     uint32_t *of = &known[4 * (size_t)stage + 2 * is_fresh + preload];
@@ -110,7 +110,7 @@ static uint32_t find_buffer(bgi_compiler *c, uint32_t *known, uint32_t stage, bo
     return *of - 1;
 }
 
-/* A copy is loaded from the home of what it copies: its buffer is for it alone, and nothing writes it. */
+/* A copy is loaded from the home of its original: its buffer holds only the copy and is never written. */
 static uint32_t add_copy_buffer(bgi_compiler *c, uint32_t stage, bool preload)
 {
     c->residency->buffers[c->residency->buffer_count] =
@@ -135,14 +135,14 @@ static void add_users(bgi_compiler *c)
                 continue;
             buffer = &c->residency->buffers[c->residency->buffer_of[root]];
             if (segment->stage != buffer->stage)
-                continue; /* by an edge */
+                continue; /* an edge carries it */
             buffer->reads |= 1u << bgi_action_of_segment(segment->kind);
             if (segment->kind == BGI_SEGMENT_UPDATE)
                 add_level(buffer, segment->level);
-            if (bgi_op_type_writes(c->graph->ops[o].type, i))
+            if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 buffer->writes |= 1u << bgi_action_of_segment(segment->kind);
         }
-    /* Other stages get them from the update, replicas are summed before it. */
+    /* Other stages get updated values from the update; replicas are summed before it. */
     for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
         const bgi_crossing *crossing = &c->partition->crossings[i];
         if (c->residency->buffer_of[crossing->value.id] == BGI_NO_BUFFER)
@@ -155,9 +155,9 @@ static void add_users(bgi_compiler *c)
         if (c->residency->buffers[b].starts_fresh && bgi_plan_data_replicas(c->plan) > 1) {
             c->residency->buffers[b].writes |= 1u << BG_ACTION_REDUCE;
             if (!bgi_reduces_in_backward(c->plan))
-                add_level(&c->residency->buffers[b], 0); /* the sum stands before it */
+                add_level(&c->residency->buffers[b], 0); /* the sum precedes the update */
         }
-    /* Replicas get each other's pieces after the last level. */
+    /* Replicas exchange their pieces after the last level. */
     for (uint32_t v = 1; v < c->graph->value_count; v++)
         if (c->residency->buffer_of[v] != BGI_NO_BUFFER && bgi_is_gathered(c, v)) {
             c->residency->buffers[c->residency->buffer_of[v]].writes |= 1u << BG_ACTION_GATHER;
@@ -165,7 +165,7 @@ static void add_users(bgi_compiler *c)
         }
 }
 
-/* All replicas have the same parameters, so that each may keep a piece: buffers are each replica's own. */
+/* All replicas have the same parameters, so that each may keep a piece; buffers belong to single replicas. */
 static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
 {
     const uint32_t replicas = bgi_plan_data_replicas(c->plan);
@@ -173,7 +173,7 @@ static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
     return replicas > 1 ? (bg_type_element_count(&value->type) + replicas - 1) / replicas : 0;
 }
 
-/* What the stages that share a parameter keep of it is one variable of the plan. */
+/* The copies of a parameter in several stages are one variable of the plan, so they are kept in the same way. */
 static void keep_copies_alike(bgi_compiler *c)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -197,7 +197,7 @@ static size_t count_shared_homes(const bgi_compiler *c)
     return count;
 }
 
-/* Puts the variable into its buffer, when it is remote. */
+/* Puts the variable into its buffer when it is remote. */
 static void place_variable(bgi_compiler *c, uint32_t *known, uint32_t v, uint32_t owner)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -224,7 +224,7 @@ static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t ho
     buffer->store_bytes += bgi_align(home_bytes);
 }
 
-/* Replicas along a tensor axis may have the same activations; those of different samples never have. */
+/* Replicas along a tensor axis may have the same activations; replicas with different samples never have. */
 static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
 {
     if (!bgi_asks_for_pieces(&c->plan->options, 1u << BG_LOCATION_ACTIVATIONS))
@@ -250,7 +250,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     c->residency->home_pieces = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->home_pieces);
     c->residency->crossing_moves =
         bgi_arena_allocate(&c->scratch, c->partition->crossing_count, sizeof *c->residency->crossing_moves);
-    /* Two classes, two ways to load; copies; an edge or two for each crossing. */
+    /* There are two classes and two ways to load, copies, and up to two edges for each crossing. */
     c->residency->buffers = bgi_arena_allocate(&c->plan->arena,
                                                4 * (size_t)c->stages->stage_count + count_shared_homes(c) +
                                                    2 * (size_t)c->partition->crossing_count,
@@ -263,7 +263,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     find_owners(c, owners);
     for (uint32_t v = 0; v < values; v++)
         c->residency->buffer_of[v] = BGI_NO_BUFFER;
-    /* Copies come last, so that no other variable gets into their buffers. */
+    /* Copies come last, so that no other variable is put into their buffers. */
     for (int are_copies = 0; are_copies < 2; are_copies++)
         for (uint32_t v = 1; v < values; v++)
             if (c->graph->values[v].shares_home == (are_copies != 0))
@@ -315,13 +315,13 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
 
 /* ---- gradients ---- */
 
-/* What reads a variable in the update. */
+/* The readers of a variable in the update. */
 typedef struct update_readers {
-    bool are_of_stage;   /* the writer's own, and no message */
-    uint32_t last_whole; /* 1 + the last level at which an op reads all of it; 0: all read a piece */
+    bool are_of_stage;   /* all are of the writer's own stage, and none is a message */
+    uint32_t last_whole; /* 1 + the last level at which an op reads the whole; 0: all read a piece */
 } update_readers;
 
-/* By value, of all variables at once. */
+/* Fills the table by value, for all variables in one walk. */
 static void find_update_readers(const bgi_compiler *c, update_readers *found)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -339,7 +339,7 @@ static void find_update_readers(const bgi_compiler *c, update_readers *found)
     }
 }
 
-/* Where the actions of each stage are: places in the lists of all devices, one list behind the other. */
+/* The actions of each stage, as places in the devices' lists joined one behind another. */
 typedef struct stage_actions {
     bgi_buckets places;
     const bg_action **actions; /* by place */
@@ -367,8 +367,8 @@ static bg_status find_stage_actions(bgi_compiler *c, stage_actions *out, bg_erro
                : bgi_error_memory(error, "remote gradients", total * sizeof *stages);
 }
 
-/* From REDUCE on, and once the ops that read all of it have run, a replica needs its piece only: whether the first LOAD
- * of the buffer in a step comes behind that. */
+/* From REDUCE on, and after the ops that read the whole have run, a replica needs only its piece: whether the first
+ * LOAD of the buffer in a step comes after that. */
 static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint32_t buffer, uint32_t last_whole)
 {
     uint32_t still_open = 1 + (last_whole > 0);
@@ -387,7 +387,7 @@ static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint3
 bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
 {
     uint32_t last_buffer = BGI_NO_BUFFER,
-             last_whole = 0; /* what was asked last: a buffer's gradients follow each other */
+             last_whole = 0; /* the previous answer, because the gradients of a buffer follow each other */
     bool is_late = false;
     update_readers *readers;
     stage_actions of_stage;
@@ -456,8 +456,8 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* On one device many micro-batches wait for the stage's forward, and its backward follows soon: in phases, the head's.
- */
+/* Where many micro-batches on one device wait for the stage's forward pass and its backward pass follows soon: in
+ * phases, the stage of the head. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
     const uint32_t edge = c->edges->routes[i].edge;
@@ -467,7 +467,7 @@ static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
            bg_schedule_edge_depth(c->plan->schedule, edge) > kept + count_ring_slots(c, i);
 }
 
-/* True when a crossing is moved, or cut, that was not. */
+/* Returns true when a crossing becomes remote, or is cut, that was not before. */
 static bool decide_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];
@@ -510,7 +510,7 @@ void bgi_add_edge_buffers(bgi_compiler *c)
     c->residency->buffer_count = c->residency->variable_buffer_count;
     for (uint32_t e = 0; e < c->edges->count; e++)
         if (c->edges->facts[e].is_remote) {
-            const uint32_t stored_by = c->edges->facts[e].stored_by; /* an edge before it */
+            const uint32_t stored_by = c->edges->facts[e].stored_by; /* an edge before this one */
             c->edges->facts[e].buffer = c->residency->buffer_count;
             c->residency->buffers[c->residency->buffer_count++] =
                 (bg_schedule_buffer){.stage = c->edges->list[e].to_stage,
@@ -538,11 +538,11 @@ static bool is_hoisted(const bgi_compiler *c, uint32_t op)
     return !location_of(c, BG_LOCATION_STATE, state).on_demand;
 }
 
-/* places[p]: before which op of the segment op p goes; its own place unless it is a load that is hoisted. `readers`: by
- * value, 1 + place of the op that reads a loaded one. */
+/* places[p]: the op of the segment before which op p goes; p itself unless op p is a load that is hoisted. `readers`:
+ * by value, 1 + the place of the op that reads the loaded value. */
 static void choose_places(const bgi_compiler *c, const bgi_segment *segment, uint32_t *readers, uint32_t *places)
 {
-    uint32_t *before = places; /* first: the last reader of any load before op p, 1 + its place */
+    uint32_t *before = places; /* first pass: 1 + the place of the last reader of any load before op p */
     uint32_t last = 0;
 
     for (uint32_t p = 0; p < segment->op_count; p++)
@@ -572,7 +572,7 @@ static bg_status hoist_segment(bgi_compiler *c, bgi_segment *segment, uint32_t *
     const uint32_t count = segment->op_count;
     uint32_t *ops = bgi_arena_allocate(&c->partition->arena, count, sizeof *ops);
     uint32_t *places = bgi_arena_allocate(&c->scratch, count, sizeof *places);
-    uint32_t at = 0, next = 0; /* next: load that may be hoisted */
+    uint32_t at = 0, next = 0; /* second pass: the next load that may be hoisted */
 
     if (ops == NULL || places == NULL)
         return bgi_error_memory(error, "loads of state", count * sizeof *ops);

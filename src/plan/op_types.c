@@ -1,5 +1,6 @@
 /*
- * op_types.c: the table of the library's op types. Loops inside graphs are not in it: their attributes are graphs.
+ * op_types.c: the table of the library's op types. Ops for loops inside graphs are not in it, because their attributes
+ * are graphs.
  */
 #include "plan/op_types.h"
 

@@ -1,14 +1,14 @@
 /*
- * op_types.h: the library's op types by name, for plans that are read back.
+ * op_types.h: finds the library's op types by name, for plans that are read from files.
  */
 #ifndef BGI_PLAN_OP_TYPES_H
 #define BGI_PLAN_OP_TYPES_H
 
 #include <brigade/graph.h>
 
-/* The library's op type of that name; NULL: there is none. */
+/* Finds the library's op type of that name; NULL when there is none. */
 const bg_op_type *bgi_op_type_find(const char *name);
-/* Whether a plan with such ops can be kept: the library's own types, and users' that have a revision. */
+/* Whether a plan with such ops can be stored: the library's own types can, and users' types that have a revision. */
 bool bgi_op_type_is_kept(const bg_op_type *type);
 
 #endif

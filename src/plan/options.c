@@ -1,6 +1,6 @@
 /*
- * options.c: checks of what depends on several options at once; each option's own range is in the table (options/).
- * Knows no graph: what an option means for a model is checked where the model is.
+ * options.c: checks rules between several options; the range of each option is in the table (options/). It knows no
+ * graph: options are checked against a model in the passes that use them.
  */
 #include "plan/options.h"
 
@@ -44,7 +44,7 @@ size_t bgi_options_scratch(const bg_options *options, uint32_t device)
 
     if (options->memory.matmul_proportion_count == 0)
         return 0;
-    if (device >= options->memory.matmul_proportion_count) /* one for all */
+    if (device >= options->memory.matmul_proportion_count) /* one proportion for all devices */
         device = options->memory.matmul_proportion_count - 1;
     bytes = (double)memory * options->memory.matmul_proportions[device];
     return bytes < 1.0 ? 1 : bytes >= (double)(SIZE_MAX / 2) ? 0 : (size_t)bytes;
@@ -89,7 +89,7 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
                     options->execution.gradient_accumulation);
 }
 
-/* Whether the size divides the replicas is seen once these are counted. */
+/* Whether the size divides the number of replicas is checked once that number is known. */
 static void check_input_groups(problem_list *list, const bg_options *options)
 {
     if (options->replicas.input_grouping == BG_GROUPING_ALL)
@@ -129,17 +129,17 @@ static void check_schedule(problem_list *list, const bg_options *options)
     else if (options->execution.strategy != BG_STRATEGY_PIPELINED &&
              strcmp(generator->name, bgi_strategy_name(options->execution.strategy)) != 0)
         add_problem(list,
-                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or take the "
+                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or use the "
                     "pipelined strategy",
                     options->execution.schedule, bgi_strategy_name(options->execution.strategy));
     else if (options->execution.strategy == BG_STRATEGY_PIPELINED && strcmp(generator->name, "phased") == 0)
-        add_problem(list, "schedule `phased` with the pipelined strategy; take the phased strategy");
+        add_problem(list, "schedule `phased` with the pipelined strategy; use the phased strategy");
 }
 
 static void check_strategy(problem_list *list, const bg_options *options)
 {
     if (options->execution.phases_parallel && options->execution.strategy != BG_STRATEGY_PHASED)
-        add_problem(list, "phases_parallel with the %s strategy, which has no phases; take the phased strategy",
+        add_problem(list, "phases_parallel with the %s strategy, which has no phases; use the phased strategy",
                     bgi_strategy_name(options->execution.strategy));
     if (options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT && options->execution.stages != NULL)
         add_problem(list, "auto_stage is auto_increment and stages are `%s`; give one of the two",
@@ -173,7 +173,7 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* What may be where, and why the rest may not. */
+/* Checks which locations are possible, and explains the others. */
 static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
                            const bg_tensor_location *location)
 {
@@ -222,9 +222,8 @@ static void check_recompute(problem_list *list, const bg_options *options)
     for (uint32_t d = 0; options->execution.devices != NULL && d < options->execution.device_model_count; d++)
         has_budget |= options->execution.devices[d].memory_bytes != 0;
     if (options->memory.recompute == BG_RECOMPUTE_AUTO && !has_budget)
-        add_problem(list,
-                    "recompute is auto and device_memory_bytes is 0 (unlimited), so there is nothing to meet; give a "
-                    "budget, or use BG_RECOMPUTE_STAGE");
+        add_problem(list, "recompute is auto and device_memory_bytes is 0 (unlimited), so there is no budget to meet; "
+                          "give one, or use BG_RECOMPUTE_STAGE");
 }
 
 static void check_accumulator(problem_list *list, const bg_options *options)
@@ -236,16 +235,17 @@ static void check_accumulator(problem_list *list, const bg_options *options)
         add_problem(list, "accumulator_dtype is %s; it must be float32, bfloat16 or float16",
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (!is_given && options->numerics.accumulator_dtype != BG_DTYPE_NONE)
-        add_problem(list, "accumulator_dtype is %s, which counts with BG_ACCUMULATOR_GIVEN only; leave one of them out",
+        add_problem(list,
+                    "accumulator_dtype is %s, which applies only with BG_ACCUMULATOR_GIVEN; leave one of them out",
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (is_chosen != (options->numerics.choose_accumulator != NULL))
         add_problem(list, is_chosen
                               ? "accumulator_type is a callback and choose_accumulator is NULL"
-                              : "choose_accumulator is set, which counts with BG_ACCUMULATOR_CALLBACK only; leave "
+                              : "choose_accumulator is set, which applies only with BG_ACCUMULATOR_CALLBACK; leave "
                                 "one of them out");
 }
 
-/* Settings count when it is on; what they hold else is nobody's business. */
+/* The settings are checked only when loss scaling is on. */
 static void check_auto_loss_scaling(problem_list *list, const bg_options *options, bool training)
 {
     const bg_auto_loss_scaling *a = &options->numerics.auto_loss_scaling;
@@ -279,7 +279,7 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
                     options->numerics.loss_scaling, a->minimum, a->maximum);
 }
 
-/* What would depend on the number of replicas by its definition, not by an order of sums. */
+/* Refuses options whose results depend on the number of replicas by definition, not only by an order of sums. */
 static void check_canonical(problem_list *list, const bg_options *options, bool training)
 {
     const bool sums = options->numerics.accumulation == BG_ACCUMULATE_SUM;
@@ -289,19 +289,17 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
         return;
     if (options->numerics.accumulation == BG_ACCUMULATE_MEAN_RUNNING)
         add_problem(list, "canonical_reductions is on and gradients are a running mean, which has an order of its own; "
-                          "take BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
+                          "use BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
     if ((sums && reduction == BG_REPLICAS_MEAN) || (!sums && reduction == BG_REPLICAS_SUM))
         add_problem(list, "canonical_reductions is on and replica_reduction is not that of the accumulation: the "
                           "result would depend on the number of replicas; leave replica_reduction at its default");
 }
 
-/* What the program lends: threads and memory. */
+/* Checks what the program lends to the plan: threads and memory. */
 static void check_loans(problem_list *list, const bg_options *options)
 {
     if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
-        add_problem(list,
-                    "start_thread with pinning %s; where the program's threads run, the program says: take pinning "
-                    "none",
+        add_problem(list, "start_thread with pinning %s; the program decides where its threads run: use pinning none",
                     bg_option_value_name("pinning", (int)options->execution.pinning));
     if ((options->memory.allocate == NULL) != (options->memory.release == NULL))
         add_problem(list, "%s without %s; give both, or neither",
@@ -345,7 +343,7 @@ bg_status bg_options_problems(const bg_options *options, bool training, char **o
     return bgi_string_finish(&list.text, out_text, error);
 }
 
-/* As many of the problems as there is room for, in one line, and how many more there are. */
+/* Reports in one line as many of the problems as fit, and the number of the others. */
 static bg_status report(char *lines, uint32_t count, bg_error *error)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 96 };

@@ -1,5 +1,5 @@
 /*
- * options.h: the check of all options, before anything is made of them.
+ * options.h: checks all options before they are used.
  */
 #ifndef BGI_PLAN_OPTIONS_H
 #define BGI_PLAN_OPTIONS_H
@@ -8,16 +8,16 @@
 
 #include "options/table.h"
 
-/* BG_ERROR_INVALID with every problem in one message, each with the reason and the remedy. What depends on the graph
- * (names of stages, of outputs) is not looked at. */
+/* Fails with BG_ERROR_INVALID and one message of all problems, each with its reason and remedy. Options that depend on
+ * the graph (names of stages, of outputs) are not checked. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
 
-/* The schedules that there are, "single, sharded, ...", into `text`, which is returned. */
+/* Writes the names of all schedules, "single, sharded, ...", into `text`, and returns it. */
 const char *bgi_options_schedules(char *text, size_t size);
 
-/* Bytes that a device may hold (0: unlimited) and how fast it is, by `devices` where they are given. */
+/* Bytes that a device may hold (0: unlimited) and its speed, by `devices` where they are given. */
 size_t bgi_options_budget(const bg_options *options, uint32_t device);
-/* Bytes that the scratch of a matrix product may take on a device; 0: no limit. */
+/* Bytes of scratch memory that a matrix product may use on a device; 0: no limit. */
 size_t bgi_options_scratch(const bg_options *options, uint32_t device);
 double bgi_options_speed(const bg_options *options, uint32_t device);
 

@@ -1,6 +1,5 @@
 /*
- * outputs.c: what goes in and out of a plan: its outputs, by request or by mark, its inputs, and which output is the
- * loss.
+ * outputs.c: the inputs of a plan, its outputs (requested or marked), and which output is the loss.
  */
 #include "plan/compile.h"
 
@@ -93,7 +92,7 @@ static bg_status list_inputs(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The first sample dimension is what the host calls the micro-batch; all inputs must agree on it. */
+/* The first dimension of each sample is what the host calls the micro-batch; all inputs must agree on it. */
 static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
 {
     const bgi_plan_input *first = NULL;
@@ -101,7 +100,7 @@ static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
     for (uint32_t i = 0; i < c->plan->input_count; i++) {
         const bgi_plan_input *input = &c->plan->inputs[i];
         if (input->type.rank == 0)
-            continue; /* one number a micro-batch */
+            continue; /* one number for each micro-batch */
         if (first == NULL)
             first = input;
         if (input->type.dims[0] != first->type.dims[0])

@@ -1,5 +1,6 @@
 /*
- * pack.c: first fit by decreasing size. Knows nothing of what it packs.
+ * pack.c: places units of memory by first fit, in the order of decreasing size. It does not know what the units
+ * contain.
  *
  * A unit must not share bytes with units that are needed at the same time. Comparing it with each of them is quadratic,
  * and thousands of layers have 100,000 units. So the bytes in use are kept by time: a segment tree over the moments at
@@ -10,9 +11,9 @@
  *                 [ 0-1 ] [ 2 - 3 ]       touching   ranges of the units that need any moment of it
  *                 [0] [1] [2] [3]
  *
- * Units that meet a span: those touching the nodes that it is cut into, and those covering a node above these. A set
- * keeps the union of its ranges. Units lie densely, so a set has few ranges, however many units it stands for, and the
- * lowest fit is found by jumping over ranges.
+ * The units that meet a span are those touching the nodes that the span is cut into, and those covering a node above
+ * these. A set keeps the union of its ranges. Units lie densely, so a set has few ranges, however many units it stands
+ * for, and the lowest fit is found by jumping over ranges.
  */
 #include "plan/pack.h"
 
@@ -21,7 +22,7 @@
 
 #include "core/arena.h"
 
-enum { MOST_NODES = 128 }; /* that a span is cut into: two a level */
+enum { MOST_NODES = 128 }; /* nodes that a span is cut into, two for each level */
 
 typedef struct range {
     size_t begin, end;
@@ -37,18 +38,18 @@ typedef struct node {
     range_set covering, touching;
 } node;
 
-/* The tree of 2 * size nodes: node 1 is the root, nodes size .. 2 size - 1 are the moments. */
+/* A tree of 2 * size nodes: node 1 is the root, nodes size .. 2 size - 1 are the moments. */
 typedef struct packer {
     uint32_t *moments; /* ascending */
     size_t moment_count, size;
     node *nodes;
-    const range_set **sets; /* of the unit at hand */
+    const range_set **sets; /* the sets of the current unit */
     size_t set_count, set_capacity;
 } packer;
 
 /* ---- ranges ---- */
 
-/* The first range that ends behind `offset`. */
+/* Finds the first range that ends behind `offset`. */
 static size_t find_range(const range_set *set, size_t offset)
 {
     size_t low = 0, high = set->count;
@@ -63,7 +64,7 @@ static size_t find_range(const range_set *set, size_t offset)
     return low;
 }
 
-/* Adds [begin, end) to the union. */
+/* Adds [begin, end) to the union of ranges. */
 static bool add_range(range_set *set, size_t begin, size_t end)
 {
     /* Ranges that touch the new one join it: from the first that ends at `begin` or behind it. */
@@ -88,12 +89,12 @@ static bool add_range(range_set *set, size_t begin, size_t end)
     return true;
 }
 
-/* The lowest offset of `size` bytes that are in none of the sets. */
+/* Finds the lowest offset of `size` bytes that are in none of the sets. */
 static size_t find_gap(const packer *p, size_t size)
 {
     size_t offset = 0, passed = 0;
 
-    /* Until all sets in a row let it pass. */
+    /* Ends when every set in turn has accepted the offset. */
     for (size_t i = 0; passed < p->set_count; i = (i + 1) % p->set_count) {
         const range_set *set = p->sets[i];
         size_t at = find_range(set, offset);
@@ -126,7 +127,7 @@ static size_t find_moment(const packer *p, uint32_t moment)
     return (size_t)(found - p->moments);
 }
 
-/* Spans meet in the order of their ends alone, so moments between ends are left out. */
+/* Whether spans meet depends only on the order of their ends, so moments between ends are left out. */
 static bool list_moments(packer *p, const bgi_unit *units, uint32_t count)
 {
     size_t most = 0, different = 0;
@@ -154,7 +155,7 @@ static bool list_moments(packer *p, const bgi_unit *units, uint32_t count)
     return p->nodes != NULL;
 }
 
-/* The nodes that a span is cut into, from the bottom up. */
+/* Lists the nodes that a span is cut into, from the bottom up. */
 static uint32_t cut_span(const packer *p, const bgi_span *span, size_t *nodes)
 {
     uint32_t count = 0;
@@ -181,7 +182,8 @@ static bool look_at(packer *p, const range_set *set)
     return true;
 }
 
-/* What covers the span is above a node that it is cut into and not cut itself, so above its first or last moment. */
+/* A range that covers the span belongs to a node above one that the span is cut into, so above the span's first or last
+ * moment. */
 static bool look_at_span(packer *p, const bgi_span *span)
 {
     size_t nodes[MOST_NODES];
@@ -228,7 +230,7 @@ static bool place_unit(packer *p, bgi_unit *unit)
     return good;
 }
 
-/* Larger before smaller, then by number: an order that does not depend on the sort. */
+/* Larger units come before smaller ones, equal ones by number, so that the order does not depend on the sort. */
 static int compare_units(const void *a, const void *b)
 {
     const bgi_unit *first = *(bgi_unit *const *)a, *second = *(bgi_unit *const *)b;

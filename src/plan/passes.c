@@ -1,9 +1,10 @@
 /*
- * passes.c: runs the compiler's passes as passes.def lists them. Knows what each one needs and makes; not what it does.
+ * passes.c: runs the compiler's passes as passes.def lists them. It knows what each pass needs and makes, but not what
+ * the pass does.
  *
  *     pass --needs there?--> entry --> makes --verify--> --dump--> next pass
  *
- * A pass whose needs are not there is a defect of the table and ends the compilation with BG_ERROR_INTERNAL, in every
+ * A pass whose needs are missing is a defect of the table and ends the compilation with BG_ERROR_INTERNAL, in every
  * build. Builds that look for defects (BGI_VERIFY_PASSES) verify each result, and a pass has NULL there for each result
  * that its row does not name.
  */
@@ -19,7 +20,7 @@
 #include "plan/automatic.h"
 #include "schedule/schedule.h"
 
-/* Plans that a pass applies to. */
+/* The plans that a pass applies to. */
 typedef enum pass_when {
     ALWAYS = 0,
     LOOP,
@@ -127,7 +128,7 @@ static void add_stages(bgi_string *text, const bgi_compiler *c)
     }
 }
 
-/* The newest form of the model that there is: programs, an order of actions, or a graph. */
+/* Prints the newest form of the model: programs, an order of actions, or a graph. */
 static bg_status print_result(const bgi_compiler *c, char **out_text, bg_error *error)
 {
     bgi_string text = {0};
@@ -210,7 +211,7 @@ static bg_status verify(const bgi_compiler *c, const pass *after, bg_error *erro
 /* ---- hiding ---- */
 
 #ifdef BGI_VERIFY_PASSES
-/* The pointers behind which results are. */
+/* The compiler's pointers to results. */
 static const struct {
     uint32_t result;
     const char *name;
@@ -249,7 +250,7 @@ static const struct {
 
 enum { POINTER_COUNT = sizeof pointers / sizeof pointers[0] };
 
-/* Pointers of any type, read and written by their bytes. */
+/* Reads and writes pointers of any type by their bytes. */
 static void *find_pointer(const bgi_compiler *c, uint32_t i)
 {
     return (char *)(pointers[i].is_in_plan ? (void *)c->plan : (void *)(uintptr_t)c) + pointers[i].offset;
@@ -273,14 +274,14 @@ static bool is_named(const pass *p, uint32_t i)
     return (pointers[i].result & (p->needs | p->makes)) != 0;
 }
 
-/* A pass that makes the graph may find one that is not finished. */
+/* A pass that makes the graph may find an unfinished one. */
 static bool is_hidden(const bgi_compiler *c, const pass *p, uint32_t i)
 {
     return !is_named(p, i) && (c->made & pointers[i].result) != 0;
 }
 
-/* Runs the pass with pointers to the results that its row names; those to others are NULL meanwhile and must stay so.
- */
+/* Runs the pass with pointers to the results that its row names; the other pointers are NULL during the pass and must
+ * stay NULL. */
 static bg_status run_alone(bgi_compiler *c, const pass *p, bg_error *error)
 {
     void *hidden[POINTER_COUNT];

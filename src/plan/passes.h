@@ -9,8 +9,8 @@
 typedef enum bgi_pass_group { BGI_PASSES_FRONT = 0, BGI_PASSES_LOWER, BGI_PASSES_FINISH } bgi_pass_group;
 
 /* Runs the passes of a group that apply to the compiler's plan. Where passes are verified (BGI_VERIFY_PASSES, as in
- * sanitizer builds), what a pass made is checked before the next one begins. Hands the text of
- * options.reporting.dump_after to options.reporting.dump, but for trials. */
+ * sanitizer builds), the results of a pass are checked before the next one begins. Passes the text of
+ * options.reporting.dump_after to options.reporting.dump, except in trials. */
 bg_status bgi_passes_run(bgi_compiler *compiler, bgi_pass_group group, bg_error *error);
 
 /* BG_ERROR_NOT_FOUND with all names when options.reporting.dump_after names no pass. */

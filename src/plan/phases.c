@@ -5,9 +5,9 @@
  *     F of stage 3    its weights, the slots that it reads and writes, what is live inside it
  *     U of stage 3    its weights, gradients and state
  *
- * What is remote counts as what it is (a window of weights as weights), in the phases that touch it. Of what lies on
- * the device all the time a phase has what it touches; so the largest phase is at most the device, and windows that
- * take turns in one place are seen apart. Knows nothing of time: a phase has all slots of an edge.
+ * A remote value counts in its own class (a window of weights as weights), in the phases that touch it. Of memory that
+ * is held all the time, a phase counts what it touches. So the largest phase is at most the device's total, and windows
+ * that share a place are shown separately. This file knows no times: a phase counts all slots of an edge.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,11 +18,11 @@
 
 /* ---- what a phase touches ---- */
 
-/* A phase while it is counted. Marks hold 1 + the number of the phase that was the last to touch the thing. */
+/* A phase while it is counted. Marks hold 1 + the number of the last phase that touched the value. */
 typedef struct counter {
     bgi_compiler *compiler;
     bgi_plan_phase *phase;
-    uint32_t number;                   /* 1 + that of the phase */
+    uint32_t number;                   /* 1 + the number of the phase */
     uint32_t *leaves, *rings, *inputs; /* by value, by plan edge, by value */
 } counter;
 
@@ -57,7 +57,7 @@ static void add_ring(counter *k, uint32_t edge)
     k->phase->class_bytes[ring->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM] += ring->slot_bytes * ring->depth;
 }
 
-/* A place for one micro-batch of what the host brings, where that is no slot. */
+/* Counts memory for one micro-batch of an input that has no slot. */
 static void add_input(counter *k, uint32_t v, uint32_t stage)
 {
     const bgi_compiler *c = k->compiler;
@@ -101,7 +101,7 @@ static void add_segment(counter *k, uint32_t index)
     *transient = c->placement->segment_peaks[index] > *transient ? c->placement->segment_peaks[index] : *transient;
 }
 
-/* What a phase keeps for later, and hands on, beside where its ops write. */
+/* Counts the memory to which a phase copies values for later passes, beside where its ops write. */
 static void add_copies(counter *k, uint32_t segment)
 {
     const bgi_compiler *c = k->compiler;
@@ -174,7 +174,7 @@ static bool is_empty(const bgi_plan_phase *phase)
     return sum_classes(phase) == 0;
 }
 
-/* The next stage's, and the same: one row for both. */
+/* Whether the phase is the next stage's and equal, so that one row shows both. */
 static bool follows(const bgi_plan_phase *phase, const bgi_plan_phase *last)
 {
     bool is_equal = phase->kind == last->kind && phase->device == last->device && phase->stage == last->stage + 1;

@@ -1,5 +1,5 @@
 /*
- * plan.c: a plan's beginning and end.
+ * plan.c: creates and destroys plans.
  */
 #include "plan/request.h"
 
@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "plan/options.h"
 
-/* What a loop says about the plan. */
+/* Copies the loop's settings to the plan. */
 static void begin_loop(bg_plan *plan, const bg_loop *loop)
 {
     plan->is_loop = true;
@@ -19,7 +19,7 @@ static void begin_loop(bg_plan *plan, const bg_loop *loop)
     plan->micro_batches = 1;
 }
 
-/* What follows compares names. An unknown one is refused with the other options. */
+/* Later passes compare names by address. An unknown name is refused with the other options. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);
@@ -37,7 +37,7 @@ bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *er
     if (plan == NULL)
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->training = request->training;
-    plan->replicas = options->replicas.count; /* until bgi_count_replicas */
+    plan->replicas = options->replicas.count; /* the option, until bgi_count_replicas */
     plan->tensor_1 = request->graph->mesh.tensor_1;
     plan->tensor_2 = request->graph->mesh.tensor_2;
     plan->input_group_size = options->replicas.input_group_size;

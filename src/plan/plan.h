@@ -1,29 +1,31 @@
 /*
- * plan.h: the executable: what the runtime runs and the simulator walks. Plain data: devices with straight programs of
- * instructions; instructions with kernel calls; calls with operands that are offsets. No decision is left for run time.
+ * plan.h: the executable, which the runtime runs and the simulator walks. A plan is plain data: devices have straight
+ * programs of instructions, instructions have kernel calls, and calls have operands that are offsets. Nothing remains
+ * to be decided at run time.
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *
  * Ownership. A device names only its own memory: its arena, its remote store, and the windows of the messages that it
- * sends, which the transport places. Values pass from one owner to another only by messages (edges between devices),
- * REDUCE, GATHER and collective calls, and by transfers of which other replicas have pieces. bgi_plan_check refuses
- * anything else.
+ * sends, which the transport places. Values move from one owner to another only by messages (edges between devices), by
+ * REDUCE, GATHER and collective calls, and by transfers of values of which other replicas have pieces. bgi_plan_check
+ * refuses anything else.
  *
  * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
  * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
  *
- * Transfers move remote values to the device and back. A device has a list of them for a step, in
- * the order of its program; LOAD and STORE, and the load and store calls of an update, only issue the next ones, which
- * then run beside the program, one after the other. Where an instruction or a call touches memory that a transfer reads
- * or writes, it waits until that one is done: `io_wait` counts transfers from the beginning of the step before. With T
- * transfers per step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
+ * Transfers move remote values to the device and back. Each device has a list of the transfers of a step, in the order
+ * of its program. LOAD and STORE, and the load and store calls of an update, only issue the next transfers, which then
+ * run beside the program, one after another. An instruction or a call that touches the memory of a transfer waits until
+ * the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T transfers per
+ * step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
- * Sums beside the program. A REDUCE may only begin a sum, which then runs beside the following instructions, up to the
- * one that needs it (beside.c). One sum is in progress at a time, and none when a step ends. The last B or W of a stage
- * may be cut into parts, instructions of one action, each followed by a REDUCE of what is final by then (final.c).
+ * Sums can run beside the program. A REDUCE may only begin a sum, which then runs beside the following instructions, up
+ * to the one that needs it (beside.c). One sum is in progress at a time, and none when a step ends. The last B or W of
+ * a stage may be cut into parts: instructions of one action, each followed by a REDUCE of the gradients that are final
+ * by then (final.c).
  *
- * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE moves it to the
- * remote one, LOAD from there to the one that the readers read.
+ * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE copies it to
+ * the remote ring, and LOAD copies from there to the ring that the readers read.
  */
 #ifndef BGI_PLAN_PLAN_H
 #define BGI_PLAN_PLAN_H
@@ -38,42 +40,43 @@
 #define BGI_NO_EDGE        UINT32_MAX
 #define BGI_NO_INSTRUCTION UINT32_MAX
 
-/* Of the device that has the instruction. */
+/* Memory of the device that has the instruction. */
 typedef enum bgi_memory {
     BGI_MEMORY_ARENA = 0,
     BGI_MEMORY_REMOTE, /* the remote store */
-    BGI_MEMORY_WINDOW, /* the message that goes out on `edge`: written, and read back, until it is sent */
+    BGI_MEMORY_WINDOW, /* the outgoing message on `edge`: written, and read back, until it is sent */
     BGI_MEMORY_COUNT
 } bgi_memory;
 
 typedef struct bgi_operand {
     bgi_memory memory;
     uint32_t edge; /* slots of this edge, or BGI_NO_EDGE for a fixed place */
-    size_t offset; /* bytes: of slot 0 in the arena or the store; within the message in a window */
-    size_t stride; /* bytes: the replica with data coordinate r finds its piece so many times r further on; 0: whole */
+    size_t offset; /* bytes: of slot 0 in the arena or the store; in a window, from the beginning of the message */
+    size_t
+        stride; /* bytes: the piece of the replica with data coordinate r begins r strides further on; 0: the whole */
 } bgi_operand;
 
 /* A fixed place that the host writes or reads. */
 typedef struct bgi_place {
-    uint32_t device; /* within the replica */
+    uint32_t device; /* of the replica */
     bgi_operand operand;
 } bgi_place;
 
 /* Memory that lives across actions, and the channel that guards it when it crosses devices. */
 typedef struct bgi_plan_edge {
     uint32_t from_device, to_device; /* the slots are in to_device's arena */
-    bool per_step;                   /* once a step instead of once a micro-batch */
+    bool per_step;                   /* one message for each step instead of each micro-batch */
     uint32_t depth;
-    size_t slot_bytes;    /* stride between slots; multiple of 64 */
+    size_t slot_bytes;    /* stride between slots; a multiple of 64 */
     size_t offset;        /* of slot 0 in to_device's arena */
-    bool is_stash;        /* kept for a later pass: B, or W where that is apart */
+    bool is_stash;        /* kept for a later pass: B, or W where that is a separate action */
     bool is_ring;         /* belongs to a remote edge: micro-batch m uses slot m % depth in every step */
     bool is_remote;       /* the slots are in the remote store */
     size_t payload_bytes; /* of one message, without padding */
 } bgi_plan_edge;
 
 typedef struct bgi_call {
-    const bg_op_type *type; /* NULL: a copy between slots. Not to be looked at once the plan is made */
+    const bg_op_type *type; /* NULL: a copy between slots. Not used once the plan is made */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -83,22 +86,23 @@ typedef struct bgi_call {
     const void *attributes;
     size_t scratch_offset; /* in the arena of the device that runs the call */
     bg_cost cost;
-    bool is_transfer;         /* nothing to run: issues the next transfer */
-    bool is_collective;       /* nothing to run: replicas meet, as bgi_collective_attributes say */
-    bg_action_kind traced_as; /* LOAD and STORE for copies from and to remote stores; else the instruction's kind */
+    bool is_transfer;   /* runs nothing and issues the next transfer */
+    bool is_collective; /* runs no kernel: replicas meet as bgi_collective_attributes says */
+    bg_action_kind
+        traced_as; /* LOAD and STORE for copies from and to remote stores; otherwise the instruction's kind */
 } bgi_call;
 
-/* A copy between a device's arena and its remote store. Of what replicas keep in pieces a LOAD brings all of them, one
- * after the other, and a STORE takes the replica's own one away; each of the two waits for what the other replicas did
- * before it in their programs: `peer_wait` counts their transfers as `io_wait` does. Where a replica uses its own piece
- * only (is_own) a LOAD brings just that, to its place among the others. */
+/* A copy between a device's arena and its remote store. When replicas keep pieces of the value, a LOAD fetches all
+ * pieces one after another, and a STORE writes the replica's own piece. Each of them waits for earlier transfers of the
+ * other replicas: `peer_wait` counts those as `io_wait` does. Where a replica uses only its own piece (is_own), a LOAD
+ * fetches just that piece, to its place among the others. */
 typedef struct bgi_transfer {
     bg_action action;                               /* LOAD or STORE, as it is traced */
     size_t arena_offset, remote_offset, size_bytes; /* bytes in the arena */
-    bg_location_class location_class;               /* of what it moves */
-    size_t piece_bytes;                             /* 0: the replica has all */
-    bool is_own;                                    /* LOAD of the replica's own piece */
-    uint32_t piece_axes;                            /* of the mesh: those along which the others with pieces are */
+    bg_location_class location_class;               /* the class of the tensor that it moves */
+    size_t piece_bytes;                             /* 0: the replica has the whole */
+    bool is_own;                                    /* a LOAD of only the replica's own piece */
+    uint32_t piece_axes; /* axes of the mesh along which the other replicas with pieces are */
     uint32_t peer_wait;
 } bgi_transfer;
 
@@ -109,14 +113,14 @@ typedef struct bgi_copy {
     size_t size_bytes;
 } bgi_copy;
 
-/* REDUCE: a variable that is summed over the replicas that differ in their data coordinate only, in its order. GATHER:
- * one that each of them gets whole. */
+/* REDUCE: a variable that is summed over the replicas that differ only in their data coordinate, in the order of that
+ * coordinate. GATHER: a variable whose pieces each of these replicas receives. */
 typedef struct bgi_reduced {
     bgi_operand operand; /* of the whole variable */
     bg_dtype dtype;      /* of REDUCE: float32 or float64 */
     int64_t element_count;
-    int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of so many elements; 0: all of the sum.
-                            GATHER: replica r has the r-th piece */
+    int64_t piece_count; /* REDUCE: replica r gets the sum of its r-th piece of `piece_count` elements; 0: the whole
+                            sum. GATHER: replica r has the r-th piece */
 } bgi_reduced;
 
 static inline bool bgi_same_action(const bg_action *a, const bg_action *b)
@@ -135,22 +139,22 @@ typedef struct bgi_instruction {
     uint32_t release_count;
     const uint32_t *releases;
     uint32_t
-        copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT, U (outputs that it makes) */
+        copy_count; /* SEND (values that were not written in place), HOST_IN, HOST_OUT, U (outputs of the update) */
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
     bool is_beside; /* REDUCE: begins the sum and does not wait for it */
-    bool needs_sum; /* the sum that is under way must be done before it begins */
-    bool is_part;   /* B, W: has some of the calls of its action, others follow or precede. REDUCE: sums what they have
-                     * made final, and more of the stage's sums follow (final.c) */
-    /* SEND of a message that is whole before the action that makes it ends, the last one with calls before it: it
-     * leaves after so many of that action's calls. 0: in its turn. */
+    bool needs_sum; /* the sum in progress must be complete before it begins */
+    bool is_part;   /* B, W: has some of the calls of its action; others follow or precede. REDUCE: sums what these
+                       calls have made final, and more of the stage's sums follow (final.c) */
+    /* A SEND whose message is complete before the action that makes it ends. It leaves after this many calls of that
+     * action, which is the last one before it that has calls. 0: in its turn. */
     uint32_t after_calls;
     uint32_t turn;              /* of a strict plan: its place among the instructions of a step on all devices */
-    size_t transient_bytes;     /* the most that is live inside the action */
-    uint32_t issues;            /* LOAD, STORE: transfers */
-    uint32_t io_wait;           /* before it begins */
-    const uint32_t *call_waits; /* by call, before it begins; NULL: none */
+    size_t transient_bytes;     /* the most bytes that are live inside the action */
+    uint32_t issues;            /* LOAD, STORE: the number of transfers */
+    uint32_t io_wait;           /* transfers to wait for before it begins */
+    const uint32_t *call_waits; /* by call: transfers to wait for before it begins; NULL: none */
 } bgi_instruction;
 
 typedef struct bgi_plan_device {
@@ -162,31 +166,33 @@ typedef struct bgi_plan_device {
     const bgi_instruction *instructions;
     uint32_t transfer_count; /* one step */
     const bgi_transfer *transfers;
-    uint32_t piece_axes; /* along which other replicas have pieces of what is moved */
+    uint32_t piece_axes; /* axes along which other replicas have pieces of the moved values */
 } bgi_plan_device;
 
-/* What a pass over a stage holds on the stage's device (phases.c). */
+/* The memory that a pass over a stage uses on the stage's device (phases.c). */
 typedef struct bgi_plan_phase {
     uint32_t stage, device;
     bg_action_kind kind;                       /* F, R, B, W, U */
-    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* no WINDOW: what is in one counts as what it is; no REMOTE */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* without WINDOW, whose content counts in its own class, and without
+                                                  REMOTE */
 } bgi_plan_phase;
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;              /* on a replica: of its piece when a mesh cuts it */
+    bg_type type;              /* on a replica: of its piece when a mesh cuts the variable */
     const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it does not */
-    const bg_section *section; /* the range that it is of a weight that the host has whole; NULL: it is all of one */
+    const bg_section *section; /* the range of a weight of the host that the variable is; NULL: it is a whole weight */
     bg_variable_role role;
     bg_initializer initializer;
     uint32_t number;     /* identity for initialization */
-    int64_t piece_count; /* the replica with data coordinate r keeps its r-th piece of so many elements only; 0: all */
-    bool is_written;     /* by an op: inference changes it too */
+    int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
+                            the whole */
+    bool is_written;     /* written by an op, so that inference changes it too */
     uint32_t place_count;
-    const bgi_place *places; /* the first is home: read back from there; all are written at upload */
+    const bgi_place *places; /* the first is the home, which is read back; all are written at upload */
 } bgi_plan_variable;
 
-/* What the host has of it. */
+/* The type of the whole variable on the host. */
 static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? &variable->section->whole
@@ -194,13 +200,13 @@ static inline const bg_type *bgi_plan_variable_whole(const bgi_plan_variable *va
                                      : &variable->type;
 }
 
-/* And under which name. */
+/* The name of the weight on the host. */
 static inline const char *bgi_plan_variable_weight(const bgi_plan_variable *variable)
 {
     return variable->section != NULL ? variable->section->name : variable->name;
 }
 
-/* What one place of a variable takes. */
+/* The bytes of one place of a variable. */
 static inline size_t bgi_plan_variable_bytes(const bgi_plan_variable *variable)
 {
     return variable->piece_count > 0 ? (size_t)variable->piece_count * bg_dtype_size_bytes(variable->type.dtype)
@@ -223,24 +229,25 @@ typedef struct bgi_plan_output {
     bg_type type;
     bg_output_mode mode; /* resolved: never DEFAULT */
     uint32_t period;
-    bool is_per_update; /* made by an update: one value a step, not one a micro-batch */
+    bool is_per_update; /* made by an update: one value for each step, not for each micro-batch */
 } bgi_plan_output;
 
 struct bg_plan {
     bgi_arena arena;
-    _Atomic uint32_t keepers; /* that bg_plan_destroy waits for, beside its caller (bgi_plan_keep) */
+    _Atomic uint32_t keepers; /* those that bg_plan_destroy waits for, beside its caller (bgi_plan_keep) */
     bg_options options;       /* strings copied */
     bool training;
+    bool has_one_owner; /* to measure shared calls: one worker runs the devices, and the others only help it */
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;
     uint32_t device_count; /* of one replica */
     uint32_t replicas;
-    uint32_t tensor_1, tensor_2; /* sizes of the mesh's tensor axes; 0 is 1: no tensor parallelism */
-    uint32_t input_group_size;   /* replicas that get the same data */
+    uint32_t tensor_1, tensor_2; /* sizes of the mesh's tensor axes; 0 and 1 mean no tensor parallelism */
+    uint32_t input_group_size;   /* the number of replicas that get the same data */
     bg_grouping input_grouping;  /* CONSECUTIVE or ORTHOGONAL */
-    uint32_t micro_batches;      /* a step: gradient accumulation in training, device iterations in inference */
-    uint32_t iterations;         /* steps a run: device iterations in training, 1 in inference */
+    uint32_t micro_batches;      /* per step: gradient accumulation in training, device iterations in inference */
+    uint32_t iterations;         /* steps of a run: device iterations in training, 1 in inference */
     bgi_plan_device *devices;
     uint32_t edge_count;
     bgi_plan_edge *edges;
@@ -251,17 +258,17 @@ struct bg_plan {
     bgi_plan_constant *constants;
     uint32_t input_count;
     bgi_plan_input *inputs;
-    uint32_t output_count; /* with a while loop's condition, the last one */
+    uint32_t output_count; /* with a while loop's condition as the last one */
     bgi_plan_output *outputs;
     const char *loss_output; /* name of the output that is the loss; NULL: none */
     /* Loops. */
-    bool has_library_ops_only; /* kernels of the caller may hang, the library's return; false when unknown */
-    bool is_loop;              /* iterations are of the body, one micro-batch each */
-    bool is_endless;           /* `iterations` is no limit */
-    uint64_t loop_iterations;  /* the limit; may be 0 */
+    bool has_library_ops_only; /* the caller's kernels may hang, the library's return; false when unknown */
+    bool is_loop;              /* iterations are runs of the body, one micro-batch each */
+    bool is_endless;           /* `iterations` is not a limit */
+    uint64_t loop_iterations;  /* the largest number of iterations; may be 0 */
     uint32_t carried_count;
     uint32_t *carried;  /* variables */
-    bg_plan *condition; /* of a while loop: the same for the first iteration, run by bgi_plan_interpret; or NULL */
+    bg_plan *condition; /* a while loop's condition before the first iteration, run by bgi_plan_interpret; or NULL */
     uint32_t condition_output;
     uint32_t block_count;
     const struct bgi_plan_block {
@@ -270,16 +277,16 @@ struct bg_plan {
     } * blocks;
     uint32_t phase_count; /* by kind, then by stage */
     const bgi_plan_phase *phases;
-    uint32_t kernel_count; /* all that the calls refer to; destroyed with the plan */
+    uint32_t kernel_count; /* everything that the calls refer to; destroyed with the plan */
     bg_kernel *kernels;
     bg_schedule *schedule;
     bg_schedule_problem problem; /* arrays in the arena */
     bg_plan_summary summary;
 };
 
-/* A checksum of the sources that the library was built from: others may plan and round otherwise. */
+/* A checksum of the sources that the library was built from, because another version may plan and round differently. */
 const char *bgi_build_id(void);
-/* One more bg_plan_destroy is needed until the plan is gone. Any thread. */
+/* Adds a reference: one more bg_plan_destroy is needed before the plan is freed. Any thread. */
 void bgi_plan_keep(bg_plan *plan);
 
 /* The replicas as a grid. */
@@ -291,26 +298,26 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* Replicas that have the same weights and data of their own: they add gradients up and keep pieces for each other. */
+/* Replicas with the same weights and different data: they sum gradients and keep pieces for each other. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
 }
 
-/* Those that a caller knows. */
+/* The outputs that a caller sees. */
 static inline uint32_t bgi_plan_output_count(const bg_plan *plan)
 {
     return plan->output_count - (plan->condition != NULL);
 }
 
-/* Whether instructions take turns: only one device of a replica has one at a time. */
+/* Whether instructions take turns, so that only one device of a replica works at a time. */
 static inline bool bgi_plan_is_strict(const bg_plan *plan)
 {
     return plan->problem.is_strict;
 }
 
-/* What the host brings for one micro-batch of all replicas: a row for each group of replicas; and the row that a
- * replica reads. */
+/* The rows of input for one micro-batch of all replicas, one for each group of replicas; and the row that a replica
+ * reads. */
 static inline uint32_t bgi_plan_input_rows(const bg_plan *plan)
 {
     return plan->replicas / plan->input_group_size;
@@ -322,32 +329,33 @@ static inline uint32_t bgi_plan_input_row(const bg_plan *plan, uint32_t replica)
                                                           : replica / plan->input_group_size;
 }
 
-/* Whether gradients are added up in one tree over an update's micro-batches, of which each replica has a stretch. */
+/* Whether gradients are summed in one tree over an update's micro-batches, of which each replica has a contiguous
+ * part. */
 static inline bool bgi_plan_is_canonical(const bg_plan *plan)
 {
     return plan->training && plan->options.numerics.canonical_reductions;
 }
 
-/* Where micro-batch `micro_batch` of a row of inputs is among those of a step. */
+/* The place of micro-batch `micro_batch` of a row of inputs among those of a step. */
 static inline uint64_t bgi_plan_input_place(const bg_plan *plan, uint32_t micro_batch, uint32_t row)
 {
     return bgi_plan_is_canonical(plan) ? (uint64_t)row * plan->micro_batches + micro_batch
                                        : (uint64_t)micro_batch * bgi_plan_input_rows(plan) + row;
 }
 
-/* Elements of inputs that follow each other for one row. */
+/* The number of consecutive input elements of one row. */
 static inline uint32_t bgi_plan_row_elements(const bg_plan *plan)
 {
     return bgi_plan_is_canonical(plan) ? plan->micro_batches : 1;
 }
 
-/* The row that reads the element which is there; `place` counts on over steps. */
+/* The row that reads the element at `place`, which counts over steps. */
 static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
 {
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* Where value `number` of a replica (of which it has `per_step` a step) is among those of all replicas. */
+/* The place of value `number` of a replica, which has `per_step` values a step, among those of all replicas. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -370,13 +378,13 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
     return plan->training || plan->is_loop;
 }
 
-/* check.c: everything that running a plan relies on: indices in range, operands inside their memory, kernels present.
- */
+/* check.c: verifies everything that a run relies on: indices are in range, operands lie inside their memory, kernels
+ * are present. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
-/* beside.c: the first instruction of the step behind a REDUCE (an instruction's number) that touches what is being
- * summed; BGI_NO_INSTRUCTION: none. `transfers_before` it have been issued, the REDUCE's step so far. *out_has_work:
- * there are calls between them. */
+/* beside.c: finds the first instruction of the step after a REDUCE that touches the variables being summed;
+ * BGI_NO_INSTRUCTION: none. `transfers_before`: transfers that the step has issued before the REDUCE. *out_has_work:
+ * whether there are calls between them. */
 uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum, uint32_t transfers_before,
                               bool *out_has_work);
 
@@ -386,15 +394,15 @@ bool bgi_touches_sum(const bg_plan *plan, const bgi_instruction *sum, const bgi_
 /* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
  */
 
-/* The memory of such a plan, malloc'ed, with its constants; NULL when memory is out. */
+/* Allocates the memory of such a plan with its constants (malloc); NULL when memory is out. */
 void *bgi_interpret_memory(const bg_plan *plan);
 /* Writes the constants into memory of the caller: devices[0].arena_bytes, 64-byte aligned. */
 void bgi_interpret_begin(const bg_plan *plan, void *memory);
-/* One iteration. `inputs`: by input of the plan. *out_value: output `output` as a number; left alone when there is no
- * such output. */
+/* One iteration. `inputs`: by input of the plan. *out_value is output `output` as a number; it is unchanged when there
+ * is no such output. */
 void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *inputs, const bg_kernel_env *env,
                         uint32_t output, double *out_value);
-/* The condition of a while loop for carried values. */
+/* Evaluates the condition of a while loop for carried values. */
 void bgi_interpret_condition(const bg_plan *condition, void *memory, const void *const *values, double *out_value);
 
 /* ---- describe.c ---- */

@@ -1,6 +1,6 @@
 /*
- * problem.c: what the partition means for a schedule: the problem, which generator solves it, and the limits that IPU
- * software had for the numbers of micro-batches.
+ * problem.c: makes the schedule problem from the partition, chooses the generator that solves it, and checks the
+ * numbers of micro-batches against the limits of IPU software.
  */
 #include "plan/compile.h"
 
@@ -15,7 +15,8 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` NULL: not known yet. A pipeline that nobody chose is one that takes the stages where they are. */
+/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the pipeline is one that leaves
+ * the stages where they are. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
 {
@@ -99,8 +100,8 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Costs are measured with W apart or with W in B: what is one action here is a sum, and what was measured as one is
- * divided as the model divides it. */
+/* Costs are measured either with W separate or with W in B. A plan with W in B adds the two; otherwise a combined
+ * measurement is divided in the model's proportions. */
 static void split_backward_cost(const bg_stage_cost *model, bg_stage_cost *cost)
 {
     const double whole = cost->backward_ns + cost->weights_ns, model_whole = model->backward_ns + model->weights_ns;
@@ -111,7 +112,7 @@ static void split_backward_cost(const bg_stage_cost *model, bg_stage_cost *cost)
     cost->backward_ns = whole - cost->weights_ns;
 }
 
-/* Costs that were measured take the place of the model's. */
+/* Replaces the model's costs by measured ones. */
 static bg_status use_measured_costs(bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
@@ -226,10 +227,10 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
 
 /* ---- limits ---- */
 
-/* What IPU software accepted: PopTorch's pipeline wants 2 N - 1 micro-batches in training. Its place is taken by
- * `interleaved`, the default, which TensorFlow for IPU ran with N; the stricter limit holds, whether that schedule was
- * named or not. TensorFlow's `grouped`, whose loss is a step of its own, wants 2 N. The others have limits of their
- * own. N counts positions: concurrent stages are one. */
+/* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it,
+ * which TensorFlow for IPU ran with N; the stricter limit holds, whether or not the caller names the schedule.
+ * TensorFlow's `grouped` needs 2 N, because its loss is a step of its own. The other schedules have limits of their
+ * own. N counts positions: concurrent stages count once. */
 static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator, uint32_t positions)
 {
     if (positions < 2)
@@ -271,7 +272,7 @@ static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The generator's schedule, or what it gave in a trial. */
+/* Creates the generator's schedule, or takes the one that a trial has made. */
 static bg_status create_schedule(bgi_compiler *c, bgi_schedule_facts *out_facts, bg_error *error)
 {
     bg_plan *plan = c->plan;
@@ -292,8 +293,8 @@ bg_status bgi_create_schedule(bgi_compiler *c, bg_error *error)
 
     BGI_TRY(make_problem(c, error));
     BGI_TRY(create_schedule(c, &facts, error));
-    /* Which edges are worth a remote store is known when the schedule is: made again with them until nothing changes.
-     */
+    /* For which edges a remote store pays is known only with a schedule, so the schedule is made again until nothing
+     * changes. */
     while (bgi_decide_remote_edges(c)) {
         bgi_schedule_facts_clear(&facts);
         bg_schedule_destroy(plan->schedule);

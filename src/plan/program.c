@@ -10,7 +10,7 @@
 
 /* ---- operands ---- */
 
-/* The crossing by which a value reaches a stage; UINT32_MAX: none. Updates are told apart by level. */
+/* The crossing by which a value reaches a stage; UINT32_MAX: none. Updates are distinguished by level. */
 static uint32_t find_crossing(const bgi_compiler *c, bg_value root, uint32_t to_stage, uint32_t level)
 {
     for (uint32_t i = c->partition->first_crossings[root.id]; i != 0; i = c->partition->crossings[i - 1].next)
@@ -26,7 +26,7 @@ static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t sta
     return bgi_leaf_place(c, leaf.id, bgi_stage_device(c, stage));
 }
 
-/* Where the op finds the value, and whether only a piece of it is there. */
+/* Where the op finds the value, and whether only a piece is there. */
 static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value, bool *out_is_piece)
 {
     const bg_value root = c->partition->roots[value.id];
@@ -143,7 +143,8 @@ bg_kernel bgi_slot_copy_kernel(void)
     return (bg_kernel){.name = "copy", .run = run_slot_copy, .part_count = 1};
 }
 
-/* A value that lives in several places of its own device: its producer writes one, the others are copied. */
+/* Copies a value that lives in several places of its own device: its producer writes one place, the others are
+ * copied. */
 static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_operand to, bg_action_kind kind,
                        bgi_call *call)
 {
@@ -175,7 +176,7 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
     return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
-/* Where who makes a crossing value, or sends it, has it. */
+/* Where the op that makes a crossing value, or the message that carries it, finds the value. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
@@ -189,8 +190,8 @@ static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing
     return source;
 }
 
-/* Nothing of a window is left once its message has gone, nor of a transient after the action: what other messages need
- * of a value that is kept there and nowhere else is copied by its maker, as soon as it is made. */
+/* A window is empty once its message has left, and a transient is gone after the action. So the producer itself copies
+ * such a value for other messages, as soon as it has made it. */
 static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bg_value value = crossing->value;
@@ -199,7 +200,7 @@ static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossi
            (c->placement->is_transient[value.id] || c->placement->storage[value.id].memory == BGI_MEMORY_WINDOW);
 }
 
-/* Messages with a value that its maker has to copy into them. */
+/* Whether the message has a value that its producer must copy into it. */
 static bool needs_window_copy(const bgi_compiler *c, uint32_t crossing)
 {
     const bgi_crossing *crossed = &c->partition->crossings[crossing];
@@ -212,7 +213,7 @@ static bool needs_window_copy(const bgi_compiler *c, uint32_t crossing)
     return to.memory == BGI_MEMORY_WINDOW && !same_operand(&from, &to);
 }
 
-/* Crossings to other slots of the same device than the one the producer writes. */
+/* Whether a crossing goes to another slot of the same device than the one that the producer writes. */
 static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing)
 {
     const bgi_crossing *crossed = &c->partition->crossings[crossing];
@@ -228,7 +229,8 @@ static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing)
     return !same_operand(&from, &to);
 }
 
-/* What a forward reads is kept for the backward in another slot than it came in, unless it comes again. */
+/* A value that a forward pass reads is stashed for the backward pass in another slot than it came in, unless the value
+ * is sent again. */
 static bool needs_stash_copy(const bgi_compiler *c, uint32_t index, const bgi_segment *reader)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -238,7 +240,7 @@ static bool needs_stash_copy(const bgi_compiler *c, uint32_t index, const bgi_se
            reader->kind == BGI_SEGMENT_FORWARD && reader->stage == crossing->to_stage;
 }
 
-/* What other messages need of the op's results. */
+/* Writes copies of the op's results into other messages. */
 static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, bg_action_kind kind, bgi_call *calls,
                                 uint32_t *count)
 {
@@ -257,7 +259,8 @@ static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, 
     return true;
 }
 
-/* Crossings that a segment makes and, of a forward, those that its stage may keep: each once, ascending. */
+/* The crossings that a segment makes and, for a forward segment, those that its stage may stash; each comes once,
+ * ascending. */
 typedef struct bgi_crossing_walk {
     const bgi_partition *partition;
     uint32_t made, made_end, kept, kept_end;
@@ -288,7 +291,8 @@ static bool next_crossing(bgi_crossing_walk *walk, uint32_t *out_crossing)
     return *out_crossing != UINT32_MAX;
 }
 
-/* Copies that go with the segment's ops: of its own values to further places, and of what its stage keeps. */
+/* The copies that follow the segment's ops: of its own values to further places, and of values that its stage
+ * stashes. */
 static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
 {
     bgi_crossing_walk walk = begin_crossings(c, segment);
@@ -362,7 +366,7 @@ static bool uses_last(const bg_schedule_edge *edge, const bg_action *action)
            (action->kind != BG_ACTION_UPDATE || edge->to_level == action->index);
 }
 
-/* Edges to other devices that match an action, among those that begin or end at its stage. */
+/* The edges to other devices that match an action, among those that begin or end at its stage. */
 static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_buckets *of_stage,
                             bool (*matches)(const bg_schedule_edge *, const bg_action *), const uint32_t **out_edges,
                             uint32_t *out_count)
@@ -383,8 +387,7 @@ static bool write_edge_list(bgi_compiler *c, const bg_action *action, const bgi_
     return true;
 }
 
-/* The calls of the action after which the message of the edge is written, and left alone; 0: all of them, or it cannot
- * be seen from them. */
+/* The number of the action's calls after which the message of the edge is complete; 0: all of them, or unknown. */
 static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruction *send)
 {
     const uint32_t edge = send->action.index;
@@ -400,8 +403,8 @@ static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruc
     return count < maker->call_count ? count : 0;
 }
 
-/* Messages leave as soon as they are written: behind a gradient for the stage before there may be the gradients of
- * weights, which nobody waits for. */
+/* Sends messages as soon as they are complete: after the gradient for the previous stage there may be gradients of
+ * weights, which no other stage waits for. */
 static void send_early(bgi_instruction *instructions, uint32_t count)
 {
     const bgi_instruction *maker = NULL;
@@ -463,7 +466,7 @@ static bool write_host_in(bgi_compiler *c, uint32_t stage, bgi_instruction *out)
     return true;
 }
 
-/* What a HOST_OUT takes from its stage's micro-batch, or an update from what it made itself. */
+/* The outputs that a HOST_OUT copies from its stage's micro-batch, or an update from its own results. */
 static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruction *out)
 {
     const bool is_update = action->kind == BG_ACTION_UPDATE;
@@ -487,10 +490,10 @@ static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruct
     return true;
 }
 
-/* What instructions are written from, so that one does not look at all others'. */
+/* Lists by stage, so that writing one instruction does not search all of them. */
 typedef struct bgi_program_lists {
     bgi_buckets variables;  /* by the stage that writes them */
-    bgi_buckets edges_from; /* edges to other devices, by the stage that makes them */
+    bgi_buckets edges_from; /* edges to other devices, by the stage that writes them */
     bgi_buckets edges_to;   /* the same, by the stage that reads them */
     bgi_buckets crossings;  /* by edge */
 } bgi_program_lists;
@@ -529,7 +532,7 @@ static bg_status list_edges(bgi_compiler *c, bgi_program_lists *out, bg_error *e
     return BG_OK;
 }
 
-/* What the replicas add up, or have pieces of, of the variables that a stage writes. */
+/* Whether replicas sum the variable, or keep pieces of it; among the variables that a stage writes. */
 static bool is_shared(const bgi_compiler *c, uint32_t v, bg_action_kind kind)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -566,7 +569,8 @@ static bool write_collective(bgi_compiler *c, const bgi_program_lists *lists, ui
 
 /* ---- instructions ---- */
 
-/* Calls and lists of one (kind, stage, level) are the same for every micro-batch: written once, shared. */
+/* The calls and lists of one (kind, stage, level) are the same for every micro-batch, so they are written once and
+ * shared. */
 typedef struct bgi_written {
     bg_action action;
     bgi_instruction instruction;
@@ -662,7 +666,7 @@ static bg_status write_device(bgi_compiler *c, const bgi_program_lists *lists, u
     return BG_OK;
 }
 
-/* The schedule says whose instruction each turn is; a device takes its own in order. */
+/* The schedule says which instruction each turn belongs to; a device takes its own instructions in order. */
 static bg_status number_turns(bgi_compiler *c, bg_error *error)
 {
     const bg_schedule *schedule = c->plan->schedule;

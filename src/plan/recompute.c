@@ -1,13 +1,13 @@
 /*
- * recompute.c: what a plan computes again. The rules of the options are the transform room's; here is what needs whole
- * plans: AUTO, the cheapest choice with which every device is within its budget.
+ * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO is here because
+ * it needs whole plans: it is the cheapest choice with which every device is within its budget.
  *
  * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. What a
- * device needs depends on the choice for its own stages alone, so each device goes through its own list of choices, by
- * time, until one fits; one trial tests a choice of every device. A choice whose stash alone is over the budget is
- * skipped without a trial. With few ops on a device its list has every choice, and the first that fits is the cheapest
- * there is. With more it has the ops given up one by one, those that save most bytes a nanosecond first, and regular
- * patterns (every second, third, ... op kept), which is where small peaks come from.
+ * device needs depends only on the choice for its own stages, so each device tries its own list of choices, by time,
+ * until one fits; one trial tests a choice for every device. A choice whose stash alone exceeds the budget is skipped
+ * without a trial. With few ops on a device its list has every choice, and the first that fits is the cheapest there
+ * is. With more ops the list gives them up one by one, beginning with those that save most bytes per nanosecond, and
+ * adds regular patterns (every second, third, ... op kept), which have small peaks.
  */
 #include "plan/compile.h"
 
@@ -21,7 +21,7 @@
 
 enum { EXACT_OPS = 12, MOST_TRIALS = 64 };
 
-/* One choice for one device. */
+/* A choice for one device. */
 typedef struct bgi_proposal {
     const bool *is_given_up; /* by op of the search */
     double ns;
@@ -31,11 +31,11 @@ typedef struct bgi_proposal {
 
 typedef struct bgi_search {
     uint32_t device;
-    uint32_t *ops; /* that may be given up */
+    uint32_t *ops; /* the ops that may be given up */
     uint32_t op_count;
     bgi_proposal *proposals; /* by time */
     uint32_t count, capacity, current;
-    uint32_t best; /* of those tried, the one with the fewest bytes */
+    uint32_t best; /* the choice that needed the fewest bytes so far */
     size_t best_bytes;
 } bgi_search;
 
@@ -43,16 +43,16 @@ typedef struct bgi_chooser {
     bgi_compiler *c;
     bgi_recompute r;
     bgi_arena arena;
-    bool *is_kept;        /* by op: of all devices */
+    bool *is_kept;        /* by op: the choice of all devices */
     bool *is_repeated;    /* by op */
-    size_t *fixed_bytes;  /* by device: that no choice changes */
+    size_t *fixed_bytes;  /* by device: the bytes that no choice changes */
     uint32_t *in_flight;  /* by stage */
     bgi_search *searches; /* by device */
 } bgi_chooser;
 
 /* ---- trials ---- */
 
-/* Compiles with the choice `is_kept` up to the layout. The plan is the caller's to destroy. */
+/* Compiles with the choice `is_kept` up to the layout. The caller destroys the plan. */
 static bg_status try_choice(bgi_chooser *s, bg_plan **out, bg_error *error)
 {
     bgi_recomputed recomputed = {0};
@@ -81,7 +81,7 @@ static bool fits(const bgi_chooser *s, uint32_t device, size_t bytes)
     return budget == 0 || bytes <= budget;
 }
 
-/* What all choices have in common, from the plan that keeps everything. */
+/* Records the bytes that all choices have in common, from the plan that keeps everything. */
 static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_error *error)
 {
     const bgi_stages *stages = s->c->stages;
@@ -97,21 +97,21 @@ static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_erro
                             plan->devices[d].class_bytes[BG_MEMORY_STATE];
     for (uint32_t stage = 0; stage < stages->stage_count; stage++)
         s->in_flight[stage] = bgi_activations_may_be_remote(&plan->options)
-                                  ? 0 /* no more than slots that others may share */
+                                  ? 0 /* at most the slots, which other values may share */
                                   : bg_schedule_stage_in_flight(plan->schedule, stage);
     return BG_OK;
 }
 
 /* ---- proposals ---- */
 
-/* Writes a device's choice into the common one. */
+/* Writes one device's choice into the common one. */
 static void set_choice(bgi_chooser *s, const bgi_search *search, const bool *is_given_up)
 {
     for (uint32_t i = 0; i < search->op_count; i++)
         s->is_kept[search->ops[i]] = !is_given_up[i];
 }
 
-/* Adds a choice, unless what it gives up would not all run again: then another choice says the same. */
+/* Adds a choice, unless some of the ops that it gives up would not run again; another choice is then the same. */
 static bg_status propose(bgi_chooser *s, bgi_search *search, const bool *is_given_up, bg_error *error)
 {
     bgi_proposal proposal = {.least_bytes = s->fixed_bytes[search->device], .number = search->count};
@@ -153,7 +153,7 @@ static bg_status propose_all(bgi_chooser *s, bgi_search *search, bool *is_given_
     return BG_OK;
 }
 
-/* Bytes of an op's results a nanosecond of running it again: what to give up first. */
+/* Bytes of an op's results per nanosecond of running it again; ops with many are given up first. */
 static double worth(const bgi_chooser *s, uint32_t o)
 {
     const bgi_op *op = &s->c->graph->ops[o];
@@ -198,7 +198,8 @@ static int compare_proposals(const void *a, const void *b)
     return first->number < second->number ? -1 : first->number > second->number;
 }
 
-/* Leaves MOST_TRIALS of those that may fit, evenly over the list, the last among them, and what keeps everything. */
+/* Leaves MOST_TRIALS of the choices that may fit, evenly over the list, including the last, and the one that keeps
+ * everything. */
 static void thin_out(const bgi_chooser *s, bgi_search *search)
 {
     uint32_t may_fit = 0, seen = 0, left = 1;
@@ -226,7 +227,7 @@ static bg_status list_proposals(bgi_chooser *s, bgi_search *search, bg_error *er
     is_given_up = bgi_arena_allocate(&s->arena, graph->op_count, sizeof *is_given_up);
     if (search->ops == NULL || is_given_up == NULL)
         return bgi_error_memory(error, "recomputation", graph->op_count);
-    /* What runs again when nothing is kept is all that can be chosen. */
+    /* Only ops that run again when nothing is kept can be chosen. */
     for (size_t o = 0; o < graph->op_count; o++)
         s->is_kept[o] = s->r.is_checkpoint[o];
     for (uint32_t stage = 0; stage < s->c->stages->stage_count; stage++)
@@ -248,7 +249,7 @@ static bg_status list_proposals(bgi_chooser *s, bgi_search *search, bg_error *er
 
 /* ---- the search ---- */
 
-/* The device's next choice that may fit; false at the end of its list. */
+/* Takes the device's next choice that may fit; returns false at the end of its list. */
 static bool next_choice(const bgi_chooser *s, bgi_search *search)
 {
     while (++search->current < search->count)
@@ -263,14 +264,14 @@ static void set_choices(bgi_chooser *s)
         set_choice(s, &s->searches[d], s->searches[d].proposals[s->searches[d].current].is_given_up);
 }
 
-/* No choice fits on one device: shows the memory with its smallest. */
+/* Reports that no choice fits on a device, with the memory of the smallest one. */
 static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_error *error)
 {
     bg_plan *plan = NULL;
     bg_status status;
 
     search->current = search->best;
-    if (search->best == 0) /* none was worth a trial: the one that keeps least */
+    if (search->best == 0) /* no choice was worth a trial: takes the one that keeps least */
         for (uint32_t i = 1; i < search->count; i++)
             if (search->proposals[i].least_bytes < search->proposals[search->current].least_bytes)
                 search->current = i;
@@ -283,8 +284,9 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
     return status;
 }
 
-/* Devices are searched apart, but what one keeps can cost another slots. So before giving up the plain rules are tried,
- * which choose for all devices together: what stages always keep, and all again. */
+/* Devices are searched separately, but what one device keeps can cost another one slots. So before the search fails, it
+ * tries the plain rules, which choose for all devices together: stashing as stages always do, and recomputing
+ * everything. */
 static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
 {
     static const bg_recompute rules[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_FRACTION};
@@ -304,7 +306,8 @@ static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
     return BG_OK;
 }
 
-/* Tests the current choices; devices over their budget go on. *is_done when there is none. */
+/* Tests the current choices; devices over their budget take their next ones. *is_done when no device is over its
+ * budget. */
 static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
 {
     bg_plan *plan = NULL;
@@ -356,16 +359,16 @@ static bg_status search(bgi_chooser *s, bg_error *error)
 
 /* ---- the order THEN ---- */
 
-/* What R makes lives until B has read it, beside what was kept: with one micro-batch in flight that may be more than
- * keeping everything. */
+/* The results of R live until B has read them, beside the kept values: with one micro-batch in flight that may be more
+ * than keeping everything. */
 static bool saves_nothing(const bg_plan *plan, const bg_plan *keeps_all, uint32_t device)
 {
     return plan->devices[device].arena_bytes >= keeps_all->devices[device].arena_bytes &&
            plan->devices[device].remote_bytes >= keeps_all->devices[device].remote_bytes;
 }
 
-/* Keeps everything on devices on which running again saves nothing. One device's choice can cost another one slots, so
- * what is left is tried again. */
+/* Keeps everything on devices on which recomputation saves nothing. The choice of one device can cost another one
+ * slots, so the remaining choices are tried again. */
 static bg_status keep_where_nothing_is_saved(bgi_chooser *s, bg_error *error)
 {
     const bg_graph *graph = s->c->graph;
@@ -402,7 +405,7 @@ cleanup:
 
 /* ---- the pass in a plan ---- */
 
-/* TF-IPU had explicit checkpoints with grouped and sequential pipelines only. */
+/* TensorFlow for IPU had explicit checkpoints with grouped and sequential pipelines only. */
 static bg_status check_limits(const bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
@@ -416,8 +419,8 @@ static bg_status check_limits(const bgi_compiler *c, bg_error *error)
         return BG_OK;
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "`%s` is a recomputation checkpoint and the schedule is `interleaved`: IPU software took "
-        "checkpoints with `grouped` and `sequential` only; use one of these, or allow it (no ipu_limits)",
+        "`%s` is a recomputation checkpoint and the schedule is `interleaved`: IPU software supported checkpoints with "
+        "`grouped` and `sequential` only; use one of these, or allow it (no ipu_limits)",
         marked);
 }
 

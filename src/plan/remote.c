@@ -1,6 +1,6 @@
 /*
- * remote.c: what a device's remote store holds, and what a step moves between it and the device and between replicas,
- * by class of tensor. Knows nothing of when: that is in the transfers and instructions, which it adds up.
+ * remote.c: what a device's remote store holds, and what a step moves between the store and the device and between
+ * replicas, by class of tensor. It knows nothing of times: it sums the transfers and instructions.
  */
 #include <stdio.h>
 
@@ -49,7 +49,7 @@ static uint64_t sum_exchanges(const bgi_plan_device *device, bg_action_kind kind
     return bytes;
 }
 
-/* Of calls of the model: tensor-parallel replicas meet in them. A gather counts by what it makes. */
+/* Collective calls of the model, in which tensor-parallel replicas meet. A gather counts the bytes that it makes. */
 static uint64_t sum_collectives(const bgi_plan_device *device, bool are_gathers)
 {
     uint64_t bytes = 0;

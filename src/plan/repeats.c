@@ -1,13 +1,13 @@
 /*
- * repeats.c: where what R makes waits for its B (recompute order THEN).
+ * repeats.c: places the results of R until their B reads them (recompute order THEN).
  *
  *     device's list   F0 F1 F2 .. R2 B2 R1 B1 R0 B0        slots of R2 -> B2   [ ]
  *                                                          slots of R1 -> B1       [ ]       one place for all three
  *                                                          slots of R0 -> B0           [ ]
  *
- * These slots are in use from an R to the last reader of what it made, so those of a device's stages share memory where
- * no two are in use at the same time in the order of the device. What a forward keeps is in use until the backward, in
- * slots of its own (layout.c).
+ * These slots are in use from an R to the last reader of its results. Slots of a device's stages share memory when no
+ * two are in use at the same time in the order of the device. Values that a forward pass keeps are in use until the
+ * backward pass, in slots of their own (layout.c).
  */
 #include "plan/compile.h"
 
@@ -21,7 +21,7 @@ bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge)
            !c->edges->facts[edge].is_remote && c->plan->edges[edge].from_device == c->plan->edges[edge].to_device;
 }
 
-/* From an R with which slots come into use to the reader with which the last one is free. */
+/* Each span begins with the R that writes the first slots and ends with the reader that frees the last one. */
 static bg_status find_spans(const bgi_compiler *c, const bgi_buckets *of_stage, bgi_arena *arena, uint32_t device,
                             uint32_t e, bgi_unit *unit, bg_error *error)
 {

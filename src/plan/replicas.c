@@ -1,13 +1,13 @@
 /*
- * replicas.c: how many replicas there are, as a mesh, and which of them get the same data. Needs to know how many
- * devices one of them has, so it comes after the stages.
+ * replicas.c: determines the number of replicas as a mesh, and which of them get the same data. It needs the number of
+ * devices of one replica, so it runs after the stages are placed.
  */
 #include "plan/compile.h"
 
 #include "core/error.h"
 #include "options/choices.h"
 
-/* Whole replicas out of all devices. */
+/* Checks that the devices are a whole number of replicas. */
 static bg_status count_replicas(const bg_options *options, uint32_t device_count, uint32_t *out, bg_error *error)
 {
     const uint32_t total = options->replicas.total_devices, most = total / device_count;
@@ -22,7 +22,7 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
                             total, device_count);
     if (total % device_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "total_devices is %u, which is no multiple of the %u devices of a replica: %u would be "
+                            "total_devices is %u, which is not a multiple of the %u devices of a replica: %u would be "
                             "idle; take %u or %u",
                             total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
     if (options->replicas.count != 1 && options->replicas.count != most)
@@ -33,7 +33,7 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
     return BG_OK;
 }
 
-/* All replicas of a mesh, data axis included. */
+/* Counts all replicas of a mesh, including the data axis. */
 static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *error)
 {
     const bg_mesh tensor = {1, plan->tensor_1, plan->tensor_2}, all = {replicas, 1, 1};
@@ -47,7 +47,7 @@ static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *er
     return count > 1 ? bg_mesh_validate(&all, error) : BG_OK;
 }
 
-/* The replicas that share a copy of the model out get the same data. */
+/* Replicas that divide one copy of the model among them get the same data. */
 static bg_status find_groups(bg_plan *plan, bg_error *error)
 {
     const bg_options *options = &plan->options;
@@ -69,7 +69,7 @@ static bg_status find_groups(bg_plan *plan, bg_error *error)
     return BG_OK;
 }
 
-/* Replicas are branches of one tree over micro-batches: each must have a whole one. */
+/* Replicas are branches of one tree over micro-batches, so each must have a whole branch. */
 static bg_status check_tree(const bg_plan *plan, bg_error *error)
 {
     const uint32_t own = plan->micro_batches, replicas = bgi_plan_data_replicas(plan);

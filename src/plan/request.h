@@ -1,5 +1,5 @@
 /*
- * request.h: what a plan is made from, and the plan that holds nothing else yet (plan.c).
+ * request.h: the request that a plan is made from, and a plan that contains only the request (plan.c).
  */
 #ifndef BGI_PLAN_REQUEST_H
 #define BGI_PLAN_REQUEST_H
@@ -17,9 +17,9 @@ typedef struct bgi_request {
     const bg_options *options;
 } bgi_request;
 
-/* A plan that holds what the request alone says. */
+/* Creates a plan from the request alone. */
 bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *error);
-/* Replaces the plan by one that begins anew, but keeps its condition. After a failure *plan is NULL. */
+/* Replaces the plan by a new one from the request, but keeps its condition. After a failure *plan is NULL. */
 bg_status bgi_plan_restart(const bgi_request *request, bg_plan **plan, bg_error *error);
 
 #endif

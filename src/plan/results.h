@@ -1,7 +1,7 @@
 /*
- * results.h: what the compiler's passes make, each a struct of its own. The pass that makes one allocates it in the
- * compiler's scratch memory, or in the plan's where the plan keeps it; before that the compiler's pointer is NULL.
- * passes.def says which passes make and which use them.
+ * results.h: the results of the compiler's passes, each a struct of its own. The pass that makes a result allocates it
+ * in the compiler's scratch memory, or in the plan's memory where the plan keeps it; before that the compiler's pointer
+ * is NULL. passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
@@ -11,10 +11,10 @@
 #include "schedule/layout.h"
 #include "transform/transform.h"
 
-/* Each is there from the pass that makes it to the end. */
+/* Each result exists from the pass that makes it to the end. */
 typedef enum bgi_result {
     BGI_RESULT_REQUESTS = 1 << 0,   /* compiler->is_anchor */
-    BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph, one of its own */
+    BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph is the compiler's own */
     BGI_RESULT_SCHEDULING = 1 << 2, /* bgi_scheduling */
     BGI_RESULT_STAGES = 1 << 3,     /* bgi_stages */
     BGI_RESULT_REPLICAS = 1 << 4,   /* in the plan: their number and groups */
@@ -30,20 +30,22 @@ typedef enum bgi_result {
     BGI_RESULT_PLAN = 1 << 14       /* the plan, complete */
 } bgi_result;
 
-/* How the schedule is to be made. */
+/* How the schedule is made. */
 typedef struct bgi_scheduling {
     const bg_schedule_generator *generator;
     bool splits_weights;             /* W is an action of its own, not part of B */
-    const bool *stage_recomputes;    /* by stage; NULL: none does */
-    bg_schedule *found;              /* the generator's order, when a trial has made it already; or NULL */
-    const size_t *device_slot_bytes; /* what budgets leave for slots, in the plan's memory; NULL: no limit */
+    const bool *stage_recomputes;    /* by stage; NULL: no stage recomputes */
+    bg_schedule *found;              /* the generator's order, when a trial has made it already; otherwise NULL */
+    const size_t *device_slot_bytes; /* memory that budgets leave for slots, in the plan's memory; NULL: no limit */
 } bgi_scheduling;
 
 /* How a crossing is remote. */
 enum {
-    BGI_MOVES_STASH = 1,   /* what its receiver keeps for the backward is an edge of its own, and remote */
-    BGI_MOVES_MESSAGE = 2, /* the (rest of the) edge is remote */
-    BGI_KEEPS_STASH = 4 /* what its receiver keeps is an edge of its own, on the device: few micro-batches at a time */
+    BGI_MOVES_STASH = 1,   /* the value that its receiver stashes for the backward pass has an edge of its own, which is
+                              remote */
+    BGI_MOVES_MESSAGE = 2, /* the (remaining) edge is remote */
+    BGI_KEEPS_STASH = 4    /* the value that its receiver stashes has an edge of its own on the device, for few
+                              micro-batches at a time */
 };
 
 /* Which variables and crossings are remote, and the buffers of the schedule that load and store them. */
@@ -52,54 +54,56 @@ typedef struct bgi_residency {
     uint32_t buffer_count, variable_buffer_count;
     bgi_buckets variables; /* by buffer of variables: their values */
     /* by value */
-    uint32_t *writer_stage; /* of variables; UINT32_MAX: none writes */
-    uint32_t *buffer_of;    /* of variables; BGI_NO_BUFFER */
-    int64_t *home_pieces; /* elements of the piece that a replica keeps of a remote parameter or accumulator; 0: all */
-    uint8_t *equal_axes;  /* tensor axes along which replicas have the same bits; NULL: not asked for */
+    uint32_t *writer_stage; /* by variable; UINT32_MAX: no stage writes it */
+    uint32_t *buffer_of;    /* by variable; or BGI_NO_BUFFER */
+    int64_t *home_pieces;   /* elements of the piece that a replica keeps of a remote parameter or accumulator; 0: the
+                               whole */
+    uint8_t *equal_axes;    /* tensor axes along which replicas have the same bits; NULL: not needed */
     /* by crossing */
     uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
 } bgi_residency;
 
-/* What the compiler knows of an edge beside the schedule's and the plan's view. */
+/* What the compiler knows of an edge beyond the schedule and the plan. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
-    uint8_t shard_axes; /* of remote ones: tensor axes over whose replicas each keeps a piece; 0: all of it */
-    /* What a stage receives and keeps is stored once: two remote edges, the second of which has no producer's ring and
-     * no remote ring of its own. */
-    uint32_t kept_as;               /* of the first: 1 + kinds that read what is kept; 0: no second one */
-    uint32_t stored_by;             /* of the second: 1 + the first; 0: none */
-    uint32_t buffer;                /* of remote ones: in the schedule problem */
+    uint8_t shard_axes; /* of remote edges: tensor axes over whose replicas each keeps a piece; 0: the whole */
+    /* A value that a stage receives and stashes is stored once: it has two remote edges, and the second has no
+     * producer's ring and no remote ring of its own. */
+    uint32_t kept_as;               /* first edge: 1 + the kinds that read the stashed value; 0: no second edge */
+    uint32_t stored_by;             /* second edge: 1 + the first; 0: none */
+    uint32_t buffer;                /* of remote edges: in the schedule problem */
     uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
 } bgi_edge_facts;
 
 /* The edges of a crossing, and its place inside their slots. */
 typedef struct bgi_route {
-    uint32_t edge; /* BGI_NO_EDGE: none is needed (a variable on the same device) */
+    uint32_t edge; /* BGI_NO_EDGE: not needed (a variable on the same device) */
     size_t offset;
-    uint32_t stash_edge; /* the edge for what is kept for the backward, when it is cut off; else BGI_NO_EDGE */
+    uint32_t stash_edge; /* the edge for the value stashed for the backward pass, when it is separate; otherwise
+                            BGI_NO_EDGE */
     size_t stash_offset;
 } bgi_route;
 
-/* Crossings with the same ends. An edge has the same number here, in the schedule problem and among plan->edges, which
- * have rings behind them. */
+/* Edges: crossings with the same ends. An edge has the same number here, in the schedule problem and among plan->edges,
+ * which continue with rings. */
 typedef struct bgi_edges {
     uint32_t count;
     bg_schedule_edge *list; /* in the plan's memory */
     bgi_edge_facts *facts;
     bgi_route *routes; /* by crossing */
     uint32_t *table;   /* 1 + edge, by a hash of its ends; 0: free */
-    size_t table_size; /* a power of two, at least twice what there may be */
+    size_t table_size; /* a power of two, at least twice the largest number of edges */
 } bgi_edges;
 
-/* Where values live in the arenas. */
+/* The places of values in the arenas. */
 typedef struct bgi_placement {
     /* by value: roots of results */
     bgi_operand *storage; /* where their producer writes */
     bool *is_transient;
     /* by value: variables and constants */
-    bgi_operand *windows;   /* where one with a buffer is when that is loaded: all pieces of it */
-    uint32_t *first_places; /* those of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
-    bgi_place *places;      /* a device each, ascending */
+    bgi_operand *windows;   /* where a variable with a buffer is when it is loaded: all pieces of it */
+    uint32_t *first_places; /* the places of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
+    bgi_place *places;      /* one for each device, ascending */
     /* inputs, by their number among the inputs */
     uint32_t *inputs;          /* values, ascending */
     uint32_t *input_numbers;   /* by value */

@@ -1,13 +1,13 @@
 /*
- * search.c: the choices of the schedule `auto`, tried one after the other.
+ * search.c: tries the choices of the schedule `auto` one after another.
  *
  *     the training graph --+-- W in B  --recompute, lower--> order, bytes --+--> the better: its W, its order
  *                          +-- W apart --recompute, lower--> order, bytes --+
  *
- * Where budgets bound the orders, the first copy is made without them. When it does not fit, it tells what is left for
- * slots, for the rest of a device does not depend on the order, and a second copy is searched within that.
- * Recomputation that is to meet the budgets does so with the order that would be best without them, and so do remote
- * activations, which have slots for a few micro-batches in any order.
+ * Where budgets limit the orders, the first copy is made without budgets. When it does not fit, it shows how much
+ * memory is left for slots, since the rest of a device does not depend on the order; a second copy is searched within
+ * that. Recomputation that must meet the budgets is chosen with the order that would be best without them; so are
+ * remote activations, which have slots for a few micro-batches in any order.
  */
 #include "plan/compile.h"
 
@@ -18,7 +18,7 @@
 #include "plan/log.h"
 #include "schedule/schedule.h"
 
-/* One way to have W, tried. */
+/* One way to place W, with its result. */
 typedef struct bgi_candidate {
     bool splits_weights;
     bool is_made, fits;
@@ -36,7 +36,7 @@ static bool is_limited(const bgi_compiler *c)
     return is;
 }
 
-/* What the budgets leave for slots on each device. */
+/* The memory that the budgets leave for slots on each device. */
 static bg_status find_slot_bytes(const bgi_compiler *c, const bg_plan *plan, const size_t **out, bg_error *error)
 {
     size_t *room = bgi_arena_allocate(&c->plan->arena, plan->device_count, sizeof *room);
@@ -55,7 +55,7 @@ static bg_status find_slot_bytes(const bgi_compiler *c, const bg_plan *plan, con
     return BG_OK;
 }
 
-/* What a lowered copy is worth; takes its schedule. */
+/* Evaluates a lowered copy and takes its schedule. */
 static bg_status evaluate_candidate(bgi_compiler *trial, bgi_candidate *candidate, bg_error *error)
 {
     bg_plan *plan = trial->plan;
@@ -75,7 +75,8 @@ static bg_status evaluate_candidate(bgi_compiler *trial, bgi_candidate *candidat
     return BG_OK;
 }
 
-/* A copy with the candidate's W and room. *out_room, when asked for: what its budgets leave. */
+/* Compiles a copy with the candidate's W and memory for slots. *out_room (may be NULL): the memory that its budgets
+ * leave. */
 static bg_status try_once(const bgi_compiler *c, bgi_candidate *candidate, const size_t **out_room, bg_error *error)
 {
     bgi_compiler trial;
@@ -94,7 +95,7 @@ cleanup:
     return status;
 }
 
-/* A candidate that cannot be made is not taken; why is said when the plan itself cannot be made. */
+/* A candidate that cannot be made is skipped; the reason is reported when the plan itself cannot be made. */
 static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

@@ -1,13 +1,13 @@
 /*
- * store.c: visits what a plan is made of, for bgi_archive: the same functions write and read.
+ * store.c: visits the parts of a plan for a bgi_archive: the same functions write and read.
  *
  *     plan -> schedule problem, schedule, edges, variables, constants, inputs, outputs, blocks     (store_tables.c)
  *          -> device -> instruction -> calls, copies, lists of edges     (shared by the micro-batches: written once)
  *
- * No address is written. An op type is written once, as a name of the library's or as an op of the caller's graph that
- * has it. What equal layers have in common (type, operand types, attributes, kernel, cost) is a form, written once; its
- * kernel is selected again, as it was when the plan was made, and must be the same to the byte of its scratch memory.
- * Instructions do not repeat their actions: those are the schedule's.
+ * Addresses are not written. An op type is written once, as the name of a library type or as an op of the caller's
+ * graph that has it. The common part of equal layers (type, operand types, attributes, kernel, cost) is a form, which
+ * is written once. A reader selects its kernel again, and the kernel must need the same bytes of scratch memory.
+ * Instructions do not repeat their actions, which are in the schedule.
  */
 #include "plan/store.h"
 
@@ -24,19 +24,19 @@ enum { MOST_OPERANDS = 64 };
 /* Element types of arrays that instructions share. */
 enum { CALLS = 1, NUMBERS, COPIES, REDUCED };
 
-/* What calls of equal layers have in common. */
+/* The common part of the calls of equal layers. */
 typedef struct form {
     const bg_op_type *type; /* NULL: a copy between slots */
     uint32_t input_count, output_count;
     const bg_type *types;
     const void *attributes;
-    size_t scratch_limit; /* of the device whose calls they are */
+    size_t scratch_limit; /* of the device that runs the calls */
     bg_kernel kernel;
     bg_cost cost;
     uint64_t hash; /* writing */
 } form;
 
-/* Arrays are malloc'ed, and in the order in which their elements were met. */
+/* Arrays are malloc'ed and in the order in which their elements were first visited. */
 typedef struct store {
     bgi_archive *archive;
     bg_plan *plan;
@@ -49,7 +49,7 @@ typedef struct store {
     size_t kernel_count, kernel_capacity;
     const char *last_block;
     size_t scratch_limit;      /* of the device that is being visited */
-    const bg_op_type *unknown; /* writing: one that could not be found again */
+    const bg_op_type *unknown; /* when writing: a type that could not be found again */
 } store;
 
 static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint32_t *count)
@@ -65,7 +65,7 @@ static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint3
 
 /* ---- op types ---- */
 
-/* The op of the caller's graph that has the type, or one of whose type it is the accumulating form. */
+/* The op of the caller's graph that has the type, or whose type has it as accumulating form. */
 static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *out_accumulates)
 {
     for (uint32_t o = 0; o < graph->op_count; o++) {
@@ -76,7 +76,7 @@ static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *o
     return UINT32_MAX;
 }
 
-/* Of the caller's graph: the op, and whether it is the accumulating form. */
+/* Visits a type of the caller's graph: the op, and whether it is the accumulating form. */
 static void visit_own_type(store *s, const bg_op_type **type)
 {
     bgi_archive *a = s->archive;
@@ -118,7 +118,7 @@ static void visit_new_type(store *s, const bg_op_type **type)
     s->types[s->type_count++] = *type;
 }
 
-/* 0: none. Then the types that were met, then a new one. */
+/* 0: none. Types that were visited before have numbers; the next number means a new type. */
 static void visit_op_type(store *s, const bg_op_type **type)
 {
     bgi_archive *a = s->archive;
@@ -142,7 +142,7 @@ static void visit_op_type(store *s, const bg_op_type **type)
 
 /* ---- forms ---- */
 
-/* Types and attributes as the shape rule has them: then kernels stay inside their operands. */
+/* Checks types and attributes with the shape rule, so that kernels stay inside their operands. */
 static bool is_well_typed(const form *f)
 {
     bg_type outputs[MOST_OPERANDS];
@@ -160,14 +160,14 @@ static bool is_well_typed(const form *f)
     memset(outputs, 0, sizeof outputs);
     if (f->type->infer(&signature, outputs, NULL) != BG_OK)
         return false;
-    for (uint32_t i = 0; i < f->type->output_count; i++) /* absent ones are not among the operands */
+    for (uint32_t i = 0; i < f->type->output_count; i++) /* absent outputs are not among the operands */
         if (i < f->output_count ? !bg_type_equal(&outputs[i], &f->types[f->input_count + i])
                                 : outputs[i].dtype != BG_DTYPE_NONE)
             return false;
     return true;
 }
 
-/* As when the plan was made; the plan destroys it. */
+/* Selects the kernel as when the plan was made; the plan destroys it. */
 static bool select_kernel(store *s, form *f)
 {
     const bg_options *options = &s->plan->options;
@@ -192,7 +192,7 @@ static bool select_kernel(store *s, form *f)
     return true;
 }
 
-/* What the plan relies on. */
+/* The properties of the kernel that the plan relies on. */
 static void visit_kernel(store *s, form *f)
 {
     bgi_archive *a = s->archive;
@@ -259,7 +259,7 @@ static bool is_same_form(const form *a, const form *b)
            memcmp(a->attributes, b->attributes, a->type->attributes_bytes) == 0;
 }
 
-/* The number of the form when it was met before; else one more than all of them. */
+/* The number of the form when it was visited before; otherwise the next number. */
 static uint32_t find_form(const store *s, const form *wanted)
 {
     uint32_t number = 0;
@@ -298,7 +298,7 @@ static void visit_form(store *s, form *f)
 
 /* ---- calls ---- */
 
-/* Calls of a block follow one another. */
+/* Calls of a block follow each other. */
 static void visit_block_name(store *s, const char **block)
 {
     bgi_archive *a = s->archive;
@@ -396,7 +396,7 @@ static void visit_reduced(bgi_archive *a, const bgi_reduced **reduced, uint32_t 
     *reduced = array;
 }
 
-/* 1 + the instruction before it of whose calls it has some; 0: none. */
+/* 1 + the earlier instruction that has all the calls, of which this one has some; 0: none. */
 static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
 {
     const bgi_call *calls = instructions[part].calls;
@@ -408,7 +408,7 @@ static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
     return 0;
 }
 
-/* Calls of a part are in the array of an earlier micro-batch, where there is one. */
+/* The calls of a part are in the array of an earlier micro-batch where there is one. */
 static void visit_part(store *s, bgi_instruction *instructions, uint32_t part)
 {
     bgi_archive *a = s->archive;
@@ -475,8 +475,8 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
-/* An instruction's action as its number in the device's schedule, in which an instruction follows the one before it but
- * where final.c has cut one. *at: the number of the last one. */
+/* Visits an instruction's action as its number in the device's schedule. Each instruction has the number after its
+ * predecessor's, except where final.c has cut one. *at: the previous number. */
 static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
 {
     const uint32_t count = bg_schedule_action_count(s->plan->schedule, device);
@@ -554,7 +554,7 @@ static bg_status finish(const store *s, bg_error *error)
     return status == BG_OK || status == BG_ERROR_MEMORY ? status : BG_ERROR_PARSE;
 }
 
-/* The plan destroys the kernels, whatever becomes of it. */
+/* The plan destroys the kernels, also after an error. */
 static void hand_over_kernels(store *s)
 {
     bg_plan *plan = s->plan;

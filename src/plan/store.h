@@ -1,7 +1,7 @@
 /*
- * store.h: a plan's programs, memory and schedule as bytes, and back. What options and the caller's graph say is not in
- * them: a plan is read into one that was begun with the same options for the same graph, and op types and kernels are
- * found anew.
+ * store.h: converts a plan's programs, memory and schedule to bytes and back. The bytes do not contain options and the
+ * caller's graph: a plan is read into one that was begun with the same options for the same graph, and op types and
+ * kernels are looked up again.
  */
 #ifndef BGI_PLAN_STORE_H
 #define BGI_PLAN_STORE_H
@@ -10,9 +10,9 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-/* Writes or reads, as the archive says. Writing: BG_ERROR_UNSUPPORTED when the plan has ops of types that could not be
- * found again, BG_ERROR_MEMORY. Reading: BG_ERROR_PARSE when the bytes are no plan, or none that passes every check
- * (bgi_plan_check, the proof of its schedule); the plan may then be destroyed and is good for nothing else. */
+/* Writes or reads, depending on the archive. Writing: BG_ERROR_UNSUPPORTED when the plan has ops of types that could
+ * not be found again, BG_ERROR_MEMORY. Reading: BG_ERROR_PARSE when the bytes are not a plan that passes every check
+ * (bgi_plan_check, the proof of its schedule); the plan may then only be destroyed. */
 bg_status bgi_plan_visit(bgi_archive *archive, bg_plan *plan, const bg_graph *graph, bg_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * store_tables.c: what a plan says as numbers and names alone: its sizes, the schedule with its problem, edges, leaves,
- * streams, blocks. The same functions write and read; what is read must fit together before programs are looked at.
+ * store_tables.c: the parts of a plan that are only numbers and names: its sizes, the schedule with its problem, edges,
+ * leaves, streams, blocks. The same functions write and read; a reader checks that these parts agree before it reads
+ * programs.
  */
 #include "plan/store_tables.h"
 
@@ -21,7 +22,7 @@ void bgi_store_type(bgi_archive *a, bg_type *type)
         bgi_archive_fail(a);
 }
 
-/* Of something that is there. */
+/* A type that must be present. */
 void bgi_store_present_type(bgi_archive *a, bg_type *type)
 {
     bgi_store_type(a, type);
@@ -151,7 +152,7 @@ static void visit_problem_lists(bgi_archive *a, bg_schedule_problem *problem)
 
 static void visit_problem(bgi_archive *a, bg_schedule_problem *problem)
 {
-    problem->struct_bytes = sizeof *problem; /* a file's is made here */
+    problem->struct_bytes = sizeof *problem; /* not in a file, so it is set here */
     bgi_archive_u32(a, &problem->stage_count);
     bgi_archive_u32(a, &problem->device_count);
     problem->stage_devices = visit_numbers(a, problem->stage_devices, problem->stage_count);
@@ -215,7 +216,7 @@ static void visit_edges(bgi_archive *a, bg_plan *plan)
     }
 }
 
-/* How the mesh cuts a variable: into pieces of the variable's type. */
+/* How the mesh cuts a variable into pieces of the variable's type. */
 static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
 {
     const bg_mesh mesh = bgi_plan_mesh(plan);
@@ -242,7 +243,7 @@ static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *
         bgi_archive_fail(a);
 }
 
-/* The range that a variable is of its whole: of the variable's type. */
+/* The range of the whole that a variable is; the range has the variable's type. */
 static void visit_section(bgi_archive *a, bgi_plan_variable *variable)
 {
     bool is_section = variable->section != NULL;
@@ -355,7 +356,7 @@ static void visit_phases(bgi_archive *a, bg_plan *plan)
     plan->phases = phases;
 }
 
-/* What the compiler found out, and did not take from the options. */
+/* What the compiler determined itself, beyond the options. */
 static void visit_choices(bgi_archive *a, bg_plan *plan)
 {
     bgi_archive_text(a, &plan->options.execution.stages);
@@ -387,7 +388,7 @@ static void visit_summary(bgi_archive *a, bg_plan_summary *summary)
 
 /* ---- all of it ---- */
 
-/* What the file says of the schedule must be the plan's, and the schedule correct. */
+/* The file's schedule must be the plan's, and it must be correct. */
 static bg_status check_schedule(bg_plan *plan, bg_error *error)
 {
     const bg_schedule_problem *problem = &plan->problem;
@@ -399,7 +400,7 @@ static bg_status check_schedule(bg_plan *plan, bg_error *error)
     return bg_schedule_verify(plan->schedule, problem, error);
 }
 
-/* Whole copies of the model. */
+/* Whether the plan has a mesh of replicas that hold parts of the model. */
 static bool has_mesh(const bg_plan *plan)
 {
     return plan->tensor_1 > 0 && plan->tensor_2 > 0 && plan->tensor_1 <= plan->replicas &&

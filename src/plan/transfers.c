@@ -1,12 +1,12 @@
 /*
- * transfers.c: the transfers of each device, and which of them instructions and calls wait for. Knows no buffers beyond
- * their places.
+ * transfers.c: lists the transfers of each device, and finds which of them instructions and calls wait for. It knows
+ * only the places of buffers.
  *
- * Hazards are found by place alone. The device's program is walked for two steps; for each piece of the arena it is
- * known which transfer issued so far was the last to read or write it. Whoever touches the piece waits for that one.
- * Transfers run in the order of issue, and are issued when what they read is made and what they overwrite is used up,
- * so they wait for nothing themselves, but for other replicas where those have pieces of what is moved. That cannot
- * close a circle: all replicas have the same program, and a transfer waits for earlier ones of it only.
+ * Hazards are found by place. The device's program is walked for two steps; for each piece of the arena the walk
+ * records the last issued transfer that reads or writes it. An instruction or call that touches the piece waits for
+ * that transfer. Transfers run in the order of issue. They are issued after their sources are written and their
+ * destinations are no longer needed, so they only wait for other replicas, where those have pieces of the moved value.
+ * These waits cannot be circular: all replicas have the same program, and a transfer waits only for earlier ones.
  */
 #include "plan/compile.h"
 
@@ -24,9 +24,10 @@ typedef struct walker {
     uint32_t *latest; /* by piece: 1 + number of the last transfer, over two steps; 0: none */
     uint32_t bound_count;
     uint32_t issued; /* over two steps */
-    /* By transfer: what it moves, when replicas have pieces of it; else 0. Variables by their values, then slots. */
+    /* By transfer: the value that it moves, when replicas have pieces of it; otherwise 0. Variables come first, by
+     * value, then slots. */
     uint32_t *shared_things;
-    uint32_t *first_slots, thing_count; /* by edge: of its remote ring, among the things */
+    uint32_t *first_slots, thing_count; /* by edge: the first slot of its remote ring, in the same numbering */
     bg_error *error;
 } walker;
 
@@ -48,7 +49,7 @@ static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind
     w->transfers[w->transfer_count++].action.kind = kind;
 }
 
-/* Of the last transfer each replica of a group has a piece. */
+/* Each replica of a group has a piece of the last transfer's value. */
 static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_t thing)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -58,7 +59,7 @@ static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_
     w->shared_things[w->transfer_count - 1] = thing;
 }
 
-/* And uses its own only: nobody waits for the others. */
+/* The replica uses only its own piece, so nothing waits for the other replicas. */
 static void own_transfer(walker *w)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -99,13 +100,13 @@ static void add_variable_transfers(walker *w, const bg_action *action)
     }
 }
 
-/* From the first replica's piece of an operand to the end of the last one's; of the whole: its size. */
+/* The bytes from the first replica's piece of an operand to the end of the last one's; for a whole value its size. */
 static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
 {
     return size_bytes + (bgi_plan_data_replicas(w->compiler->plan) - 1) * operand->stride;
 }
 
-/* The operands of a load are (remote, device), of a store (remote, device) too. */
+/* The operands of a load are (remote, device), and those of a store too. */
 static void add_call_transfer(walker *w, const bg_action *action, const bgi_call *call)
 {
     add_transfer(w, action, call->traced_as, BG_LOCATION_STATE, call->operands[1].offset, call->operands[0].offset,
@@ -216,7 +217,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Slots of edges that are no rings are moved by nobody. */
+/* Only slots of rings are moved. */
 static uint32_t find_operand_wait(const walker *w, const bgi_operand *operand, uint32_t micro_batch, size_t size_bytes)
 {
     const bg_plan *plan = w->compiler->plan;
@@ -243,7 +244,7 @@ static uint32_t find_call_wait(const walker *w, const bgi_call *call, uint32_t m
     return wait;
 }
 
-/* Instructions without transfers of their own wait once; an update waits call by call. */
+/* Instructions without transfers of their own wait once; an update waits before each call. */
 static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_waits)
 {
     const uint32_t micro_batch = instruction->action.micro_batch;
@@ -260,7 +261,7 @@ static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_w
         else
             wait = later(wait, find_call_wait(w, call, micro_batch));
     }
-    /* What an update brings out was made by a call that has waited. */
+    /* The outputs of an update were made by a call that has waited. */
     for (uint32_t i = 0; call_waits == NULL && i < instruction->copy_count; i++)
         wait = later(wait, find_operand_wait(w, &instruction->copies[i].operand, micro_batch,
                                              instruction->copies[i].size_bytes));
@@ -292,13 +293,13 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
 
 /* ---- pieces of other replicas ---- */
 
-/* A load reads what every replica stored last, a store overwrites what every replica loaded last: two steps are walked,
- * as for the waits. All replicas have the same list. */
+/* A load reads what every replica stored last, and a store overwrites what every replica loaded last; two steps are
+ * walked, as for the waits. All replicas have the same list. */
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
     bgi_plan_device *device = &w->compiler->plan->devices[w->device];
     uint32_t *loads =
-        bgi_arena_allocate(arena, w->thing_count, sizeof *loads); /* 1 + number of the last one; 0: none */
+        bgi_arena_allocate(arena, w->thing_count, sizeof *loads); /* 1 + number of the last transfer; 0: none */
     uint32_t *stores = bgi_arena_allocate(arena, w->thing_count, sizeof *stores);
 
     if (loads == NULL || stores == NULL)

@@ -1,6 +1,6 @@
 /*
- * trial.c: copies of a plan that are compiled to see what comes of a choice. A copy has the graph's clone and a plan of
- * its own and is lowered as far as its memory layout: its bytes and its time are those of the finished plan.
+ * trial.c: copies of a plan that are compiled to try a choice. A copy has a clone of the graph and a plan of its own,
+ * and is lowered as far as its memory layout: its bytes and its time are those of the finished plan.
  */
 #include "plan/compile.h"
 
@@ -54,7 +54,7 @@ void bgi_trial_end(bgi_compiler *trial)
         bgi_partition_clear(trial->partition);
     bgi_arena_clear(&trial->scratch);
     if (trial->plan != NULL)
-        trial->plan->condition = NULL; /* that of the plan it is a copy of */
+        trial->plan->condition = NULL; /* it belongs to the plan that was copied */
     bg_plan_destroy(trial->plan);
     *trial = (bgi_compiler){.plan = NULL};
 }

@@ -1,5 +1,5 @@
 /*
- * view.c: a plan for those who only read it (brigade/plan_view.h).
+ * view.c: read access to a plan (brigade/plan_view.h).
  */
 #include <brigade/plan_view.h>
 

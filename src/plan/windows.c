@@ -1,5 +1,5 @@
 /*
- * windows.c: where remote buffers and edges are while they are on their device.
+ * windows.c: places remote buffers and edges on their devices.
  *
  *     a buffer of variables   has a window, a place in the arena that the variables have whenever the buffer is loaded;
  *                             of sharded weights it holds all replicas' pieces one after the other
@@ -14,26 +14,26 @@
 #include "plan/pack.h"
 #include "schedule/buffers.h"
 
-/* The variables of a buffer, or the slots of a ring. Its spans: from LOAD (or the first user, when it starts fresh) to
- * the last user or STORE. */
+/* A window holds the variables of a buffer, or the slots of a ring. Each of its spans goes from LOAD (or the first
+ * user, when it needs no load) to the last user or STORE. */
 typedef struct window {
     uint32_t buffer;
-    uint32_t ring; /* plan edge; BGI_NO_EDGE: variables */
+    uint32_t ring; /* plan edge; BGI_NO_EDGE: a window of variables */
     bool is_out;   /* the ring of the producer */
     bgi_span *spans;
     uint32_t span_count;
 } window;
 
-/* A device while its windows are placed. */
+/* The state while the windows of a device are placed. */
 typedef struct placer {
     bgi_compiler *compiler;
     uint32_t action_count;
     const bg_action *actions;
-    bgi_buckets of_stage; /* places of actions, by stage */
+    bgi_buckets of_stage; /* the actions of each stage, as places */
     bgi_arena arena;
 } placer;
 
-/* Messages and results of an action go out behind it. */
+/* Messages and results of an action leave after it. */
 static uint32_t find_last_follower(const placer *p, uint32_t position)
 {
     while (position + 1 < p->action_count &&
@@ -42,7 +42,7 @@ static uint32_t find_last_follower(const placer *p, uint32_t position)
     return position;
 }
 
-/* One action of the buffer's stage. */
+/* Extends the spans by one action of the buffer's stage. */
 static void extend_spans(const placer *p, window *w, uint32_t position, bool *is_here)
 {
     const bg_schedule_problem *problem = &p->compiler->plan->problem;
@@ -62,8 +62,8 @@ static void extend_spans(const placer *p, window *w, uint32_t position, bool *is
         w->spans[w->span_count - 1].last = *is_here ? find_last_follower(p, position) : position;
 }
 
-/* Rings are in use from their first slot's first to their last slot's last: of the producer from what the host or the
- * producer writes to the last STORE, of the readers from the first LOAD to the last reader. */
+/* A ring is in use from the first use of its first slot to the last use of its last slot: the producer's ring from the
+ * first write to the last STORE, the readers' ring from the first LOAD to the last reader. */
 static void extend_ring(const bg_schedule_problem *problem, window *w, uint32_t position, const bg_action *action)
 {
     const bg_schedule_buffer *buffer = &problem->buffers[w->buffer];
@@ -117,7 +117,7 @@ static bg_status find_variable_spans(placer *p, window *w, bg_error *error)
     return BG_OK;
 }
 
-/* The variables of a buffer lie in its window, and at home, in the order of their numbers. */
+/* The variables of a buffer are in the order of their numbers, in its window and in the store. */
 static void place_in_window(bgi_compiler *c, uint32_t buffer, size_t offset)
 {
     BGI_FOR_BUCKET(c->residency->variables, buffer, at)
@@ -137,8 +137,8 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* How many micro-batches the remote ring of each edge holds, at most. Those that are kept behind the edge come and go
- * in order like its own, so that together they are a row. */
+/* The largest number of micro-batches in the remote ring of each edge. Values stashed behind the edge come and go in
+ * the same order, so that both together are one sequence. */
 static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
     for (uint32_t e = 0; e < c->edges->count; e++)

@@ -1,5 +1,5 @@
 /*
- * call_costs.c: a table of what calls take, by key, and prices made of it.
+ * call_costs.c: a table of the times of calls, by key, and prices made from it.
  */
 #include "predict/call_costs.h"
 
@@ -53,7 +53,7 @@ bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES])
 
 /* ---- the table ---- */
 
-/* The place where the key is, or where it belongs. */
+/* The place of the key, or the place where it would be added. */
 static size_t find_place(const bgi_call_costs *costs, const char *key, bool *is_there)
 {
     size_t low = 0, high = costs->count;
@@ -77,7 +77,7 @@ const bgi_call_cost *bgi_call_costs_find(const bgi_call_costs *costs, const char
     return is_there ? &costs->costs[at] : NULL;
 }
 
-bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, double alone_ns, double busy_ns, bg_error *error)
+bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, bgi_call_times_ns ns, bg_error *error)
 {
     bool is_there;
     const size_t at = find_place(costs, key, &is_there);
@@ -95,8 +95,7 @@ bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, double alon
         costs->count++;
         costs->costs[at].key = copy;
     }
-    costs->costs[at].alone_ns = alone_ns;
-    costs->costs[at].busy_ns = busy_ns;
+    costs->costs[at].ns = ns;
     return BG_OK;
 }
 
@@ -121,7 +120,7 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
                     bgi_call_costs_find(&seen, key) != NULL)
                     continue;
                 *out_known += bgi_call_costs_find(costs, key) != NULL;
-                status = bgi_call_costs_put(&seen, key, 0.0, 0.0, error);
+                status = bgi_call_costs_put(&seen, key, (bgi_call_times_ns){0}, error);
             }
         }
     }
@@ -134,7 +133,7 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
 
 static double time_of(const bgi_measured_prices *prices, const bgi_call_cost *cost)
 {
-    return prices->is_busy ? cost->busy_ns : cost->alone_ns;
+    return prices->is_busy ? cost->ns.busy : cost->ns.alone;
 }
 
 /* The operations and bytes of a key, as bgi_call_key wrote them. */
@@ -145,7 +144,8 @@ static bool read_cost(const char *key, double *flops, double *bytes)
     return at != NULL && sscanf(at, " scratch, %lf flop, %lf bytes", flops, bytes) == 2;
 }
 
-/* How much longer known calls of the kernel take than operations and bytes say: the mean of all. */
+/* The ratio of the measured times of the kernel's known calls to those estimated from operations and bytes: the mean
+ * over all. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);
@@ -163,16 +163,36 @@ static double correction_of(const bgi_measured_prices *prices, const char *kerne
     return modeled > 0.0 && known > 0.0 ? known / modeled : 1.0;
 }
 
+static const bgi_call_cost *find_cost(const bgi_measured_prices *prices, const bgi_call *call)
+{
+    char key[BGI_CALL_KEY_BYTES];
+
+    return bgi_call_key(call, key) ? bgi_call_costs_find(prices->costs, key) : NULL;
+}
+
 double bgi_measured_call_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;
-    char key[BGI_CALL_KEY_BYTES];
-    const bgi_call_cost *cost = bgi_call_key(call, key) ? bgi_call_costs_find(prices->costs, key) : NULL;
+    const bgi_call_cost *cost = find_cost(prices, call);
 
     if (cost != NULL)
         return time_of(prices, cost);
     return bgi_model_call_ns(&prices->model, call) *
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
+}
+
+/* Amdahl's law: n cores take what cannot be divided and an n-th of the rest. */
+double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
+{
+    const bgi_measured_prices *prices = user;
+    const bgi_call_cost *cost = find_cost(prices, call);
+    const double cores = prices->costs->cores;
+
+    if (call->kernel.part_count <= 1)
+        return 0.0;
+    if (cost == NULL || cores < 2.0)
+        return bgi_measured_call_ns(user, call);
+    return (time_of(prices, cost) - cost->ns.helped) * cores / (cores - 1.0);
 }
 
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out)
@@ -185,12 +205,13 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
     out->busy.model = out->alone.model;
     *prices = (bgi_prices){.model = out->alone.model,
                            .call_ns = bgi_measured_call_ns,
+                           .divisible_ns = bgi_measured_divisible_ns,
                            .user = &out->alone,
                            .instruction_ns = costs->alone_instruction_ns,
                            .shared_user = &out->busy,
                            .shared_instruction_ns = costs->busy_instruction_ns};
     snprintf(prices->model.name, sizeof prices->model.name, "%s", bgi_processor_text(processor, sizeof processor));
-    /* Messages are written in their place; copies take what copying took. */
+    /* Messages are written in place, so they cost nothing; copies have the measured speed. */
     prices->model.link.bytes_per_ns = prices->model.network.bytes_per_ns = 1e30;
     if (costs->copy_bytes_per_ns > 0.0) {
         prices->model.memory_bytes_per_ns = costs->copy_bytes_per_ns;

@@ -1,10 +1,12 @@
 /*
- * call_costs_file.c: costs of calls as a file of the user's cache. They hold for one kind of processor and one build of
- * the library; a file of another is not read. Strict: every number is finite and not negative, every key there once.
+ * call_costs_file.c: stores costs of calls in a file of the user's cache. They hold for one kind of processor and one
+ * build of the library; a file of another kind or build is not read. The reader is strict: every number is finite and
+ * not negative, and every key occurs once.
  *
- *     {"format": "brigade call costs 1", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
+ *     {"format": "brigade call costs 2", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
  *      "alone_instruction_ns": 1.0, "busy_instruction_ns": 1.0, "copy_bytes_per_ns": 20.0,
- *      "calls": [{"call": "linear.avx512 float32[40,320], ...", "alone_ns": 1.0, "busy_ns": 1.0}, ...]}
+ *      "calls": [{"call": "linear.avx512 float32[40,320], ...", "alone_ns": 1.0, "busy_ns": 1.0, "helped_ns": 1.0},
+ * ...]}
  */
 #include <ctype.h>
 #include <math.h>
@@ -19,9 +21,9 @@
 #include "formats/json_write.h"
 #include "predict/call_costs.h"
 
-#define FORMAT "brigade call costs 1"
+#define FORMAT "brigade call costs 2"
 
-enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 8, CALL_KEYS = 3, DIGITS = 9 };
+enum { LARGEST_FILE_BYTES = 1 << 26, MOST_CALLS = 100000, KEYS = 8, CALL_KEYS = 4, DIGITS = 9 };
 
 /* ---- whose costs ---- */
 
@@ -63,16 +65,18 @@ static bg_status read_number(const char *name, const json_t *object, const char 
 static bg_status read_call(const char *name, const json_t *call, size_t index, bgi_call_costs *out, bg_error *error)
 {
     const char *key = json_string_value(json_object_get(call, "call"));
-    double alone, busy;
+    bgi_call_times_ns ns;
 
     if (json_object_size(call) != CALL_KEYS || key == NULL || strlen(key) >= BGI_CALL_KEY_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: calls[%zu] is no object of `call`, `alone_ns` and `busy_ns`",
-                            name, index);
-    BGI_TRY(read_number(name, call, "alone_ns", &alone, error));
-    BGI_TRY(read_number(name, call, "busy_ns", &busy, error));
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: calls[%zu] is not an object with `call`, `alone_ns`, `busy_ns` and `helped_ns`", name,
+                            index);
+    BGI_TRY(read_number(name, call, "alone_ns", &ns.alone, error));
+    BGI_TRY(read_number(name, call, "busy_ns", &ns.busy, error));
+    BGI_TRY(read_number(name, call, "helped_ns", &ns.helped, error));
     if (bgi_call_costs_find(out, key) != NULL)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: calls[%zu] is there twice", name, index);
-    return bgi_call_costs_put(out, key, alone, busy, error);
+    return bgi_call_costs_put(out, key, ns, error);
 }
 
 static bg_status check_owner(const char *name, const json_t *root, const char *key, const char *own, bg_error *error)
@@ -178,8 +182,9 @@ bg_status bgi_call_costs_save(const bgi_call_costs *costs, const char *path, bg_
     for (size_t i = 0; i < costs->count && i < MOST_CALLS; i++) {
         bgi_json_open(&w, NULL, '{');
         bgi_json_text(&w, "call", costs->costs[i].key);
-        bgi_json_real(&w, "alone_ns", costs->costs[i].alone_ns, DIGITS);
-        bgi_json_real(&w, "busy_ns", costs->costs[i].busy_ns, DIGITS);
+        bgi_json_real(&w, "alone_ns", costs->costs[i].ns.alone, DIGITS);
+        bgi_json_real(&w, "busy_ns", costs->costs[i].ns.busy, DIGITS);
+        bgi_json_real(&w, "helped_ns", costs->costs[i].ns.helped, DIGITS);
         bgi_json_close(&w, '}');
     }
     bgi_json_close(&w, ']');

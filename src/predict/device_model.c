@@ -1,6 +1,6 @@
 /*
- * device_model.c: reads a device description. Strict: a key that is missing, unknown or twice, and a number outside its
- * range, are errors that name the key, for a number that is silently ignored would be a wrong prediction.
+ * device_model.c: reads a device description. The reader is strict: a missing, unknown or repeated key and a number
+ * outside its range are errors that name the key, because ignoring a number silently would make the prediction wrong.
  */
 #include "predict/device_model.h"
 
@@ -19,14 +19,14 @@
 
 enum { LARGEST_FILE_BYTES = 1 << 20 };
 
-/* A number of the file: its object ("" is the outermost one), its key, and what one of its units is in the model's. */
+/* A number of the file: its object ("" is the outermost one), its key, and the factor from its unit to the model's. */
 typedef struct field {
     const char *object, *key;
     size_t offset;
     double unit;
     double least, most; /* in the file's units */
     bool is_optional;   /* without the key the model keeps its default */
-    bool is_count;      /* goes to a uint32_t */
+    bool is_count;      /* stored in a uint32_t */
 } field;
 
 #define AT(member) .offset = offsetof(bgi_device_model, member)
@@ -132,7 +132,7 @@ static bg_status read_text(const char *name, const json_t *root, const char *key
     const char *value = json_string_value(json_object_get(root, key));
 
     if (value == NULL || value[0] == '\0')
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or no text", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or not a string", name, key);
     if (strlen(value) >= capacity)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` has %zu bytes; it may have at most %zu", name, key,
                             strlen(value), capacity - 1);

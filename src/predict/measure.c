@@ -1,11 +1,12 @@
 /*
- * measure.c: what the calls of a plan take on this machine. The plan runs, for a moment, on zeros: its calls then find
- * their operands where a run finds them, in the caches or not, and those that follow each other follow each other.
- * Kernels take the same time for any values.
+ * measure.c: measures the calls of a plan on this machine. The plan runs briefly on zeros, so its calls find their
+ * operands where a run finds them, in caches or not, and follow each other in the same order. Most kernels take the
+ * same time for any values; the backward of a fused convolution, max pool and ReLU takes longer where more windows have
+ * a gradient.
  *
- * A session has one core, so nobody helps with its calls. `cores` sessions run side by side for the times of busy
- * cores, and one for the times of a core that is alone. A time is the median, over runs, of the mean of all calls with
- * the key.
+ * There are three rehearsals. One session of one core gives the times of a core that is alone; `cores` of these side by
+ * side give the times of busy cores; and one session of `cores` workers, of which one runs the devices and the others
+ * only help, gives the times of shared calls. A time is the median, over runs, of the mean of all calls with the key.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,7 +23,10 @@
 enum { SAMPLED_STEPS = 16, LEAST_ROUNDS = 3, MOST_ROUNDS = 9, PLAIN_RUNS = 3, COPY_BYTES = 1 << 22, MOST_CORES = 64 };
 static const double enough_s = 0.6;
 
-/* What one call of a round took, all sites and sessions together. */
+/* In which calls are timed. */
+typedef enum setting { ALONE, BUSY, HELPED } setting;
+
+/* The time of a call in one round, over all its sites and sessions. */
 typedef struct round_time {
     char *key;
     double total_ns, count;
@@ -32,10 +36,11 @@ typedef struct round_time {
 
 typedef struct rehearsal {
     const bg_plan *plan;
-    uint32_t cores;
+    bg_plan shared_plan;   /* the same with more workers */
+    uint32_t cores;        /* sessions side by side */
     pthread_mutex_t mutex; /* of `order` */
     pthread_cond_t changed;
-    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, when all of them are there */
+    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, once all of them have arrived */
     pthread_barrier_t gate;
     bool is_over; /* written between two gates by the first session's thread */
     uint32_t rounds, most_rounds;
@@ -160,7 +165,7 @@ static bg_status add_device(rehearsal *r, const bg_session *session, uint32_t re
     return BG_OK;
 }
 
-/* By the first session's thread while the others wait. */
+/* Called by the first session's thread while the others wait. */
 static void end_round(rehearsal *r)
 {
     bg_error *error = &r->actors[0].error;
@@ -240,7 +245,7 @@ static void give_order(rehearsal *r, bool goes)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* All threads, or none: those that wait at a gate must be as many as it is for. */
+/* Starts all threads or none, because the number of threads at a gate is fixed. */
 static bg_status start(rehearsal *r, bg_error *error)
 {
     uint32_t started = 1;
@@ -314,7 +319,7 @@ static uint64_t count_instructions(const bg_plan *plan)
     return count * plan->replicas;
 }
 
-/* What a run takes beyond its calls and copies, shared out among instructions. */
+/* The time of a run beyond its calls and copies, divided among instructions. */
 static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
 {
     const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
@@ -342,34 +347,53 @@ static double measure_copy(void)
     return best;
 }
 
-/* Times of `cores` sessions side by side: to the table, alone or busy. */
-static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool is_busy, bg_error *error)
+/* What one rehearsal has found, beside what others have. */
+static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, setting of)
 {
+    bgi_call_times_ns times = known != NULL ? known->ns : (bgi_call_times_ns){.alone = ns, .busy = ns, .helped = ns};
+
+    if (of == BUSY)
+        times.busy = ns;
+    if (of == HELPED)
+        times.helped = ns;
+    return times;
+}
+
+/* `cores`: those of the whole machine that are used. */
+static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, setting of, bg_error *error)
+{
+    const uint32_t sessions = of == BUSY ? cores : 1;
     rehearsal *r = calloc(1, sizeof *r);
     bg_status status = BG_OK;
 
     if (r == NULL)
         return bgi_error_memory(error, "measuring costs", sizeof *r);
     r->plan = plan;
-    r->cores = cores;
+    if (of == HELPED) {
+        r->shared_plan = *plan;
+        r->shared_plan.options.execution.cores = cores;
+        r->shared_plan.has_one_owner = true;
+        r->plan = &r->shared_plan;
+    }
+    r->cores = sessions;
     r->most_rounds = SAMPLED_STEPS / (plan->iterations > 0 ? plan->iterations : 1);
     r->most_rounds = r->most_rounds < LEAST_ROUNDS + 1  ? LEAST_ROUNDS
                      : r->most_rounds - 1 > MOST_ROUNDS ? MOST_ROUNDS
                                                         : r->most_rounds - 1;
-    for (uint32_t i = 0; i < cores && status == BG_OK; i++) {
+    for (uint32_t i = 0; i < sessions && status == BG_OK; i++) {
         r->actors[i].rehearsal = r;
-        status = open_actor(&r->actors[i], plan, error);
+        status = open_actor(&r->actors[i], r->plan, error);
     }
     if (status == BG_OK)
         status = start(r, error);
     for (size_t t = 0; t < r->time_count && status == BG_OK; t++) {
         const double ns = median(r->times[t].samples, r->times[t].sample_count);
-        const bgi_call_cost *alone = bgi_call_costs_find(costs, r->times[t].key);
-        status = bgi_call_costs_put(costs, r->times[t].key, is_busy && alone != NULL ? alone->alone_ns : ns, ns, error);
+        const bgi_call_cost *known = bgi_call_costs_find(costs, r->times[t].key);
+        status = bgi_call_costs_put(costs, r->times[t].key, merge_times(known, ns, of), error);
     }
-    if (status == BG_OK && !is_busy)
+    if (status == BG_OK && of == ALONE)
         costs->alone_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
-    if (status == BG_OK)
+    if (status == BG_OK && of != HELPED)
         costs->busy_instruction_ns = find_instruction_ns(r, costs->copy_bytes_per_ns);
     forget(r);
     return status;
@@ -392,13 +416,12 @@ static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *err
     return BG_OK;
 }
 
-/* What is known already stays: costs are measured once, so that predictions can be compared. */
+/* Known costs stay: they are measured once, so that predictions can be compared. */
 static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
 {
     for (size_t i = 0; i < measured->count; i++)
         if (bgi_call_costs_find(costs, measured->costs[i].key) == NULL)
-            BGI_TRY(bgi_call_costs_put(costs, measured->costs[i].key, measured->costs[i].alone_ns,
-                                       measured->costs[i].busy_ns, error));
+            BGI_TRY(bgi_call_costs_put(costs, measured->costs[i].key, measured->costs[i].ns, error));
     return BG_OK;
 }
 
@@ -410,11 +433,13 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     cores = cores < 1 ? 1 : cores > MOST_CORES ? MOST_CORES : cores;
     measured.cores = cores;
     BGI_TRY(check_memory(plan, cores, error));
-    status = rehearse(&measured, plan, 1, false, error);
+    status = rehearse(&measured, plan, cores, ALONE, error);
     if (status == BG_OK && cores > 1)
-        status = rehearse(&measured, plan, cores, true, error);
+        status = rehearse(&measured, plan, cores, BUSY, error);
+    if (status == BG_OK && cores > 1)
+        status = rehearse(&measured, plan, cores, HELPED, error);
     if (status == BG_OK && (anew || costs->cores != cores)) {
-        /* Times of busy cores hold for as many cores alone. */
+        /* Times of busy cores hold only for the same number of cores. */
         bgi_call_costs_clear(costs);
         *costs = measured;
         return BG_OK;

@@ -1,6 +1,6 @@
 /*
  * page.c: a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget, where
- * time goes, traffic, and the plan's tables. There is no script in it; light and dark follow the system.
+ * time goes, traffic, and the plan's tables. It contains no script; light and dark follow the system.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "plan/options.h"
 #include "predict/prediction.h"
 
-/* More actions than these make a picture that browsers are slow with; more devices, one that is too long to look at. */
+/* Pictures with more actions than this are slow in browsers; with more devices they are too long to read. */
 enum { MOST_BOXES = 30000, MOST_BARS = 256 };
 
 static const char style[] =
@@ -130,8 +130,8 @@ typedef struct bars {
     const char *const *colors;
     int parts;
     bool has_budget;
-    double most; /* that the width stands for */
-    double unit; /* of the words over a bar */
+    double most; /* the value of the full width */
+    double unit; /* of the labels over a bar */
     const char *unit_name;
 } bars;
 
@@ -222,7 +222,7 @@ static void add_memory_bars(bgi_string *html, const bgi_prediction *p)
         b.most = fmax(b.most, (double)p->plan->devices[d].arena_bytes);
         b.has_budget = b.has_budget || budget_of(p, d) > 0.0;
     }
-    /* A budget that is far away is not drawn: the bars would vanish. */
+    /* A budget far beyond the bars is not drawn, because the bars would become too small. */
     for (uint32_t d = 0; b.has_budget && d < p->plan->device_count; d++)
         if (budget_of(p, d) > 4.0 * b.most)
             b.has_budget = false;

@@ -1,5 +1,5 @@
 /*
- * prediction.c: from a plan and prices to a prediction, and its text.
+ * prediction.c: makes a prediction from a plan and prices, and prints it.
  */
 #include "predict/prediction.h"
 
@@ -12,12 +12,12 @@
 #include "core/text.h"
 #include "plan/costs.h"
 
-/* Steps that are simulated: the first fills the pipeline, the others follow each other. */
+/* The number of simulated steps: the first fills the pipeline, the others follow each other. */
 enum { MOST_STEPS = 4 };
 
 /* ---- prices ---- */
 
-/* The type that the arithmetic of a call is in: that of its first operand of floating point. */
+/* The type of a call's arithmetic: that of its first floating-point operand. */
 static bg_dtype arithmetic_type(const bgi_call *call)
 {
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
@@ -66,6 +66,7 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
     const bg_plan_summary summary = bg_plan_summarize(plan);
     bgi_simulation_setup setup = {.model = &prices->model,
                                   .call_ns = prices->call_ns,
+                                  .divisible_ns = prices->divisible_ns,
                                   .user = prices->user,
                                   .instruction_ns = prices->instruction_ns,
                                   .steps = summary.steps_per_run < MOST_STEPS ? summary.steps_per_run : MOST_STEPS,
@@ -150,7 +151,7 @@ bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device,
 
 /* ---- text ---- */
 
-/* "1.23 ms", three figures. */
+/* "1.23 ms", three digits. */
 static const char *time_text(double ns, char text[32])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -202,7 +203,7 @@ static bool has_time(const bgi_simulation *simulation, int time_class)
     return false;
 }
 
-/* Whether the table shows the same of two devices. */
+/* Whether the table shows the same for two devices. */
 static bool looks_equal(const bgi_simulation *simulation, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < BGI_TIME_CLASS_COUNT; k++)

@@ -1,58 +1,59 @@
 /*
- * prediction.h: what a plan will do on a device that is described, or on this machine: times, waits, memory and
- * traffic, as numbers, as text and as a page.
+ * prediction.h: predicts how a plan runs on a described device, or on this machine: times, waits, memory and traffic,
+ * as numbers, as text and as a page.
  */
 #ifndef BGI_PREDICT_PREDICTION_H
 #define BGI_PREDICT_PREDICTION_H
 
 #include "predict/simulate.h"
 
-/* Whose times of calls a prediction is made with. */
+/* The times of calls that a prediction uses. */
 typedef struct bgi_prices {
     bgi_device_model model; /* name, links and memories */
     double (*call_ns)(const void *user, const bgi_call *call);
+    double (*divisible_ns)(const void *user, const bgi_call *call); /* NULL: calls of several parts as a whole */
     const void *user;
     double instruction_ns;
     /* While other cores work too; NULL: as above. */
     const void *shared_user;
     double shared_instruction_ns;
-    char basis[320]; /* what the times are, for reports: "costs measured on this machine" */
+    char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 
-/* Calls by the model's operations and bytes in a second. The model is copied; the prices must not move. */
+/* Estimates calls by the model's operations and bytes in a second. The model is copied; the prices must not move. */
 void bgi_prices_of_model(const bgi_device_model *model, bgi_prices *out);
 double bgi_model_call_ns(const void *model, const bgi_call *call);
-/* One core of a server by the planner's static costs (plan/costs.h), for when nothing else is known. */
+/* One core of a server by the planner's static costs (plan/costs.h), used when nothing else is known. */
 void bgi_device_model_static(bgi_device_model *out);
 
 typedef struct bgi_prediction {
     const bg_plan *plan;
     const bgi_prices *prices;
     bgi_simulation own;    /* each device computes on its own */
-    bgi_simulation shared; /* all devices share `cores`; device_count 0: not asked for */
+    bgi_simulation shared; /* all devices share `cores`; device_count 0: not requested */
     uint32_t cores;
     double own_run_ns, shared_run_ns; /* of one run of the program: the plan's steps */
 } bgi_prediction;
 
-/* cores 0: of devices of their own alone. `plan` and `prices` must live as long as the prediction. */
+/* cores 0: only with separate devices. `plan` and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
-/* Share of the devices' time in which they compute nothing, of steps that follow each other in a run. */
+/* The fraction of the devices' time in which they compute nothing, in consecutive steps of a run. */
 double bgi_prediction_idle_share(const bgi_simulation *simulation);
-/* Bytes of messages between devices of a replica in a step. */
+/* Bytes of messages between the devices of a replica in a step. */
 uint64_t bgi_plan_message_bytes(const bg_plan *plan);
-/* Whether the description's memories have room for each device; *out_device is the one that needs most. */
+/* Whether each device fits into the described memories; *out_device is the one that needs most. */
 bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device, size_t *out_bytes,
                          size_t *out_remote_bytes);
 
-/* Lines of text, malloc'ed: step time, throughput, idle shares, peak memory; then where the time of devices goes, as a
- * table in which equal devices share a row. `samples`: what a micro-batch has. */
+/* Prints lines of text, malloc'ed: step time, throughput, idle shares, peak memory; then where the time of devices
+ * goes, as a table in which equal devices share a row. `samples`: the number in a micro-batch. */
 bg_status bgi_prediction_print(const bgi_prediction *prediction, const char *samples, char **out_text, bg_error *error);
-/* The schedule as drawn by the simulation (made with wants_events). malloc'ed. */
+/* Draws the simulated schedule (made with wants_events). malloc'ed. */
 bg_status bgi_prediction_draw(const bgi_prediction *prediction, const char *title, char **out_text, bg_error *error);
-/* All of it as one HTML page that needs no script and no network. malloc'ed. */
+/* Makes one HTML page of everything, which needs no script and no network. malloc'ed. */
 bg_status bgi_prediction_page(const bgi_prediction *prediction, const char *title, const char *samples, char **out_text,
                               bg_error *error);
 

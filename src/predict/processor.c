@@ -1,5 +1,5 @@
 /*
- * processor.c: what this machine's processor is called, as the system tells it.
+ * processor.c: the name of this machine's processor, as the system reports it.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,18 +1,18 @@
 /*
  * simulate.c: runs the programs of a plan in simulated time.
  *
- * A runner is a device of a replica and how far its program has come. It is ready, at work, waiting, or done. What it
- * waits for only ever becomes true: a message, a free slot, transfers, a sum, its turn, the other replicas. A heap of
- * events holds what happens next:
+ * A runner is a device of a replica and its position in its program. It is ready, running, waiting, or done. A
+ * condition that it waits for never becomes false again: a message, a free slot, transfers, a sum, its turn, the other
+ * replicas. A heap of events contains what happens next:
  *
  *     work      a runner's instruction comes to its next mark or its end
  *     message   it is there
  *     transfer  the oldest one of a device's queue is done
  *     sum       one that ran beside the program is done
  *
- * With shared cores a runner needs a core to go on. Cores take the ready runner that is least advanced, and of equals
- * the last one, as the runtime's workers do (runtime/engine.h). Cores that find none help: an instruction then goes
- * faster by what of it is divisible. When the number of those at work changes, all their rates do.
+ * With shared cores a runner needs a core to continue. Cores take the ready runner that is least advanced, and among
+ * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others: the
+ * divisible part of an instruction then runs faster. When the number of busy cores changes, all rates change.
  */
 #include "predict/simulate.h"
 
@@ -38,15 +38,15 @@ typedef struct runner {
     wait_kind wait;
     uint32_t wait_edge;
     uint64_t wait_target;      /* transfers */
-    double since_ns;           /* it waits, is ready, or its work was last looked at */
+    double since_ns;           /* since it waits, is ready, or its work was last updated */
     uint32_t step, at;         /* its instruction */
     bool has_begun;            /* it is in the middle of the instruction */
-    bool has_come;             /* to the meeting of this instruction */
+    bool has_come;             /* it has reached the meeting of this instruction */
     double done_ns, rate;      /* of the instruction's work */
-    double target_ns;          /* of the work event that is on its way */
+    double target_ns;          /* of the pending work event */
     double began_ns, spent_ns; /* of the instruction */
     uint32_t mark, generation;
-    /* Beside the program. */
+    /* Work beside the program. */
     uint64_t issued, transferred, sums_begun, sums_done, meetings;
     bool is_transferring, owes_turn;
     double sum_free_ns, link_free_ns;
@@ -61,7 +61,7 @@ typedef enum event_kind { WORK = 0, MESSAGE, TRANSFER, SUM } event_kind;
 
 typedef struct event {
     double at_ns;
-    uint64_t number; /* events at one time happen in the order in which they were made */
+    uint64_t number; /* events at the same time happen in the order in which they were made */
     event_kind kind;
     uint32_t index, generation;
 } event;
@@ -75,7 +75,7 @@ typedef struct simulator {
     runner *runners;       /* replica x device */
     uint32_t runner_count, replicas;
     edge_state *edges;  /* replica x edge */
-    uint64_t *arrivals; /* by group and device: replicas that have come to meetings */
+    uint64_t *arrivals; /* by group and device: the number of replicas that have reached meetings */
     uint64_t *turns;    /* by replica */
     uint32_t *turn_devices;
     uint64_t turn_count; /* of a step */
@@ -83,11 +83,11 @@ typedef struct simulator {
     event *heap;
     size_t heap_count, heap_capacity;
     uint64_t event_number;
-    uint32_t *ready; /* a heap with shared cores, else a stack */
+    uint32_t *ready; /* a heap with shared cores, otherwise a stack */
     uint32_t ready_count;
     uint32_t *working; /* runners that have a core */
     uint32_t working_count;
-    uint32_t *queues; /* shared cores: runners whose transfers want a core */
+    uint32_t *queues; /* shared cores: runners whose transfers need a core */
     uint32_t queue_count, queue_working;
     size_t timing_capacity;
     bool is_out_of_memory;
@@ -224,7 +224,7 @@ static bgi_time_class class_of_kind(bg_action_kind kind)
     }
 }
 
-/* Divides what an instruction took among its parts. */
+/* Divides the time of an instruction among its parts. */
 static void add_work_time(simulator *s, const runner *r, const bgi_instruction *instruction, const bgi_work *work)
 {
     const double whole = work->total_ns > 0.0 ? work->total_ns : 1.0;
@@ -235,7 +235,7 @@ static void add_work_time(simulator *s, const runner *r, const bgi_instruction *
     add_time(s, r, class_of_kind(instruction->action.kind), r->spent_ns - collective - copies);
 }
 
-/* A wait that ends now. */
+/* Records a wait that ends now. */
 static void add_wait_time(simulator *s, const runner *r)
 {
     const double waited = s->now_ns - r->since_ns;
@@ -383,7 +383,7 @@ static void arrive(simulator *s, uint32_t index)
     wake_for(s, runner_of(s, replica, s->plan->edges[edge].to_device), WAITS_FOR_MESSAGE, edge);
 }
 
-/* Replicas that share cores meet before a sum: true when all of the group have come. */
+/* Replicas that share cores meet before a sum: true when all of the group have arrived. */
 static bool has_met(simulator *s, runner *r)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -411,7 +411,7 @@ static const bgi_instruction *instruction_of(const simulator *s, const runner *r
     return &s->plan->devices[r->device].instructions[r->at];
 }
 
-/* Whether the instruction may begin; else the runner is parked. */
+/* Whether the instruction may begin; otherwise the runner is parked. */
 static bool may_begin(simulator *s, runner *r, const bgi_instruction *instruction)
 {
     edge_state *edges = s->edges + (size_t)r->replica * s->plan->edge_count;
@@ -481,7 +481,7 @@ static void finish(simulator *s, runner *r, const bgi_instruction *instruction, 
     }
 }
 
-/* Marks that have been reached; false when one of them has to wait. */
+/* Passes the marks that have been reached; false when one of them has to wait. */
 static bool pass_marks(simulator *s, runner *r, const bgi_work *work)
 {
     const bgi_mark *marks = s->work[r->device].marks + work->first_mark;
@@ -505,14 +505,14 @@ static void set_rate(simulator *s, runner *r, double rate)
     push_event(s, s->now_ns + (r->target_ns - r->done_ns) / rate, WORK, (uint32_t)(r - s->runners), ++r->generation);
 }
 
-/* A core leaves a runner that could go on when another one has fallen behind by more than half a micro-batch. */
+/* A core leaves a runner that could continue when another one has fallen behind by more than half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
     return shares_cores(s) && s->ready_count > 0 &&
            position_of(s, &s->runners[s->ready[0]]) + 0.5 / s->plan->micro_batches < position_of(s, r);
 }
 
-/* The runner goes on until it is at work, waits, is done, or must yield. True when it is at work. */
+/* Advances the runner until it is running, waits, is done, or must yield. Returns true when it is running. */
 static bool advance(simulator *s, runner *r)
 {
     add_time(s, r, BGI_TIME_CORES, s->now_ns - r->since_ns);
@@ -547,7 +547,7 @@ static bool advance(simulator *s, runner *r)
 
 /* ---- cores ---- */
 
-/* Brings a runner's work up to now. */
+/* Updates a runner's work to the current time. */
 static void look_at(simulator *s, runner *r)
 {
     const double spent = s->now_ns - r->since_ns;
@@ -575,7 +575,7 @@ static void share_cores(simulator *s)
     }
 }
 
-/* The queue of a device that waits for it, or any. */
+/* Starts the queue of a device that waits for it, or any queue. */
 static bool start_queue(simulator *s, bool only_waited_for)
 {
     for (uint32_t i = 0; i < s->queue_count; i++) {
@@ -591,7 +591,7 @@ static bool start_queue(simulator *s, bool only_waited_for)
     return false;
 }
 
-/* Gives cores out while there are any and somebody wants one. */
+/* Assigns cores while some are free and needed. */
 static void start_work(simulator *s)
 {
     for (;;) {
@@ -605,7 +605,7 @@ static void start_work(simulator *s)
         r = &s->runners[pop_ready(s)];
         if (!advance(s, r))
             continue;
-        r->rate = 0.0; /* of the core that it did not have until now */
+        r->rate = 0.0; /* of the core that it did not have before */
         if (shares_cores(s))
             s->working[s->working_count++] = (uint32_t)(r - s->runners);
         else
@@ -727,7 +727,7 @@ static bg_status check_end(const simulator *s, bg_error *error)
     for (uint32_t i = 0; i < s->runner_count; i++)
         if (s->runners[i].state != IS_DONE)
             return bg_error_set(error, BG_ERROR_INTERNAL,
-                                "simulation: device %u of replica %u waits for ever at instruction %u of step %u",
+                                "simulation: device %u of replica %u waits forever at instruction %u of step %u",
                                 s->runners[i].device, s->runners[i].replica, s->runners[i].at, s->runners[i].step);
     return BG_OK;
 }

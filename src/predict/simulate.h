@@ -1,13 +1,13 @@
 /*
- * simulate.h: how long the steps of a plan take on devices that are not there, or on fewer cores than devices. Runs no
- * kernel: it walks the programs that the runtime would run (plan/plan.h), with a time for each call.
+ * simulate.h: computes how long the steps of a plan take on described devices, or on fewer cores than devices. It runs
+ * no kernel, and walks the programs that the runtime would run (plan/plan.h), with a time for each call.
  *
  * It differs from bg_schedule_simulate, which knows only a schedule and the costs of its stages: here messages leave in
  * the middle of an action, transfers and sums run beside the program, links have latencies and domains, and devices may
  * share cores as the runtime's workers do.
  *
  *     devices of their own    each device computes alone; one replica is simulated, for all do the same at the same
- * time shared cores            all devices of all replicas compete for the cores; idle cores help with parts of calls
+ * time shared cores all devices of all replicas compete for the cores; idle cores help with parts of calls
  */
 #ifndef BGI_PREDICT_SIMULATE_H
 #define BGI_PREDICT_SIMULATE_H
@@ -17,16 +17,18 @@
 
 typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
-    /* What a call takes on a device of its own, or on one core. Not asked of collectives and transfers. */
+    /* The time of a call on a device of its own, or on one core. Not called for collectives and transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
+    /* How much of that idle cores divide among them. NULL: all of it, of calls of several parts. */
+    double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
     double instruction_ns; /* to go from one instruction to the next */
-    uint32_t cores;        /* 0: devices of their own */
+    uint32_t cores;        /* 0: each device has its own */
     uint32_t steps;        /* at least 1 */
     bool wants_events;     /* of the first step of replica 0 */
 } bgi_simulation_setup;
 
-/* Where the time of a device goes. */
+/* Classes of a device's time. */
 typedef enum bgi_time_class {
     BGI_TIME_FORWARD = 0,
     BGI_TIME_RECOMPUTE,
@@ -38,41 +40,41 @@ typedef enum bgi_time_class {
     BGI_TIME_LINKS,       /* waits for messages that were sent */
     BGI_TIME_TRANSFERS,   /* waits for streaming memory */
     BGI_TIME_SUMS,        /* waits for sums beside the program, and for other replicas */
-    BGI_TIME_CORES,       /* could go on, and no core was free */
-    BGI_TIME_PIPELINE,    /* the rest: what it needs was not made yet, or has no free place */
+    BGI_TIME_CORES,       /* could continue, but no core was free */
+    BGI_TIME_PIPELINE,    /* the rest: waits for values that are not made yet, or for a free slot */
     BGI_TIME_CLASS_COUNT
 } bgi_time_class;
 const char *bgi_time_class_name(bgi_time_class time_class);
 
 typedef struct bgi_simulation {
     double first_step_ns; /* from an idle start to the end of all devices' first step */
-    double step_ns;       /* from the end of one step to that of the next, when steps follow each other */
+    double step_ns;       /* from the end of one step to that of the next, in consecutive steps */
     uint32_t device_count;
-    double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, of all steps; they sum to total_ns */
+    double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, over all steps; they sum to total_ns */
     double total_ns;                       /* of all steps */
-    double core_busy_ns;                   /* shared cores: of all of them together */
+    double core_busy_ns;                   /* shared cores: of all cores together */
     bg_schedule_timing timing;             /* with wants_events: compute actions of the first step */
 } bgi_simulation;
 
-/* What `steps` steps take that follow each other. */
+/* The time of `steps` consecutive steps. */
 double bgi_simulation_run_ns(const bgi_simulation *simulation, uint64_t steps);
 
-/* Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that waits for ever: a defect of the plan). */
+/* Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that waits forever, which is a defect of the plan). */
 bg_status bgi_simulate(const bg_plan *plan, const bgi_simulation_setup *setup, bgi_simulation *out, bg_error *error);
 void bgi_simulation_clear(bgi_simulation *simulation);
 
 /* ---- work.c: what instructions cost ---- */
 
-/* Something that happens in the middle of an instruction, when so much of its work is done. */
+/* An event in the middle of an instruction, after a part of its work. */
 typedef struct bgi_mark {
     double at_ns;
     enum bgi_mark_kind { BGI_MARK_SEND, BGI_MARK_ISSUE, BGI_MARK_WAIT } kind;
-    uint32_t value; /* the edge; transfers */
+    uint32_t value; /* an edge, or a number of transfers */
 } bgi_mark;
 
 typedef struct bgi_work {
     double total_ns;      /* on one core */
-    double divisible_ns;  /* of it: in calls of more than one part */
+    double divisible_ns;  /* the part in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */
     double sum_ns;        /* of a REDUCE beside the program; not part of total_ns */
@@ -85,10 +87,10 @@ typedef struct bgi_device_work {
     double *transfer_ns; /* of the device's transfers */
 } bgi_device_work;
 
-/* In the arena. */
+/* Allocated in the arena. */
 bg_status bgi_work_of_device(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, bgi_arena *arena,
                              bgi_device_work *out, bg_error *error);
-/* What a message of an edge takes on its link, and how much later it is there. */
+/* The time of an edge's message on its link, and its further delay until it arrives. */
 double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t replica, uint32_t edge,
                       double *out_latency_ns);
 

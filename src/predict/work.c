@@ -1,11 +1,9 @@
 /*
- * work.c: what the instructions of a plan cost on a device: the times of their calls, and of what devices tell each
- * other, from bytes and links. The devices of all replicas stand in a row, replica after replica, and each so many of
- * the row are a link domain.
+ * work.c: the costs of a plan's instructions on a device: the times of their calls, and of communication from bytes and
+ * links. The devices of all replicas form a row, replica after replica, and link domains are consecutive parts of it.
  *
  * A sum over n replicas of S bytes takes 2 (n - 1) / n S bytes of a device's link, a gathering half of that, and S is
- * read and written once in memory. Where a member of the group is in another domain, the network takes the link's
- * place.
+ * read and written once in memory. When a member of the group is in another domain, the network replaces the link.
  */
 #include "core/error.h"
 #include "kernels/collective/attributes.h"
@@ -29,7 +27,7 @@ double bgi_message_ns(const bg_plan *plan, const bgi_device_model *model, uint32
     return (double)e->payload_bytes / link->bytes_per_ns;
 }
 
-/* Of the group of replica 0 along the axes. */
+/* The time of a collective of replica 0's group along the axes. */
 static double collective_ns(const bg_plan *plan, const bgi_device_model *model, uint32_t device, uint32_t axes,
                             double bytes, bool is_sum)
 {
@@ -137,6 +135,13 @@ static void send_after(const bgi_plan_device *program, uint32_t index, uint32_t 
             add_mark(out, work, BGI_MARK_SEND, program->instructions[i].action.index);
 }
 
+static double find_divisible_ns(const bgi_simulation_setup *setup, const bgi_call *call, double ns)
+{
+    if (call->is_collective || call->kernel.part_count <= 1 || setup->cores == 0)
+        return 0.0;
+    return setup->divisible_ns != NULL ? setup->divisible_ns(setup->user, call) : ns;
+}
+
 static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, uint32_t index,
                       bgi_device_work *out, bgi_work *work)
 {
@@ -157,7 +162,7 @@ static void add_calls(const bg_plan *plan, const bgi_simulation_setup *setup, ui
                                  : setup->call_ns(setup->user, call) / speed;
         work->total_ns += ns;
         work->collective_ns += call->is_collective ? ns : 0.0;
-        work->divisible_ns += !call->is_collective && call->kernel.part_count > 1 ? ns : 0.0;
+        work->divisible_ns += find_divisible_ns(setup, call, ns);
         send_after(program, index, c + 1, out, work);
     }
 }

@@ -3,8 +3,8 @@
  * possible gains. analyze.c fills it, insights.c adds advice, summary_file.c writes it as JSON. Times are nanoseconds
  * since the session's creation.
  *
- * Totals (by kind, of calls, of runs) are of everything recorded. What needs the order of events (causes of waiting,
- * cores, the timeline) is of a window: the newest steps of which all events are kept, as many as MOST_WINDOW_EVENTS.
+ * Totals (by kind, of calls, of runs) are of everything recorded. Analyses that need the order of events (causes of
+ * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most MOST_WINDOW_EVENTS.
  */
 #ifndef BGI_PROFILE_ANALYSIS_H
 #define BGI_PROFILE_ANALYSIS_H
@@ -17,13 +17,13 @@
 #include "profile/memory.h"
 #include "runtime/record.h"
 
-/* Why a device did nothing. */
+/* Why a device was idle. */
 typedef enum bgi_cause {
-    BGI_CAUSE_PIPELINE = 0, /* what it needed was not made yet, or had no free place: bubbles, uneven stages */
+    BGI_CAUSE_PIPELINE = 0, /* what it needed was not made yet, or no slot was free: bubbles, uneven stages */
     BGI_CAUSE_LINK,         /* a message was on its way */
-    BGI_CAUSE_CORES,        /* it could have worked, and no worker was free */
+    BGI_CAUSE_CORES,        /* it could have worked, but no worker was free */
     BGI_CAUSE_TRANSFERS,    /* loads and stores of remote memory */
-    BGI_CAUSE_REPLICAS,     /* other replicas had not come to a sum */
+    BGI_CAUSE_REPLICAS,     /* other replicas had not reached a sum */
     BGI_CAUSE_DATA,         /* the loader had no batch ready */
     BGI_CAUSE_HOST,         /* the program was elsewhere between runs */
     BGI_CAUSE_COUNT
@@ -32,21 +32,21 @@ const char *bgi_cause_name(bgi_cause cause);
 
 typedef struct bgi_device_times {
     uint32_t rank;
-    double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* of all that was recorded */
+    double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* over everything recorded */
     double beside_ns[BG_ACTION_KIND_COUNT], beside_count[BG_ACTION_KIND_COUNT];
-    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* of the window; they sum to its length */
+    double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* over the window; they sum to its length */
 } bgi_device_times;
 
 /* A worker: work + help + beside + idle is the window's length. */
 typedef struct bgi_core_times {
     uint32_t rank, worker;
     double work_ns; /* on devices that it owned */
-    double help_ns; /* on parts of others' calls */
+    double help_ns; /* on parts of other workers' calls */
     double beside_ns;
     double idle_ns;
 } bgi_core_times;
 
-/* A kind of call of a pass over a stage: the same op. */
+/* A kind of call in a pass over a stage: all calls of the same op. */
 typedef struct bgi_op_row {
     const char *name, *block, *kernel;
     bg_action_kind kind;
@@ -60,9 +60,9 @@ typedef struct bgi_op_row {
 typedef struct bgi_stage_row {
     uint32_t stage, device;
     uint64_t parameters, weight_bytes, stash_bytes;
-    double flops; /* a micro-batch, all passes */
+    double flops; /* per micro-batch, over all passes */
     bg_stage_cost cost;
-    double step_ns; /* of a step's micro-batches and the update */
+    double step_ns; /* for a step's micro-batches and the update */
 } bgi_stage_row;
 
 typedef struct bgi_block_row {
@@ -74,18 +74,18 @@ typedef struct bgi_block_row {
 /* Advice. */
 typedef struct bgi_insight {
     const char *id;     /* "imbalance" */
-    const char *text;   /* a sentence of what was found, and one of what would change it */
-    const char *option; /* what to change; "": nothing that one option does */
-    double gain;        /* of throughput, as a share; 0: no time is saved */
-    double bytes;       /* of a device's memory that would be saved */
-    double cost;        /* share of throughput that this takes */
+    const char *text;   /* a sentence with the finding, and one with the remedy */
+    const char *option; /* the option to change; "": no single option */
+    double gain;        /* in throughput, as a fraction; 0: saves no time */
+    double bytes;       /* saved memory of a device */
+    double cost;        /* the cost in throughput, as a fraction */
     double weight;      /* the order */
 } bgi_insight;
 
 enum { BGI_MOST_INSIGHTS = 16, BGI_MOST_WINDOW_EVENTS = 12000 };
 
 typedef struct bgi_machine {
-    double flops_per_s, bytes_per_s; /* measured, on all workers at once */
+    double flops_per_s, bytes_per_s; /* measured on all workers at once */
     uint32_t processors, workers;    /* of this rank */
 } bgi_machine;
 
@@ -98,7 +98,7 @@ typedef struct bgi_analysis {
     bgi_run_spans runs;         /* borrowed spans */
     uint32_t rank_count, slots; /* slots: devices of all replicas */
     uint64_t begin_ns, end_ns;  /* the window */
-    uint32_t window_steps;      /* passes in it */
+    uint32_t window_steps;      /* passes in the window */
     uint64_t event_count, dropped_count;
     bgi_device_times *devices;
     bgi_core_times *cores;
@@ -109,25 +109,25 @@ typedef struct bgi_analysis {
     uint32_t op_count;
     bgi_stage_row *stages;
     bgi_block_row *blocks;
-    double message_bytes_per_ns; /* 0: too fast to be seen */
+    double message_bytes_per_ns; /* 0: too fast to be measured */
     double *edge_wait_ns;        /* by edge: waits for messages that had been sent, in the window */
     double flops_per_step;
     bgi_machine machine;
     uint64_t loader_wait_ns; /* of the notes */
-    double simulated_ns;     /* a step, with devices of their own; 0: unknown */
+    double simulated_ns;     /* per step, with separate devices; 0: unknown */
     bg_schedule_timing simulated;
     bgi_insight insights[BGI_MOST_INSIGHTS];
     uint32_t insight_count;
 } bgi_analysis;
 
-/* Reads and counts. Clear it in any case. */
+/* Reads and counts. The result must be cleared also after an error. */
 bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_analysis *out, bg_error *error);
 void bgi_analysis_clear(bgi_analysis *analysis);
 
-/* insights.c: after bgi_analyze. */
+/* insights.c: called after bgi_analyze. */
 void bgi_find_insights(bgi_analysis *analysis);
 
-/* machine.c: what the machine does at best, for some 30 ms. */
+/* machine.c: measures the machine's best speeds for about 30 ms. */
 bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *error);
 
 /* summary_file.c: the JSON of docs/formats.md, malloc'ed. */

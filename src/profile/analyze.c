@@ -6,7 +6,7 @@
  *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
  * cores
  *
- * Time outside all runs is the host's time. A core's time is what it did for any device, and the rest of it.
+ * Time outside all runs is the host's time. A core's time is what it did for any device, and the remaining time.
  */
 #include "profile/analysis.h"
 
@@ -50,7 +50,7 @@ static double overlap(uint64_t from, uint64_t to, uint64_t begin, uint64_t end)
     return last > first ? (double)(last - first) : 0.0;
 }
 
-/* How much of [from, to] lies outside all runs. What is older than the oldest run that is kept counts as inside. */
+/* The part of [from, to] that lies outside all runs. Time before the oldest kept run counts as inside. */
 static double outside_runs(const bgi_analysis *a, uint64_t from, uint64_t to)
 {
     uint64_t low = 0, high = a->runs.count;
@@ -85,7 +85,7 @@ static uint32_t count_kept_passes(const bgi_analysis *a, uint32_t slot)
     for (uint32_t i = 0; i < own->count; i++)
         if (own->instructions[i] != BGI_NO_INSTRUCTION && own->passes_after[i] + 1 > most)
             most = own->passes_after[i] + 1;
-    /* Of the oldest one some events may have been dropped. */
+    /* Some events of the oldest pass may have been dropped. */
     if (bgi_session_recorded(a->session, slot / a->summary.device_count, slot % a->summary.device_count, &recorded) &&
         recorded.program.count > recorded.program.capacity && most > 1)
         most--;
@@ -175,7 +175,7 @@ static uint32_t count_workers(const bgi_analysis *a)
     return bgi_session_worker_count(a->session);
 }
 
-/* More devices than workers of this rank. */
+/* Whether a rank has more devices than workers. */
 static bool is_crowded(const bgi_analysis *a, uint32_t rank)
 {
     uint32_t devices = 0;
@@ -185,7 +185,7 @@ static bool is_crowded(const bgi_analysis *a, uint32_t rank)
     return devices > count_workers(a);
 }
 
-/* Whether a sum that only begins right before the instruction, of which there is no event, waits for one before it. */
+/* Whether a sum that begins right before the instruction, and has no event, waits for an earlier one. */
 static bool follows_waiting_sum(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     return instruction > device->instructions && instruction[-1].is_beside && instruction[-1].needs_sum;
@@ -210,7 +210,7 @@ static bgi_cause find_cause(const bgi_plan_device *device, const bgi_instruction
 
 typedef struct gap {
     uint64_t from, to;
-    const bg_trace_event *event; /* behind it; NULL: none */
+    const bg_trace_event *event; /* the event after it; NULL: none */
     const bgi_instruction *instruction;
     bool begins_pass;
 } gap;
@@ -346,7 +346,8 @@ static uint32_t find_core(bgi_analysis *a, uint32_t rank, uint32_t worker)
     return a->core_count++;
 }
 
-/* A core that waits inside one span may do something else meanwhile: each moment counts once, for what began first. */
+/* A core that waits inside one span may do something else meanwhile: each moment counts once, for the span that began
+ * first. */
 static void sum_cores(bgi_analysis *a, const core_span *spans, size_t count)
 {
     uint64_t until = 0;
@@ -439,7 +440,7 @@ typedef struct pass_rows {
     uint32_t first; /* row */
 } pass_rows;
 
-/* The pass that has the calls of an instruction, which may be a part of it; NULL: none. */
+/* The pass with the calls of an instruction, which may be a part of it; NULL: none. */
 static const pass_rows *find_pass(const pass_rows *passes, uint32_t count, const bgi_instruction *instruction)
 {
     for (uint32_t p = count; p > 0; p--)
@@ -532,7 +533,7 @@ static bg_status list_ops(bgi_analysis *a, bg_error *error)
 
 /* ---- stages ---- */
 
-/* The stage whose forward reads what lies at a place of a device; the device's first one when none is found. */
+/* The stage whose forward reads the value at a place of a device; the device's first stage when none is found. */
 static uint32_t find_stage(const bg_plan *plan, const bgi_place *place)
 {
     const bgi_plan_device *device = &plan->devices[place->device];
@@ -613,7 +614,7 @@ static bg_status list_stages(bgi_analysis *a, bg_error *error)
 
 /* ---- all ---- */
 
-/* The plan's schedule with the measured costs, as if each device had a processor of its own. */
+/* Simulates the plan's schedule with the measured costs, as if each device had a processor of its own. */
 static void simulate(bgi_analysis *a)
 {
     bg_schedule_problem problem = a->plan->problem;

@@ -24,7 +24,7 @@ static int compare(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* 0 when there are none. */
+/* Returns 0 without samples. */
 static double find_median(samples *set)
 {
     if (set->count == 0)
@@ -56,10 +56,10 @@ static bool is_meeting(bg_action_kind kind)
     return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
 }
 
-/* Collectives of the model cut an action into several events, and so do sums that begin in the middle of one, which
- * then has several instructions. These are one sample. The levels of an update follow each
- * other; a cost is of all of them. `level_count` medians are summed by the caller, so that each level has samples of
- * its own: [stage][kind, further levels]. */
+/* Collectives of the model cut an action into several events, and so do sums that begin in the middle of an action,
+ * which then has several instructions. These count as one sample. The levels of an update follow each other; a cost
+ * covers all of them. The caller sums `level_count` medians, so each level has samples of its own: [stage][kind,
+ * further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
                          double *send_bytes, bg_error *error)
 {

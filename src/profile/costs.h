@@ -1,5 +1,5 @@
 /*
- * costs.h: the costs file's reader without a file, for tests.
+ * costs.h: reads costs from memory, for tests.
  */
 #ifndef BGI_PROFILE_COSTS_H
 #define BGI_PROFILE_COSTS_H

@@ -1,10 +1,10 @@
 /*
- * costs_file.c: costs of stages as JSON, so that a plan made from measured costs can be made again without measuring.
+ * costs_file.c: costs of stages as JSON, so that a plan with measured costs can be made again without measuring.
  *
  *     {"format": "brigade costs 1", "message_bytes_per_ns": 0.0, "stages": [{"forward_ns": 1.0, ...}, ...]}
  *
- * Strict: a key that is missing, twice or unknown, and a number that is no cost, are errors. A cost that is silently
- * ignored would be a wrong plan without a word.
+ * The reader is strict: a missing, repeated or unknown key, and an invalid cost, are errors. Ignoring a cost silently
+ * would give a wrong plan.
  */
 #include "profile/costs.h"
 
@@ -29,7 +29,7 @@ enum { LARGEST_FILE_BYTES = 1 << 26, DIGITS = 17 };
 static const struct {
     const char *name;
     size_t offset;
-    bool is_optional; /* zero when it is not there */
+    bool is_optional; /* zero when it is missing */
 } fields[] = {
     {FIELD(forward_ns)}, {FIELD(recompute_ns), .is_optional = true}, {FIELD(backward_ns)}, {FIELD(weights_ns)},
     {FIELD(update_ns)},

@@ -13,9 +13,9 @@
 typedef struct bgi_device_events {
     uint32_t count;
     const bg_trace_event *events; /* oldest first */
-    /* Which of the device's instructions each event is a run of; BGI_NO_INSTRUCTION: what ran beside the program. */
+    /* By event: the instruction that ran; BGI_NO_INSTRUCTION: beside the program. */
     uint32_t *instructions;
-    /* How many passes through the device's program come after the event's: 0 for the last pass. */
+    /* By event: the number of passes through the device's program that follow its own; 0 for the last pass. */
     uint32_t *passes_after;
 } bgi_device_events;
 
@@ -29,11 +29,11 @@ typedef struct bgi_events {
 
 /* BG_ERROR_INVALID when there is no event at all. */
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
-/* Keeps the newest events of each device: at most so many of its program, and as many of what ran beside it. */
+/* Keeps the newest events of each device: at most `most` of its program, and as many beside it. */
 void bgi_events_crop(bgi_events *events, uint32_t most);
 void bgi_events_clear(bgi_events *events);
 
-/* trace.c: bg_profile_write_trace with at most about so many events of programs, and of what ran beside them. */
+/* trace.c: bg_profile_write_trace with at most about this many events of programs, and beside them. */
 bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
                           bg_error *error);
 

@@ -1,8 +1,8 @@
 /*
  * insights.c: the advice of a report, the most useful first. Each insight has a measurement, an option that changes it,
- * and the expected gain. Gains in time are predicted by simulating the schedule with measured costs, as it is and as it
- * would be; both with as many workers as there were, so that stages on more devices than cores do not promise what the
- * cores cannot do. If a change would remove a wait, the gain is the share of that wait.
+ * and the expected gain. Gains in time are predicted by simulating the schedule with measured costs, before and after
+ * the change. Both simulations have the measured number of workers, so that stages on more devices than cores do not
+ * promise more than the cores can do. If a change would remove a wait, the gain is the share of that wait.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "profile/analysis.h"
 
-/* Below these nothing is said. */
+/* Smaller gains and waits are not reported. */
 static const double least_gain = 0.02, least_wait = 0.03, least_imbalance = 1.15;
 enum { LEAST_SAVED_BYTES = 1 << 16, MOST_BLOCKS = 512 };
 
@@ -58,11 +58,11 @@ static double cause_share(const bgi_analysis *a, bgi_cause cause)
 
 /* ---- simulation ---- */
 
-/* A pipeline like the plan's with other stages: what one step takes. 0: it cannot be told. */
+/* The time of one step of a pipeline like the plan's with other stages. 0: unknown. */
 typedef struct candidate {
     const bg_stage_cost *costs;
     uint32_t stage_count, micro_batches;
-    const bool *recomputes; /* NULL: as the plan */
+    const bool *recomputes; /* NULL: as in the plan */
     double bytes_per_ns;    /* 0: messages are free */
     size_t edge_bytes;
 } candidate;
@@ -112,7 +112,7 @@ static double simulate(const bgi_analysis *a, const candidate *of)
         bg_schedule_create(&problem, generator, &schedule, &ignored) == BG_OK &&
         bg_schedule_simulate(schedule, &problem, &timing, &ignored) == BG_OK)
         result = timing.makespan;
-    /* Workers bound it as well: nobody does more than one thing at a time. */
+    /* Workers limit it as well, because each does one thing at a time. */
     if (result > 0.0 && a->rank_count == 1 && sum_work(a, of) / workers > result)
         result = sum_work(a, of) / workers;
     bg_schedule_timing_clear(&timing);
@@ -137,7 +137,7 @@ static candidate as_it_is(const bgi_analysis *a, const bg_stage_cost *costs)
                        .edge_bytes = edge_bytes};
 }
 
-/* Simulated times are of a step without what happens between runs: that share stays. */
+/* Simulated times exclude the time between runs, whose share stays. */
 static double temper(const bgi_analysis *a, double before, double after)
 {
     const double outside = cause_share(a, BGI_CAUSE_DATA) + cause_share(a, BGI_CAUSE_HOST);
@@ -150,7 +150,7 @@ static double temper(const bgi_analysis *a, double before, double after)
 
 static double cut_best(const double *times, uint32_t count, uint32_t parts, uint32_t *ends)
 {
-    /* The smallest longest part is one of the sums of neighbors: search for it by halving. */
+    /* The smallest longest part is one of the sums of neighbors, so it is found by bisection. */
     double low = 0.0, high = 0.0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -173,7 +173,7 @@ static double cut_best(const double *times, uint32_t count, uint32_t parts, uint
         else
             low = middle;
     }
-    for (uint32_t i = 0, part = 0; i < count; i++) { /* with at least one block for each part that is left */
+    for (uint32_t i = 0, part = 0; i < count; i++) { /* with at least one block for each remaining part */
         const uint32_t begin = part > 0 ? ends[part - 1] : 0;
         double sum = 0.0;
         for (uint32_t k = begin; k < i; k++)
@@ -186,7 +186,7 @@ static double cut_best(const double *times, uint32_t count, uint32_t parts, uint
     return high;
 }
 
-/* Blocks in the order of the data, once each, with names that an option can have. */
+/* Lists blocks in the order of the data, each once, if an option can have their names. */
 static bool list_blocks(const bgi_analysis *a, const char **names, double *times, bg_stage_cost *costs, uint32_t *count)
 {
     *count = 0;
@@ -241,7 +241,7 @@ static void add_cost(bg_stage_cost *sum, const bg_stage_cost *term)
     sum->update_ns += term->update_ns;
 }
 
-/* The cut of the same blocks into as many stages whose longest one is the shortest. */
+/* Cuts the same blocks into as many stages so that the longest stage is shortest. */
 static void find_better_cut(bgi_analysis *a, uint32_t longest, double times_the_mean)
 {
     const uint32_t stage_count = a->plan->stage_count;
@@ -317,7 +317,7 @@ static void look_at_stages(bgi_analysis *a)
 
 /* ---- waits ---- */
 
-/* Throughput when a wait of this share of all time is gone. */
+/* Throughput gained when a wait of this share of all time is removed. */
 static double gain_of(double share)
 {
     return share < 0.99 ? share / (1.0 - share) : 99.0;
@@ -433,8 +433,8 @@ static void look_at_bubble(bgi_analysis *a)
 
 /* ---- memory ---- */
 
-/* What recomputation would leave out of a device's stashes: what forwards make and keep, but for one micro-batch, whose
- * values the backward computes again. What forwards receive stays. */
+/* The stash that recomputation would remove from a device: values that forwards make and keep, except for one
+ * micro-batch, whose values are recomputed for the backward. Values that forwards receive stay. */
 static double find_stash_made(const bgi_analysis *a, uint32_t device)
 {
     double bytes = 0.0;
@@ -511,7 +511,8 @@ static void look_at_memory(bgi_analysis *a)
     } else {
         return;
     }
-    /* Memory that is short comes first; memory that nobody has limited, behind what saves as much time. */
+    /* Insights about scarce memory come first; those about unlimited memory come after insights that save as much
+     * time. */
     insight->weight = budget > 0.0 && peak > 0.75 * budget ? 1.0 + peak / budget : 0.02 * insight->bytes / peak;
 }
 

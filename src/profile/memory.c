@@ -1,8 +1,8 @@
 /*
  * memory.c: live bytes over time, from the plan and the recorded times.
  *
- * What is always live (weights, gradients, state, windows, host buffers) is a constant. What an instruction needs
- * inside itself lives while it runs. Between them are the slots of edges: a slot is occupied from the start of the
+ * Memory that is always live (weights, gradients, state, windows, host buffers) is a constant. Memory inside an
+ * instruction is live while it runs. Between them are the slots of edges: a slot is occupied from the start of the
  * first instruction that touches a message (its producer, maybe on another device) to the end of the last (its last
  * reader). So each event widens the interval of each message that its instruction touches:
  *
@@ -86,8 +86,7 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
     return BG_OK;
 }
 
-/* Weights, gradients, state, windows and the host's buffers: what is left of the arena without slots and transient
- * memory. */
+/* Weights, gradients, state, windows and the host's buffers: the arena without slots and transient memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {
     size_t streams = bg_plan_memory_bytes(plan, device, BG_MEMORY_STREAM);
@@ -118,7 +117,7 @@ static bg_status add_device(const bgi_events *events, const bg_plan *plan, const
     return BG_OK;
 }
 
-/* By time; at the same moment memory is given back before it is taken. */
+/* Sorts by time; at the same moment memory is released before it is allocated. */
 static int compare_changes(const void *a, const void *b)
 {
     const bgi_memory_change *x = a, *y = b;

@@ -11,7 +11,7 @@ typedef struct bgi_memory_change {
     int64_t bytes;
 } bgi_memory_change;
 
-/* Changes in order of time; the first brings what is always there. */
+/* Changes in order of time; the first one is the constant memory. */
 typedef struct bgi_memory_track {
     bgi_memory_change *changes; /* malloc'ed */
     size_t count, capacity;
@@ -21,16 +21,17 @@ typedef struct bgi_memory_track {
 bg_status bgi_memory_trace(const bgi_events *events, const bg_plan *plan, uint32_t replica, bgi_memory_track *tracks,
                            bg_error *error);
 
-/* Bytes that are live from one moment to another: a message or what is kept (edge), or inside an action. */
+/* Bytes that are live from one moment to another: a message or a stashed value (edge), or memory inside an action. */
 typedef struct bgi_memory_span {
     uint64_t start_ns, end_ns;
     size_t bytes;
     bg_memory_class memory_class;
     uint32_t edge;    /* UINT32_MAX: the action's own */
-    bg_action action; /* of an edge: its micro-batch alone */
+    bg_action action; /* of an edge: only its micro-batch is set */
 } bgi_memory_span;
 
-/* Those of a device that end after `begin_ns`, in no order; malloc'ed. What is always live is not among them. */
+/* The spans of a device that end after `begin_ns`, in no order; malloc'ed. Memory that is always live is not
+ * included. */
 bg_status bgi_memory_spans(const bgi_events *events, const bg_plan *plan, uint32_t replica, uint32_t device,
                            uint64_t begin_ns, bgi_memory_span **out, size_t *out_count, bg_error *error);
 

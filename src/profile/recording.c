@@ -1,5 +1,5 @@
 /*
- * recording.c: a session's recording as a folder: begins and ends it, and writes the files.
+ * recording.c: begins and ends a session's recording in a folder, and writes its files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static bg_status write_files(const bg_session *session, const bg_profile_notes *
     bgi_analysis_clear(&analysis);
     if (status == BG_OK)
         status = bgi_folder_create(folder, error);
-    /* The largest one first: on a disk that it does not fit on, none of the three is left. */
+    /* The largest file is written first: when it does not fit on the disk, none of the three is left. */
     if (status == BG_OK)
         status = write_trace(session, folder, error);
     if (status == BG_OK)

@@ -1,6 +1,7 @@
 /*
- * report.c: a report as one HTML file: the page (report.html, which is packed into the library) with the summaries in
- * it as data. The page's script makes everything of them in the browser; names in them are text there, never markup.
+ * report.c: makes a report as one HTML file: the page (report.html, which is packed into the library) with the
+ * summaries in it as data. The page's script draws everything from them in the browser; names in them are text there,
+ * never markup.
  */
 #include "profile/report.h"
 
@@ -17,7 +18,7 @@ extern const size_t bgi_report_page_bytes;
 
 static const char data_mark[] = "<!--DATA-->";
 
-/* Summaries are deep by nobody's wish: lists of lists of numbers. */
+/* Checks that a summary is not nested too deeply: lists of lists of numbers are enough. */
 static bg_status check_tree(const char *name, const json_t *root, bg_error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -45,7 +46,7 @@ bg_status bgi_summary_check(const char *name, const char *text, size_t size_byte
     return status;
 }
 
-/* In valid JSON `<` is inside strings only, where its escape means the same and ends no script. */
+/* In valid JSON `<` occurs only inside strings, where its escape has the same meaning and ends no script. */
 static void add_data(bgi_string *html, const char *text, size_t size_bytes)
 {
     size_t from = 0;

@@ -1,5 +1,6 @@
 /*
- * report.h: reports of summaries: one HTML file, or text. A summary may come from anywhere: whatever is in it is data.
+ * report.h: reports of summaries: one HTML file, or text. A summary may come from anywhere: its content is treated as
+ * data.
  */
 #ifndef BGI_PROFILE_REPORT_H
 #define BGI_PROFILE_REPORT_H
@@ -10,7 +11,7 @@
 #define BGI_SUMMARY_LIMIT_BYTES ((size_t)64 << 20)
 
 typedef struct bgi_report_part {
-    const char *name; /* of the folder; "": one report alone */
+    const char *name; /* of the folder; "": the only report */
     const char *summary;
     size_t size_bytes;
 } bgi_report_part;
@@ -19,7 +20,7 @@ typedef struct bgi_report_part {
 bg_status bgi_summary_check(const char *name, const char *text, size_t size_bytes, bg_error *error);
 /* The HTML of one or two summaries that were checked; malloc'ed. */
 bg_status bgi_report_make(const bgi_report_part *parts, uint32_t count, char **out, size_t *out_bytes, bg_error *error);
-/* The text of one or two summaries; BG_ERROR_PARSE when one is none. Malloc'ed. */
+/* The text of one or two summaries; BG_ERROR_PARSE for invalid ones. Malloc'ed. */
 bg_status bgi_report_print(const bgi_report_part *parts, uint32_t count, bool colored, char **out, bg_error *error);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * report_folder.c: reports of the folders that profiles are in: the summaries are read, and checked before anything is
- * made of them.
+ * report_folder.c: reports of folders with profiles: the summaries are read, and checked before they are used.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /*
- * report_text.c: a summary as lines for a terminal: what was run, where time went, advice, stages, ops, memory. What a
- * summary lacks counts as zero; its names are printed with control characters escaped.
+ * report_text.c: a summary as lines for a terminal: what was run, where time went, advice, stages, ops, memory. Missing
+ * fields of a summary count as zero; names are printed with control characters escaped.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@ enum { BGI_SCALAR_TAG_BYTES = 64, BGI_SCALARS_MOST = 16 };
  * BG_ERROR_IO, BG_ERROR_MEMORY. */
 bg_status bgi_event_file_open(bgi_event_file *file, const char *folder, double wall_time_s, uint64_t unique,
                               bg_error *error);
-/* At most BGI_SCALARS_MOST numbers of one step; they are in the file when this returns. */
+/* Adds at most BGI_SCALARS_MOST numbers of one step, which are in the file when this returns. */
 bg_status bgi_event_file_add(bgi_event_file *file, uint64_t step, double wall_time_s, const bgi_scalar *scalars,
                              uint32_t count, bg_error *error);
 bg_status bgi_event_file_close(bgi_event_file *file, bg_error *error);

@@ -1,7 +1,8 @@
 /*
- * summary.c: a recorded run in a few lines of text: where each device's time went, and how even the stages are.
+ * summary.c: describes a recorded run in a few lines of text: where each device's time went, and how balanced the
+ * stages are.
  *
- * Loads, stores and some reductions run beside a device's program: they are no part of its time.
+ * Loads, stores and some reductions run beside a device's program and are not part of its time.
  */
 #include <brigade/profile.h>
 
@@ -38,7 +39,7 @@ static device_shares sum_device(const bgi_device_events *own)
     return shares;
 }
 
-/* "; beside it LOAD 1.0 %, STORE 0.5 %", when there is anything. */
+/* "; beside it LOAD 1.0 %, STORE 0.5 %", or nothing. */
 static void print_beside(bgi_string *text, const device_shares *shares, double window_ns)
 {
     const char *separator = "; beside it ";
@@ -125,7 +126,7 @@ static bg_status print_stages(bgi_string *text, const bgi_events *events, const 
     return BG_OK;
 }
 
-/* A full ring has lost its oldest events: shares and means are of what is left. */
+/* A full ring has lost its oldest events, so shares and means cover the remaining ones. */
 static void print_dropped(bgi_string *text, const bgi_events *events, const bg_plan *plan)
 {
     uint32_t full = 0;

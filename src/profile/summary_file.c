@@ -1,6 +1,7 @@
 /*
- * summary_file.c: an analysis as JSON (docs/formats.md). Everything that a report shows is here, so that a report can
- * be made of the file alone, and again by a later release. Lists are bounded; what was left out is counted beside them.
+ * summary_file.c: an analysis as JSON (docs/formats.md). It contains everything that a report shows, so that a report
+ * can be made from the file alone, also by a later release. Lists are bounded; the number of omitted entries is stored
+ * beside them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ enum {
     MOST_OPS = 1500,
     MOST_BESIDE = 4000,
     MOST_HELPS = 4000,
-    MOST_SPANS = 3000, /* of memory, on a device */
+    MOST_SPANS = 3000, /* of memory, for each device */
     MOST_TENSORS = 40,
     MOST_SIMULATED = 4000,
     MOST_SLOTS = 256,
@@ -228,7 +229,7 @@ static int compare_ops(const void *left, const void *right)
     return a > b ? -1 : a < b;
 }
 
-/* Of too many those that take longest; in any case in the order in which they run. */
+/* Of too many ops those that take longest are kept; they are written in the order in which they run. */
 static bg_status write_ops(bgi_json_writer *w, const bgi_analysis *a, bg_error *error)
 {
     const bgi_op_row **order = calloc((size_t)a->op_count + 1, sizeof *order);
@@ -310,7 +311,7 @@ static bg_memory_class class_of(const bgi_plan_variable *variable)
                                                                    : BG_MEMORY_WEIGHTS;
 }
 
-/* The first call that writes a message; NULL: none, as of an input. */
+/* The first call that writes a message; NULL: none, as for an input. */
 static const bgi_call *find_maker(const bg_plan *plan, uint32_t edge)
 {
     const bgi_call *last = NULL;
@@ -430,7 +431,7 @@ static void write_edges(bgi_json_writer *w, const bgi_analysis *a, const bgi_cal
 
 /* ---- memory ---- */
 
-/* When the last step began on a replica's devices. */
+/* The time at which the last step began on a replica's devices. */
 static uint64_t find_last_step(const bgi_analysis *a, uint32_t replica)
 {
     uint64_t begin = a->end_ns;
@@ -465,7 +466,7 @@ static void write_span(bgi_json_writer *w, const bgi_memory_span *span, uint64_t
     bgi_json_close(w, ']');
 }
 
-/* What edges take of a class; the rest of it is always live. */
+/* The bytes of edges in a class; the rest of the class is always live. */
 static size_t find_slots(const bg_plan *plan, uint32_t device, bool is_stash)
 {
     size_t bytes = 0;

@@ -1,8 +1,8 @@
 /*
- * trace.c: a recorded run as Chrome trace events. The format: "Trace Event Format" (Google, 2016), the part that
+ * trace.c: writes a recorded run as Chrome trace events. The format: "Trace Event Format" (Google, 2016), the part that
  * Perfetto reads: "X" complete slices, "C" counters, "s"/"f" arrows, "M" names. Times are microseconds.
  *
- * Everything written is a number or a name of ours, but blocks' names are the user's: those are escaped.
+ * Everything written is a number or a name of the library, except blocks' names, which are the user's and are escaped.
  */
 #include <brigade/profile.h>
 
@@ -30,7 +30,7 @@ static void begin_item(trace_writer *writer)
     writer->has_items = true;
 }
 
-/* With all digits of a nanosecond, without going through a double. */
+/* Writes all digits of nanoseconds without converting to double. */
 static void write_time(bgi_file_writer *file, const char *key, uint64_t time_ns)
 {
     bgi_file_print(file, ",\"%s\":%" PRIu64 ".%03u", key, time_ns / 1000, (unsigned)(time_ns % 1000));
@@ -76,7 +76,7 @@ static void write_device_name(trace_writer *writer, uint32_t device)
     bgi_file_print(file, ")");
 }
 
-/* What a device does beside its program; NULL: nothing. */
+/* The name of an action that runs beside the device's program; NULL: it does not. */
 static const char *name_beside(const bg_plan *plan, uint32_t device)
 {
     bool has_sums = false;
@@ -114,7 +114,7 @@ static void write_names(trace_writer *writer)
     }
 }
 
-/* "F 3" for what is done for a micro-batch, "U 1" for a level, "SEND 2" for an edge. */
+/* "F 3" for an action on a micro-batch, "U 1" for a level, "SEND 2" for an edge. */
 static uint32_t label_number(const bg_action *action)
 {
     switch (action->kind) {
@@ -130,7 +130,7 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
-/* What runs beside the program overlaps it: it has tracks of its own behind the devices'. */
+/* Actions beside the program overlap it, so they have tracks of their own after the devices'. */
 static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
 {
     return event->is_beside ? writer->events->device_count + event->device : event->device;
@@ -149,7 +149,7 @@ static void write_slice(trace_writer *writer, const bg_trace_event *event)
                    event->step, event->action.micro_batch, event->action.stage, event->worker);
 }
 
-/* The two ends of an arrow agree in (cat, name, id). */
+/* The two ends of an arrow have the same (cat, name, id). */
 static void write_arrow_end(trace_writer *writer, const bg_trace_event *event)
 {
     bool is_start = event->action.kind == BG_ACTION_SEND;
@@ -187,7 +187,7 @@ static bool is_one_message(const bg_trace_event *send, const bg_trace_event *rec
            send->step == receive->step && send->action.micro_batch == receive->action.micro_batch;
 }
 
-/* Where one end was dropped with the oldest events there is no arrow. */
+/* A message has no arrow when one of its ends was dropped with the oldest events. */
 static bg_status write_arrows(trace_writer *writer, bg_error *error)
 {
     const bgi_events *events = writer->events;
@@ -226,7 +226,7 @@ static void write_slices(trace_writer *writer)
             write_slice(writer, &writer->events->devices[d].events[i]);
 }
 
-/* One counter event for each moment at which the sum differs. */
+/* Writes one counter event for each moment at which the sum changes. */
 static void write_track(trace_writer *writer, uint32_t replica, uint32_t device, const bgi_memory_track *track)
 {
     int64_t live = 0;

@@ -1,5 +1,5 @@
 /*
- * agree.c: a checksum over all that a plan says, and the options by name when it differs.
+ * agree.c: compares plans between ranks by a checksum, and finds the option that differs when the checksums do.
  */
 #include "runtime/agree.h"
 
@@ -70,7 +70,7 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* Kernels by name, so that ranks on processors with different instructions differ. */
+/* Kernels are summed by name, so that ranks on processors with different instructions differ. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -99,7 +99,7 @@ static uint64_t sum_plan(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Options that shape no plan, and results all the same; or what all ranks do together. */
+/* Options that do not shape the plan but affect results, or that all ranks must have in common. */
 static bool is_of_all(const bgi_option *option)
 {
     static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
@@ -110,7 +110,8 @@ static bool is_of_all(const bgi_option *option)
     return option->shapes_plan;
 }
 
-/* "name value" of what has to be the same everywhere: first the library, whose releases may round differently. */
+/* Prints "name value" lines of everything that must be equal on all ranks, beginning with the library, because releases
+ * may round differently. */
 static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
 {
     const char *agreed = plan->options.execution.transport->agreed;
@@ -140,7 +141,7 @@ static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
     return bgi_string_finish(&text, out, error);
 }
 
-/* The value behind a line's name, for a message; "the default" when it is empty. */
+/* Copies the value after a line's name for a message; "the default" when it is empty. */
 static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
 {
     const size_t name = strcspn(line, " ") + 1;
@@ -152,13 +153,13 @@ static void copy_value(const char *line, size_t length, char value[VALUE_BYTES])
         snprintf(value, VALUE_BYTES, "the default");
 }
 
-/* What rank 0 and this rank have that must be equal. */
+/* The properties that must be equal on rank 0 and this rank. */
 typedef struct compared {
     const char *text;
-    bgi_isa isa; /* that kernels may use */
+    bgi_isa isa; /* instructions that kernels may use */
 } compared;
 
-/* Two lines that are not equal. */
+/* Describes two lines that differ. */
 static void describe_lines(const char *first, size_t first_length, const char *own, size_t own_length, uint32_t rank,
                            char why[WHY_BYTES])
 {
@@ -175,7 +176,7 @@ static void describe_lines(const char *first, size_t first_length, const char *o
                  rank);
 }
 
-/* Plans that differ although their options are equal. */
+/* Describes plans that differ although their options are equal. */
 static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[WHY_BYTES])
 {
     if (first == own)
@@ -190,7 +191,7 @@ static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[W
                  bgi_isa_name(first), bgi_isa_name(own), rank, bgi_isa_name(first < own ? first : own));
 }
 
-/* The first difference. */
+/* Finds the first difference. */
 static void find_difference(const compared *first, const compared *own, uint32_t rank, char why[WHY_BYTES])
 {
     const char *a = first->text, *b = own->text;
@@ -213,7 +214,7 @@ typedef struct head {
     uint64_t sum, text_bytes, isa;
 } head;
 
-/* What rank 0 has, compared with ours; "" when they are equal. */
+/* Compares rank 0's properties with this rank's; "" when they are equal. */
 static bg_status compare(const bg_plan *plan, bgi_transport *transport, const char *own_text, char why[WHY_BYTES],
                          bg_error *error)
 {
@@ -237,7 +238,8 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
     return status;
 }
 
-/* On rank 0: the first that any rank has said; "" when none has. The same on all others. */
+/* On rank 0: takes the first difference that a rank has reported; "" when there is none. On the other ranks: receives
+ * it. */
 static bg_status take_first(bgi_transport *transport, char words[WHY_BYTES], bg_error *error)
 {
     const bg_transport *carrier = transport->setup.ranks->carrier;

@@ -1,36 +1,36 @@
 /*
- * agree.h: what all ranks of a session say to each other between runs. Knows plans and runs; how bytes travel is the
- * transport's affair.
+ * agree.h: agreements between all ranks of a session, made between runs. It knows plans and runs; the transport sends
+ * the bytes.
  */
 #ifndef BGI_RUNTIME_AGREE_H
 #define BGI_RUNTIME_AGREE_H
 
 #include "runtime/engine.h"
 
-/* settle.c: a transport without devices, on which ranks talk before they have engines. Whose `ranks` these are lives
- * longer. */
+/* settle.c: creates a transport without devices, on which ranks communicate before they have engines. `ranks` must
+ * outlive it. */
 bg_status bgi_ranks_talk(const bgi_ranks *ranks, bgi_transport **out, bg_error *error);
-/* Each rank says how something went of its own, on the disk say: OK on all when it went well everywhere, else on all
- * the error of the lowest rank that has one (*error on that rank). *any becomes true on all when it is on one; NULL:
- * nothing is asked. In one process (`transport` NULL) nothing happens, and `status` is returned. */
+/* Shares the status of work that each rank did alone, for example on its disk: BG_OK on all ranks when it succeeded
+ * everywhere, otherwise on all ranks the error of the lowest rank that failed (*error on that rank). *any becomes true
+ * on all ranks when it is true on one; NULL: not shared. In one process (`transport` NULL) it only returns `status`. */
 bg_status bgi_ranks_settle(bgi_transport *transport, bg_status status, bool *any, bg_error *error);
 
-/* settle.c: the names of the hosts of all ranks, on all of them. */
+/* settle.c: gives every rank the host names of all ranks. */
 bg_status bgi_ranks_share_hosts(bgi_transport *transport, char (*hosts)[BGI_HOST_BYTES], bg_error *error);
 
-/* agree.c: OK on all ranks when all have the same plan and the same options; else the same error on all, which names
- * the rank and the first option that differ. */
+/* agree.c: BG_OK on all ranks when all have the same plan and the same options; otherwise the same error on all, which
+ * names the rank and the first option that differs. */
 bg_status bgi_ranks_agree(const bg_plan *plan, bgi_transport *transport, bg_error *error);
 
-/* rank_outputs.c: each output that a rank has an array for goes there from the ranks whose devices have made it. For
- * all ranks, after a run of so many iterations. */
+/* rank_outputs.c: sends each output from the ranks whose devices have made it to the ranks that have an array for it.
+ * All ranks call it after a run of `iterations` iterations. */
 bg_status bgi_ranks_share_outputs(bgi_engine *engine, uint64_t iterations, bg_error *error);
-/* What this rank says at the end of a run: which outputs it has arrays for (bit i is output i, bit 61 all further
- * ones), whether its devices have refused an update (bit 62), and whether it would like to stop (bit 63). */
+/* The word that this rank sends at the end of a run: bit i says that it has an array for output i (bit 61: for one of
+ * the further outputs), bit 62 that its devices have refused an update, and bit 63 that it requests a stop. */
 uint64_t bgi_ranks_wanted(const bgi_engine *engine);
-/* After `finish`: whether any rank would like to; `own`: what this one has said. */
+/* After `finish`: whether any rank requests a stop; `own`: this rank's word. */
 bool bgi_ranks_ask_to_stop(const bgi_engine *engine, uint64_t own);
-/* The same of devices that have refused an update. */
+/* The same for devices that have refused an update. */
 bool bgi_ranks_have_refused(const bgi_engine *engine, uint64_t own);
 
 #endif

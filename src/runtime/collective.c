@@ -19,6 +19,8 @@
 
 enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES };
 
+static const uint64_t look_ns = 50000; /* between two looks of a worker for what has come of other ranks */
+
 /* ---- meeting ---- */
 
 /* Fills runner->brought.all. */
@@ -229,6 +231,30 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
         return true;
     bgi_io_run(runner, worker, 0);
     return bgi_runner_reached(runner, &runner->sums_done, begun);
+}
+
+/* Each look costs about a microsecond, and between ranks of a host the parts of a message that have come are copied. */
+bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
+{
+    bgi_transport *transport = runner->transport;
+    const bgi_engine *engine = runner->engine;
+    bool is_under_way = false;
+    uint64_t now_ns;
+
+    for (uint32_t i = 0; i < engine->local_count && !is_under_way; i++)
+        is_under_way = atomic_load_explicit(&engine->local[i]->sums_begun.value, memory_order_relaxed) >
+                       atomic_load_explicit(&engine->local[i]->sums_done.value, memory_order_relaxed);
+    if (!is_under_way)
+        return false;
+    now_ns = bgi_clock_ns();
+    if (now_ns - runner->looked_ns < look_ns)
+        return false;
+    transport->type->progress(transport);
+    for (uint32_t i = 0; i < engine->local_count; i++)
+        if (bgi_sum_is_wanted(engine->local[i]))
+            bgi_io_run(engine->local[i], worker, 0);
+    runner->looked_ns = bgi_clock_ns();
+    return true;
 }
 
 /* ---- collectives of the model ---- */

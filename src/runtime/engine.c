@@ -1,5 +1,5 @@
 /*
- * engine.c: memory for replicas of devices, one run from the outside, and the end.
+ * engine.c: creates the memory for replicas of devices, runs a plan from the caller's side, and ends the engine.
  */
 #include "runtime/engine.h"
 
@@ -19,15 +19,16 @@
 
 enum { LITTLE_BYTES = 64 << 20 };
 
-/* Of a value that goes from rank to rank at once. */
+/* The bytes of a value that are sent between ranks at a time. */
 enum { FETCHED_BYTES = 1 << 20 };
 
-/* How often the watching thread looks, as a share of the limit and at most. A worker that is not inside a kernel leaves
- * within microseconds; copies of streams are the longest it does elsewhere. */
+/* The watching thread checks this many times within the limit. A worker that is not inside a kernel leaves within
+ * microseconds; the longest work outside kernels is copying streams. */
 enum { LOOKS_PER_LIMIT = 16 };
 static const uint64_t longest_look_ns = 1000000000u;
 static const uint64_t leave_ns = 1000000000u;
-static const uint64_t poll_ns = 20000; /* of a caller who alone may look for what comes of other ranks */
+static const uint64_t poll_ns = 20000; /* how often a calling thread polls when it is the only one that may receive from
+                                          other ranks */
 
 /* ---- memory ---- */
 
@@ -37,7 +38,7 @@ static void *take_lines(size_t count, size_t element_bytes)
                                                  : NULL;
 }
 
-/* The memory of this rank's devices, and the tables that grow with all. */
+/* The memory of this rank's devices, and of the tables that grow with all devices. */
 static uint64_t count_bytes(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -45,7 +46,8 @@ static uint64_t count_bytes(const bgi_engine *engine)
     const size_t group_bytes = sizeof *engine->groups + sizeof *engine->members + 2 * sizeof(bgi_counter);
     uint64_t tables = (uint64_t)plan->edge_count * link_bytes +
                       (uint64_t)plan->device_count * (sizeof *engine->runners + (BG_MESH_ALL + 1) * group_bytes);
-    double bytes = (double)tables * plan->replicas; /* sums of sizes that each fit may not fit */
+    double bytes = (double)tables * plan->replicas; /* a double, because a sum of sizes may overflow although each size
+                                                       fits */
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
         const bgi_plan_device *device = &plan->devices[i % plan->device_count];
@@ -65,7 +67,7 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     const uint64_t bytes = count_bytes(engine);
     bgi_host_memory memory;
 
-    /* What is little is taken without a look at the machine, which costs more. */
+    /* Small amounts are allocated without checking the machine's memory, which would cost more. */
     if (engine->plan->options.memory.no_memory_check || bytes < LITTLE_BYTES)
         return BG_OK;
     memory = bgi_host_memory_read("");
@@ -84,7 +86,7 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
                                   .allocate = memory->allocate,
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
-        /* Weights come first, and all that is read there is written before. */
+        /* Weights come first, and all memory that is read there is written before. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
@@ -95,7 +97,7 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* Accumulators of outputs in 16 bits that are summed. */
+/* Allocates float32 accumulators for summed outputs of 16 bits. */
 static bg_status take_sums(bgi_engine *engine, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
@@ -112,7 +114,7 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* By device, axes and group; there are no more groups than replicas, and no more members of all. */
+/* The number of groups by device, axes and group: no more groups than replicas, and no more members in total. */
 static size_t count_groups(const bg_plan *plan)
 {
     return (size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas;
@@ -152,7 +154,7 @@ static bg_status take_tables(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* Whose turn comes when. bgi_plan_check has seen that each number is there once. */
+/* Records the order of turns. bgi_plan_check has verified that each number occurs once. */
 static bg_status take_turns(bgi_engine *engine, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
@@ -183,7 +185,7 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* What a device brings to a meeting: to one of a call a single tensor. */
+/* The most tensors that a device contributes to a meeting; a collective call has a single one. */
 static size_t count_most_exchanges(const bgi_plan_device *device)
 {
     size_t most = 1;
@@ -274,7 +276,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
         BGI_TRY(bgi_call_times_init(&runner->call_times, runner->program, error));
         runner->is_traced = true;
     }
-    atomic_init(&runner->sum_counter, &engine->runs); /* for nothing, so far */
+    atomic_init(&runner->sum_counter, &engine->runs); /* no run waits for it yet */
     runner->put_off = BGI_NO_INSTRUCTION;
     if (bgi_has_sums_beside(runner->program))
         BGI_TRY(make_room(&runner->sum_brought, runner->program, error));
@@ -283,7 +285,7 @@ static bg_status init_device(bgi_engine *engine, uint32_t replica, uint32_t numb
     return BG_OK;
 }
 
-/* In the order in which workers look for one to take. */
+/* Lists devices in the order in which workers search for one to take. */
 static void list_local(bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -349,7 +351,7 @@ static void list_links(bgi_engine *engine)
     }
 }
 
-/* Groups of one never meet. */
+/* Lists the groups; a group of one replica never meets. */
 static void list_groups(bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -383,11 +385,11 @@ static void wake_all(void *user)
     bgi_engine *engine = user;
 
     bgi_event_count_notify_all(&engine->events);
-    if (bgi_event_count_has_sleepers(&engine->io_events)) /* sums beside the program */
+    if (bgi_event_count_has_sleepers(&engine->io_events)) /* wakes I/O threads for sums beside the program */
         bgi_event_count_notify_all(&engine->io_events);
 }
 
-/* A device has given up, here or elsewhere: workers leave. */
+/* A device has failed, here or on another rank: makes workers leave. */
 static void stop(bgi_engine *engine)
 {
     atomic_store(&engine->has_failed, true);
@@ -399,7 +401,7 @@ static void stop(bgi_engine *engine)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Another rank has given up. */
+/* Another rank has failed. */
 static void lose(void *user, bg_status status, const char *why)
 {
     bgi_engine *engine = user;
@@ -409,7 +411,7 @@ static void lose(void *user, bg_status status, const char *why)
     stop(engine);
 }
 
-/* A rank whose host has something to do with the gate. */
+/* The rank whose host takes part in the gate. */
 static uint32_t rank_of_host(uint32_t host)
 {
     return BGI_HOST - 1 - host;
@@ -502,7 +504,7 @@ static void close_stores(const bgi_stores *stores)
         stores->close(stores->user);
 }
 
-/* An orphan may look at them after whoever made the engine has gone. */
+/* Copies the ranks, because a detached worker may use them after their owner is gone. */
 static bool copy_ranks(bgi_engine *engine, const bgi_ranks *ranks)
 {
     engine->own_ranks = *ranks;
@@ -553,7 +555,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
                                                       : &bgi_transport_threads,
                       error);
     if (status != BG_OK) {
-        engine->stores.close = NULL; /* the caller of this does it */
+        engine->stores.close = NULL; /* the caller of this function closes them */
         bgi_engine_destroy(engine);
         return status;
     }
@@ -572,10 +574,10 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
     return status;
 }
 
-/* The plan may be gone when an orphan calls this, unless it is the session's own. */
+/* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
-    /* In a forked child the parent's workers wait for these forever, and destroying them would wait for the workers. */
+    /* In a forked child the parent's workers wait on these forever, and destroying them would wait for the workers. */
     const bool lacks_threads = bgi_engine_lacks_threads(engine);
 
     if (engine->transport != NULL)
@@ -649,13 +651,14 @@ void bgi_engine_destroy(bgi_engine *engine)
         bgi_engine_free(engine);
         return;
     }
-    /* In a dead engine a worker may be inside a kernel that never returns; bgi_engine_run has waited for it. */
+    /* In a dead engine a worker may be inside a kernel that never returns; bgi_engine_run has already waited for it. */
     bgi_workers_stop(engine, engine->is_dead ? 0 : UINT64_MAX);
     pthread_mutex_lock(&engine->mutex);
     engine->orphan_count = engine->worker_count - engine->exited_count;
     engine->is_orphaned = engine->orphan_count > 0;
     is_orphaned = engine->is_orphaned;
-    /* Workers that left need the mutex no more. Once it is unlocked the last orphan may free everything. */
+    /* Workers that have left do not use the mutex any more. Once it is unlocked the last detached worker may free
+     * everything. */
     for (uint32_t i = 0; i < engine->worker_count; i++)
         if (engine->workers[i].is_caller || engine->workers[i].is_on_loan)
             continue;
@@ -681,7 +684,7 @@ static uint64_t count_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* Of all ranks, as far as this one has heard. */
+/* The progress of all ranks, as far as this one has received it. */
 static uint64_t count_all_progress(const bgi_engine *engine)
 {
     uint64_t progress = count_progress(engine);
@@ -691,7 +694,7 @@ static uint64_t count_all_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* Those who wait for us would otherwise think that nobody does anything. */
+/* Sends this rank's progress; ranks that wait for it would otherwise conclude that it is stuck. */
 static void tell_progress(const bgi_engine *engine)
 {
     const bgi_note note = {
@@ -702,7 +705,7 @@ static void tell_progress(const bgi_engine *engine)
             engine->transport->type->tell(engine->transport, bgi_host_of(i), &note);
 }
 
-/* The only thread that may move what is between ranks. */
+/* Moves messages between ranks; only this thread may. */
 static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + timeout_ns;
@@ -725,7 +728,8 @@ static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Works or sleeps until the run is over. Looks whether devices make progress; false when none did for the limit. */
+/* Works or sleeps until the run is over. Checks that devices make progress; returns false when none did within the
+ * limit. */
 static bool watch(bgi_engine *engine, double *out_waited_s)
 {
     const double limit_s = engine->plan->options.execution.wait_limit_s;
@@ -736,7 +740,7 @@ static bool watch(bgi_engine *engine, double *out_waited_s)
 
     if (limit_s > 0.0 && limit_s * 1e9 / LOOKS_PER_LIMIT < (double)longest_look_ns)
         look_ns = (uint64_t)(limit_s * 1e9 / LOOKS_PER_LIMIT) + 1;
-    if (engine->is_driven) /* most runs end here, without a look at the clock */
+    if (engine->is_driven) /* most runs end here, without reading the clock */
         bgi_workers_drive(engine, look_ns);
     while (!bgi_engine_is_over(engine)) {
         const uint64_t seen = count_all_progress(engine), now_ns = bgi_clock_ns();
@@ -761,7 +765,7 @@ static bool watch(bgi_engine *engine, double *out_waited_s)
     return bgi_engine_is_over(engine);
 }
 
-/* The failure of the lowest device. Workers have left, or cannot have written one. */
+/* Reports the failure of the lowest device. Workers have left, or cannot write a failure any more. */
 static bg_status report_failure(const bgi_engine *engine, bg_error *error)
 {
     for (uint32_t i = 0; i < engine->device_count; i++) {
@@ -779,7 +783,7 @@ static bg_status report_failure(const bgi_engine *engine, bg_error *error)
     return bg_error_set(error, BG_ERROR_INTERNAL, "a run failed without a reason");
 }
 
-/* What is for the idle is the caller's: nobody is about it when the run is over. */
+/* Ends the work that the caller offers to idle workers, so that no worker uses it after the run. */
 static void end_spare(bgi_engine *engine)
 {
     atomic_store(&engine->has_spare, false);
@@ -787,7 +791,7 @@ static void end_spare(bgi_engine *engine)
         sched_yield();
 }
 
-/* Whether a device of this rank has refused an update: the numbers that the guard of the loss writes say so. */
+/* Whether a device of this rank has refused an update, according to the numbers that the guard of the loss writes. */
 static bool has_refused(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -808,14 +812,15 @@ static bool has_refused(const bgi_engine *engine)
     return false;
 }
 
-/* All ranks come to the end, and outputs to those that want them. */
+/* All ranks finish the run, and outputs are sent to the ranks that want them. */
 static bg_status share_results(bgi_engine *engine, bg_error *error)
 {
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
-    /* Before the others hear that we are done: what the infeed's thread said later would be taken for the next run's.
-     * Rank 0 goes on answering, and a rank without devices may still be asked to stop. */
+    /* Stops the infeed's thread before other ranks learn that this one is done, because they would take its later
+     * messages for the next run's. Rank 0 continues to answer, and a rank without devices may still be asked to stop.
+     */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
         bgi_gate_end(engine);
     engine->has_refused = has_refused(engine);
@@ -823,7 +828,7 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     BGI_TRY(engine->transport->type->finish(engine->transport, said, error));
     engine->is_asked_to_stop = bgi_ranks_ask_to_stop(engine, said);
     engine->has_refused = bgi_ranks_have_refused(engine, said);
-    /* Ranks without devices have been told nothing. */
+    /* Ranks without devices have received no end of the run. */
     if (engine->ranks->carrier->rank_count > engine->device_count)
         BGI_TRY(bgi_ranks_share(engine->transport, 0, &engine->gate.end, sizeof engine->gate.end, error));
     if (run->infeed != NULL && !run->is_synthetic && engine->gate.end < run->limit) {
@@ -841,7 +846,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     double waited_s = 0.0;
 
     if (engine->is_dead)
-        return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create the session anew");
+        return bg_error_set(error, BG_ERROR_INVALID, "an earlier run of this session failed; create a new session");
     engine->given = *run;
     engine->run = &engine->given;
     bgi_gate_begin(engine);
@@ -863,7 +868,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
         engine->has_refused = has_refused(engine);
     if (status != BG_OK) {
         engine->is_dead = true;
-        /* Whoever is not inside a kernel leaves now, and so stops touching the caller's arrays. */
+        /* Workers that are not inside a kernel leave now, and so stop using the caller's arrays. */
         bgi_workers_stop(engine, leave_ns);
         if (atomic_load(&engine->has_failed))
             status = report_failure(engine, &own);
@@ -899,7 +904,7 @@ void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place
 {
     const bgi_runner *runner = runner_of(engine, replica, place);
 
-    if (engine->ranks != NULL) /* others would not see it */
+    if (engine->ranks != NULL) /* others would not receive it */
         return NULL;
     return runner->device->type->map != NULL ? runner->device->type->map(runner->device, address_of(runner, place))
                                              : NULL;
@@ -924,7 +929,8 @@ void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place
     runner->device->type->copy_out(runner->device, data, address_of(runner, place), size_bytes);
 }
 
-/* A part of a place, to ranks that read it. `here`: room for it on the rank that has it, and on those that read it. */
+/* Sends a part of a place to the ranks that read it. `here`: memory for the part on the rank that owns it and on those
+ * that read it. */
 static bg_status share_part(const bgi_engine *engine, uint32_t replica, const bgi_place *part, const bool *readers,
                             void *here, size_t size_bytes, bg_error *error)
 {

@@ -1,7 +1,6 @@
 /*
- * engine.h: runs a plan: replicas x devices on worker threads. Knows plans; knows no graphs, weights, files,
- * optimizers, and not how memory is allocated (device/device.h) or how devices reach each other
- * (transport/transport.h).
+ * engine.h: runs a plan: replicas x devices on worker threads. It knows plans; it knows no graphs, weights, files,
+ * optimizers, and not how memory is allocated (device/device.h) or how devices communicate (transport/transport.h).
  *
  * Runners and workers. A runner is a device and its position in its program. Only the order of its instructions
  * matters, not the thread that carries them out. A worker owns at most one runner at a time. It takes one that is
@@ -99,21 +98,23 @@
  * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
  * group wait for it.
  *
- * Sums in the middle of a backward are worth it where somebody does them meanwhile: an I/O thread, or a worker more
- * than there are devices. Where there is nobody, they are put off until the backward is over, and done in the same
- * order.
+ * Sums in the middle of a backward pass pay where a thread is free to do them: an I/O thread, or a worker more than
+ * there are devices. A rank without such a thread begins them too, because the other ranks' parts travel while it
+ * computes: its workers poll for them between calls (bgi_sum_look). In one process without such a thread they are
+ * delayed until the backward pass is over, and done in the same order.
  *
- * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows them as one.
+ * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows the rounds as one
+ * sum.
  *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
- * that precede it are done, and notifies the device of the next one when the instruction and all transfers that it
- * issued are done. All replicas take the same turns, so replicas that meet in one are all there.
+ * earlier turns are done, and notifies the device of the next one when the instruction and all transfers that it issued
+ * are done. All replicas take the same turns, so replicas that meet in an instruction reach it in the same turn.
  *
  * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If none did within
  * the limit, or one has reported a failure to the host, the engine is dead: workers leave, and the run reports the
  * device at fault. A worker that does not return from a kernel cannot be ended. It is detached at destroy, and the
- * engine's memory stays until that kernel returns (the last such worker frees it). The plan's memory is the caller's:
- * keep it until then.
+ * engine's memory stays until that kernel returns (the last such worker frees it). The caller owns the plan's memory
+ * and must keep it until then.
  */
 #ifndef BGI_RUNTIME_ENGINE_H
 #define BGI_RUNTIME_ENGINE_H
@@ -138,25 +139,25 @@
 typedef struct bgi_trace_ring {
     bg_trace_event *events; /* NULL: not tracing */
     uint32_t capacity;
-    uint64_t count; /* ever recorded; event i is at i % capacity */
-    /* Of all events ever recorded, also those that were overwritten. */
+    uint64_t count; /* number of events recorded so far; event i is at i % capacity */
+    /* Totals over all recorded events, including overwritten ones. */
     uint64_t kind_count[BG_ACTION_KIND_COUNT], kind_ns[BG_ACTION_KIND_COUNT];
 } bgi_trace_ring;
 
-/* What a kernel call took in the steps whose calls are timed. */
+/* The time of a kernel call in the steps whose calls are timed. */
 typedef struct bgi_call_time {
     uint64_t count, total_ns, least_ns, most_ns;
 } bgi_call_time;
 
-/* The calls of a device's program. Instructions that share their calls, as those of one pass over all micro-batches do,
- * share their times. */
+/* The calls of a device's program. Instructions that share their calls, as the passes over all micro-batches do, share
+ * their times. */
 typedef struct bgi_call_times {
     bgi_call_time *times; /* NULL: not tracing */
     uint32_t count;
-    uint32_t *first; /* by instruction: of its first call */
+    uint32_t *first; /* by instruction: its first call */
 } bgi_call_times;
 
-/* When a run began and ended, and how many steps it did. */
+/* The beginning and end of a run, and its number of steps. */
 typedef struct bgi_run_span {
     uint64_t start_ns, end_ns, steps;
 } bgi_run_span;
@@ -164,20 +165,20 @@ typedef struct bgi_run_span {
 enum { BGI_RUN_SPANS = 4096 };
 
 typedef struct bgi_run_spans {
-    bgi_run_span *spans; /* NULL: not tracing. Of the latest BGI_RUN_SPANS; run i is at i % BGI_RUN_SPANS */
+    bgi_run_span *spans; /* NULL: not tracing. The latest BGI_RUN_SPANS runs; run i is at i % BGI_RUN_SPANS */
     uint64_t count, total_ns, steps;
-    uint64_t start_ns, end_ns; /* of the first one, and of the last one */
+    uint64_t start_ns, end_ns; /* of the first and of the last run */
 } bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
 
-/* Bytes of an arena that are read elsewhere (in_place.c). */
+/* Bytes of an arena that are read from other memory (in_place.c). */
 typedef struct bgi_range {
     size_t begin, end;
-    char *data; /* of the first; set between runs */
+    char *data; /* the address of the first byte; set between runs */
 } bgi_range;
 
-/* Those of one device of each replica, in order. */
+/* The ranges of one device of each replica, in order. */
 typedef struct bgi_in_place {
     bgi_range *ranges;
     uint32_t count;
@@ -193,7 +194,7 @@ typedef struct bgi_copying {
     size_t size_bytes, piece_bytes;
 } bgi_copying;
 
-/* What a device brings to a meeting, and those of the round at work. */
+/* The tensors that a device contributes to a meeting, and those of the current round. */
 typedef struct bgi_brought {
     bgi_exchange *all, *round;
     uint32_t count, round_count;
@@ -202,59 +203,59 @@ typedef struct bgi_brought {
 
 /* One (replica, device). */
 struct bgi_runner {
-    /* Read by all workers that look for work. The owner writes the pair before it gives ownership up. */
+    /* Read by all workers that search for work. The owner writes the pair before it gives up ownership. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
     _Atomic uint64_t wait_target; /* 0: for nothing */
-    _Atomic uint64_t position;    /* steps << 32 | share of the program that is done x 2^32 */
+    _Atomic uint64_t position;    /* steps << 32 | completed share of the program x 2^32 */
 
     /* Helping. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* parts that helpers have done */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* the number of parts that helpers have completed */
 
-    /* Notes of the host and of other devices to this one. */
-    bgi_counter granted;         /* iterations over the life of the engine that may begin; UINT64_MAX: `end` is known */
-    _Atomic uint64_t end;        /* iterations of this run; UINT64_MAX: not known yet */
-    bgi_counter turn;            /* of a strict plan: instructions done, as of the last note */
-    _Atomic uint64_t *peer_done; /* by replica: loads and stores done there; NULL: not needed */
+    /* Notes of the host and of other devices for this one. */
+    bgi_counter granted;         /* iterations, over the life of the engine, that may begin; UINT64_MAX: see `end` */
+    _Atomic uint64_t end;        /* the number of iterations of this run; UINT64_MAX: not known yet */
+    bgi_counter turn;            /* of a strict plan: completed instructions, as of the last note */
+    _Atomic uint64_t *peer_done; /* by replica: loads and stores completed there; NULL: not needed */
 
-    /* Transfers. Issued by the owner, done by the holder. */
-    bgi_counter io_issued, io_done; /* over the life of the engine */
-    atomic_bool is_fetching;        /* the next one has begun to fetch pieces of others */
+    /* Transfers. The owner issues transfers, the holder of the queue completes them. */
+    bgi_counter io_issued, io_done; /* counted over the life of the engine */
+    atomic_bool is_fetching;        /* the next transfer has begun to fetch pieces of other replicas */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
-    size_t io_touched_bytes; /* the holder's, while tracing */
+    size_t io_touched_bytes; /* of the holder, while tracing */
     bgi_trace_ring io_trace; /* the holder's */
-    bgi_copying copying;     /* written by the holder; read by all who hold a piece of it */
-    uint64_t io_start_ns;    /* the holder's: when the transfer at work was begun, while tracing */
-    atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not counted as done */
+    bgi_copying copying;     /* written by the holder; read by threads that hold a piece of it */
+    uint64_t io_start_ns;    /* of the holder: when the current transfer began, while tracing */
+    atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not complete */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
     _Atomic uint32_t pieces_left;                        /* not copied yet */
 
-    /* A sum over replicas beside the program: begun by the owner, continued by the holder of the queue. The pair is a
-     * hint, as that of the program. */
-    bgi_counter sums_begun, sums_done; /* over the life of the engine */
+    /* A sum over replicas beside the program: the owner begins it, the holder of the queue continues it. The pair is a
+     * hint, like that of the program. */
+    bgi_counter sums_begun, sums_done; /* counted over the life of the engine */
     _Atomic(bgi_counter *) sum_counter;
     _Atomic uint64_t sum_target;
     const bgi_instruction *sum;
     bgi_brought sum_brought;
     bgi_wait sum_meeting;
-    bool sum_is_delivered; /* the device has done its share of the round */
+    bool sum_is_delivered; /* the device has delivered its share of the round */
     uint64_t sum_step;     /* for the trace */
-    uint64_t sum_ns[2];    /* when the first share was begun and the last one done, while tracing */
-    uint32_t sum_worker;   /* who did it */
+    uint64_t sum_ns[2];    /* when the first share began and the last one ended, while tracing */
+    uint32_t sum_worker;   /* the worker that did it */
 
-    /* Written by the owner, read at leisure by the watching thread. */
-    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* instructions, calls and parts done */
-    _Atomic uint32_t instruction;                             /* of the program: the one at work or waiting */
-    _Atomic uint32_t call;                                    /* of the instruction: running; or BGI_NO_CALL */
+    /* Written by the owner; the watching thread reads it from time to time. */
+    _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* completed instructions, calls and parts */
+    _Atomic uint32_t instruction;                             /* the instruction that runs or waits */
+    _Atomic uint32_t call;                                    /* the instruction's call that runs, or BGI_NO_CALL */
     _Atomic uint64_t iteration;                               /* steps over the life of the engine */
 
-    /* The owner's; passed on with ownership. Helpers read these fields between parts, so they are on another cache line
-     * than the owner's progress counters. */
+    /* Fields of the owner, handed over with ownership. Helpers read these fields between parts, so they are on another
+     * cache line than the owner's progress counters. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
     const bgi_plan_device *program;
-    const bgi_in_place *in_place; /* what it reads elsewhere; NULL: nothing */
+    const bgi_in_place *in_place; /* ranges that are read from other memory; NULL: none */
     uint64_t instruction_share;   /* 2^32 / instructions */
     uint32_t replica, number;     /* number: of the device within the replica */
     bgi_device *device;
@@ -263,33 +264,34 @@ struct bgi_runner {
     uint32_t first_link; /* of the replica's edges */
     uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
-    bool is_ending;         /* of a strict plan: the instruction is done but for its transfers */
+    bool is_ending;         /* of a strict plan: the instruction is done except for its transfers */
     uint64_t run_count;     /* runs done */
-    uint64_t run_begin;     /* iteration of its first step; steady while transfers are under way */
+    uint64_t run_begin;     /* iteration of its first step; does not change while transfers are in progress */
     uint64_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* of the current instruction */
     uint32_t phase;         /* of REDUCE, GATHER and a collective call */
-    uint32_t next_call;     /* of an instruction that waits between its calls; else 0 */
-    bgi_wait meeting;       /* what it waits for in one */
-    bgi_brought brought;    /* what it brings to one */
-    uint64_t meeting_ns;    /* when its share was begun, while tracing */
-    uint32_t put_off;       /* the first instruction with a sum that is put off; BGI_NO_INSTRUCTION: none is */
+    uint32_t next_call;     /* of an instruction that waits between its calls; otherwise 0 */
+    bgi_wait meeting;       /* the counter that it waits for in a meeting */
+    bgi_brought brought;    /* the tensors that it contributes to a meeting */
+    uint64_t meeting_ns;    /* when its share of the meeting began, while tracing */
+    uint32_t put_off;       /* the first instruction with a delayed sum, or BGI_NO_INSTRUCTION */
+    uint64_t looked_ns;     /* when bgi_sum_look last looked */
     size_t touched_bytes;   /* of the arena; by operands only while tracing */
-    atomic_bool is_traced;  /* changed between runs only */
+    atomic_bool is_traced;  /* changes only between runs */
     bool is_sampled;        /* the calls of this step are timed */
     bgi_trace_ring trace;
     bgi_call_times call_times;
     bg_status failure_status;
     char failure[BGI_FAILURE_BYTES];
 
-    /* The call that runs; read by helpers that hold a part of it. */
-    void *host_value; /* room for an output; NULL where the host can see it */
+    /* The running call, which helpers that hold a part of it read. */
+    void *host_value; /* memory for an output; NULL where the host can read the device's */
     bg_kernel_call kernel_call;
     bg_kernel_env env;
     bg_kernel_function run_part;
     uint32_t part_count;
-    bool call_is_long; /* worth waking a sleeper for */
-    void **operands;   /* room for the widest call */
+    bool call_is_long; /* long enough to wake a sleeper */
+    void **operands;   /* memory for the operands of the widest call */
 };
 
 struct bgi_worker {
@@ -297,10 +299,10 @@ struct bgi_worker {
     pthread_t thread;
     uint32_t number;
     uint32_t cpu;         /* the system's number; BGI_NO_CPU: not bound */
-    bgi_trace_ring helps; /* while tracing: when it did parts of other devices' calls; under help_mutex */
-    bool is_caller;       /* no thread: the one in bgi_engine_run */
-    bool does_io;         /* nothing but transfers */
-    bool is_on_loan;      /* a thread of the program's (options.execution.start_thread), which is not joined */
+    bgi_trace_ring helps; /* while tracing: when it ran parts of other devices' calls; under help_mutex */
+    bool is_caller;       /* has no thread: it is the one in bgi_engine_run */
+    bool does_io;         /* does only transfers */
+    bool is_on_loan;      /* a thread of the calling program (options.execution.start_thread), which is not joined */
     bool has_exited;      /* under the engine's mutex */
 };
 
@@ -308,87 +310,91 @@ struct bgi_worker {
  * left, which may be after bgi_engine_destroy. */
 typedef struct bgi_stores {
     void *user;
-    void *(*address)(const void *user, uint32_t device); /* of all replicas' devices; NULL: none for this one */
+    void *(*address)(const void *user, uint32_t device); /* by index among all replicas' devices; NULL: none for this
+                                                            device */
     void (*close)(void *user);                           /* NULL: nothing to release */
 } bgi_stores;
 
-/* What an engine runs on. */
+/* The resources that an engine runs on. */
 typedef struct bgi_engine_options {
-    const bgi_ranks *ranks;                   /* whose devices are whose; NULL: all are of this process */
+    const bgi_ranks *ranks;                   /* the ranks and their devices; NULL: all devices are in this process */
     const bgi_device_type *device_type;       /* NULL: the CPU */
     const bgi_transport_type *transport_type; /* NULL: threads */
-    bgi_stores stores;    /* all zero: the devices' own; the engine's, also when it cannot be created */
-    const bool *in_place; /* by variable: read where bgi_in_place_set says, not in arenas; NULL: none */
+    bgi_stores stores;    /* all zero: the devices' own; the engine releases them, also when it cannot be created */
+    const bool *in_place; /* by variable: read where bgi_in_place_set says instead of in arenas; NULL: no variable is */
 } bgi_engine_options;
 
 struct bgi_engine {
     const bg_plan *plan;
-    bg_plan *own_plan; /* the same, when it goes with the session and the engine (own_plan.c); else NULL */
+    bg_plan *own_plan; /* the same, when the session and the engine own it (own_plan.c); otherwise NULL */
     uint64_t created_ns;
     uint32_t device_count;  /* of all replicas */
-    const bgi_ranks *ranks; /* NULL: one process; else the own copy */
+    const bgi_ranks *ranks; /* NULL: one process; otherwise the engine's own copy */
     bgi_ranks own_ranks;
     uint32_t *own_owners;
     char (*own_hosts)[BGI_HOST_BYTES];
-    bgi_runner *runners;    /* [replica][device]; those of other ranks are empty */
-    bgi_in_place *in_place; /* by device; NULL: nothing is read elsewhere */
+    bgi_runner *runners;    /* [replica][device]; the entries of other ranks are empty */
+    bgi_in_place *in_place; /* by device; NULL: everything is read in arenas */
     uint32_t in_place_count;
-    bgi_runner **local; /* those of this rank, from the end of the pipeline to its beginning */
+    bgi_runner **local; /* the devices of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
-    _Atomic uint64_t *rank_progress;  /* by rank: its progress as of its last note; NULL: one process */
-    _Atomic uint64_t *rank_heard_ns;  /* by rank: when that was, on this process's clock */
-    char lost[BGI_FAILURE_BYTES * 2]; /* the last message of another rank that gave up; "": none */
+    _Atomic uint64_t *rank_progress;  /* by rank: its progress according to its last note; NULL: one process */
+    _Atomic uint64_t *rank_heard_ns;  /* by rank: when the note arrived, on this process's clock */
+    char lost[BGI_FAILURE_BYTES * 2]; /* the last message of another rank that failed; "": none */
     bg_status lost_status;
     bgi_transport *transport;
     bgi_link *links;        /* [replica][edge] */
     bgi_group *groups;      /* [device][axes][group]; see bgi_engine_group */
     uint32_t *members;      /* of all groups */
-    uint64_t *sent_ns;      /* [replica][edge], while tracing; else NULL */
+    uint64_t *sent_ns;      /* [replica][edge], while tracing; otherwise NULL */
     uint32_t turn_count;    /* instructions of a step on all devices */
-    uint32_t *turn_devices; /* [turn]: whose it is */
+    uint32_t *turn_devices; /* [turn]: its device */
     const bgi_device_type *device_type;
-    bgi_device **devices; /* [replica][device]; NULL: another rank's */
-    bgi_stores stores;    /* whose memory the remote stores are, where it is not the devices' */
-    float **sums;         /* [output][replica]: of outputs in 16 bits that are summed; else NULL */
+    bgi_device **devices; /* [replica][device]; NULL: of another rank */
+    bgi_stores stores;    /* the owner of the remote stores' memory, where the devices do not own it */
+    float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
-    uint32_t *output_devices; /* [output]: who makes it */
+    uint32_t *output_devices; /* [output]: the device that makes it */
     void **operands;          /* of all devices */
 
     /* The run. */
-    bgi_run given;      /* the run's own copy: a worker inside a kernel that never returns outlives the caller's */
+    bgi_run given; /* the engine's copy, because a worker inside a kernel that never returns outlives the caller's */
     const bgi_run *run; /* that copy */
     bgi_gate gate;
-    atomic_bool has_spare;    /* the run has something for the idle */
-    bgi_counter spare_count;  /* workers that are about it, or look whether there is any */
+    atomic_bool has_spare;    /* the run has work for idle workers */
+    bgi_counter spare_count;  /* workers that do such work, or check for some */
     bgi_counter runs;         /* begun */
-    bgi_counter devices_left; /* not done with the run; counts down */
-    atomic_bool asks_to_stop; /* this rank would like no further run */
-    bool is_asked_to_stop;    /* some rank had said so when the last run was over */
-    bool has_refused;         /* the last run refused an update (options.numerics.guard_loss), on whatever rank */
+    bgi_counter devices_left; /* devices that are not done with the run; counts down */
+    atomic_bool asks_to_stop; /* this rank requests that no further run begins */
+    bool is_asked_to_stop;    /* some rank had requested it when the last run was over */
+    bool has_refused;         /* the last run refused an update (options.numerics.guard_loss), on some rank */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* after a failure or timeout */
-    pthread_mutex_t mutex;    /* guards what follows, and sleeping until the run is done */
+    pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
     pthread_cond_t changed;   /* run done, failure, worker exit */
     uint32_t exited_count;    /* workers */
-    uint32_t orphan_count;    /* detached workers that will come back some day */
+    uint32_t orphan_count;    /* detached workers that may still return */
     bool is_orphaned;
 
     /* Idleness. */
-    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers; of I/O threads */
-    uint64_t spin_ns;                                                 /* how long a worker looks before it sleeps */
-    uint64_t yield_ns; /* after that: how long it goes on between others' turns on the processor; then it sleeps */
+    _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers, and of I/O threads */
+    uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
+    uint64_t yield_ns; /* after that: how long it yields the processor to others and polls; then it sleeps */
     bool has_helpers;  /* there is more than one worker */
+    bool sees_to_sums; /* workers look between calls what has come of other ranks' parts of sums: nobody else does */
 
-    pid_t process; /* that has the workers' threads: a process that is forked from it has none of them */
+    pid_t process; /* the process with the workers' threads; a process forked from it has none of them */
     bgi_worker *workers;
-    uint32_t worker_count;      /* I/O threads included; they come last */
-    uint32_t worker_room;       /* that there is memory for: more when one could not be started */
+    uint32_t worker_count;      /* including I/O threads, which come last */
+    uint32_t worker_room;       /* the number of workers that were allocated, which is larger when one could not be
+                                   started */
     pthread_mutex_t help_mutex; /* guards the workers' helps */
-    bool is_driven;             /* workers[0] is the caller of bgi_engine_run; there is no other but I/O threads */
+    bool is_driven;             /* workers[0] is the caller of bgi_engine_run; there are no other workers except I/O
+                                   threads */
     bgi_run_spans run_spans;
     char cpus[BGI_PLACEMENT_TEXT_BYTES]; /* that unbound workers may use: "0-3"; "": unknown */
-    uint64_t tolerance; /* how far behind another device may be before a worker changes to it; UINT64_MAX: any */
+    uint64_t tolerance; /* how far behind another device must be before a worker changes to it; UINT64_MAX: never */
 };
 
 /* ---- groups of replicas ---- */
@@ -408,8 +414,8 @@ static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t devic
     return (device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas + bg_mesh_group_index(&mesh, axes, replica);
 }
 
-/* Replicas that have pieces of one variable: those that differ from this one in their data coordinate only; this one is
- * at its place among them. */
+/* The replicas with pieces of one variable, which differ from this one only in their data coordinate; and this
+ * replica's place among them. */
 static inline uint32_t bgi_group_size(const bgi_runner *runner)
 {
     return bgi_plan_data_replicas(runner->plan);
@@ -418,8 +424,8 @@ static inline uint32_t bgi_group_place(const bgi_runner *runner)
 {
     return bgi_runner_place(runner).data;
 }
-/* The replica of a member of the replica's group along the axes; and the transport's number of the same device there.
- */
+/* The replica of a member of the replica's group along the axes, and the transport's number of the same device
+ * there. */
 static inline uint32_t bgi_group_replica(const bgi_runner *runner, uint32_t axes, uint32_t member)
 {
     const bg_mesh mesh = bgi_plan_mesh(runner->plan);
@@ -431,7 +437,7 @@ static inline uint32_t bgi_group_device(const bgi_runner *runner, uint32_t axes,
     return bgi_group_replica(runner, axes, member) * runner->plan->device_count + runner->number;
 }
 
-/* Whether outputs come of an instruction: a HOST_OUT, or an update that makes some. */
+/* Whether an instruction delivers outputs: a HOST_OUT, or an update that makes some. */
 static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction)
 {
     return instruction->action.kind == BG_ACTION_HOST_OUT ||
@@ -440,24 +446,25 @@ static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction
 
 /* ---- engine.c ---- */
 
-/* Checks the plan, takes memory, uploads constants, starts the workers. */
+/* Checks the plan, allocates memory, uploads constants, and starts the workers. */
 bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out, bg_error *error);
 /* Whether the workers' threads are in another process, which this one was forked from. */
 bool bgi_engine_lacks_threads(const bgi_engine *engine);
 void bgi_engine_destroy(bgi_engine *engine);
-/* One run of the plan; *out_iterations: how many steps were done. After a failure the engine is dead. */
+/* Runs the plan once; *out_iterations: the number of completed steps. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);
-/* The host's address of a place; NULL when it cannot see there. Between runs only, as what follows. */
+/* The address of a place for the host; NULL when the host cannot access it. This and the following functions may be
+ * called only between runs. */
 void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);
-/* Copies `data` to a place, and from there. */
+/* Copies `data` to a place, or a place to `data`. */
 void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data,
                       size_t size_bytes);
 void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes);
-/* The same of all ranks, on all ranks: `readers` (by rank; NULL: all) get what the owner of the place has. `data` may
- * be NULL where nobody reads it. */
+/* The same for all ranks, called by all: `readers` (by rank; NULL: all) get the value of the place's owner. `data` may
+ * be NULL on ranks that do not read it. */
 bg_status bgi_engine_fetch(const bgi_engine *engine, uint32_t replica, const bgi_place *place, const bool *readers,
                            void *data, size_t size_bytes, bg_error *error);
-/* Whether a device is this rank's. */
+/* Whether this rank owns a device. */
 static inline bool bgi_engine_has(const bgi_engine *engine, uint32_t replica, uint32_t device)
 {
     return bgi_ranks_has(engine->ranks, replica * engine->plan->device_count + device);
@@ -467,54 +474,55 @@ static inline bool bgi_engine_is_over(bgi_engine *engine)
 {
     return atomic_load(&engine->has_failed) || atomic_load(&engine->devices_left.value) == 0;
 }
-/* What a transport brings: events.told. */
+/* Receives what a transport delivers: events.told. */
 void bgi_engine_told(void *user, uint32_t to, const bgi_note *note);
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
 
 /* ---- in_place.c ---- */
 
-/* Which variables can be read where the weights have them: by variable. */
+/* Finds which variables can be read in the weights' own memory: by variable. */
 void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
-/* Those of an engine that is being made; `in_place` by variable. */
+/* Creates the ranges of a new engine; `in_place` by variable. */
 bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
 void bgi_in_place_clear(bgi_engine *engine);
-/* Between runs: where a variable's value is, from the next run on. */
+/* Sets, between runs, where a variable's value is from the next run on. */
 void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
-/* NULL: an offset of the arena is in the arena. */
+/* The address of an offset of the arena; NULL: it is in the arena. */
 void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);
 
 /* ---- worker.c ---- */
 
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
-/* The calling thread works as workers[0] of a driven engine, until the run is over, or once it has waited at most
- * `timeout_ns` for something to do. */
+/* The calling thread works as workers[0] of a driven engine, until the run is over or it has waited `timeout_ns` for
+ * work. */
 void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 /* The ready device that is least advanced; a hint. NULL when none is ready. */
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
-/* There is a ready device, or a call with parts left: work that comes before transfers. A hint. */
+/* Whether there is a ready device, or a call with parts left, which come before transfers. A hint. */
 bool bgi_workers_are_wanted(const bgi_engine *engine);
-/* Tells all to leave and waits for them, at most `limit_ns` (UINT64_MAX: as long as it takes); true when all left. */
+/* Tells all workers to leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when
+ * all left. */
 bool bgi_workers_stop(bgi_engine *engine, uint64_t limit_ns);
 
 /* ---- runner.c ---- */
 
-/* Advances an owned device until it must wait (the pair says for what), the engine stops, or another device should be
- * run first: true then. */
+/* Advances an owned device until it must wait (the pair says for what), the engine stops, or another device should run
+ * first; returns true in the last case. */
 bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker);
-/* Ends the engine for a reason. For the owner. */
+/* Records a failure, which ends the engine. Called by the owner. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
-/* Where an operand is now. */
+/* The current address of an operand. */
 void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t size_bytes);
-/* Whether the device has nothing to wait for; notes what it waits for when it has. For the owner. */
+/* Whether the device need not wait; otherwise notes what it waits for. Called by the owner. */
 bool bgi_runner_reached(bgi_runner *runner, bgi_counter *counter, uint64_t target);
-/* Tells another device, or the host. */
+/* Sends a note to another device, or to the host. */
 void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64_t value);
-/* Raises a counter that `waiting` may wait for and sees to it that someone goes on with it. */
+/* Raises a counter that `waiting` may wait for, and makes sure that a thread continues it. */
 void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_runner *waiting);
 
-/* For the owner. Release: the watching thread that gives up on a kernel has seen all that came before it, such as the
- * reading of the caller's inputs. */
+/* Called by the owner. Release order: when the watching thread gives up on a kernel, it sees everything that came
+ * before it, such as the reading of the caller's inputs. */
 static inline void bgi_runner_add_progress(bgi_runner *runner)
 {
     const uint64_t progress = atomic_load_explicit(&runner->progress, memory_order_relaxed);
@@ -522,7 +530,7 @@ static inline void bgi_runner_add_progress(bgi_runner *runner)
     atomic_store_explicit(&runner->progress, progress + 1, memory_order_release);
 }
 
-/* A parked device that can go on; a hint. */
+/* Whether a parked device can continue; a hint. */
 static inline bool bgi_runner_is_ready(bgi_runner *runner)
 {
     return !atomic_load(&runner->is_owned) &&
@@ -531,51 +539,57 @@ static inline bool bgi_runner_is_ready(bgi_runner *runner)
 
 /* ---- io.c ---- */
 
-/* `until` of an I/O thread, and of a worker that would do something else if there were anything. */
+/* The value of `until` for an I/O thread, and for a worker that has nothing else to do. */
 #define BGI_IO_ALL        (UINT64_MAX - 1)
 #define BGI_IO_WHILE_IDLE UINT64_MAX
 
-/* Does issued transfers in order until `until` of them are done in all, when nobody else holds the queue; true when it
- * did any. */
+/* Does issued transfers in order until `until` of them are done in total, unless another thread holds the queue;
+ * returns true when it did any. */
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
-/* There are transfers that nobody does; a hint. */
+/* Whether there are transfers that no thread does; a hint. */
 bool bgi_io_is_wanted(bgi_runner *runner);
-/* Somebody who sleeps may do them. */
+/* Wakes a thread that can do them. */
 void bgi_io_wake(bgi_engine *engine);
-/* A replica of the device has come so far. */
+/* Records the progress of a replica of the device. */
 void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done);
 /* Another replica that the next transfer of the queue waits for; BGI_NO_REPLICA: none. */
 uint32_t bgi_io_late_replica(const bgi_runner *runner);
 /* For the owner: the next `count` transfers may run. */
 void bgi_io_issue(bgi_runner *runner, uint32_t count);
-/* For the owner: whether so many are done. Does them if nobody else does; notes what it waits for if not. */
+/* Called by the owner: checks whether `count` transfers are done. Does them unless another thread does; otherwise notes
+ * what it waits for. */
 bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
 
-/* Runs all parts of the device's call, with help when somebody is idle. `is_long`: worth waking a sleeper for. */
+/* Runs all parts of the device's call, with the help of idle workers. `is_long`: long enough to wake a sleeper. */
 void bgi_parts_run(bgi_runner *runner, bool is_long);
-/* Runs parts of the device's call, if it has published any, until none is left or a device is ready; the number done.
- */
+/* Runs parts of the device's call, if it has published any, until none is left or a device is ready; returns the number
+ * of parts. */
 uint32_t bgi_parts_help(bgi_runner *runner);
 bool bgi_parts_wanted(bgi_runner *runner);
 
 /* ---- collective.c ---- */
 
-/* One REDUCE or GATHER as far as it goes; true when it is done. */
+/* Advances a REDUCE or GATHER as far as possible; true when it is done. */
 bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker);
 /* The same for a collective among an instruction's calls. */
 bool bgi_collective_call(bgi_runner *runner, const bgi_call *call, const bgi_worker *worker);
-/* Whether any sum of the program goes on beside it (engine.c). */
+/* Whether any sum of the program runs beside it (engine.c). */
 bool bgi_has_sums_beside(const bgi_plan_device *program);
-/* For the owner: begins a REDUCE that goes on beside the program. */
+/* Called by the owner: begins a REDUCE that runs beside the program. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction);
-/* For the holder of the queue: goes on with it as far as it goes; whether it did anything. */
+/* Called by the holder of the queue: advances the sum as far as possible; returns whether it did anything. */
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
-/* There is one that can go on; a hint. */
+/* Whether a sum can be advanced; a hint. */
 bool bgi_sum_is_wanted(const bgi_runner *runner);
-/* For the owner: whether it is done. Goes on with it if nobody else does; notes what it waits for if not. */
+/* Called by the owner: checks whether the sum is done. Advances it unless another thread does; otherwise notes what it
+ * waits for. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
+
+/* Between calls, where engine->sees_to_sums: moves what other ranks have sent, and goes on with sums that wait for it.
+ * False when there is nothing under way, or when it looked a moment ago. */
+bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
 /* What members of a group of so many exchange for a variable of REDUCE or GATHER, for a call: without addresses. */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
 bgi_pattern bgi_collective_pattern(const bgi_call *call);
@@ -584,15 +598,15 @@ bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
 void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
-/* Whether outfeeds have room for what the HOST_OUT or U brings; notes what the device waits for. */
+/* Whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes what the device waits for. */
 bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
-/* Micro-batches of a run that the caller gives for each input, and gets of an output. */
+/* The number of micro-batches of a run that the caller gives for each input, and receives of an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);
 
 /* ---- report.c ---- */
 
-/* Fills the error with the device that keeps the run from going on. */
+/* Fills the error with the device that blocks the run. */
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error);
 
 /* ---- trace.c ---- */
@@ -604,11 +618,11 @@ void bgi_call_times_clear(bgi_call_times *times);
 void bgi_call_times_add(bgi_call_times *times, uint32_t instruction, uint32_t call, uint64_t ns);
 /* Adds an event and its time. */
 void bgi_trace_put(bgi_trace_ring *ring, const bg_trace_event *event);
-/* A worker did parts of the device's calls. */
+/* Records that a worker ran parts of the device's calls. */
 void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns);
-/* Forgets what was recorded, and begins to record, or ends it; between runs. */
+/* Clears the record and starts or stops recording; between runs. */
 void bgi_trace_switch(bgi_engine *engine, bool on);
-/* A run that was recorded is over. */
+/* Records the end of a run. */
 void bgi_trace_add_run(bgi_engine *engine, uint64_t start_ns, uint64_t steps);
 /* Records an event of the device's current instruction that ends now; returns now. */
 uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
@@ -619,7 +633,7 @@ static inline bool bgi_trace_is_on(const bgi_runner *runner)
 {
     return atomic_load_explicit(&runner->is_traced, memory_order_relaxed);
 }
-/* Calls are timed, and the bytes that they touch are looked at, in the first steps and in one of so many later. */
+/* Calls are timed, and the bytes that they touch are counted, in the first steps and in every n-th later step. */
 static inline bool bgi_trace_samples(uint64_t step)
 {
     return step < 16 || step % 8 == 0;

@@ -1,6 +1,6 @@
 /*
- * execute.c: what the caller of a run gives, checked and turned into what the engine takes; queues begin and end with
- * the run.
+ * execute.c: checks the caller's arguments of a run and converts them for the engine; queues begin and end with the
+ * run.
  */
 #include "runtime/session.h"
 
@@ -17,7 +17,7 @@
 
 /* ---- what is given ---- */
 
-/* Outputs whose arrays have a place for each iteration. */
+/* Whether the output's array has a place for each iteration. */
 static bool grows(const bgi_plan_output *output)
 {
     return output->mode == BG_OUTPUT_ALL || output->mode == BG_OUTPUT_EVERY_N;
@@ -51,13 +51,13 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
         if (has_array)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "output `%s` has an array for %u iterations, the run goes on for more: use an outfeed",
+                                "output `%s` has an array for %u iterations, but the run has more: use an outfeed",
                                 plan->outputs[i].name, plan->iterations);
     }
     for (uint32_t i = 0; i < plan->input_count && limit > plan->iterations && !run->synthetic; i++)
         if (run->inputs != NULL && run->inputs[i] != NULL && (run->constants == NULL || !run->constants[i]))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "input `%s` has an array for %u iterations, the run goes on for more: use an infeed, "
+                                "input `%s` has an array for %u iterations, but the run has more: use an infeed, "
                                 "or make it constant",
                                 plan->inputs[i].name, plan->iterations);
     return BG_OK;
@@ -90,7 +90,7 @@ static bg_status find_stop(const bg_session *session, const char *name, uint32_t
     if (*out == UINT32_MAX)
         return bg_error_set(error, BG_ERROR_NOT_FOUND, "stop: the session has no output `%s`", name);
     if (bg_type_element_count(&session->plan->outputs[*out].type) != 1)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is no scalar", name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is not a scalar", name);
     return BG_OK;
 }
 
@@ -110,7 +110,7 @@ static void write_zeros(bg_session *session, const bgi_plan_variable *variable, 
                              bg_type_size_bytes(&variable->type));
 }
 
-/* First values, and whether a while loop has a first iteration at all. */
+/* Sets the carried values, and finds whether a while loop has a first iteration at all. */
 static bg_status give_carried(bg_session *session, const bg_run *run, bgi_run *out, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -169,7 +169,7 @@ static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_erro
     return BG_OK;
 }
 
-/* Of several ranks the first whose data failed says so to all. `own`: what this one's did. */
+/* The first of several ranks whose data failed reports it to all. `own`: the status of this rank's data. */
 static bg_status share_failure(const bg_session *session, const bg_error *own, bg_error *error)
 {
     struct {
@@ -188,7 +188,7 @@ static bg_status share_failure(const bg_session *session, const bg_error *own, b
     return bg_error_set(error, own->status, "%s", own->message);
 }
 
-/* Data that ended, or failed, before the run did. */
+/* Checks whether data ended or failed before the run did. */
 static bg_status check_data(const bg_session *session, const bgi_run *run, uint64_t first, uint64_t iterations,
                             bg_error *error)
 {
@@ -206,7 +206,7 @@ static bg_status check_data(const bg_session *session, const bgi_run *run, uint6
     return bgi_infeed_report(run->infeed, iterations, error);
 }
 
-/* Inside the session's weights. */
+/* Called inside the session's weights. */
 static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out_iterations, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -246,7 +246,7 @@ static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out
         status = check_data(session, &run, first, iterations, &own);
     }
     if (status == BG_ERROR_NOT_FINITE && out_iterations != NULL)
-        *out_iterations = iterations; /* before the update that was refused */
+        *out_iterations = iterations; /* those before the refused update */
     end_outfeeds(run.outfeeds, NULL, status, &own);
     return status != BG_OK ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }
@@ -307,7 +307,7 @@ bg_status bg_session_run_infeed(bg_session *session, bg_infeed *infeed, void *co
 
 typedef bg_status (*open_infeed)(void *user, bg_infeed **out, bg_error *error);
 
-/* The infeed that the session keeps for a key and a number: the one it has, or a new one. */
+/* Opens the infeed that the session keeps for a key and a number, or creates a new one. */
 static bg_status open_kept(bg_session *session, const void *key, uint64_t number, open_infeed open, void *user,
                            bg_error *error)
 {
@@ -383,7 +383,7 @@ bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *
 
 /* ---- shapes ---- */
 
-/* All that the leading dimension of an input is made of. */
+/* Refuses a shape and lists the factors of an input's leading dimension. */
 static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, const bg_type *type, bg_error *error)
 {
     const bg_type *own = &stream->micro_batch_type;
@@ -428,7 +428,7 @@ bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type 
     bg_type shape = {.dtype = type->dtype};
 
     if (stream->count == 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run returns none of it", stream->name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run does not return it", stream->name);
     if (form == BG_STREAM_FLAT) {
         shape = *type;
         if (type->rank > 0)

@@ -1,31 +1,32 @@
 /*
- * feed.h: queues between the host and the devices, as the engine sees them, and the gate that lets iterations begin.
+ * feed.h: the engine's view of the queues between the host and the devices, and the gate that lets iterations begin.
  *
- * Infeed. A ring of elements; one thread fills it, devices read. It holds the elements of one whole iteration and
- * prefetch_depth more for each group of replicas that read the same, and an iteration begins when all its elements are
- * there: so iteration i needs nothing that comes after it, and whether a run ends at i is known before any device has
- * begun it.
+ * Infeed. An infeed is a ring of elements, which one thread fills and devices read. It holds the elements of one whole
+ * iteration, and prefetch_depth more for each group of replicas that read the same elements. An iteration begins when
+ * all its elements are in the ring. So iteration i needs no later element, and whether a run ends at i is known before
+ * any device has begun it.
  *
  *       freed            filled                     an element has as many readers as there are HOST_IN that copy
  *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
- * Of several ranks each has an infeed of its own, of the same elements, which takes those that its devices read and
- * passes over the others; and outfeeds of its own, whose rows have what its devices make.
+ * With several ranks each rank has an infeed of its own over the same elements, which keeps those that its devices read
+ * and skips the others. It also has outfeeds of its own, whose rows hold what its devices make.
  *
- * Outfeed. A ring of rows; devices write leaves of a row, replica by replica and stage by stage; the last writer
- * completes it. Rows are complete in order. A bounded ring has room for the rows of a step less one, and buffer_depth:
- * a step's rows wait for rows of earlier steps only, so a consumer that goes on is all it takes.
+ * Outfeed. An outfeed is a ring of rows. Devices write the leaves of a row, replica by replica and stage by stage; the
+ * last writer completes the row. Rows become complete in order. A bounded ring holds buffer_depth rows more than the
+ * rows of a step less one. So the rows of a step wait only for rows of earlier steps, and it is enough that the
+ * consumer continues.
  *
  *       taken          complete         being written
  *     ----|================|================|-----> row      device waits until taken >= row + 1 - capacity
  *
- * Gate. Iterations begin when everything that has a say about them is known: the limit, the infeed, the value that
- * stops the run or keeps a while loop going, a request to stop. The gate is the host's: a device asks at the beginning
- * of each step and is granted iterations, by notes of the transport. The answer is one for all devices, hence every
- * device does the same iterations. Of several ranks rank 0 has the gate; the others pass on what their devices ask and
- * vote and say how far their infeeds are, and where no value has a say iterations are granted some time ahead.
+ * Gate. An iteration begins when its conditions are known: the limit, the infeed, the value that stops the run or keeps
+ * a while loop running, and a request to stop. The gate is on the host: a device asks at the beginning of each step and
+ * is granted iterations by notes of the transport. The answer is the same for all devices, so every device does the
+ * same iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their
+ * devices and report the progress of their infeeds. Unless a value decides, iterations are granted ahead of time.
  *
- * Locks: a queue's own, then the gate's. Nobody holds one while a kernel or a source runs.
+ * Locks are taken in this order: a queue's own, then the gate's. No lock is held while a kernel or a source runs.
  */
 #ifndef BGI_RUNTIME_FEED_H
 #define BGI_RUNTIME_FEED_H
@@ -44,36 +45,36 @@ typedef struct bgi_runner bgi_runner;
 typedef struct bgi_gate {
     pthread_mutex_t mutex;
     /* Under the mutex. */
-    uint64_t end;      /* iterations of this run; UINT64_MAX: not known yet */
-    uint64_t begun_at; /* iterations of earlier runs */
+    uint64_t end;      /* the number of iterations of this run; UINT64_MAX: not known yet */
+    uint64_t begun_at; /* the number of iterations of earlier runs */
     uint64_t next;     /* iterations granted in this run */
-    uint64_t asked;    /* iterations that a device has come to */
-    uint64_t voted;    /* iterations after which all replicas have said whether to go on */
-    uint32_t votes;    /* of the one after those */
-    bool wants_end;    /* somebody said no */
+    uint64_t asked;    /* iterations that a device has reached */
+    uint64_t voted;    /* iterations after which all replicas have voted */
+    uint32_t votes;    /* votes for the following iteration */
+    bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
-    /* Iterations of the run that have their data, and where data end; of rank 0 by rank, else only the own ones, as
-     * rank 0 was told. NULL: one process. */
+    /* The iterations of the run that have their data, and where data end. On rank 0 by rank; on other ranks only their
+     * own, as they reported them to rank 0. NULL: one process. */
     uint64_t *ready, *ends;
 } bgi_gate;
 
 typedef enum bgi_pass { BGI_PASS_GO, BGI_PASS_WAIT, BGI_PASS_OVER } bgi_pass;
 
-/* Between runs: the run in engine->run begins. */
+/* Called between runs: begins the run in engine->run. */
 void bgi_gate_begin(bgi_engine *engine);
 void bgi_gate_end(bgi_engine *engine);
-/* Something that the gate depends on may have changed. */
+/* Re-evaluates the gate, because a condition may have changed. */
 void bgi_gate_look(bgi_engine *engine);
 void bgi_gate_stop(bgi_engine *engine);
-/* A device has come to an iteration, counted over all runs. What comes late, of an earlier run, is ignored. */
+/* A device has reached an iteration, counted over all runs. Late requests of an earlier run are ignored. */
 void bgi_gate_ask(bgi_engine *engine, uint64_t iteration);
-/* What rank 0 hears of another rank's infeed. */
+/* Rank 0 receives the progress of another rank's infeed. */
 void bgi_gate_ready(bgi_engine *engine, uint32_t rank, uint64_t ready, uint64_t end);
-/* Rank 0 has said where the run ends (UINT64_MAX: not yet). */
+/* Rank 0 has determined where the run ends (UINT64_MAX: not yet). */
 void bgi_gate_granted(bgi_engine *engine, uint64_t end);
-/* A replica's word after an iteration. */
+/* A replica's vote after an iteration. */
 void bgi_gate_vote(bgi_engine *engine, uint64_t iteration, bool goes_on);
-/* For the owner, at the beginning of a step; notes what the device waits for. */
+/* Called by the owner at the beginning of a step; notes what the device waits for. */
 bgi_pass bgi_gate_pass(bgi_runner *runner);
 
 /* ---- infeed.c ---- */
@@ -83,20 +84,20 @@ static inline uint64_t bgi_infeed_elements(const bg_plan *plan)
 {
     return (uint64_t)plan->micro_batches * bgi_plan_input_rows(plan);
 }
-/* Elements there, and where the data ended (UINT64_MAX: not yet). */
+/* The number of filled elements, and where the data ended (UINT64_MAX: not yet). */
 uint64_t bgi_infeed_filled(const bg_infeed *infeed);
 uint64_t bgi_infeed_end(const bg_infeed *infeed);
 /* The first element of the run in progress. */
 uint64_t bgi_infeed_first(const bg_infeed *infeed);
-/* `engine` says which devices are here. */
+/* `engine` determines which devices are on this rank. */
 bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_infeed_check(const bg_infeed *infeed, const bg_plan *plan, bg_error *error);
 void bgi_infeed_attach(bg_infeed *infeed, bgi_engine *engine);
 void bgi_infeed_detach(bg_infeed *infeed, uint64_t used_count);
-/* Why the data ended. */
+/* Reports why the data ended. */
 bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *error);
 bool bgi_infeed_feeds(const bg_infeed *infeed, uint32_t input);
-/* Element `number` of the run: the tensor for an input; and that one reader needs it no more. */
+/* Returns the tensor of element `number` of the run for an input, or releases it for one reader. */
 const void *bgi_infeed_tensor(const bg_infeed *infeed, uint64_t number, uint32_t input);
 void bgi_infeed_release(bg_infeed *infeed, uint64_t number);
 
@@ -119,37 +120,38 @@ struct bg_outfeed {
     uint32_t leaf_count;
     bgi_leaf *leaves;
     const char *structure;
-    _Atomic uint32_t references; /* the consumer's and the session's */
+    _Atomic uint32_t references; /* held by the consumer and the session */
     atomic_bool is_abandoned;
-    bgi_counter taken; /* rows; what devices wait for */
+    bgi_counter taken; /* taken rows, which devices wait for */
 
-    /* Between runs only, but the elements of `written`. */
+    /* These change only between runs, except the entries of `written`. */
     const bg_plan *plan; /* NULL: not attached */
     uint32_t rows_per_step;
-    uint32_t writes_per_row; /* by devices of this rank: leaves and replicas */
+    uint32_t writes_per_row; /* writes of this rank's devices to a row: leaves times replicas */
     uint64_t capacity;
     uint64_t first_row;        /* of the run */
-    _Atomic uint32_t *written; /* by slot: writes that its row has */
-    bg_outfeed *next;          /* of the session */
+    _Atomic uint32_t *written; /* by slot: the number of writes to its row so far */
+    bg_outfeed *next;          /* the session's next one */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* Under the mutex. */
     uint64_t complete;  /* rows */
-    uint64_t shown;     /* LAST: the rows that were complete when the consumer took one */
-    bgi_engine *engine; /* while a run is on */
+    uint64_t shown;     /* LAST: the number of complete rows when the consumer took one */
+    bgi_engine *engine; /* during a run */
     bool is_closed;     /* the session has ended */
-    bg_error error;     /* of the run that failed */
+    bg_error error;     /* the error of the run that failed */
 };
 
 bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *error);
-/* A run of at most `iterations` begins, ends; `status` with its message when it failed. */
+/* Begins a run of at most `iterations`, or ends it; `status` with its message when the run failed. */
 bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error);
 void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message);
-/* The session leaves. */
+/* Detaches the outfeed from the session. */
 void bgi_outfeed_close(bg_outfeed *outfeed);
-/* For the device's owner: whether the row of its micro-batch can be written to; notes what it waits for. */
+/* Called by the device's owner: whether the row of its micro-batch can be written; otherwise notes what it waits
+ * for. */
 bool bgi_outfeed_has_room(bgi_runner *runner, bg_outfeed *outfeed);
 void bgi_outfeed_write(bgi_runner *runner, bg_outfeed *outfeed, uint32_t leaf, const void *from);
 
@@ -162,25 +164,25 @@ typedef struct bgi_run {
     const bool *constants; /* or NULL */
     void *const *outputs;
     bg_infeed *infeed;
-    bg_outfeed *outfeeds;      /* the first one */
+    bg_outfeed *outfeeds;      /* the first in a list */
     bool (*spare)(void *user); /* or NULL */
     void *spare_user;
     uint64_t step, optimizer_step;
     uint64_t limit;            /* iterations */
-    uint32_t stop_output;      /* ends the run when it is above 0; or BGI_NO_OUTPUT */
-    uint32_t condition_output; /* ends it when it is not; or BGI_NO_OUTPUT */
+    uint32_t stop_output;      /* the run ends when it is above 0; or BGI_NO_OUTPUT */
+    uint32_t condition_output; /* the run ends when it is not above 0; or BGI_NO_OUTPUT */
     bool is_synthetic;
-    const double *scalars; /* by iteration, or NULL: what the host writes over one of the update's numbers */
-    uint32_t scalar;       /* that element of the hyper variable */
+    const double *scalars; /* by iteration, or NULL: the value that the host writes to one of the update's numbers */
+    uint32_t scalar;       /* the element of the hyper variable */
 } bgi_run;
 
-/* The caller's array for an output, or NULL. It has none for a loop's condition: its list ends before that. */
+/* The caller's array for an output, or NULL. A loop's condition has none, because the list of arrays ends before it. */
 static inline void *bgi_run_array(const bgi_run *run, uint32_t output)
 {
     return run->outputs == NULL || run->is_synthetic || output == run->condition_output ? NULL : run->outputs[output];
 }
 
-/* How many outputs have a say after each iteration, on each replica. */
+/* The number of outputs that vote after each iteration, on each replica. */
 static inline uint32_t bgi_run_voters(const bgi_run *run)
 {
     return (run->stop_output != BGI_NO_OUTPUT) + (run->condition_output != BGI_NO_OUTPUT);

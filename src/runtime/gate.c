@@ -1,10 +1,11 @@
 /*
- * gate.c: which iterations of a run begin. The first device that comes to an iteration asks; when the answer is not
- * known yet, whoever changes what it depends on looks again. See feed.h.
+ * gate.c: decides which iterations of a run begin. The first device that reaches an iteration asks. When the answer is
+ * not known yet, the thread that changes one of its conditions re-evaluates it. See feed.h.
  */
 #include "runtime/engine.h"
 
-/* Iterations that several ranks are granted before they ask: a question takes as long as a message there and back. */
+/* The number of iterations that several ranks are granted before they ask, because a question takes a message there and
+ * back. */
 enum { AHEAD = 8 };
 
 static uint32_t count_ranks(const bgi_engine *engine)
@@ -12,7 +13,7 @@ static uint32_t count_ranks(const bgi_engine *engine)
     return engine->ranks != NULL ? engine->ranks->carrier->rank_count : 1;
 }
 
-/* Rank 0 has the gate. */
+/* Whether rank 0 has the gate instead. */
 static bool is_elsewhere(const bgi_engine *engine)
 {
     return engine->ranks != NULL && engine->ranks->carrier->rank != 0;
@@ -54,7 +55,7 @@ void bgi_gate_end(bgi_engine *engine)
     pthread_mutex_unlock(&engine->gate.mutex);
 }
 
-/* What the infeeds of other ranks say about iteration gate->next. */
+/* What the infeeds of other ranks allow for iteration gate->next. */
 static bgi_pass ask_others(const bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;
@@ -90,7 +91,7 @@ static bgi_pass decide(const bgi_engine *engine)
     return bgi_infeed_filled(run->infeed) >= needed ? others : BGI_PASS_WAIT;
 }
 
-/* Tells rank 0 how far our infeed is, when that is news. */
+/* Reports the progress of this rank's infeed to rank 0 when it has changed. */
 static void report_data(bgi_engine *engine)
 {
     bgi_gate *gate = &engine->gate;
@@ -126,7 +127,7 @@ void bgi_gate_granted(bgi_engine *engine, uint64_t end)
         engine->gate.end = end;
 }
 
-/* Under the mutex, so that grants leave in order. */
+/* Called under the mutex, so that grants leave in order. */
 static void tell_all(bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;
@@ -139,7 +140,7 @@ static void tell_all(bgi_engine *engine)
         engine->transport->type->tell(engine->transport, i, &note);
 }
 
-/* Answers the questions that were asked, and those that will be, as far as they can be answered. */
+/* Answers current and future requests as far as possible. */
 static void answer(bgi_engine *engine)
 {
     bgi_gate *gate = &engine->gate;
@@ -188,7 +189,7 @@ void bgi_gate_ask(bgi_engine *engine, uint64_t iteration)
 void bgi_gate_stop(bgi_engine *engine)
 {
     pthread_mutex_lock(&engine->gate.mutex);
-    engine->gate.wants_end = true; /* forgotten when the next run begins */
+    engine->gate.wants_end = true; /* cleared when the next run begins */
     if (is_elsewhere(engine) && engine->gate.is_on)
         tell_first(engine, BGI_NOTE_STOP, 0, 0);
     pthread_mutex_unlock(&engine->gate.mutex);

@@ -1,12 +1,12 @@
 /*
- * host_memory.c: compares what a session will take with what there is, before it is taken: a system that overcommits
- * hands out any address space and ends some process when the pages are touched.
+ * host_memory.c: compares the memory that a session needs with the available memory before allocation. A system that
+ * overcommits grants any address space and ends some process when the pages are touched.
  *
  *     machine          MemAvailable + SwapFree of /proc/meminfo
  *     control groups   limit - (usage - file cache), of the group in /proc/self/cgroup and all above it (v2, and v1's
  *                      memory controller); in a container the path may be the host's: then the mount's own files count
  *
- * The least of them holds. File cache counts as free, because the system drops it first.
+ * The smallest of these limits holds. File cache counts as free, because the system drops it first.
  */
 #include "runtime/host_memory.h"
 
@@ -35,7 +35,7 @@ static bool read_number(const char *text, uint64_t *out)
     return errno == 0 && end != text;
 }
 
-/* A file that is one number. */
+/* Reads a file that contains one number. */
 static bool read_single(const char *folder, const char *name, uint64_t *out)
 {
     char path[PATH_BYTES], line[LINE_BYTES];
@@ -50,8 +50,8 @@ static bool read_single(const char *folder, const char *name, uint64_t *out)
     return is_read;
 }
 
-/* Adds up the values of the lines of a file that begin with one of two keys, as "MemAvailable:" or "inactive_file ".
- * False when the first key is not there. */
+/* Sums the values of the lines of a file that begin with one of two keys, such as "MemAvailable:" or "inactive_file ".
+ * Returns false when the first key is missing. */
 static bool read_keyed(const char *folder, const char *name, const char *key, const char *other, uint64_t *out)
 {
     char path[PATH_BYTES], line[LINE_BYTES];
@@ -103,7 +103,7 @@ static void look_at_group(const group_files *files, const char *folder, bgi_host
     take_less(memory, usage < limit ? limit - usage : 0);
 }
 
-/* The group and all above it, up to where groups are mounted. */
+/* Reads the limits of the group and of all groups above it, up to where groups are mounted. */
 static void look_at_groups(const char *root, const group_files *files, char *group, bgi_host_memory *memory)
 {
     char folder[PATH_BYTES];
@@ -124,7 +124,7 @@ static void look_at_groups(const char *root, const group_files *files, char *gro
     }
 }
 
-/* Lines "0::/user.slice/x" (v2) and "4:memory:/x" (v1). */
+/* Parses lines "0::/user.slice/x" (v2) and "4:memory:/x" (v1). */
 static void look_at_control_groups(const char *root, bgi_host_memory *memory)
 {
     char path[PATH_BYTES], line[LINE_BYTES];

@@ -1,6 +1,6 @@
 /*
- * in_place.c: variables that devices read where somebody else has them instead of in their arenas: weights that several
- * sessions share. Their places in the arenas stay empty, and an operand that lies in one leads elsewhere.
+ * in_place.c: variables that devices read in other memory than their arenas: weights that several sessions share. Their
+ * places in the arenas stay unused, and operands in those places are redirected.
  */
 #include "runtime/engine.h"
 
@@ -16,7 +16,7 @@ static bool is_arena(const bgi_operand *operand)
 
 /* ---- which ---- */
 
-/* The whole tensor as the weights have it, which nobody writes. */
+/* Whether the variable is the whole tensor of the weights, and no op writes it. */
 static bool is_whole(const bgi_plan_variable *variable)
 {
     if ((variable->role != BG_ROLE_PARAMETER && variable->role != BG_ROLE_BUFFER) || variable->is_written ||
@@ -38,7 +38,7 @@ static bool is_at(const bgi_plan_variable *variable, uint32_t device, const bgi_
     return false;
 }
 
-/* Takes back variables in whose places something is written, or another variable is. */
+/* Excludes variables whose places are written, or are shared with another variable. */
 static void exclude(const bg_plan *plan, uint32_t device, const bgi_operand *operand, uint32_t but, bool *in_place)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)

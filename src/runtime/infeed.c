@@ -1,6 +1,6 @@
 /*
- * infeed.c: elements for the devices, made ahead by a thread. See feed.h for the ring. What a source
- * does is its own business.
+ * infeed.c: fills a ring of elements for the devices ahead of time, in a thread. See feed.h for the ring. The infeed
+ * does not know what a source does.
  */
 #include "runtime/feed.h"
 
@@ -13,14 +13,14 @@
 
 enum { MOST_PREFETCH = 255, TENSOR_ALIGNMENT = 64 };
 
-/* As many as an infeed has that makes none, because the ranks with the first stages have their own. */
+/* The number of elements that an idle infeed claims to have, when only other ranks have first stages. */
 static const uint64_t IDLE_ELEMENTS = UINT64_MAX / 4;
 
 struct bg_infeed {
     bg_infeed_options options;
     bgi_arena arena;
     uint32_t tensor_count;
-    bg_type types[BG_INFEED_MAX_TENSORS]; /* of an element; of samples until started */
+    bg_type types[BG_INFEED_MAX_TENSORS]; /* of an element; until started, of a sample */
     bg_infeed_source source;
     void *user;
 
@@ -28,32 +28,32 @@ struct bg_infeed {
     bg_sample_source samples;
     uint64_t micro_batch;
 
-    /* Constant once started. */
+    /* These do not change after the start. */
     const bg_plan *plan;
-    uint32_t inputs[BG_INFEED_MAX_TENSORS]; /* of the plan, by tensor */
+    uint32_t inputs[BG_INFEED_MAX_TENSORS]; /* by tensor: the plan's input */
     size_t sizes[BG_INFEED_MAX_TENSORS], offsets[BG_INFEED_MAX_TENSORS];
     size_t slot_bytes;
     uint64_t slot_count;
-    uint32_t row_count;       /* groups of replicas */
-    uint32_t row_elements;    /* that follow each other for one group; kept here, as the plan may go first */
-    uint32_t *row_readers;    /* by row (group of replicas): readers of each of its elements here */
-    uint32_t *row_tensors;    /* bit t: whether they read tensor t; behind row_readers */
-    bool is_idle;             /* nobody here reads: no element is made */
-    bool has_ended_elsewhere; /* another rank's data have, and ours have not */
+    uint32_t row_count;    /* groups of replicas */
+    uint32_t row_elements; /* consecutive elements of one group; copied, because the plan may be destroyed first */
+    uint32_t *row_readers; /* by row (group of replicas): the number of readers of each of its elements on this rank */
+    uint32_t *row_tensors; /* bit t: the readers need tensor t; stored after row_readers */
+    bool is_idle;          /* this rank has no readers, so no element is made */
+    bool has_ended_elsewhere; /* another rank's data have ended before this rank's */
     pthread_t thread;
 
     unsigned char *slots;
-    _Atomic uint32_t *readers; /* by slot: those that are left */
+    _Atomic uint32_t *readers; /* by slot: the remaining readers */
     _Atomic uint64_t filled;   /* elements */
-    _Atomic uint64_t ended_at; /* elements; UINT64_MAX: not ended */
-    bg_error error;            /* why it ended; written before */
-    uint64_t first;            /* element of the run */
+    _Atomic uint64_t ended_at; /* number of elements; UINT64_MAX: not ended */
+    bg_error error;            /* the reason; written before ended_at */
+    uint64_t first;            /* first element of the run */
     pthread_mutex_t mutex;
     pthread_cond_t space;
     /* Under the mutex. */
     uint64_t freed; /* elements */
     bool is_ending;
-    bgi_engine *engine; /* while a run is on */
+    bgi_engine *engine; /* during a run */
 };
 
 void bg_infeed_options_init(bg_infeed_options *options, size_t struct_bytes)
@@ -102,7 +102,7 @@ static uint32_t row_of(const bg_infeed *infeed, uint64_t element)
     return (uint32_t)(element / infeed->row_elements % infeed->row_count);
 }
 
-/* Where the source writes the element; NULL: what it may leave out. */
+/* The addresses to which the source writes the element; NULL: tensors that it may skip. */
 static void find_tensors(const bg_infeed *infeed, uint64_t element, void *tensors[BG_INFEED_MAX_TENSORS])
 {
     const uint32_t read = infeed->options.omit_unread ? infeed->row_tensors[row_of(infeed, element)] : UINT32_MAX;
@@ -295,7 +295,7 @@ bool bg_infeed_has_ended(const bg_infeed *infeed)
 
 /* ---- the beginning ---- */
 
-/* Of samples: the micro-batch is the input's first dimension. */
+/* Turns a sample's type into an input's by adding the micro-batch as first dimension. */
 static bool add_micro_batch(bg_infeed *infeed, uint32_t tensor, const bg_type *input)
 {
     bg_type *type = &infeed->types[tensor];
@@ -340,7 +340,7 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     return BG_OK;
 }
 
-/* The tensors that an instruction copies, bit by bit. */
+/* The tensors that an instruction copies, one bit each. */
 static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instruction)
 {
     uint32_t found = 0;
@@ -351,7 +351,8 @@ static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instr
     return found;
 }
 
-/* HOST_IN of one micro-batch that copy something of the infeed, on those replicas that read the same and are here. */
+/* Counts the HOST_IN of one micro-batch that copy from the infeed, on the replicas of this rank that read the same
+ * elements. */
 static void count_readers(bg_infeed *infeed, const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -414,7 +415,7 @@ static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *err
     return BG_OK;
 }
 
-/* Signals are the caller's business. */
+/* Blocks signals in the thread, because they belong to the caller's threads. */
 static bool start_thread(bg_infeed *infeed)
 {
     sigset_t all, before;
@@ -493,7 +494,7 @@ void bgi_infeed_detach(bg_infeed *infeed, uint64_t used_count)
 
 bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *error)
 {
-    const bool is_elsewhere = bgi_infeed_end(infeed) == UINT64_MAX; /* another rank's data have */
+    const bool is_elsewhere = bgi_infeed_end(infeed) == UINT64_MAX; /* another rank's data have ended */
     const uint64_t end = is_elsewhere ? infeed->first : bgi_infeed_end(infeed);
 
     infeed->has_ended_elsewhere = is_elsewhere;

@@ -1,8 +1,9 @@
 /*
- * initialize.c: values from (seed, the variable's number, element), whoever computes them and in whichever order.
- * Kinds whose elements depend on each other compute what they share first, from the whole tensor's numbers.
+ * initialize.c: first values as a function of (seed, the variable's number, element), independent of threads and order.
+ * Kinds whose elements depend on each other first compute their common part, from the whole tensor's numbers.
  *
- * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: uniform from one word each, normal from a pair.
+ * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: a uniform value from one word each, normal
+ * values from pairs.
  */
 #include "runtime/initialize.h"
 
@@ -18,18 +19,18 @@
 #include "runtime/orthogonal.h"
 
 enum { WORDS = 4 };
-static const uint32_t purpose = 0x74696e69u;       /* sets these blocks apart from those of random ops */
-static const uint32_t order_purpose = 0x72617073u; /* and those that order a sparse tensor's rows from these */
+static const uint32_t purpose = 0x74696e69u;       /* separates these blocks from those of random ops */
+static const uint32_t order_purpose = 0x72617073u; /* and the blocks that order a sparse tensor's rows from these */
 
-/* At a block of truncated values. What is outside after all of them is put on the bound: each attempt misses with a
- * chance of one in 22, so nobody will see that. */
+/* Attempts at a block of truncated values. A value outside after all of them is set to the bound; each attempt misses
+ * with a probability of 1 in 22, so this does not happen in practice. */
 enum { ATTEMPTS = 32 };
 
-/* Of threads that fill one tensor: how many at most, and what is worth one. */
+/* Threads that fill one tensor: their maximum, and the elements that justify one thread. */
 enum { MOST_THREADS = 64, LEAST_ELEMENTS = 1 << 16 };
 
-/* float32 arithmetic, so that a float64 model made for a check starts from the float32 model's values nearly; in
- * float64 the bounds are not rounded first. */
+/* float32 arithmetic, so that a float64 model made for a check starts near the float32 model's values; in float64 the
+ * bounds are not rounded first. */
 static double draw_uniform(bg_dtype dtype, const bg_initializer *initializer, uint32_t word)
 {
     const float u = bgi_uniform_from_word(word);
@@ -53,7 +54,7 @@ static void draw(bg_dtype dtype, const bg_initializer *initializer, const uint32
         out[i] = initializer->a + initializer->b * out[i];
 }
 
-/* Values of which any is beyond two deviations are drawn again, by themselves, from the words of the next attempt. */
+/* Values beyond two deviations are drawn again, separately, from the words of the next attempt. */
 static void draw_truncated(bg_dtype dtype, const bg_initializer *initializer, const uint32_t first_counter[4],
                            const uint32_t key[2], double out[WORDS])
 {
@@ -91,7 +92,7 @@ static bool is_random(bg_initializer_kind kind)
            kind == BG_INITIALIZE_SPARSE;
 }
 
-/* Output o of a group is input o, at the middle of the places: torch.nn.init.dirac_. */
+/* Output o of a group is input o, at the middle position: torch.nn.init.dirac_. */
 static bool is_dirac(const bgi_first_values *v, int64_t element)
 {
     const int64_t groups = v->initializer.a == 0.0 ? 1 : (int64_t)v->initializer.a;
@@ -105,7 +106,7 @@ static bool is_dirac(const bgi_first_values *v, int64_t element)
     return out % (v->whole.dims[0] / groups) == in;
 }
 
-/* Rows are outputs, columns all else; the shorter side counts the vectors. */
+/* Rows are outputs, columns all other dimensions; the shorter side is the number of vectors. */
 static double find_orthogonal(const bgi_first_values *v, int64_t element)
 {
     const int64_t rows = v->whole.dims[0], columns = bg_type_element_count(&v->whole) / rows;
@@ -193,7 +194,8 @@ void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_
 
 /* ---- what is computed once ---- */
 
-/* Standard normals of the tensor's shape, as vectors: rows where there are fewer rows than columns, else columns. */
+/* Standard normal numbers in the tensor's shape, as vectors: rows where there are fewer rows than columns, otherwise
+ * columns. */
 static bg_status make_vectors(bgi_first_values *v, const char *name, bg_error *error)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 1.0};
@@ -221,7 +223,7 @@ static bg_status make_vectors(bgi_first_values *v, const char *name, bg_error *e
     return BG_OK;
 }
 
-/* In each column the first so many rows of a random order. */
+/* Marks, in each column, the first rows of a random order as zero. */
 static bg_status make_zeros(bgi_first_values *v, const char *name, bg_error *error)
 {
     const int64_t rows = v->whole.dims[0], columns = v->whole.dims[1];

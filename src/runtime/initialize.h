@@ -6,23 +6,23 @@
 
 #include <brigade/graph.h>
 
-/* The first values of one tensor: element e is a function of (seed, number, e, the whole tensor's shape), whatever the
- * number of threads that share the work. */
+/* The first values of one tensor: element e is a function of (seed, number, e, the whole tensor's shape), for any
+ * number of threads. */
 typedef struct bgi_first_values {
     bg_type whole;
     bg_initializer initializer;
     uint64_t seed;
     uint32_t number, threads;
-    /* Where elements depend on each other, what is computed once for all of them: "orthogonal" has its vectors here,
-     * "sparse" which elements are 0. */
+    /* The common part of kinds whose elements depend on each other: the vectors of "orthogonal", the zero elements of
+     * "sparse". */
     double *vectors;
     uint8_t *zeros;
 } bgi_first_values;
 
-/* `name` is for errors: those of bgi_initializer_check, and MEMORY. */
+/* `name` is for error messages. Errors: those of bgi_initializer_check, and BG_ERROR_MEMORY. */
 bg_status bgi_first_values_init(bgi_first_values *values, const bg_type *whole, const bg_initializer *initializer,
                                 const char *name, uint64_t seed, uint32_t number, uint32_t threads, bg_error *error);
-/* Elements first .. first + count - 1, to data[0] and on. */
+/* Writes elements first .. first + count - 1, beginning at data[0]. */
 void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_t count, void *data);
 void bgi_first_values_clear(bgi_first_values *values);
 

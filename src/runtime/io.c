@@ -1,5 +1,5 @@
 /*
- * io.c: transfers between arenas and remote stores. Knows queues and memory; not why something is moved.
+ * io.c: runs transfers between arenas and remote stores. It knows queues and memory, and not why something is moved.
  *
  * A device's queue is its plan's list of transfers, repeated for each step. The owner of the device counts the
  * transfers that are issued. The holder of the queue does the next ones in order and counts those that are done. A
@@ -30,7 +30,7 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    WAKING_PIECES = 8 /* of a transfer that a device waits for: copying them takes longer than it takes to wake up */
+    WAKING_PIECES = 8 /* of a transfer that a device waits for: copying this many takes longer than waking a thread */
 };
 
 /* ---- other replicas ---- */
@@ -47,7 +47,7 @@ static uint32_t count_members(const bgi_runner *runner, uint32_t axes)
     return bg_mesh_group_size(&mesh, axes);
 }
 
-/* A replica that is not done with what transfer `number` waits for (plan.h says how it is counted). */
+/* A replica that has not completed what transfer `number` waits for (plan.h says how it is counted). */
 static uint32_t find_late_replica(const bgi_runner *runner, uint64_t number)
 {
     const uint64_t count = runner->program->transfer_count;
@@ -83,7 +83,7 @@ static bool has_fetched(const bgi_runner *runner)
     return type->fetched == NULL || type->fetched(runner->transport, runner->index);
 }
 
-/* Of the first `until` transfers one can be begun, or counted as done. */
+/* Whether one of the first `until` transfers can be begun, or counted as done. */
 static bool wants_holder(const bgi_runner *runner, uint64_t until)
 {
     const uint64_t done = atomic_load(&runner->io_done.value);
@@ -128,13 +128,13 @@ static void note(bgi_runner *runner, const bgi_worker *worker, const bgi_transfe
         runner->io_touched_bytes = end;
 }
 
-/* Where a transfer finds its bytes in the remote store. */
+/* The address of a transfer's bytes in the remote store. */
 static char *find_far(const bgi_runner *runner, const bgi_transfer *transfer)
 {
     return runner->device->store + transfer->remote_offset;
 }
 
-/* The m-th piece is the m-th member's. */
+/* Begins to fetch pieces; the m-th piece belongs to the m-th member. */
 static void begin_gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
     for (uint32_t member = 0; member < count_members(runner, transfer->piece_axes); member++) {
@@ -149,7 +149,7 @@ static void begin_gather(bgi_runner *runner, const bgi_transfer *transfer, char 
     atomic_store(&runner->is_fetching, true);
 }
 
-/* False while pieces of others are on their way. */
+/* Returns false until all pieces have arrived. */
 static bool gather(bgi_runner *runner, const bgi_transfer *transfer, char *near)
 {
     if (!atomic_load_explicit(&runner->is_fetching, memory_order_relaxed))
@@ -190,7 +190,7 @@ static void copy_piece(bgi_runner *runner, const bgi_copying *copying, uint32_t 
     bgi_device_leave(device);
 }
 
-/* For the holder. False while pieces are left. */
+/* Called by the holder. Returns false while pieces are left. */
 static bool store_or_load(bgi_runner *runner, const bgi_transfer *transfer, char *near, uint64_t until)
 {
     const bgi_copying copying = find_copying(runner, transfer, near);
@@ -221,14 +221,14 @@ static bool is_stopping(const bgi_runner *runner)
     return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
 }
 
-/* An idle worker leaves transfers for devices that can go on and for parts of their calls. */
+/* An idle worker interrupts transfers for devices that can continue and for parts of their calls. */
 static bool may_go_on(const bgi_runner *runner, uint64_t until)
 {
     return until != BGI_IO_WHILE_IDLE || !bgi_workers_are_wanted(runner->engine);
 }
 
-/* Copies pieces of the transfer at work; true when it copied any. What is read of it stays as it is until the piece is
- * counted. */
+/* Copies pieces of the current transfer; true when it copied any. The fields that it reads do not change until the
+ * piece is counted. */
 static bool copy_pieces(bgi_runner *runner, uint64_t until)
 {
     uint64_t generation;
@@ -247,7 +247,7 @@ static bool copy_pieces(bgi_runner *runner, uint64_t until)
 
 /* ---- the queue ---- */
 
-/* False when it has to be looked at again. */
+/* Returns false when the queue must be checked again. */
 static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, uint64_t until)
 {
     const bgi_transfer *transfer = &runner->program->transfers[number % runner->program->transfer_count];
@@ -269,7 +269,7 @@ static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, 
     return is_done;
 }
 
-/* Replicas whose next transfer may have waited for this device's last one. */
+/* Notifies replicas whose next transfer may have waited for this device's last one. */
 static void tell_peers(bgi_runner *runner, uint64_t done)
 {
     const uint32_t axes = runner->program->piece_axes;
@@ -288,7 +288,7 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
         bgi_io_wake(runner->engine);
 }
 
-/* For the holder. A transfer whose pieces are all copied is counted whatever else there is to do. */
+/* Called by the holder. A transfer whose pieces are all copied is counted in any case. */
 static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
     uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);
@@ -321,7 +321,7 @@ bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
             looks_again = true;
         }
     } while (looks_again && !is_stopping(runner) && may_go_on(runner, until));
-    if (bgi_io_is_wanted(runner)) /* also what came while the queue was held, when nothing could be moved here */
+    if (bgi_io_is_wanted(runner)) /* also transfers issued while the queue was held, when nothing could be moved here */
         bgi_io_wake(runner->engine);
     return has_moved;
 }

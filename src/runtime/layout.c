@@ -1,6 +1,6 @@
 /*
- * layout.c: devices in an order in which neighbors have much to say to each other, cut into as many almost equal
- * stretches as there are ranks; ranks in the order of their hosts. By default tensor-parallel members come first, then
+ * layout.c: lists devices so that neighbors communicate most, cuts the list into as many almost equal ranges as there
+ * are ranks, and assigns them to ranks in the order of their hosts. By default tensor-parallel members come first, then
  * stages, then data-parallel replicas:
  *
  *     data 0: stage 0: tensor 0, 1   stage 1: tensor 0, 1 | data 1: ...
@@ -26,7 +26,7 @@ static bg_status refuse(const char *layout, const char *why, bg_error *error)
                         layout, why, default_layout);
 }
 
-/* "tensor,stage,data" to axes, the innermost first. */
+/* Converts "tensor,stage,data" to axes, the innermost first. */
 static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *error)
 {
     const char *next = layout;
@@ -38,7 +38,7 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
         while (axis < AXES && (strlen(axis_names[axis]) != length || memcmp(axis_names[axis], next, length) != 0))
             axis++;
         if (axis == AXES || is_seen[axis])
-            return refuse(layout, axis == AXES ? "there is no such axis" : "an axis is there twice", error);
+            return refuse(layout, axis == AXES ? "there is no such axis" : "an axis is named twice", error);
         is_seen[axis] = true;
         order[i] = axis;
         next += length;
@@ -59,7 +59,7 @@ static bg_status read_ranks(const char *layout, const bg_transport *transport, u
         char *end = NULL;
         const unsigned long rank = strtoul(next, &end, 10);
         if (end == next || rank >= transport->rank_count || (*end != ',' && *end != '\0')) {
-            snprintf(why, sizeof why, "entry %u is no rank of 0 to %u", i, transport->rank_count - 1);
+            snprintf(why, sizeof why, "entry %u is not a rank from 0 to %u", i, transport->rank_count - 1);
             return refuse(layout, why, error);
         }
         if ((*end == ',') != (i + 1 < count)) {
@@ -97,8 +97,7 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? compare(x->first, y->first) : compare(x->rank, y->rank);
 }
 
-/* The first `count` ranks, those of one host together, hosts in the order of their first ranks. malloc'ed; NULL: no
- * memory. */
+/* The first `count` ranks, grouped by host; hosts are in the order of their first ranks. malloc'ed; NULL: no memory. */
 static seat *seat_ranks(const bg_transport *transport, uint32_t count)
 {
     seat *seats = calloc(count, sizeof *seats);

@@ -1,5 +1,5 @@
 /*
- * layout.h: which rank has which device. Knows plans and how many ranks there are; nothing of messages.
+ * layout.h: assigns devices to ranks. It knows plans and the number of ranks, and nothing of messages.
  */
 #ifndef BGI_RUNTIME_LAYOUT_H
 #define BGI_RUNTIME_LAYOUT_H
@@ -8,9 +8,9 @@
 
 #include "plan/plan.h"
 
-/* owners[replica * devices + device]: the rank, as options.execution.layout says. Ranks have almost equal numbers of
- * devices; rank 0 has at least one, and each other where there are as many. Errors: INVALID for a layout that cannot
- * be. */
+/* owners[replica * devices + device]: the rank, according to options.execution.layout. Ranks have almost equal numbers
+ * of devices; rank 0 has at least one, and so has every other rank as far as there are enough. Errors: BG_ERROR_INVALID
+ * for an impossible layout. */
 bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error);
 
 /* The layout when none is given. */

@@ -1,26 +1,27 @@
 /*
- * memmap.c: the remote stores of a plan as files of a directory. Knows the directory, its lock, and what lies where in
- * a plan's stores; a file by itself is device/mapped_store.c's, weights are memmap_index.c's.
+ * memmap.c: stores the remote memory of a plan in files of a directory. It knows the directory, its lock, and the
+ * layout of a plan's stores; device/mapped_store.c handles single files, memmap_index.c the weights.
  *
  *     DIR/lock                     held while a session uses the directory
  *     DIR/replica0.device0.store   a page that says what it is, then the device's remote store, byte for byte
  *     DIR/replica0.device1.store   ...
  *     DIR/index                    there when the stores hold one state, whole: which, and what is not in them
  *
- * The index is what makes the rest worth anything. It is removed before the stores change for the first time and
- * written, atomically, when they are whole and on the disk. So whatever ends a process, its files are either without an
- * index, and refused, or as the index says:
+ * Without the index the stores are worthless. It is removed before the stores change for the first time, and written
+ * atomically when they are complete and on the disk. So after the end of a process, for whatever reason, its files
+ * either have no index, and are refused, or are in the state that the index describes:
  *
  *     open --> [index: go on | no files: make them | files without index: refuse] --> begin (index goes) --> runs
  *              --> finish (stores to disk, index comes) --> begin ... --> close
  *
- * Who goes on must have the plan that the files were made for, as far as it decides what lies where: that is the
- * identity. Each store and the index carry it, and a number drawn when the files were made, so that no two of different
- * directories are ever mixed. All space is taken when a file is made, so a full disk is an error before the first run.
+ * A session that resumes must have the plan for which the files were made, as far as the plan determines the layout of
+ * the stores: that is the identity. Each store and the index contain the identity, and a number drawn when the files
+ * were made, so that stores of different directories are never mixed. The whole file is allocated when it is made, so a
+ * full disk is an error before the first run.
  *
- * Of several ranks each makes, opens and locks the stores of its own devices, in a directory that may be its host's.
- * The directory's lock and the index are rank 0's: it says what is to be done, and hands out what the index says.
- * Whatever one of them fails at is the failure of all, so that all take each of the steps above together.
+ * With several ranks each rank makes, opens and locks the stores of its own devices, in a directory that may be on its
+ * own host. Rank 0 has the directory's lock and the index: it decides what is done, and distributes the content of the
+ * index. An error on one rank is an error on all, so that all ranks take each of these steps together.
  */
 #include "runtime/memmap.h"
 
@@ -46,9 +47,9 @@ struct bgi_memmap {
     bg_memmap_mode mode;
     int lock; /* file descriptor; -1: none */
     uint64_t identity, id;
-    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* whose state the plan trains with; "": none */
-    bool is_complete;                              /* the index is there */
-    bool is_made;                                  /* by this session, and never used */
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer of the plan's state; "": none */
+    bool is_complete;                              /* the index exists */
+    bool is_made;                                  /* made by this session, and not used yet */
     bool is_continued;
     bgi_memmap_index found;
     uint32_t store_count; /* devices of all replicas */
@@ -57,7 +58,7 @@ struct bgi_memmap {
 
 /* ---- ranks ---- */
 
-/* Who has the lock and the index. */
+/* Whether this rank has the lock and the index. */
 static bool is_first(const bgi_memmap *memmap)
 {
     return memmap->transport == NULL || memmap->transport->setup.ranks->carrier->rank == 0;
@@ -68,7 +69,7 @@ static bool is_own(const bgi_memmap *memmap, uint32_t device)
     return memmap->transport == NULL || bgi_ranks_has(memmap->transport->setup.ranks, device);
 }
 
-/* What rank 0 has. */
+/* Distributes rank 0's data. */
 static bg_status share(const bgi_memmap *memmap, void *data, size_t size_bytes, bg_error *error)
 {
     return memmap->transport != NULL ? bgi_ranks_share(memmap->transport, 0, data, size_bytes, error) : BG_OK;
@@ -105,12 +106,12 @@ static void add_variable(bgi_crc64 *crc, const bgi_plan_variable *variable)
         const bgi_place *place = &variable->places[i];
         add_number(crc, place->device);
         add_number(crc, place->operand.memory == BGI_MEMORY_REMOTE);
-        /* Places in arenas are filled anew by every session. */
+        /* Places in arenas do not count, because every session fills them again. */
         add_number(crc, place->operand.memory == BGI_MEMORY_REMOTE ? place->operand.offset : 0);
     }
 }
 
-/* What decides where a session finds its values in the stores. */
+/* The part of the plan that determines where a session finds its values in the stores. */
 static uint64_t find_identity(const bg_plan *plan)
 {
     const bg_mesh mesh = bgi_plan_mesh(plan);
@@ -130,7 +131,7 @@ static uint64_t find_identity(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Another one each time. */
+/* Draws a different number each time. */
 static uint64_t draw_id(const bgi_memmap *memmap)
 {
     struct timespec now = {0};
@@ -148,7 +149,7 @@ static uint64_t draw_id(const bgi_memmap *memmap)
 
 /* ---- the lock ---- */
 
-/* Readers share the lock. Files on a disk that cannot be written may have been copied there without one. */
+/* Readers share the lock. Files on a read-only disk may have been copied there without a lock file. */
 static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
 {
     const bool is_reader = memmap->mode == BG_MEMMAP_READ_ONLY;
@@ -173,7 +174,7 @@ static bg_status remove_file(const char *path, bg_error *error)
     return unlink(path) == 0 || errno == ENOENT ? BG_OK : bgi_mapped_store_fail(error, path, "cannot be removed");
 }
 
-/* The index first: without it the rest is nothing. */
+/* The index is removed first, because the stores are worthless without it. */
 static bg_status remove_index(bgi_memmap *memmap, bg_error *error)
 {
     BGI_TRY(remove_file(memmap->index_path, error));
@@ -236,7 +237,7 @@ static bg_status make_files(bgi_memmap *memmap, bg_error *error)
     return bgi_ranks_settle(memmap->transport, make_stores(memmap, error), NULL, error);
 }
 
-/* Nothing goes that belongs to somebody else, nor what is beside it. */
+/* Removes nothing that belongs to another session or plan, nor other files. */
 static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
 {
     bg_status status;
@@ -248,7 +249,7 @@ static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
     return make_files(memmap, error);
 }
 
-/* An index in the form of 0.1 says nothing here, and what it speaks of is not to be taken for a run that failed. */
+/* Refuses an index in the format of 0.1, with a message of its own instead of that for a failed run. */
 static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
 {
     if (access(memmap->old_index_path, F_OK) != 0)
@@ -260,10 +261,10 @@ static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
         memmap->old_index_path);
 }
 
-/* What is to be done with what is there. */
+/* What is done with the existing files. */
 typedef enum course { COURSE_MEMORY = 1, COURSE_OPEN, COURSE_OPEN_OR_RENEW, COURSE_RENEW, COURSE_MAKE } course;
 
-/* On rank 0. `has_stores`: any rank has. */
+/* On rank 0. `has_stores`: any rank has stores. */
 static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out, bg_error *error)
 {
     const bool has_index = access(memmap->index_path, F_OK) == 0;
@@ -278,15 +279,16 @@ static bg_status choose(const bgi_memmap *memmap, bool has_stores, uint32_t *out
     }
     BGI_TRY(refuse_old(memmap, error));
     if (has_stores)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "memmap_dir %s has remote stores without %s: the run that used them did not end in order, "
-                            "so their values are of no one step; go on from a checkpoint, or remove them to begin anew",
-                            memmap->directory, BGI_MEMMAP_INDEX);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "memmap_dir %s has remote stores without %s: the run that used them did not end properly, so their values "
+            "do not belong to one step; resume from a checkpoint, or remove the files to start from the beginning",
+            memmap->directory, BGI_MEMMAP_INDEX);
     *out = COURSE_MAKE;
     return BG_OK;
 }
 
-/* All take the same. */
+/* All ranks take the same course. */
 static bg_status take_course(bgi_memmap *memmap, course what, bg_error *error)
 {
     if (what == COURSE_OPEN || what == COURSE_OPEN_OR_RENEW) {
@@ -330,7 +332,7 @@ static bg_status name_files(bgi_memmap *memmap, const bg_plan *plan, bg_error *e
     return BG_OK;
 }
 
-/* Names, the folder, the lock. */
+/* Prepares names, the folder and the lock. */
 static bg_status prepare(bgi_memmap *memmap, const bg_plan *plan, bg_error *error)
 {
     BGI_TRY(name_files(memmap, plan, error));
@@ -418,7 +420,8 @@ void bgi_memmap_close(bgi_memmap *memmap)
     for (uint32_t i = 0; memmap->stores != NULL && i < memmap->store_count; i++) {
         bgi_mapped_store *s = &memmap->stores[i];
         bgi_mapped_store_unmap(s);
-        /* One that stays is nothing without an index, and is removed when the next session makes its own. */
+        /* A store that cannot be removed is harmless without an index, and is removed when the next session makes its
+         * own. */
         if (memmap->is_made && s->is_ours)
             (void)unlink(s->path);
         free(s->path);
@@ -467,7 +470,7 @@ void bgi_memmap_forget(bgi_memmap *memmap)
 
 /* ---- whole or not ---- */
 
-/* A name that has gone must be gone on the disk too, before what it spoke of changes. */
+/* The removal of a name must be on the disk before the files that it described change. */
 static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)
 {
     const int folder = open(memmap->directory, O_RDONLY | O_CLOEXEC);
@@ -518,7 +521,7 @@ static bg_status flush_stores(const bgi_memmap *memmap, bg_error *error)
     return BG_OK;
 }
 
-/* What rank 0 writes. */
+/* The data that rank 0 writes. */
 typedef struct writing {
     bgi_memmap *memmap;
     bgi_memmap_index index;

@@ -1,10 +1,11 @@
 /*
- * memmap_index.c: the index of files of remote buffers: what makes the stores beside it the state of a training. It
- * says which stores belong to it, how far the training is, and holds the values of the weights that are in no store.
+ * memmap_index.c: the index of files of remote buffers, which makes the stores beside it the state of a training. It
+ * says which stores belong to it and how far the training is, and contains the values of the weights that are in no
+ * store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *
- * Values are written one after another, so that no more than one of them need be in memory beside the weights.
+ * Values are written one after another, so that at most one of them is in memory beside the weights.
  */
 #include "runtime/memmap.h"
 
@@ -35,14 +36,14 @@ typedef struct page {
 
 /* ---- records ---- */
 
-/* A weight: what a session has to know of it, and the type of its value when that is in the index. */
+/* A weight's properties, and the type of its value when the value is in the index. */
 struct bgi_memmap_record {
     const char *name;
     bg_variable_role role;
     bool is_given, has_value;
     uint64_t updates;
     bg_type type;
-    uint64_t offset; /* of the value among the values; not in the file */
+    uint64_t offset; /* of the value within the values; not in the file */
 };
 
 static void visit_record(bgi_archive *a, bgi_memmap_record *record)
@@ -111,7 +112,7 @@ static bg_status check_sum(const bgi_memmap_index *index, bg_error *error)
     return BG_OK;
 }
 
-/* Where each value lies; false when they are not all of the file's. */
+/* Computes where each value lies; false when they do not match the file's size. */
 static bool place_values(bgi_memmap_index *index, uint64_t values_bytes)
 {
     uint64_t offset = 0;
@@ -168,21 +169,21 @@ static bg_status read_index(bgi_memmap_index *index, uint64_t identity, const ch
                             index->input.size_bytes, sizeof head + SUM_BYTES);
     BGI_TRY(bgi_input_read(&index->input, 0, &head, sizeof head, error));
     if (memcmp(head.magic, magic, sizeof magic) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "is no index of remote buffers");
+        return bg_error_set(error, BG_ERROR_PARSE, "is not an index of remote buffers");
     BGI_TRY(check_sum(index, error));
     BGI_TRY(check_page(index, &head, error));
     BGI_TRY(read_records(index, &head, error));
     index->id = head.id;
     if (head.identity != identity)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "is of another plan (model, devices or strategy): its remote buffers lie elsewhere");
+                            "is of another plan (model, devices or strategy): its remote buffers have another layout");
     if (index->optimizer != NULL && plan_optimizer[0] != '\0' && strcmp(index->optimizer, plan_optimizer) != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "has the state of optimizer `%.79s`, the plan trains with `%s`",
                             index->optimizer, plan_optimizer);
     return BG_OK;
 }
 
-/* Of an open input, which is the index's when it is read, else closed. */
+/* Reads an open input, which the index owns on success; otherwise it is closed. */
 static bg_status read_input(bgi_input *input, uint64_t identity, const char *optimizer, bgi_memmap_index *out,
                             bg_error *error)
 {
@@ -210,8 +211,8 @@ bg_status bgi_memmap_index_read(const char *path, uint64_t identity, const char 
     if (status == BG_OK)
         return BG_OK;
     return bg_error_set(error, status,
-                        "memmap_dir: %.3000s; it is not used: go on with the same plan, load a checkpoint into files "
-                        "that are made anew, or use another directory",
+                        "memmap_dir: %.3000s; it is not used: resume with the same plan, load a checkpoint into new "
+                        "files, or use another directory",
                         inner.message);
 }
 
@@ -330,7 +331,7 @@ bg_status bgi_memmap_index_share(bgi_memmap_index *index, bgi_transport *transpo
 
 /* ---- writing ---- */
 
-/* The optimizer that all state of the weights belongs to; NULL: there is none, or no single one. */
+/* The optimizer that all state of the weights belongs to; NULL: there is no state, or that of several. */
 static const char *find_optimizer(const bg_weights *weights)
 {
     const char *optimizer = NULL;
@@ -362,7 +363,7 @@ bg_status bgi_memmap_index_list(bgi_memmap_index *index, const bg_session *sessi
         const bgi_weight *weight;
         if (number == UINT32_MAX || session->variables[i].is_repeated)
             continue;
-        /* What another session has trained goes home, and a value that was lost is no state to go on from. */
+        /* Values that another session has trained are brought home; a lost value cannot be part of a state. */
         BGI_TRY(bgi_weights_pull(weights, number, error));
         weight = &weights->items[number];
         index->records[index->record_count++] =
@@ -376,7 +377,7 @@ bg_status bgi_memmap_index_list(bgi_memmap_index *index, const bg_session *sessi
     return BG_OK;
 }
 
-/* Adds bytes to the file and to the checksum that ends it. */
+/* Adds bytes to the file and to its final checksum. */
 static void write_part(bgi_file_writer *writer, bgi_crc64 *crc, const void *data, size_t size_bytes)
 {
     bgi_file_write(writer, data, size_bytes);

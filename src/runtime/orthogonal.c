@@ -1,12 +1,12 @@
 /*
- * orthogonal.c: Gram and Schmidt's process, in blocks of vectors that stay in a core's cache.
+ * orthogonal.c: the Gram-Schmidt process, in blocks of vectors that stay in a core's cache.
  *
  *     for each block of vectors:   | done | block | later vectors ...
  *         each vector of the block:  minus its parts along those before it in the block; to length 1
  *         each later vector:         minus its parts along the block's, one after the other; shared out to threads
  *
- * A pass leaves an error of the rounding unit times the condition number of the vectors; a second pass over its result,
- * whose condition number is nearly 1, leaves the rounding unit ("twice is enough").
+ * One pass leaves an error of the rounding unit times the condition number of the vectors. A second pass over its
+ * result, whose condition number is nearly 1, leaves the rounding unit ("twice is enough").
  */
 #include "runtime/orthogonal.h"
 
@@ -15,9 +15,9 @@
 #include <stdbool.h>
 
 enum { BLOCK = 32, LANES = 8, MOST_THREADS = 64, PASSES = 2 };
-static const double least_work = 1 << 22; /* multiplications that are worth a thread */
+static const double least_work = 1 << 22; /* the number of multiplications that justify a thread */
 
-/* LANES sums side by side, so that compilers can make vectors of them. */
+/* LANES sums side by side, so that compilers can use vector instructions. */
 static double dot(const double *x, const double *y, int64_t length)
 {
     double sums[LANES] = {0.0}, sum = 0.0;
@@ -41,7 +41,7 @@ static void remove_part(double *vector, const double *unit, int64_t length)
         vector[i] -= part * unit[i];
 }
 
-/* Later vectors first .. end - 1 lose their parts along the block's. */
+/* Subtracts the parts along the block's vectors from later vectors first .. end - 1. */
 typedef struct removal {
     double *vectors;
     int64_t length, block, block_end, first, end;

@@ -1,5 +1,5 @@
 /*
- * outfeed.c: rows from the devices to a consumer. See feed.h for the ring.
+ * outfeed.c: moves rows from the devices to a consumer. See feed.h for the ring.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
@@ -49,7 +49,7 @@ static bg_status check_options(const bg_outfeed_options *options, bg_error *erro
     return BG_OK;
 }
 
-/* Leaves that are masked are not there. */
+/* Removes leaves that are masked. */
 static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
 {
     const bg_outfeed_options *options = &outfeed->options;
@@ -64,7 +64,7 @@ static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
         if (!options->mask[i])
             outfeed->leaves[count++] = outfeed->leaves[i];
     outfeed->leaf_count = count;
-    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask leaves nothing");
+    return count > 0 ? BG_OK : bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask removes every leaf");
 }
 
 static bool init_waiting(bg_outfeed *outfeed)
@@ -110,8 +110,8 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
 
 enum { LARGE_BYTES = 1 << 20 };
 
-/* Room for `capacity` entries that are zero. Large room comes straight from the system, which backs a page when it is
- * first written: a run that may give billions of rows needs memory for those that it gives. */
+/* Allocates `capacity` zeroed entries. Large allocations come directly from the system, which provides a page when it
+ * is first written: a run that may give billions of rows needs memory only for the rows that it gives. */
 static void *take_room(uint64_t capacity, size_t entry_bytes)
 {
     void *room;
@@ -152,7 +152,7 @@ static void release(bg_outfeed *outfeed)
     free(outfeed);
 }
 
-/* Devices may wait for rows to be taken. Under the mutex. */
+/* Devices may wait for rows to be taken. Called under the mutex. */
 static void set_taken(bg_outfeed *outfeed, uint64_t taken)
 {
     atomic_store(&outfeed->taken.value, taken);
@@ -189,7 +189,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
 
     if (is_loss && plan->loss_output == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: the loss is no output of the graph; mark it with bg_graph_output");
+                            "outfeed: the loss is not an output of the graph; mark it with bg_graph_output");
     if (is_loss)
         leaf->output = plan->loss_output;
     while (stream < plan->output_count && strcmp(plan->outputs[stream].name, leaf->output) != 0)
@@ -214,7 +214,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     return BG_OK;
 }
 
-/* A row is of a micro-batch, or of an update: what has values of both must be sums. */
+/* A row belongs to a micro-batch or to an update; an outfeed with values of both must have sums. */
 static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
 {
     uint32_t per_update = 0;
@@ -230,7 +230,7 @@ static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg
                         outfeed->structure, plan->micro_batches);
 }
 
-/* Of a row, by devices of this rank. */
+/* The number of writes to a row by devices of this rank. */
 static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine)
 {
     uint32_t count = 0;
@@ -241,7 +241,7 @@ static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine
     return count;
 }
 
-/* Room for `capacity` rows; those that wait are kept. Nobody writes. */
+/* Allocates `capacity` rows; rows that wait are kept. Nobody writes. */
 static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
@@ -253,7 +253,7 @@ static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
         bgi_leaf *leaf = &outfeed->leaves[i];
         unsigned char *rows = take_room(capacity, leaf->row_bytes);
 
-        /* What has grown already stays: a ring may be larger than it has to be, but not out of step. */
+        /* A ring that has grown stays so: it may be larger than necessary, as long as its parts agree. */
         if (rows == NULL) {
             for (uint32_t done = 0; done < i; done++) {
                 free_room(outfeed->leaves[done].last, capacity, outfeed->leaves[done].row_bytes);
@@ -291,7 +291,7 @@ static bg_status take_last(bg_outfeed *outfeed, bg_error *error)
     return BG_OK;
 }
 
-/* Rows that a queue with a fixed size has room for. */
+/* The number of rows in a queue of fixed size. */
 static uint64_t find_capacity(const bg_outfeed *outfeed)
 {
     const bg_plan *plan = outfeed->plan;
@@ -311,7 +311,7 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_e
 
     if (outfeed->plan != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "an outfeed has one place where values enter: it is attached already; make another one");
+                            "an outfeed can be attached once, and this one is attached already; create another one");
     if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimizer",
                             options->loss           ? "loss"
@@ -342,7 +342,7 @@ uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed)
     return outfeed->leaf_count;
 }
 
-/* `before`: a dimension before the value's own; 1 is left out. */
+/* `before`: a dimension before the value's own; 1 is omitted. */
 static bool add_dimension(bg_type *type, uint64_t before)
 {
     if (type->rank == BG_MAX_RANK)
@@ -395,7 +395,7 @@ static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
                : bg_error_set(error, BG_ERROR_INVALID, "the outfeed is not attached: no program puts values into it");
 }
 
-/* All under the mutex. */
+/* All functions here are called under the mutex. */
 static uint64_t count_waiting(const bg_outfeed *outfeed)
 {
     if (outfeed->options.newest_only)
@@ -411,7 +411,7 @@ static bg_status report(const bg_outfeed *outfeed, bg_error *error)
     return bg_error_context(error, outfeed->error.status, "outfeed: the run failed");
 }
 
-/* Row `row` leaves the ring. */
+/* Removes row `row` from the ring. */
 static void free_row(bg_outfeed *outfeed, uint64_t row)
 {
     atomic_store(&outfeed->written[row % outfeed->capacity], 0);
@@ -495,7 +495,7 @@ static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t c
     return count > 0 ? bg_array_init(out, &type, error) : BG_OK;
 }
 
-/* Rows that are there are copied in at most two pieces. One thread takes, so they stay. */
+/* Copies complete rows in at most two pieces. Only one thread takes rows, so these stay. */
 static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value);
@@ -563,7 +563,7 @@ bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_a
 
 /* ---- the devices ---- */
 
-/* Rows that wait and those of the run; an unbounded queue grows here, before the devices begin. */
+/* Allocates for waiting rows and those of the run; an unbounded queue grows here, before the devices begin. */
 static bg_status make_room(bg_outfeed *outfeed, uint64_t iterations, bg_error *error)
 {
     const uint64_t waiting = outfeed->complete - atomic_load(&outfeed->taken.value);
@@ -636,7 +636,7 @@ static void complete_rows(bg_outfeed *outfeed)
     pthread_mutex_unlock(&outfeed->mutex);
 }
 
-/* The first micro-batch begins the sum; each addition is made in the row's type. */
+/* The first micro-batch begins the sum; each addition is rounded to the row's type. */
 static void add(const bgi_leaf *leaf, void *to, const void *from, bool is_first)
 {
     const int64_t count = bg_type_element_count(&leaf->value_type);

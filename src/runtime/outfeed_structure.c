@@ -4,7 +4,7 @@
  *     value  = name | "(" list ")" | "{" pairs "}"        list  = value { "," value }
  *     pairs  = pair { "," pair }                          pair  = name [ ":" value ]
  *
- * Names are of letters, digits and _ . @ - / (those of outputs; keys have no /).
+ * Names consist of letters, digits and _ . @ - / (as names of outputs do; keys have no /).
  */
 #include "runtime/feed.h"
 
@@ -19,7 +19,7 @@ enum { MOST_LEAVES = 64, MOST_DEPTH = 16 };
 typedef struct reader {
     bg_outfeed *outfeed;
     const char *text, *at;
-    bgi_string written; /* with all keys */
+    bgi_string written; /* the structure with all keys */
     bg_error *error;
 } reader;
 
@@ -52,7 +52,7 @@ static bg_status read_name(reader *r, const char **out)
     while (isalnum((unsigned char)r->at[length]) || (r->at[length] != '\0' && strchr("_.@-/", r->at[length]) != NULL))
         length++;
     if (length == 0)
-        return complain(r, "a name, ( or { should stand here");
+        return complain(r, "expected a name, ( or {");
     *out = bgi_arena_format(&r->outfeed->arena, "%.*s", (int)length, r->at);
     if (*out == NULL)
         return bgi_error_memory(r->error, "a name", length);
@@ -73,7 +73,7 @@ static bg_status add_leaf(reader *r, const char *path, const char *output)
 
 static bg_status read_value(reader *r, const char *path, uint32_t depth);
 
-/* Whether a leaf, or something around leaves, has this path. */
+/* Whether a leaf, or a group of leaves, has this path. */
 static bool is_taken(const bg_outfeed *outfeed, const char *path)
 {
     const size_t length = strlen(path);
@@ -97,7 +97,7 @@ static bg_status read_pair(reader *r, const char *path, uint32_t depth)
     if (inner == NULL)
         return bgi_error_memory(r->error, "a path", 0);
     if (is_taken(r->outfeed, inner))
-        return complain(r, "this key is there already");
+        return complain(r, "this key occurs twice");
     bgi_string_add(&r->written, "%s: ", key);
     return take(r, ':') ? read_value(r, inner, depth) : add_leaf(r, inner, key);
 }
@@ -128,7 +128,7 @@ static bg_status read_value(reader *r, const char *path, uint32_t depth)
         count++;
     } while (take(r, ','));
     if (!take(r, is_tuple ? ')' : '}'))
-        return complain(r, is_tuple ? ", or ) should stand here" : ", or } should stand here");
+        return complain(r, is_tuple ? "expected , or )" : "expected , or }");
     bgi_string_add(&r->written, "%c", is_tuple ? ')' : '}');
     return BG_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * own_plan.c: sessions that make their plan themselves. It is gone when both the session and its engine are: a worker
- * whose kernel does not return outlives the session, and reads the plan when it does.
+ * own_plan.c: sessions that compile their plan themselves. The plan is freed when both the session and its engine are:
+ * a worker whose kernel does not return outlives the session, and reads the plan afterwards.
  */
 #include "core/error.h"
 #include "runtime/session.h"

@@ -1,6 +1,6 @@
 /*
- * placement.c: processors as the system tells of them. Their order by cores and caches is a companion's affair
- * (src/topology/), which is asked only where threads are bound.
+ * placement.c: the processors that the system reports. A companion (src/topology/) orders them by cores and caches; it
+ * is called only when threads are bound.
  */
 #define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
 
@@ -14,7 +14,7 @@
 
 #include "core/threads.h"
 
-/* The calling thread's processors, in memory of CPU_ALLOC; NULL: the system does not tell. */
+/* The calling thread's processors, allocated by CPU_ALLOC; NULL: unknown. */
 static cpu_set_t *find_allowed(size_t *out_cpus)
 {
     for (size_t cpus = 1024; cpus <= (size_t)1 << 20; cpus *= 2) { /* until the set is as large as the system's */
@@ -32,7 +32,7 @@ static cpu_set_t *find_allowed(size_t *out_cpus)
     return NULL;
 }
 
-/* An affinity that does not fit ends in "...". */
+/* An affinity that is too long for the text ends in "...". */
 static void print_allowed(char text[BGI_PLACEMENT_TEXT_BYTES], const cpu_set_t *set, size_t cpus)
 {
     const size_t set_bytes = CPU_ALLOC_SIZE(cpus);
@@ -51,7 +51,7 @@ static void print_allowed(char text[BGI_PLACEMENT_TEXT_BYTES], const cpu_set_t *
         memcpy(text + BGI_PLACEMENT_TEXT_BYTES - 4, "...", 4);
 }
 
-/* The allowed processors in the order of their numbers. */
+/* Lists the allowed processors by number. */
 static void list_allowed(bgi_placement *placement, const cpu_set_t *set, size_t cpus)
 {
     uint32_t count = 0;
@@ -107,8 +107,8 @@ uint32_t bg_processor_count(void)
     return count;
 }
 
-/* SPREAD over more cores than workers leaves equal distances between them, so that caches and packages are shared out
- * too: neighbors in the list are neighbors in the machine. */
+/* SPREAD over more cores than workers leaves equal distances between them, so that caches and packages are shared too:
+ * neighbors in the list are neighbors in the machine. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count)
 {
     if (placement->pinning == BG_PINNING_SPREAD && count < placement->core_count)

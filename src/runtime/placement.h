@@ -1,6 +1,6 @@
 /*
- * placement.h: the processors that the calling thread may use, and threads bound to some of them. Where the system does
- * not tell or does not bind, threads run where the system likes.
+ * placement.h: the processors that the calling thread may use, and binding threads to them. Where the system does not
+ * report processors or cannot bind threads, it chooses where they run.
  */
 #ifndef BGI_RUNTIME_PLACEMENT_H
 #define BGI_RUNTIME_PLACEMENT_H
@@ -17,23 +17,23 @@ enum { BGI_PLACEMENT_TEXT_BYTES = 64 };
 typedef uint32_t (*bgi_processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
 
 typedef struct bgi_placement {
-    uint32_t *cpus;     /* the system's numbers, in the order in which workers get them; NULL: nothing is to be bound */
-    uint32_t cpu_count; /* at least 1 */
+    uint32_t *cpus;      /* the system's numbers, in the order in which workers get them; NULL: no thread is bound */
+    uint32_t cpu_count;  /* the first core_count are on separate cores; 0: unknown */
     uint32_t core_count; /* the first of them are on cores of their own; 0: not known */
     bg_pinning pinning;
-    char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "" when the system does not tell */
+    char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "" when they are unknown */
 } bgi_placement;
 
-/* Of the calling thread, at the moment of the call. `order` may be NULL: by number. */
+/* Reads the calling thread's processors at the time of the call. `order` may be NULL: by number. */
 void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_processor_order order, void *order_user);
 void bgi_placement_clear(bgi_placement *placement);
 /* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
-/* taken.c: puts processors to which other threads of the machine are bound alone behind the others. */
+/* taken.c: moves processors to which other threads of the machine are bound to the end. */
 void bgi_placement_avoid(bgi_placement *placement);
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user);
-/* From looking to binding, one session of the machine at a time: another one sees who is bound. Waits at most a second;
- * a negative number, where there is no such lock, is fine. */
+/* Locks the time from looking to binding for one session of the machine, so that other sessions see its bound threads.
+ * Waits at most a second; where there is no such lock it returns a negative number, which callers may ignore. */
 int bgi_placement_lock(void);
 void bgi_placement_unlock(int lock);
 /* Binds a thread to one processor. */

@@ -1,5 +1,5 @@
 /*
- * publication.c: blocks, versions and readers: who has what, and the end of what nobody has.
+ * publication.c: blocks, versions and readers: counts the users of blocks and frees those without users.
  */
 #include "runtime/publish.h"
 
@@ -104,7 +104,7 @@ bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value)
     pthread_mutex_lock(&weights->publication.mutex);
     is_shared = weight->block->users > 1;
     pthread_mutex_unlock(&weights->publication.mutex);
-    if (!is_shared) { /* and nobody but a publisher could change that, who would be inside */
+    if (!is_shared) { /* and only a publisher could change that, which would be inside */
         free(weight->block);
         weight->block = NULL;
         return true;

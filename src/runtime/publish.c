@@ -1,5 +1,5 @@
 /*
- * publish.c: a version of weights is made.
+ * publish.c: makes a version of weights.
  */
 #include "runtime/publish.h"
 
@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "runtime/weights.h"
 
-/* A block of a weight's own for its newest value. */
+/* Makes a block for a weight's newest value. */
 static bg_status make_block(bg_weights *weights, uint32_t index, bg_error *error)
 {
     bgi_weight *weight = &weights->items[index];
@@ -35,13 +35,13 @@ static bg_status make_block(bg_weights *weights, uint32_t index, bg_error *error
     }
     if (value != NULL)
         memcpy(block->data, value, size_bytes);
-    bgi_weights_drop_block(weights, index); /* that of an older value */
+    bgi_weights_drop_block(weights, index); /* the block of an older value */
     weight->block = block;
     weight->block_version = weight->version;
     return BG_OK;
 }
 
-/* Has the weight's newest value in a block, whether it had one before or not. */
+/* Ensures that the weight's newest value is in a block. */
 static bg_status refresh_block(bg_weights *weights, uint32_t index, bg_error *error)
 {
     bgi_weight *weight = &weights->items[index];
@@ -109,7 +109,7 @@ bg_status bgi_weights_publish(bg_weights *weights, bg_error *error)
     bgi_version *before = atomic_load(&publication->current), *version = NULL;
 
     BGI_TRY(refuse_ranks(weights, error));
-    if (before != NULL) { /* what is free now need not be there twice */
+    if (before != NULL) { /* frees first, so that a free block is not in memory twice */
         pthread_mutex_lock(&publication->mutex);
         bgi_publication_trim(publication, before);
         pthread_mutex_unlock(&publication->mutex);

@@ -1,5 +1,6 @@
 /*
- * rank_index.c: values of the index of files of remote buffers, which rank 0 has open, to the ranks that have them.
+ * rank_index.c: sends values of the index of files of remote buffers, which rank 0 has open, to the ranks that need
+ * them.
  */
 #include <stdlib.h>
 
@@ -10,13 +11,13 @@
 
 enum { SPREAD_BYTES = 1 << 20 }; /* at a time */
 
-/* A value on its way from rank 0, and whose it is: by rank. */
+/* A value that rank 0 sends, and its readers by rank. */
 typedef struct spreading {
     bool *readers;
-    char *data, *room; /* of the whole; of rank 0, if it does not read it */
+    char *data, *room; /* of the whole; also on rank 0 when it does not read it */
 } spreading;
 
-/* Also makes room. */
+/* Also allocates memory for it. */
 static bg_status find_all_readers(bg_session *session, uint32_t number, spreading *s, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -45,7 +46,7 @@ static bg_status find_all_readers(bg_session *session, uint32_t number, spreadin
     return BG_OK;
 }
 
-/* What rank 0 cannot read it sends as it is, and says so when all is over. */
+/* Rank 0 sends also what it could not read, and reports the error at the end. */
 static bg_status spread_parts(bg_session *session, uint32_t index, const spreading *s, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);

@@ -1,5 +1,5 @@
 /*
- * rank_outputs.c: outputs to the ranks that have arrays for them, in rounds of bounded length.
+ * rank_outputs.c: sends outputs to the ranks that have arrays for them, in rounds of bounded length.
  */
 #include "runtime/agree.h"
 
@@ -37,7 +37,7 @@ static bool wants(const bgi_engine *engine, uint32_t rank, uint32_t output)
     return (wanted >> (output < LAST_BIT ? output : LAST_BIT) & 1) != 0;
 }
 
-/* Whether any rank has said what a bit stands for. */
+/* Whether any rank has set a bit. */
 static bool is_said(const bgi_engine *engine, uint64_t own, uint32_t bit)
 {
     bool said = (own >> bit & 1) != 0;
@@ -63,7 +63,7 @@ static uint32_t owner_of(const bgi_engine *engine, uint32_t output, uint32_t rep
     return engine->ranks->owners[replica * engine->plan->device_count + engine->output_devices[output]];
 }
 
-/* Values of each replica that the run has made. */
+/* The number of values that each replica has made in the run. */
 static uint64_t count_values(const bg_plan *plan, const bgi_plan_output *output, uint64_t iterations)
 {
     const uint64_t planned = bgi_stream_output_count(plan, output) / plan->replicas;
@@ -74,10 +74,10 @@ static uint64_t count_values(const bg_plan *plan, const bgi_plan_output *output,
     return output->mode == BG_OUTPUT_ALL ? iterations * per_step : iterations / output->period * per_step;
 }
 
-/* The values that one rank makes of an output, one behind the other, and how far they are copied. */
+/* The values of an output that one rank makes, and how many of them are copied. */
 typedef struct stretch {
     uint32_t output, rank;
-    uint64_t count, value; /* values of each replica; the next one's number, replica and first byte */
+    uint64_t count, value; /* values of each replica; and the next one's number, replica and first byte */
     uint32_t replica;
     size_t done;
 } stretch;
@@ -91,7 +91,8 @@ static void step(const bgi_engine *engine, stretch *s)
     s->value++;
 }
 
-/* Between the output's array and the room, which is full afterward unless no more is left. Bytes that it holds. */
+/* Copies between the output's array and the buffer, which is full afterward unless it is the last part. Returns the
+ * number of bytes in it. */
 static size_t copy_round(const bgi_engine *engine, stretch *s, char *room, bool is_packing)
 {
     const bg_plan *plan = engine->plan;
@@ -116,7 +117,7 @@ static size_t copy_round(const bgi_engine *engine, stretch *s, char *room, bool 
     return at;
 }
 
-/* Bytes of all rounds. */
+/* The bytes of all rounds. */
 static uint64_t count_bytes(const bgi_engine *engine, const stretch *s)
 {
     uint64_t replicas = 0;
@@ -151,7 +152,7 @@ static bool others_want(const bgi_engine *engine, uint32_t from, uint32_t output
     return false;
 }
 
-/* From one rank to all that want it; between those two alone something happens. */
+/* Sends from one rank to all that want the output; other ranks do nothing. */
 static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t from, uint64_t count, bg_error *error)
 {
     stretch s = {.output = output, .rank = from, .count = count};
@@ -171,7 +172,7 @@ static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t fro
     return status;
 }
 
-/* All ranks see the same. */
+/* All ranks get the same result. */
 static bg_status check_arrays(const bgi_engine *engine, uint32_t output, bg_error *error)
 {
     for (uint32_t replica = 0; replica < engine->plan->replicas; replica++)

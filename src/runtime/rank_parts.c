@@ -1,11 +1,10 @@
 /*
- * rank_parts.c: weights of a session that several ranks share, cut into parts: each element once, each part with a rank
- * that has it. Every rank computes the same cut from plan and layout alone, so nobody has to be asked.
+ * rank_parts.c: cuts the weights of a session with several ranks into parts: each element belongs to one part, each
+ * part to a rank that has it. Every rank computes the same cut from plan and layout alone, without communication.
  *
  *     weight --> variables (sections) --> tensor axes --> data replicas' pieces --> stretches of one rank
  *
- * Of parameters and state, which replicas have alike, they take turns by the weight's number, so that each writes its
- * share.
+ * Replicas that hold the same parameters and state take turns by the weight's number, so that each writes its share.
  */
 #include "runtime/session.h"
 
@@ -17,17 +16,17 @@
 #include "runtime/agree.h"
 #include "runtime/weights.h"
 
-/* One place of a variable: what it has of the variable's elements on a replica, and whose it is. */
+/* One place of a variable: its elements on a replica, and its owner. */
 typedef struct part_place {
     const bgi_plan_variable *variable;
-    bg_mesh at; /* of the tensor axes */
+    bg_mesh at; /* coordinates on the tensor axes */
     uint32_t replica, rank;
     int64_t first, end; /* elements */
 } part_place;
 
 typedef bg_status visit_place(void *user, const part_place *place, bg_error *error);
 
-/* The session that has the value, when several ranks share it; else NULL. */
+/* The session that has the value, when several ranks share it; otherwise NULL. */
 static const bg_session *home_of(const bg_session *session, uint32_t number)
 {
     const bg_session *home = session->weights->items[number].home;
@@ -40,7 +39,7 @@ static uint32_t owner_of(const bg_session *home, uint32_t replica, uint32_t devi
     return home->owners[replica * home->plan->device_count + device];
 }
 
-/* Whether the piece at these coordinates is not also that of lower ones. */
+/* Whether no replica with lower coordinates has the same piece. */
 static bool is_first_copy(const bgi_plan_variable *variable, const bg_mesh *at)
 {
     uint32_t axes = 0;
@@ -67,13 +66,13 @@ static part_place place_at(const bg_session *home, const bgi_plan_variable *vari
                         .end = (int64_t)((kept.offset + kept.size_bytes) / element)};
 }
 
-/* The places of a variable that together have each element once. */
+/* Visits places of a variable that together have each element once. */
 static bg_status visit_variable(const bg_session *home, uint32_t number, const bgi_plan_variable *variable,
                                 visit_place *visit, void *user, bg_error *error)
 {
     const bg_mesh mesh = bgi_plan_mesh(home->plan);
     const bool is_pieces = variable->piece_count > 0;
-    /* Statistics of a batch norm may differ between replicas: the first one's count, as everywhere. */
+    /* Statistics of a batch norm may differ between replicas: the first replica's are used, as elsewhere. */
     const bool takes_turns = variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_STATE;
 
     for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
@@ -93,7 +92,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
     return BG_OK;
 }
 
-/* Variables of a weight: its sections, or the one that is all of it. */
+/* The variables of a weight: its sections, or the variable that is the whole. */
 static bool is_of_weight(const bg_session *home, uint32_t number, uint32_t variable)
 {
     const bgi_weight *weight = &home->weights->items[number];
@@ -113,7 +112,7 @@ static bg_status visit_weight(const bg_session *home, uint32_t number, visit_pla
 /* ---- stretches of a place ---- */
 
 typedef struct clipping {
-    int64_t first, end, taken; /* elements of the place that were visited */
+    int64_t first, end, taken; /* visited elements of the place */
     bgi_visit_stretch *visit;
     void *user;
 } clipping;
@@ -130,7 +129,7 @@ static void clip(void *user, const bgi_stretch *stretch)
     c->taken += end - begin;
 }
 
-/* In order; `part` counts from the place's first element. */
+/* Visits in order; `part` counts from the place's first element. */
 static bg_status walk_place(const bg_session *home, const part_place *place, bgi_visit_stretch *visit, void *user,
                             bg_error *error)
 {
@@ -155,9 +154,9 @@ typedef struct walking {
     bgi_visit_part *visit;
     void *user;
     int64_t done; /* elements of this rank's part so far */
-    uint32_t of;  /* the rank of the place at work */
-    char *out;    /* reading: where the part goes */
-    char *room;   /* reading: a place's elements */
+    uint32_t of;  /* the rank of the current place */
+    char *out;    /* when reading: the destination of the part */
+    char *room;   /* when reading: a place's elements */
     size_t element_bytes;
 } walking;
 
@@ -316,7 +315,7 @@ bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error)
     return bgi_ranks_settle(carrier_of(session) != NULL ? session->engine->transport : NULL, BG_OK, any, error);
 }
 
-enum { SHARED_BYTES = 1 << 20 }; /* at a time, like values */
+enum { SHARED_BYTES = 1 << 20 }; /* bytes sent at a time, as for values */
 
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * rank_report.c: what each rank of a plan would have, hold and send, in a table in which equal ranks share a row. Reads
- * the plan and the layout alone, so any number of ranks can be looked at on one machine.
+ * rank_report.c: prints what each rank of a plan would own, hold and send, in a table in which equal ranks share a row.
+ * It reads only the plan and the layout, so any number of ranks can be examined on one machine.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,14 +20,15 @@ enum {
     MOST_COLUMNS = 16
 };
 
-/* What is sent in a step, by what it is. */
+/* Classes of what is sent in a step. */
 typedef enum sent_class { MESSAGES = 0, SUMS, GATHERS, COLLECTIVES, FETCHES, SENT_CLASSES } sent_class;
 static const char *const sent_names[SENT_CLASSES] = {"messages", "sums", "gathers", "tensor", "fetches"};
 
-/* Of one rank, in bytes. */
+/* Bytes of one rank. */
 typedef struct figures {
     uint64_t devices;
-    uint64_t memory[MEMORY_COLUMNS]; /* the last: the transport's, for messages to other ranks and meetings with them */
+    uint64_t memory[MEMORY_COLUMNS]; /* the last column: the transport's, for messages to other ranks and meetings with
+                                        them */
     uint64_t sent[SENT_CLASSES];
 } figures;
 
@@ -36,8 +37,8 @@ typedef struct survey {
     const uint32_t *owners;
     uint32_t rank_count;
     figures *ranks;
-    bgi_exchange *exchanges, *round; /* room for those of an instruction */
-    uint64_t meeting;                /* its number */
+    bgi_exchange *exchanges, *round; /* memory for those of an instruction */
+    uint64_t meeting;                /* by rank: the last meeting in which it was counted */
     uint64_t *last_meetings;         /* by rank: with a member there that was looked at */
     char (*rows)[ROW_BYTES];         /* by rank */
 } survey;
@@ -74,7 +75,7 @@ static void add_messages(survey *s, uint32_t replica)
 
 /* ---- meetings ---- */
 
-/* A meeting of a device's group along some axes: what goes to members elsewhere, and the room that it takes. */
+/* Adds a meeting of a device's group along some axes: bytes to members on other ranks, and buffers. */
 static void add_meeting(survey *s, uint32_t replica, uint32_t device, uint32_t axes, uint32_t count, sent_class class,
                         uint64_t *staging)
 {
@@ -136,7 +137,7 @@ static void add_instruction(survey *s, uint32_t replica, uint32_t device, const 
     }
 }
 
-/* A LOAD of what replicas have in pieces brings the others'. */
+/* A LOAD of a value in pieces fetches the other replicas' pieces. */
 static void add_fetches(survey *s, uint32_t replica, uint32_t device)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -190,7 +191,7 @@ static void look(survey *s)
 
 /* ---- as text ---- */
 
-/* Ranks are equal when the same is printed of them. */
+/* Ranks are equal when their printed rows are equal. */
 static bool is_equal(const survey *s, uint32_t a, uint32_t b)
 {
     return strcmp(s->rows[a], s->rows[b]) == 0;
@@ -204,7 +205,7 @@ static bool is_first(const survey *s, uint32_t rank)
     return true;
 }
 
-/* "0-3, 8": the ranks that are equal to this one; when there are more than two stretches of them, how many. */
+/* "0-3, 8": the ranks that are equal to this one; their number when there are more than two ranges. */
 static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
 {
     uint32_t count = 0, runs = 0;
@@ -227,7 +228,7 @@ static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
         snprintf(label, LABEL_BYTES, "%u, %u in all", rank, count);
 }
 
-/* One table: columns of which any rank has something, and their sum. `first`: those of rank 0. */
+/* Prints one table: the columns in which any rank has a number, and their sum. `first`: the numbers of rank 0. */
 static void print_table(survey *s, bgi_string *text, const char *title, const uint64_t *first, uint32_t count,
                         const char *(*name)(uint32_t column))
 {
@@ -274,7 +275,7 @@ static const char *name_sent(uint32_t k)
     return sent_names[k];
 }
 
-/* The devices of one rank, runs of them together. */
+/* Prints the devices of one rank as ranges. */
 static void print_devices(const survey *s, uint32_t rank, bgi_string *text)
 {
     const uint32_t devices = s->plan->device_count;

@@ -1,7 +1,7 @@
 /*
- * rank_trace.c: what the devices of other ranks did, on this rank's clock. Ranks of one host have one clock. Another
- * host's is asked for several times, and the shortest way there and back counts, in the middle of which it is taken to
- * have looked:
+ * rank_trace.c: converts the traces of other ranks' devices to this rank's clock. Ranks on one host have the same
+ * clock. Another host's clock is read several times, and the shortest round trip counts; the reading is assumed to lie
+ * in its middle:
  *
  *     this rank     asked ----------------------- answered      its clock - (asked + answered) / 2
  *     the other              looks at its clock
@@ -18,7 +18,7 @@
 
 enum { QUESTIONS = 16, EVENTS_AT_ONCE = 4096 };
 
-/* What a rank says of its session's zero, and of each device. */
+/* A rank's beginning of the session, and the counts of each device. */
 typedef struct counts {
     uint64_t program, transfers;
 } counts;
@@ -28,7 +28,7 @@ static bool is_one_host(const bg_transport *transport, uint32_t a, uint32_t b)
     return transport->hosts == NULL || transport->hosts[a] == transport->hosts[b];
 }
 
-/* What is to be added to a time of `from`'s clock for one of `to`'s; 0 on others than `to`. */
+/* The offset to add to a time of `from`'s clock for one of `to`'s; 0 on ranks other than `to`. */
 static bg_status find_offset(const bg_session *session, uint32_t from, uint32_t to, int64_t *out, bg_error *error)
 {
     const bg_transport *carrier = session->plan->options.execution.transport;
@@ -51,7 +51,7 @@ static bg_status find_offset(const bg_session *session, uint32_t from, uint32_t 
     return BG_OK;
 }
 
-/* The oldest first. */
+/* Counts events; the oldest comes first. */
 static uint64_t count_of(const bgi_trace_ring *ring)
 {
     return ring->count < ring->capacity ? ring->count : ring->capacity;
@@ -78,7 +78,7 @@ static bg_status hand_events(const bg_session *session, uint32_t from, uint32_t 
     return BG_OK;
 }
 
-/* Shifts times to this rank's clock, and to when its session began. */
+/* Shifts times to this rank's clock and the beginning of its session. */
 static void shift(bgi_shared_trace *trace, int64_t offset_ns)
 {
     for (uint64_t i = 0; i < trace->count; i++) {
@@ -90,7 +90,7 @@ static void shift(bgi_shared_trace *trace, int64_t offset_ns)
     }
 }
 
-/* Totals by kind, and what calls took. All ranks have the same plan, and so as many calls. */
+/* Sends totals by kind, and the times of calls. All ranks have the same plan, and so the same number of calls. */
 static bg_status hand_times(const bg_session *session, uint32_t from, uint32_t to, uint32_t device, bg_error *error)
 {
     const bgi_runner *runner = &session->engine->runners[device];
@@ -142,7 +142,7 @@ static bg_status share_device(bg_session *session, uint32_t device, uint32_t to,
     return hand_times(session, from, to, device, error);
 }
 
-/* When the workers of a rank helped other devices than their own. */
+/* Shares when the workers of a rank helped other devices than their own. */
 static bg_status share_helps(bg_session *session, uint32_t from, uint32_t to, int64_t offset_ns, bg_error *error)
 {
     const uint32_t own = session->plan->options.execution.transport->rank;
@@ -244,7 +244,7 @@ bg_status bg_session_share_trace(bg_session *session, uint32_t rank, bg_error *e
     return status;
 }
 
-/* What other ranks have told is over as well. */
+/* The traces received from other ranks are cleared as well. */
 void bgi_session_record(bg_session *session, bool on)
 {
     bgi_session_drop_traces(session);

@@ -1,6 +1,6 @@
 /*
- * rank_weights.c: weights of a session that several ranks share: each makes the first values of its own devices alone,
- * and sends what it has to those who read it.
+ * rank_weights.c: weights of a session with several ranks: each rank makes only the first values of its own devices,
+ * and sends its parts to the ranks that read them.
  *
  *     the rank that reads     use --> fetch --> announce: number --> take parts | ... | --> announce: end
  *     who has parts of it     serve: take number --> send them                  | ... | --> end
@@ -73,8 +73,8 @@ static void make_stretch(void *user, const bgi_stretch *stretch)
                           m->part + (size_t)stretch->part * bg_dtype_size_bytes(m->values->whole.dtype));
 }
 
-/* Bytes first .. end - 1 of what a replica without data-parallel pieces has, to the places of this rank at one place of
- * the tensor axes. */
+/* Writes bytes first .. end - 1 of a replica's value without data-parallel pieces to this rank's places at one position
+ * on the tensor axes. */
 static void write_range(bg_session *session, const bgi_plan_variable *variable, uint32_t t, const char *data,
                         size_t first, size_t end)
 {
@@ -93,7 +93,7 @@ static void write_range(bg_session *session, const bgi_plan_variable *variable, 
     }
 }
 
-/* What replicas at one place of the tensor axes have of a variable that is cut out of its weight. */
+/* Makes the value of a variable that is cut out of its weight, for the replicas at one position on the tensor axes. */
 static bg_status make_cut(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
                           uint32_t t, bg_error *error)
 {
@@ -121,7 +121,7 @@ static bool is_own(const bg_session *session, const bgi_plan_variable *variable,
     return false;
 }
 
-/* In stretches of bounded length, each made once for all replicas of this rank. */
+/* Makes values in parts of bounded length, each once for all replicas of this rank. */
 static bg_status make_whole(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
                             bg_error *error)
 {
@@ -184,14 +184,14 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
 enum { TEXT_BYTES = 512 };
 static const uint32_t no_more = UINT32_MAX;
 
-/* What the rank that reads says to others. */
+/* A message from the rank that reads to the others. */
 typedef struct request {
-    uint32_t number; /* of a weight, or no_more */
-    uint32_t status; /* of the end */
+    uint32_t number; /* of a weight; or no_more */
+    uint32_t status; /* at the end */
     char why[TEXT_BYTES];
 } request;
 
-/* Whether a rank has something of what is read of a weight from its home. */
+/* Whether a rank has a part of the value that is read from the weight's home. */
 static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
 {
     for (uint32_t i = 0; i < home->plan->variable_count; i++)
@@ -201,7 +201,7 @@ static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
     return false;
 }
 
-/* To those who have a part; to all when the value has to come home first. */
+/* Sends to the ranks that have a part; to all when the value must be brought home first. */
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -288,7 +288,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
                             transport != NULL ? transport->rank_count : 1);
-    /* What `use` calls enters by itself. */
+    /* The functions that `use` calls enter the weights themselves. */
     if (session->owners == NULL || transport->rank == rank)
         return bgi_session_read_weights(session, rank, use, user, error);
     BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_read_weights", error));

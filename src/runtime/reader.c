@@ -1,7 +1,7 @@
 /*
- * reader.c: sessions for inference that read published values: many at once, each with workers of its own, while
- * another session trains the same weights. What all read is there once; a run sees one version from its first op to its
- * last.
+ * reader.c: sessions for inference that read published values; several may run at once, each with workers of its own,
+ * while another session trains the same weights. Shared values are in memory once; a run uses one version from its
+ * first op to its last.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bg_status open_reading(const bg_plan *plan, bg_weights *source, bgi_readi
 
 /* ---- its own weights ---- */
 
-/* Whether ops of the plan write it: then it is the session's own after its first value. */
+/* Whether ops of the plan write the variable: after its first value it is then the session's own. */
 static bool is_written(const bg_plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)
@@ -109,7 +109,7 @@ static bg_status publish_first(bg_weights *weights, bg_error *error)
     return status;
 }
 
-/* While the reader has a version. */
+/* Called while the reader has a version. */
 static bg_status create_session(const bg_plan *plan, bgi_reading *reading, bg_session **out, bg_error *error)
 {
     const bgi_version *version = bgi_reader_take(&reading->source->publication, reading->reader);

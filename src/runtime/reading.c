@@ -1,5 +1,5 @@
 /*
- * reading.c: what a reader has of the weights that it reads: the values of one version during a run.
+ * reading.c: the values of one version that a reader uses during a run.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 static bg_status lose(const bgi_weight *weight, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "weight `%s` is not in the weights any more: pieces of it were joined; create the reader anew",
+                        "weight `%s` is not in the weights any more: pieces of it were joined; create a new reader",
                         weight->name);
 }
 

@@ -1,8 +1,8 @@
 /*
- * report.c: why a run does not go on. Reads devices that workers may own: only their atomic fields.
+ * report.c: finds why a run is stuck. It reads only the atomic fields of devices, because workers may own them.
  *
- * A kernel that does not return is the cause of whatever waits behind it, so it is named first; else the lowest device
- * that waits.
+ * A kernel that does not return blocks all devices behind it, so it is named first; otherwise the lowest device that
+ * waits.
  */
 #include "runtime/engine.h"
 
@@ -57,7 +57,7 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* Of a device that waits for a sum beside its program: what that waits for. */
+/* The counter that a sum beside the device's program waits for. */
 static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
     const bgi_counter *counter = atomic_load(&runner->wait_counter);
@@ -65,7 +65,7 @@ static const bgi_counter *find_awaited(const bgi_runner *runner)
     return counter == &runner->sums_done ? atomic_load(&runner->sum_counter) : counter;
 }
 
-/* The device, or a sum beside its program. */
+/* Whether the device, or a sum beside its program, waits at the counter. */
 static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
 {
     return atomic_load(&runner->wait_counter) == counter ||
@@ -73,8 +73,8 @@ static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
             atomic_load(&runner->sum_counter) == counter);
 }
 
-/* The lowest replica of the group along the axes that does not wait where this one does; of those of other ranks, of
- * which that is not known, the first, when all that are here wait. */
+/* The lowest replica of the group along the axes that does not wait where this one does. Where replicas of other ranks
+ * wait is not known, so the first of them is returned when all replicas of this rank wait. */
 static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner *runner, uint32_t axes,
                                      bool is_delivery)
 {
@@ -93,7 +93,7 @@ static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner 
     return elsewhere;
 }
 
-/* What the device meets others for. */
+/* Describes what the device meets other replicas for. */
 static void print_meeting(const bgi_runner *runner, char *text, size_t size)
 {
     const bgi_instruction *instruction = find_instruction(runner);
@@ -107,7 +107,7 @@ static void print_meeting(const bgi_runner *runner, char *text, size_t size)
         snprintf(text, size, "collective `%s`", call < instruction->call_count ? instruction->calls[call].name : "?");
 }
 
-/* False when the counter is of no meeting of replicas. */
+/* Returns false when the counter belongs to no meeting of replicas. */
 static bool print_replica_wait(const bgi_engine *engine, const bgi_runner *runner, const bgi_counter *counter,
                                char text[TEXT_BYTES])
 {
@@ -158,7 +158,7 @@ static void print_transfer_wait(const bgi_runner *runner, char text[TEXT_BYTES])
         snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u", late);
 }
 
-/* Of a strict plan: another device of the replica has the turn. */
+/* Of a strict plan: whether another device of the replica has the turn. */
 static bool waits_for_turn(const bgi_engine *engine, const bgi_runner *runner)
 {
     return engine->turn_count > 0 && atomic_load(&runner->wait_counter) == &runner->turn;
@@ -176,7 +176,7 @@ static uint32_t find_turn(const bgi_engine *engine, const bgi_runner *runner)
     return engine->turn_devices[done % engine->turn_count];
 }
 
-/* " of rank 3 on host node2" for a device of the replica that another rank has; "" for one that is here. */
+/* " of rank 3 on host node2" for a device of the replica that another rank owns; "" for one of this rank. */
 static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, uint32_t device, char text[RANK_BYTES])
 {
     const uint32_t number = runner->replica * engine->plan->device_count + device;
@@ -188,7 +188,7 @@ static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, u
     return text;
 }
 
-/* Whether it waits for a message or a slot of another rank, or to meet one. */
+/* Whether it waits for a message, a slot or a meeting of another rank. */
 static bool waits_for_rank(const bgi_engine *engine, const bgi_runner *runner)
 {
     const bg_plan *plan = engine->plan;
@@ -241,7 +241,7 @@ static void print_wait(const bgi_engine *engine, const bgi_runner *runner, char 
     else if (waits_for_row(engine, counter))
         snprintf(text, TEXT_BYTES, "waits for the consumer of an outfeed to take rows");
     else
-        snprintf(text, TEXT_BYTES, "can go on, but no worker is free");
+        snprintf(text, TEXT_BYTES, "could continue, but no worker is free");
 }
 
 static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
@@ -250,8 +250,8 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
            atomic_load(&runner->wait_target) != 0;
 }
 
-/* Ranks that are in a run say so many times in the limit, also while they wait. One that has not is the cause rather
- * than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". "": all have. */
+/* Ranks in a run report several times within the limit, also while they wait. A silent rank is probably the cause
+ * rather than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". "": none is silent. */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {
     const uint64_t now_ns = bgi_clock_ns();

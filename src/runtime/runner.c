@@ -269,6 +269,8 @@ static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, co
             return true;
         if (runner->is_sampled)
             call_ns = time_call(runner, i, call_ns);
+        if (runner->engine->sees_to_sums && bgi_sum_look(runner, worker) && runner->is_sampled)
+            call_ns = bgi_clock_ns();
         send_early(runner, instruction, i + 1);
     }
     runner->next_call = 0;
@@ -293,7 +295,7 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
 /* A sum in the middle of a backward that nobody would do beside it. */
 static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
 {
-    return instruction->is_part && instruction->is_beside &&
+    return instruction->is_part && instruction->is_beside && !runner->engine->sees_to_sums &&
            runner->engine->worker_count <= runner->engine->local_count;
 }
 

@@ -1,6 +1,5 @@
 /*
- * session.c: an engine with weights: values go to the devices before a run when somebody has changed them, and come
- * back when somebody asks.
+ * session.c: an engine with weights: changed values are uploaded to the devices before a run, and downloaded on demand.
  */
 #include "runtime/session.h"
 
@@ -54,7 +53,7 @@ void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, 
     }
 }
 
-/* What the replicas at one place of the tensor axes have, pieces put together. */
+/* Joins the pieces of the replicas at one position on the tensor axes. */
 static bg_status collect(const bg_session *session, const bgi_plan_variable *from, uint32_t t, const bool *readers,
                          char *data, bg_error *error)
 {
@@ -69,7 +68,7 @@ static bg_status collect(const bg_session *session, const bgi_plan_variable *fro
     return BG_OK;
 }
 
-/* One variable's value, to where it belongs in its weight's. */
+/* Copies one variable's value to its range of the weight's. */
 static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                                    bg_error *error)
 {
@@ -96,7 +95,7 @@ static bg_status download_variable(const bg_session *session, uint32_t variable,
 /* The variable that follows `after` (UINT32_MAX: the first) among those of a weight; UINT32_MAX: none. */
 static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
 {
-    uint32_t i = after + 1; /* 0 after UINT32_MAX */
+    uint32_t i = after + 1; /* UINT32_MAX + 1 is 0 */
 
     while (i < session->plan->variable_count && session->variables[i].weight != weight)
         i++;
@@ -133,7 +132,7 @@ static void mark_current(bg_session *session, uint32_t weight)
         session->variables[i].version = session->weights->items[weight].version;
 }
 
-/* To all variables that are it or sections of it. */
+/* Uploads to all variables that are the weight or sections of it. */
 static void upload_weight(bg_session *session, uint32_t weight, const void *data)
 {
     for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
@@ -160,7 +159,7 @@ static const bgi_weight_holder holder = {.download = download_weight,
                                          .is_of_ranks = is_of_ranks,
                                          .announce = bgi_session_announce};
 
-/* The newest value of a variable's weight; *out is NULL on ranks that have nothing of the variable. */
+/* The newest value of a variable's weight; *out is NULL on ranks that own no part of the variable. */
 static bg_status fetch_own(const bg_session *session, uint32_t variable, const void **out, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -172,7 +171,7 @@ static bg_status fetch_own(const bg_session *session, uint32_t variable, const v
     return bgi_weights_fetch_for(session->weights, weight, session->readers, transport->rank, out, error);
 }
 
-/* To the devices, or where it is when they read it there. */
+/* Copies a value to the devices, or records its address when they read it in place. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -183,7 +182,7 @@ static void give_value(bg_session *session, uint32_t number, const void *data)
         bgi_session_upload(session, variable, data);
 }
 
-/* Brings the devices up to date with the weights. */
+/* Updates the devices to the newest weights. */
 static bg_status pull_weights(bg_session *session, bg_error *error)
 {
     bg_weights *weights = session->weights;
@@ -196,12 +195,12 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
         const void *data = NULL;
         if (variable->weight == UINT32_MAX)
             continue;
-        /* Whoever has a newer value, or has lost it, has raised the version. */
+        /* A session that made a newer value, or lost the value, has raised the version. */
         weight = &weights->items[variable->weight];
         if (variable->version == weight->version)
             continue;
         BGI_TRY(fetch_own(session, i, &data, error));
-        if (variable->version != weight->version) { /* it may have come home */
+        if (variable->version != weight->version) { /* it may have been brought home */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
                 give_value(session, i, data);
@@ -213,7 +212,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* After a run: the values on the devices are the newest, of all variables or (inference) of those that ops write. */
+/* After a run the values on the devices are the newest: of all variables or, in inference, of those that ops write. */
 static void claim_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
@@ -228,7 +227,7 @@ static void claim_weights(bg_session *session)
             continue;
         weight = &weights->items[variable->weight];
         if (weight->newest == session) {
-            variable->version = weight->version; /* of another section */
+            variable->version = weight->version; /* by another section */
             continue;
         }
         weight->newest = session;
@@ -241,14 +240,14 @@ static void claim_weights(bg_session *session)
     session->has_newest = true;
 }
 
-/* What only a failed session had is gone. */
+/* Marks values that only a failed session had as lost. */
 static void lose_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
 
     for (uint32_t i = 0; i < weights->count; i++) {
         bgi_weight *weight = &weights->items[i];
-        /* At home, what the run has begun to change was the only value there is. */
+        /* At home, the run has begun to change the only copy of the value. */
         const bool is_changed = weight->home == session && weight->newest == NULL &&
                                 (session->plan->training || session->plan->variables[weight->home_variable].is_written);
         if (weight->newest != session && !is_changed)
@@ -260,7 +259,7 @@ static void lose_weights(bg_session *session)
     }
 }
 
-/* To weights that outlive the session. */
+/* Copies values back to weights that outlive the session. */
 static void return_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
@@ -274,20 +273,20 @@ static void return_weights(bg_session *session)
         }
 }
 
-/* Where sessions keep no host copy: of values in files, and on several ranks. */
+/* Sessions keep no host copy of values in files, nor with several ranks. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
     return session->owners != NULL ? bgi_session_has_all(session, &session->plan->variables[number])
                                    : bgi_session_is_in_stores(session, number);
 }
 
-/* All bits are 0. */
+/* Whether all bits are 0. */
 static bool is_zero(const bg_initializer *initializer)
 {
     return initializer->kind == BG_INITIALIZE_CONSTANT && initializer->a == 0.0 && !signbit(initializer->a);
 }
 
-/* On each rank those of its own devices. */
+/* Makes the first values of this rank's own devices. */
 static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variables = session->plan->variables;
@@ -298,7 +297,7 @@ static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t i
     return BG_OK;
 }
 
-/* The first values of a new weight, from the seed. At home they are written where they stay. */
+/* The first values of a new weight, from the seed. Values at home are written in place. */
 static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -321,7 +320,7 @@ static bg_status initialize(bg_session *session, uint32_t number, uint32_t index
     return BG_OK;
 }
 
-/* The value of a new weight that is in no store. */
+/* Reads the value of a new weight that is in no store. */
 static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_weight *weight = &session->weights->items[index];
@@ -339,8 +338,8 @@ static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* The values of a new weight as the files have them. What is in stores is in its place already; other places that it
- * has (on devices that hold a copy) get it from there. */
+/* Reads the values of a new weight from the files. Values in stores are in place already; other places of the variable
+ * (on devices that hold a copy) get them from there. */
 static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
@@ -372,15 +371,15 @@ static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
     return UINT32_MAX;
 }
 
-/* What inference cannot make up: what it does not write itself. */
+/* Whether inference needs the caller's value: of variables that it does not write itself. */
 static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
 {
     return !session->makes_values &&
            (variable->role == BG_ROLE_PARAMETER || (variable->role == BG_ROLE_BUFFER && !variable->is_written));
 }
 
-/* Finds the weight of a variable, or leaves it UINT32_MAX. *out_piece: the first of the weights that can be joined to
- * it, UINT32_MAX when there are none. */
+/* Finds the weight of a variable, or sets it to UINT32_MAX. *out_piece: the first of the weights that can be joined to
+ * it, or UINT32_MAX. */
 static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out_piece, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -417,7 +416,7 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
-/* Nobody would join the pieces of the next version. */
+/* Refuses pieces, because those of the next version would not be joined. */
 static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
@@ -426,7 +425,7 @@ static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *erro
                         bgi_plan_variable_weight(variable));
 }
 
-/* Finds the weights of all variables, and refuses inference without some of them. */
+/* Finds the weights of all variables; inference is refused when some are missing. */
 static bg_status find_weights(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -457,7 +456,7 @@ static bg_status find_weights(bg_session *session, bg_error *error)
     return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
 }
 
-/* Adds the weight of a variable that has none; it is filled later. */
+/* Adds the weight of a variable without one; it is filled later. */
 static bg_status add_weight(bg_session *session, uint32_t number, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -472,8 +471,8 @@ static bg_status add_weight(bg_session *session, uint32_t number, bg_error *erro
                            variable->role, is_at_home(session, number) ? session : NULL, number, error);
 }
 
-/* The first value of a weight that the session has added: from files that it goes on with, from pieces that were given,
- * or from the seed. */
+/* Sets the first value of a weight that the session has added: from the files that it resumes from, from pieces that
+ * were given, or from the seed. */
 static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *error)
 {
     const uint32_t index = session->variables[number].weight;
@@ -498,7 +497,7 @@ static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *err
     return BG_OK;
 }
 
-/* State that another optimizer made has the same names and types but another meaning. */
+/* Refuses state that another optimizer made, which has the same names and types but another meaning. */
 static bg_status check_state(const bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -538,7 +537,7 @@ static bg_status attach_all(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Weights that were given are at home here too, once nothing can fail any more. */
+/* Moves weights that were given to the session, once nothing can fail any more. */
 static void move_home(bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
@@ -548,7 +547,7 @@ static void move_home(bg_session *session)
     }
 }
 
-/* The plan knows a weight's role better than the file it was read from, and whose state it is. */
+/* Sets roles and owners from the plan, which knows them better than the file that a weight was read from. */
 static void name_roles(bg_session *session)
 {
     char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -663,7 +662,7 @@ bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate
 
 /* ---- life ---- */
 
-/* Room for what one replica has of a variable that is cut out of its weight. */
+/* Allocates memory for one replica's part of a variable that is cut out of its weight. */
 static bg_status take_cut(bg_session *session, bg_error *error)
 {
     size_t most = 0;
@@ -679,7 +678,7 @@ static bg_status take_cut(bg_session *session, bg_error *error)
     return most == 0 || session->cut != NULL ? BG_OK : bgi_error_memory(error, "pieces of variables", most);
 }
 
-/* How far the training is whose files this session goes on with. */
+/* Reads from the files how far the training is that this session resumes. */
 static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);
@@ -695,7 +694,7 @@ static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *
     if (found->seed != session->plan->options.numerics.seed) {
         snprintf(text, sizeof text,
                  "memmap_dir: the files were made with seed %" PRIu64 ", this session has %" PRIu64
-                 "; random numbers (dropout) go on from the session's",
+                 "; random numbers (dropout) continue with the session's",
                  found->seed, session->plan->options.numerics.seed);
         bgi_log(&session->plan->options, BG_LOG_WARNING, text);
     }
@@ -729,7 +728,7 @@ static void close_stores(void *memmap)
     bgi_memmap_close(memmap);
 }
 
-/* The functions of a transport that somebody else has made. */
+/* Checks the functions of a transport that the caller provides. */
 static bg_status check_transport(const bg_transport *transport, bg_error *error)
 {
     if (transport->struct_bytes != sizeof *transport)
@@ -750,7 +749,7 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
     return BG_OK;
 }
 
-/* Who has which device, where there are several ranks. */
+/* Finds the owners of devices when there are several ranks. */
 static bg_status find_owners(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -778,7 +777,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* The files of remote memory are the engine's to close: a worker that is late may still write there. */
+/* The engine closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
     const bgi_engine_options options = {.ranks = ranks,
@@ -790,8 +789,8 @@ static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_me
     return BG_OK;
 }
 
-/* Of several ranks. What they want is the same before any of them takes memory, and none of them goes on without the
- * others. */
+/* Creates the engine together with the other ranks. All ranks agree on their plan before any of them allocates memory,
+ * and none continues without the others. */
 static bg_status open_together(bg_session *session, const bgi_ranks *ranks, bgi_transport *talk, bg_error *error)
 {
     bgi_memmap *memmap = NULL;
@@ -864,7 +863,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Inside the weights, if there are any. The session's own reference of them stays. */
+/* Called inside the weights, if there are any. The session's own reference to them stays. */
 static void close_session(bg_session *session)
 {
     bg_plan *own_plan = session->own_plan;
@@ -999,8 +998,9 @@ const char *bg_session_note(const bg_session *session)
 static bg_status flush(bg_session *session, const char *note, bg_error *error)
 {
     if (session->engine->is_dead)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "memmap_dir: a run of this session failed, so what the files hold is of no one step");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "memmap_dir: a run of this session failed, so the values in the files do not belong to one step");
     return bgi_memmap_finish(session->memmap, session, note != NULL ? note : "", error);
 }
 
@@ -1090,7 +1090,7 @@ uint32_t bg_session_find_output(const bg_session *session, const char *name)
 
 /* ---- runs ---- */
 
-/* Weight updates that the optimizer's state has seen; 0 when there is none. */
+/* The number of weight updates that the optimizer's state has seen; 0 without state. */
 static uint64_t find_optimizer_step(const bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
@@ -1110,7 +1110,7 @@ static void count_updates(bg_session *session, uint64_t iterations)
             session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
-/* Times a run if that is asked for; otherwise no clock is read. */
+/* Times a run on request; otherwise the clock is not read. */
 static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_options *options = &session->plan->options;
@@ -1132,7 +1132,7 @@ uint64_t bg_session_cycles(const bg_session *session)
     return session->cycles;
 }
 
-/* A run whose loss was refused: the iterations before that update are those that count. */
+/* Reports a run whose loss was refused: only the iterations before that update count. */
 static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_t *iterations, bg_error *error)
 {
     const bgi_plan_variable *hyper = &session->plan->variables[session->plan->hyper_variable];
@@ -1142,7 +1142,7 @@ static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_
     BGI_TRY(bgi_engine_fetch(session->engine, 0, &hyper->places[0], NULL, numbers, sizeof numbers, error));
     update = (uint64_t)numbers[BG_UPDATE_SKIP] - 1 - run->optimizer_step;
     *iterations = update < *iterations ? update : *iterations;
-    upload_optimizer(session); /* a run that follows begins without the word */
+    upload_optimizer(session); /* the next run begins without the skip word */
     count_updates(session, *iterations);
     update = session->weights->step;
     return bg_error_set(error, BG_ERROR_NOT_FINITE,
@@ -1169,7 +1169,7 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
         return report_refused(session, run, out_iterations, error);
     }
     if (run->scalars != NULL)
-        upload_optimizer(session); /* what was set holds again */
+        upload_optimizer(session); /* restores the values that were set */
     if (status != BG_OK) {
         lose_weights(session);
         return status;
@@ -1180,7 +1180,7 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     return BG_OK;
 }
 
-/* A reader that a run has failed keeps its version: a kernel may not have returned. */
+/* A reader whose run has failed keeps its version, because a kernel may not have returned. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     bg_status status;
@@ -1298,7 +1298,7 @@ static uint32_t count_events(const bgi_trace_ring *ring)
     return ring->count < ring->capacity ? (uint32_t)ring->count : ring->capacity;
 }
 
-/* Of another rank's device that has told; NULL: none. */
+/* The trace of another rank's device, if it was shared; otherwise NULL. */
 static const bgi_shared_trace *find_shared(const bg_session *session, uint32_t replica, uint32_t device)
 {
     const bg_plan *plan = session->plan;
@@ -1329,7 +1329,7 @@ uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uin
     return count;
 }
 
-/* The program's events, then those of transfers. */
+/* Events of the program come first, then those of transfers. */
 static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                             bg_trace_event *out, bg_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * session.h: a session, for the files that make it.
+ * session.h: declarations that the files of the session share.
  */
 #ifndef BGI_RUNTIME_SESSION_H
 #define BGI_RUNTIME_SESSION_H
@@ -12,61 +12,61 @@
 
 typedef struct bgi_memmap bgi_memmap;
 
-/* Of a session that reads published values (reader.c). Its own weights are a table of its variables: what is published
- * is borrowed there for a run, and what the session writes itself is its own. */
+/* The state of a session that reads published values (reader.c). Its own weights are a table of its variables: a
+ * published value is borrowed for a run, and a value that the session writes is its own. */
 typedef struct bgi_reading {
     bg_weights *source;
     bgi_reader *reader;
-    uint64_t version;  /* of the last run */
+    uint64_t version;  /* the version of the last run */
     bool *in_place;    /* by variable of the plan */
-    uint32_t *numbers; /* of the source's weights, by weight */
-    uint64_t *changes; /* of their values, as bgi_published has them */
+    uint32_t *numbers; /* by weight: its number in the source's weights */
+    uint64_t *changes; /* by weight: the change number of its value, as in bgi_published */
     uint32_t count;
 } bgi_reading;
 
 typedef struct bgi_session_variable {
     uint32_t weight;  /* UINT32_MAX: not shared */
-    uint64_t version; /* of the weight's value on the devices */
-    bool is_repeated; /* a variable before it is a section of the same weight */
+    uint64_t version; /* the version of the weight's value on the devices */
+    bool is_repeated; /* an earlier variable is a section of the same weight */
 } bgi_session_variable;
 
-/* Of another rank's device: events of its program, then its transfers. */
+/* The trace of another rank's device: events of its program, then of its transfers. */
 typedef struct bgi_shared_trace {
     bg_trace_event *events;
     uint64_t count;
-    bgi_trace_ring program, beside; /* totals; no events */
+    bgi_trace_ring program, beside; /* totals, without events */
     bgi_call_times call_times;
 } bgi_shared_trace;
 
 struct bg_session {
     const bg_plan *plan;
-    bg_plan *own_plan; /* the same, when the session made it (own_plan.c); else NULL */
+    bg_plan *own_plan; /* the same, when the session compiled it (own_plan.c); otherwise NULL */
     bgi_engine *engine;
-    bgi_memmap *memmap; /* the files that remote memory is in; NULL: none */
+    bgi_memmap *memmap; /* the files of the remote memory; NULL: none */
     bg_weights *weights;
-    bgi_reading *reading; /* NULL: values are its own, or its weights' */
+    bgi_reading *reading; /* NULL: values are its own, or those of its weights */
     bg_optimizer optimizer;
     bgi_session_variable *variables; /* of the plan */
-    uint64_t epoch;                  /* of the weights when we last looked */
-    bool makes_values;               /* of parameters that the weights lack; else they are an error */
-    bool has_newest;                 /* as of that epoch, all values that training changes are newest here */
-    bg_outfeed *outfeeds;            /* attached; the newest first */
-    bg_infeed *kept_infeed;          /* of bg_session_run_kept, and what it was made for */
+    uint64_t epoch;                  /* of the weights at the last check */
+    bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
+    bool has_newest;        /* at that epoch, all values that training changes are newest here */
+    bg_outfeed *outfeeds;   /* the attached ones, the newest first */
+    bg_infeed *kept_infeed; /* of bg_session_run_kept, with what it was made for */
     const void *kept_key;
     uint64_t kept_number;
-    _Atomic uint64_t cycles;         /* of the last run; 0: none, or nobody asked */
+    _Atomic uint64_t cycles;         /* of the last run; 0: none, or not requested */
     void *condition_memory;          /* of the plan's condition */
-    void **carried;                  /* of a loop: room for each carried value */
-    char *note;                      /* of the files that the session goes on with; NULL: none */
-    uint32_t *owners;                /* of devices among ranks; NULL: one process */
-    bool *readers;                   /* room: ranks that have something of a variable */
+    void **carried;                  /* of a loop: memory for each carried value */
+    char *note;                      /* of the files that the session resumes from; NULL: none */
+    uint32_t *owners;                /* by device: its rank; NULL: one process */
+    bool *readers;                   /* scratch: the ranks that have a part of a variable */
     char (*hosts)[BGI_HOST_BYTES];   /* by rank: the host's name; NULL: one process */
-    bgi_shared_trace *shared_traces; /* by device; NULL: nobody has asked since the last run */
-    bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); NULL likewise */
-    void *cut;                       /* room for what one replica has of a variable that is cut out of a weight */
+    bgi_shared_trace *shared_traces; /* by device; NULL: not shared since the last run */
+    bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
+    void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
 };
 
-/* The part that the replica with data coordinate `place` keeps of what one without such pieces has, in bytes. */
+/* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
 typedef struct bgi_kept_part {
     size_t offset, size_bytes;
 } bgi_kept_part;
@@ -84,21 +84,21 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 
-/* session.c: a session that takes over one reference of the weights, which the caller is inside of. */
+/* session.c: a session that takes over one reference of the weights; the caller is inside them. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
-/* reading.c: the version of a run: from when it begins to when nobody computes with it any more. */
+/* reading.c: the version of a run, from its beginning until no thread computes with it any more. */
 bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);
-/* With the session, whose devices are gone or (`is_dead`) may still be at work. */
+/* Ends with the session, whose devices are freed or (`is_dead`) may still run. */
 void bgi_reading_close(bgi_reading *reading, bool is_dead);
-/* Its memory alone. */
+/* Frees only its memory. */
 void bgi_reading_free(bgi_reading *reading);
 
 /* stores.c: whether files hold the values of a variable's weight. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);
 
-/* rank_weights.c: for sessions of several ranks. Whether the plan's variables make up the whole weight of this one. */
+/* rank_weights.c: for sessions with several ranks. Whether the plan's variables cover the whole weight of this one. */
 bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable);
 /* readers[rank]: whether the rank has a device with this variable. */
 void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable *variable, bool *readers);
@@ -107,12 +107,12 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
                                bg_error *error);
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
 
-/* rank_index.c: the value of a new weight from the index of the files, which rank 0 has open: on the ranks that have
- * variables of it, or all when it has a host copy. *out_data: where it is; NULL on others. `number`: its first
- * variable. */
+/* rank_index.c: sends the value of a new weight from the index of the files, which rank 0 has open, to the ranks that
+ * have variables of it, or to all when it has a host copy. *out_data: its address; NULL on other ranks. `number`: its
+ * first variable. */
 bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
 
-/* rank_trace.c: forgets what bg_session_share_trace has brought. */
+/* rank_trace.c: frees the traces from bg_session_share_trace. */
 void bgi_session_drop_traces(bg_session *session);
 
 #endif

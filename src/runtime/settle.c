@@ -1,6 +1,6 @@
 /*
- * settle.c: how something went that each rank does by itself, for all of them. Rank 0 hears the others and says what
- * holds.
+ * settle.c: combines the results of work that each rank does alone. Rank 0 receives the other ranks' results and sends
+ * the combined one.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void told(void *user, uint32_t to, const bgi_note *note)
     (void)user, (void)to, (void)note;
 }
 
-/* Whoever waits sees it by itself. */
+/* A waiting thread notices a lost rank itself. */
 static void lost(void *user, bg_status status, const char *why)
 {
     (void)user, (void)status, (void)why;
@@ -90,6 +90,6 @@ bg_status bgi_ranks_settle(bgi_transport *transport, bg_status status, bool *any
         *any = all.any != 0;
     if (all.status == BG_OK)
         return BG_OK;
-    bg_error_clear(error); /* what this rank has said may not be what holds */
+    bg_error_clear(error); /* this rank's error may not be the common one */
     return bg_error_set(error, (bg_status)all.status, "%s", all.why);
 }

@@ -1,6 +1,6 @@
 /*
- * share.c: the parts of a kernel call, among the worker that owns the device and those who are idle. The essay in
- * engine.h says why a claim is safe.
+ * share.c: shares the parts of a kernel call between the worker that owns the device and idle workers. The comment at
+ * the top of engine.h says why a claim is safe.
  */
 #include "runtime/engine.h"
 
@@ -10,8 +10,7 @@
 
 enum { SPINS_BEFORE_YIELD = 2000 };
 
-/* A call that has lasted this long, with parts left, is worth waking a sleeper for, whatever its cost was said to be.
- */
+/* A call that has run this long, with parts left, justifies waking a sleeper, whatever its estimated cost. */
 static const uint64_t long_ns = 10000;
 
 bool bgi_parts_wanted(bgi_runner *runner)
@@ -32,7 +31,7 @@ static void wake_helpers(bgi_engine *engine, uint32_t part_count)
         bgi_event_count_notify_one(&engine->events);
 }
 
-/* All parts, together with whoever is idle, now or later. */
+/* Runs all parts, together with workers that are or become idle. */
 static void share(bgi_runner *runner, bool is_long)
 {
     bgi_engine *engine = runner->engine;
@@ -55,7 +54,7 @@ static void share(bgi_runner *runner, bool is_long)
         bgi_runner_add_progress(runner);
         own++;
     }
-    /* Helpers hold parts now, and are running unless the system has taken their processor away. */
+    /* Helpers hold parts now, and are running unless the system has preempted them. */
     for (uint32_t spins = 0; atomic_load_explicit(&runner->helped, memory_order_acquire) != count - own; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
             bgi_pause();
@@ -80,8 +79,8 @@ void bgi_parts_run(bgi_runner *runner, bool is_long)
 
 uint32_t bgi_parts_help(bgi_runner *runner)
 {
-    bg_kernel_call call;                       /* the device's, but run by this helper */
-    uint64_t generation, of_call = UINT64_MAX; /* of_call: whose call that is */
+    bg_kernel_call call;                       /* the device's call, run by this helper */
+    uint64_t generation, of_call = UINT64_MAX; /* of_call: the call of that generation */
     uint32_t part, done = 0;
 
     while (bgi_ticket_claim(&runner->ticket, true, &part, &generation)) {
@@ -95,9 +94,9 @@ uint32_t bgi_parts_help(bgi_runner *runner)
         bgi_device_leave(runner->device);
         atomic_fetch_add_explicit(&runner->helped, 1, memory_order_release);
         done++;
-        if (atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed)) /* the plan may be gone */
+        if (atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed)) /* the plan may be freed */
             break;
-        if (bgi_workers_find_device(runner->engine) != NULL) /* perhaps nobody else is free for it */
+        if (bgi_workers_find_device(runner->engine) != NULL) /* no other worker may be free for it */
             break;
     }
     return done;

@@ -1,11 +1,11 @@
 /*
- * stores.c: which weights a session has in files of remote buffers.
+ * stores.c: finds which weights a session has in files of remote buffers.
  */
 #include "runtime/session.h"
 
 #include <string.h>
 
-/* Whether files hold its values: of all sections of its weight those of this session. */
+/* Whether files hold its values: of all sections of its weight that this session has. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t number)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];

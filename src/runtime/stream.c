@@ -1,7 +1,8 @@
 /*
- * stream.c: between the caller's arrays and the devices. Inputs lie as [step][micro-batch][group of replicas that read
- * the same]; outputs as their mode says, with the replica last. With canonical reductions replicas have stretches of a
- * step: [step][group][micro-batch]. In inference a run is one step, and its micro-batches are the device iterations.
+ * stream.c: copies between the caller's arrays and the devices. Inputs are stored as [step][micro-batch][group of
+ * replicas that read the same]; outputs as their mode says, with the replica last. With canonical reductions replicas
+ * have contiguous parts of a step: [step][group][micro-batch]. In inference a run is one step, and its micro-batches
+ * are the device iterations.
  */
 #include "runtime/engine.h"
 
@@ -32,8 +33,8 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
-/* Which value of the caller's array this one is; not_wanted when the mode leaves it out. An update's is the only one of
- * its step. */
+/* The number of this value in the caller's array; not_wanted when the mode omits it. An update has one value in its
+ * step. */
 static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *output)
 {
     const bg_plan *plan = runner->plan;
@@ -54,13 +55,13 @@ static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *outp
     case BG_OUTPUT_SUM:
         return runner->replica;
     default:
-        /* Nobody knows beforehand which iteration is the last one: later ones write over earlier ones. */
+        /* Which iteration is the last one is not known in advance, so later ones overwrite earlier ones. */
         return in_step + 1 == per_step ? runner->replica : not_wanted;
     }
 }
 
-/* Sums of floats in 16 bits are kept in float32 and rounded for the caller after each addition, so that no rounding
- * adds up. */
+/* Sums of 16-bit floats are kept in float32 and rounded for the caller after each addition, so that rounding errors do
+ * not accumulate. */
 static void add_narrow(bg_dtype dtype, float *sum, uint16_t *to, const uint16_t *term, size_t count, bool is_first)
 {
     for (size_t i = 0; i < count; i++) {
@@ -124,7 +125,7 @@ void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction)
 
 /* ---- out ---- */
 
-/* After the last micro-batch of an iteration: what this replica says about going on. */
+/* Votes after the last micro-batch of an iteration, for this replica. */
 static void vote(bgi_runner *runner, const bgi_plan_output *output, uint32_t stream, const void *value)
 {
     const bgi_run *run = runner->engine->run;
@@ -159,7 +160,7 @@ bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction)
     return true;
 }
 
-/* What the host reads of an output: in its place where it can see that, else in a copy. */
+/* The address at which the host reads an output: in place where the host can access it, otherwise in a copy. */
 static const void *find_value(bgi_runner *runner, const bgi_copy *copy)
 {
     const bgi_device_type *type = runner->device->type;

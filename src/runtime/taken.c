@@ -1,7 +1,7 @@
 /*
- * taken.c: processors to which threads of this process or others are bound alone, as the system tells of them: so that
- * two sessions that pin do not halve each other while another processor is free. There is no list of ours that a crash
- * could leave behind. Where the system does not tell, nothing is taken.
+ * taken.c: finds processors to which threads of this process or others are bound, as the system reports them, so that
+ * two sessions that pin threads do not share processors while others are free. The library keeps no list of its own,
+ * which a crash could leave behind. Where the system does not report them, no processor counts as taken.
  */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
 
@@ -23,7 +23,7 @@ enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 50
 
 /* ---- one at a time ---- */
 
-/* A name that the system gives to one at a time and takes back from those that end. */
+/* An abstract socket name, which the system gives to one process at a time and releases when the process ends. */
 int bgi_placement_lock(void)
 {
     static const char name[] = "brigade-pinning";
@@ -49,7 +49,7 @@ void bgi_placement_unlock(int lock)
 
 /* ---- who is bound where ---- */
 
-/* The system's own threads are bound to each processor, and mean nothing. */
+/* The kernel's own threads are bound to each processor, and are ignored. */
 static bool is_of_system(const char *process)
 {
     char path[64], text[512] = "";
@@ -64,12 +64,12 @@ static bool is_of_system(const char *process)
     if (fgets(text, sizeof text, file) == NULL)
         text[0] = '\0';
     fclose(file);
-    after = strrchr(text, ')'); /* the name before it may have anything in it */
+    after = strrchr(text, ')'); /* the preceding name may contain any character */
     return after == NULL || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) != 1 ||
            (flags & KERNEL_THREAD) != 0;
 }
 
-/* Notes the processor of a thread that may use no other. */
+/* Notes the processor of a thread that may use only one. */
 static void note_thread(pid_t thread, cpu_set_t *set, cpu_set_t *taken)
 {
     const size_t set_bytes = CPU_ALLOC_SIZE(MOST_CPUS);
@@ -108,7 +108,7 @@ static void note_all(cpu_set_t *set, cpu_set_t *taken)
 
 /* ---- the order of the others ---- */
 
-/* The free ones first, otherwise in the order in which they were. */
+/* Free processors first, otherwise in the same order. */
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user)
 {
     uint32_t *later = malloc(placement->cpu_count * sizeof *later);

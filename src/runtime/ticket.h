@@ -1,10 +1,10 @@
 /*
- * ticket.h: numbered parts of something, which several threads take off one 64-bit word: generation << 40 | end << 20 |
- * beginning of the parts that are left. Knows nothing of what the parts are.
+ * ticket.h: numbered parts of some work, which several threads claim from one 64-bit word: generation << 40 | end << 20
+ * | beginning of the remaining parts. It does not know what the parts are.
  *
- * A part is claimed by a compare-and-swap, from the beginning or from the end. One who read an old word fails, because
- * the generation has moved on; one who succeeds knows that what the ticket stands for is not over without its part. So
- * what was written before the ticket was published may be read after a claim, until the part is counted as done.
+ * A part is claimed by a compare-and-swap, from the beginning or from the end. A thread with an old word fails, because
+ * the generation has changed; a thread that succeeds knows that the work cannot end without its part. So data written
+ * before the ticket was published may be read after a claim, until the part is counted as done.
  */
 #ifndef BGI_RUNTIME_TICKET_H
 #define BGI_RUNTIME_TICKET_H
@@ -32,7 +32,8 @@ static inline uint64_t bgi_ticket_generation(uint64_t word)
     return word >> 2 * BGI_TICKET_BITS;
 }
 
-/* Parts 0 to count - 1, at most BGI_TICKET_MOST, of something new. For one thread at a time, with no part left. */
+/* Publishes parts 0 to count - 1, at most BGI_TICKET_MOST, of new work. Called by one thread at a time, with no part
+ * left. */
 static inline void bgi_ticket_publish(bgi_ticket *ticket, uint32_t count)
 {
     const uint64_t generation = bgi_ticket_generation(atomic_load_explicit(ticket, memory_order_relaxed)) + 1;
@@ -40,7 +41,7 @@ static inline void bgi_ticket_publish(bgi_ticket *ticket, uint32_t count)
     atomic_store(ticket, generation << 2 * BGI_TICKET_BITS | (uint64_t)count << BGI_TICKET_BITS);
 }
 
-/* Parts are left; a hint. */
+/* Whether parts are left; a hint. */
 static inline bool bgi_ticket_is_open(const bgi_ticket *ticket)
 {
     const uint64_t word = atomic_load(ticket);
@@ -48,7 +49,7 @@ static inline bool bgi_ticket_is_open(const bgi_ticket *ticket)
     return bgi_ticket_begin(word) < bgi_ticket_end(word);
 }
 
-/* Takes a part; false when none is left. */
+/* Claims a part; false when none is left. */
 static inline bool bgi_ticket_claim(bgi_ticket *ticket, bool from_end, uint32_t *out_part, uint64_t *out_generation)
 {
     uint64_t word = atomic_load_explicit(ticket, memory_order_acquire);

@@ -273,7 +273,7 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
 {
     bgi_weight *weight = &weights->items[index];
 
-    /* What is lost is not asked for: other ranks may be gone. */
+    /* A lost value is not requested, because other ranks may be gone. */
     if (!weight->is_lost)
         weight->data = bgi_aligned_allocate(64, bg_type_size_bytes(&weight->type));
     if (weight->data == NULL ||
@@ -285,7 +285,7 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
     weights->epoch++;
 }
 
-/* The number among the items of what users count as `index`. */
+/* The number among the items that users count as `index`. */
 static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
 {
     uint32_t i = 0;
@@ -297,7 +297,7 @@ static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
     return i;
 }
 
-/* Item `index`, pieces that are gone included. */
+/* Describes item `index`, which counts removed pieces. */
 static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
 {
     const bgi_weight *weight;
@@ -309,7 +309,7 @@ static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, b
     return BG_OK;
 }
 
-/* The weight of which the name is that of a piece; UINT32_MAX when there is none. */
+/* The weight of which `name` is a piece's name; UINT32_MAX when there is none. */
 static uint32_t find_whole(const bg_weights *weights, const char *name, uint32_t *out_number)
 {
     for (uint32_t i = 0; i < weights->count; i++)
@@ -434,8 +434,8 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
         return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s; the value given is %s", name,
                             bg_type_text(&weight->type, have), bg_type_text(type, given));
     if (weight->home == NULL && weight->data == NULL)
-        weight->data =
-            bgi_aligned_allocate(64, bg_type_size_bytes(type)); /* there was no memory when it left its home */
+        weight->data = bgi_aligned_allocate(
+            64, bg_type_size_bytes(type)); /* there was no memory when it was removed from its home */
     if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;

@@ -1,6 +1,6 @@
 /*
- * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that, or in the
- * session that trained it last. The version counts values: a session uploads when its version is another one.
+ * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that copy or in the
+ * session that trained it last. The version counts values: a session uploads when its own version differs.
  *
  * A weight may be at home in a session whose remote buffers are files (memmap.h). It then has no host copy, so a model
  * that is larger than memory is not stored twice. Its value is where the session computes with it. A reader gets an
@@ -24,17 +24,17 @@
 
 enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
-/* What weights call in the sessions that have their values; set by session.c. */
+/* Functions of sessions that weights call for values; set by session.c. */
 typedef struct bgi_weight_holder {
-    /* Copies the whole value of a variable's weight: all sections that the session has of it, from the homes of those
-     * replicas that have different parts. Parts of the weight that the session does not have stay as they are. Of
-     * several ranks
-     * all call it, and `readers` (by rank; NULL: all) get it; `data` is NULL on others. */
+    /* Copies the whole value of a variable's weight: all sections that the session has of it, from the home places of
+     * the replicas that have different parts. Parts of the weight that the session does not have are unchanged. With
+     * several ranks all call it, and `readers` (by rank; NULL: all) get it; `data` is NULL on others. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);
-    /* The address of the whole value of a variable's weight, when one replica has all of it in one place; else NULL. */
+    /* The address of the whole value of a variable's weight, when one replica has all of it in one place; otherwise
+     * NULL. */
     void *(*whole)(const bg_session *session, uint32_t variable);
-    /* Gives a weight that is at home there its newest value. */
+    /* Sets the newest value of a weight that is at home in the session. */
     bg_status (*adopt)(bg_session *session, uint32_t variable, const void *data, bg_error *error);
     /* Whether several ranks share the session's devices. */
     bool (*is_of_ranks)(const bg_session *session);
@@ -47,87 +47,86 @@ typedef struct bgi_weight {
     bg_type type;
     bg_variable_role role;
     void *data;             /* NULL: at home */
-    bgi_block *block;       /* a value that was published, perhaps `data`; NULL: none */
-    uint64_t block_version; /* of that value */
+    bgi_block *block;       /* a published value, possibly `data`; NULL: none */
+    uint64_t block_version; /* the version of that value */
     bg_session *home;       /* NULL: `data` is the host copy */
-    uint32_t home_variable; /* of its plan */
+    uint32_t home_variable; /* its variable in the home's plan */
     uint64_t version;
-    bg_session *newest; /* has a newer value than `data`; NULL: nobody */
+    bg_session *newest; /* the session with a newer value than `data`; NULL: none */
     uint32_t newest_variable;
-    bool is_given;    /* set by the user: as old as the weights' step count says */
+    bool is_given;    /* set by the user: its age is the weights' step count */
     uint64_t updates; /* of optimizer state that a session made: weight updates since */
     /* Of optimizer state: the optimizer that it belongs to (bg_optimizer_describe_state); "": not known. */
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
-    bool is_attached; /* a session has made use of it */
-    bool is_borrowed; /* `data` is a published value, which a session reads (reader.c) */
-    bool is_gone;     /* pieces that were joined to a whole: the number stays, the rest is freed */
+    bool is_attached; /* a session uses it */
+    bool is_borrowed; /* `data` is a published value that a session reads (reader.c) */
+    bool is_gone;     /* pieces that were joined to a whole: the number stays in use, the rest is freed */
 } bgi_weight;
 
 struct bg_weights {
-    /* Who is inside: the thread (0: none), what it does there ("a training run"), and with which of the sessions (NULL:
-     * with none). */
+    /* The thread inside the weights (0: none), its action ("a training run"), and its session (NULL: none). */
     _Atomic uintptr_t thread;
     _Atomic(const char *) action;
     _Atomic(const bg_session *) session;
     _Atomic uint32_t references;
     _Atomic uint64_t step;              /* may be read from outside */
-    uint64_t epoch;                     /* grows whenever anything here changes */
+    uint64_t epoch;                     /* grows with every change */
     _Atomic uint32_t count, gone_count; /* may be read from outside */
     size_t capacity;
     bgi_weight *items;
-    const bgi_weight_holder *holder; /* NULL: no session has been here */
-    void *view;                      /* a value that is put together from the replicas' parts of it */
+    const bgi_weight_holder *holder; /* NULL: no session has used the weights */
+    void *view;                      /* memory for a value that is joined from the replicas' parts */
     size_t view_bytes;
-    /* Of several ranks: who gets what is fetched. NULL: all. */
+    /* With several ranks: the ranks that get a fetched value. NULL: all. */
     const bool *readers;
-    bool is_reader; /* whether this rank is one of them */
+    bool is_reader; /* whether this rank is a reader */
     bgi_publication publication;
-    const bg_session *serving; /* this rank alone asks, and the others of that session serve it; NULL: all ask */
+    const bg_session *serving; /* only this rank reads, and the others serve that session; NULL: all read */
 };
 
-/* As bgi_weights_enter, for what cannot be refused: waits until the other thread has left. */
+/* Like bgi_weights_enter for actions that cannot be refused: waits until the other thread has left. */
 void bgi_weights_enter_late(bg_weights *weights, const bg_session *session, const char *action);
 
-/* Adds a weight with undefined data, to be filled by the caller; with `home`, at home there. */
+/* Adds a weight with undefined data, which the caller fills; with `home`, its value is in that session. */
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                           bg_session *home, uint32_t home_variable, bg_error *error);
-/* Adds a weight of which somebody else has the value: `data` stays there, and is not changed, while it is used. */
+/* Adds a weight whose value another owner has: `data` stays there, and must not change while it is used. */
 bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                              void *data, bg_error *error);
-/* Whether bringing the newest value takes other ranks. */
+/* Whether bringing the newest value needs other ranks. */
 bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index);
 
-/* publication.c: before the host copy is written: it is the weight's own from now on, with the value it had if that is
- * still wanted; false: no memory. */
+/* publication.c: called before the host copy is written: makes it the weight's own, with its old value if that is still
+ * needed; false: no memory. */
 bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value);
-/* Lets go of the host copy and of what was published of it. */
+/* Drops the host copy and its published block. */
 void bgi_weights_drop_data(bg_weights *weights, uint32_t index);
-/* Lets go of what was published of it; nothing becomes of the host copy, which may be the same memory. */
+/* Drops the published block; the host copy, which may be the same memory, is unchanged. */
 void bgi_weights_drop_block(bg_weights *weights, uint32_t index);
 
-/* Makes the host copy, or the home, the newest. */
+/* Makes the host copy, or the home's, the newest. */
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error);
-/* bg_weights_set, inside. */
+/* bg_weights_set, called inside. */
 bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                           bg_error *error);
-/* Room for a value of this weight in the weights' buffer; giving it back. */
+/* Memory for a value of this weight in the weights' buffer; and releasing it. */
 bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error);
 void bgi_weights_drop_view(bg_weights *weights);
-/* bgi_weights_fetch, of all ranks, for these alone (by rank; NULL: all). *out is NULL where nobody reads it. */
+/* bgi_weights_fetch for some ranks (by rank; NULL: all), called by all. *out is NULL on ranks that do not read it. */
 bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool *readers, uint32_t rank,
                                 const void **out, bg_error *error);
-/* From now on at home in the session, which has its newest value. */
+/* Moves the weight to the session, which has its newest value. */
 void bgi_weights_move_home(bg_weights *weights, uint32_t index, bg_session *home, uint32_t home_variable);
-/* The home is about to go: a host copy again, or lost when there is no memory for it. */
+/* Called before its home is destroyed: the weight gets a host copy again, or is lost when there is no memory for it. */
 void bgi_weights_leave_home(bg_weights *weights, uint32_t index);
 
-/* Makes the weight `name` of the weights that are pieces of it (core/section.h): writes it to `out`, or with NULL says
- * only whether it could be done. *out_first is the first piece, UINT32_MAX when there is none. Pieces of which a
- * session makes use count for nothing. Errors: SHAPE when the pieces do not make up the whole. */
+/* Joins the weights that are pieces of weight `name` (core/section.h) and writes it to `out`; with NULL it only checks
+ * whether that is possible. *out_first is the first piece, or UINT32_MAX. Pieces that a session uses are ignored.
+ * Errors: BG_ERROR_SHAPE when the pieces do not cover the whole. */
 bg_status bgi_weights_gather(const bg_weights *weights, const char *name, const bg_type *type, void *out,
                              uint32_t *out_first, bg_error *error);
-/* Removes the pieces whose wholes are there. Numbers of weights stay. */
+/* Removes pieces whose wholes exist. The numbers of weights do not change. */
 void bgi_weights_drop_pieces(bg_weights *weights);
 
 #endif

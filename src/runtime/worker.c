@@ -208,7 +208,7 @@ static void leave(bgi_worker *worker)
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
     const bool has_moved = make_progress(engine); /* also while there is always a device that is ready */
-    bgi_runner *runner = take_device(engine);
+    bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)
         work_on(runner, worker);
@@ -308,17 +308,6 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
-/* Whether a rank's sums begin in the middle of backwards: they go on beside them only where somebody looks what has
- * come of the other ranks, and much of their time nobody computes. */
-static bool sums_in_parts(const bgi_engine *engine)
-{
-    for (uint32_t d = 0; engine->ranks != NULL && d < engine->plan->device_count; d++)
-        for (uint32_t i = 0; i < engine->plan->devices[d].instruction_count; i++)
-            if (engine->plan->devices[d].instructions[i].is_part)
-                return true;
-    return false;
-}
-
 /* One where workers leave a processor free: they do transfers as well, but only when they have nothing else to do. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
@@ -330,7 +319,7 @@ static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uin
             has_any || engine->plan->devices[d].transfer_count > 0 || bgi_has_sums_beside(&engine->plan->devices[d]);
     if (!has_any)
         return 0;
-    return asked >= 0 ? (uint32_t)asked : workers < cpu_count || sums_in_parts(engine);
+    return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
 }
 
 /* A worker of its own would have to be woken up for each run while the caller sleeps. But a caller must not be bound to
@@ -440,6 +429,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     total = wanted + count_io_threads(engine, wanted, share);
     engine->tolerance = choose_tolerance(engine, wanted);
     engine->has_helpers = wanted > 1;
+    engine->sees_to_sums = engine->ranks != NULL && total == wanted && wanted <= engine->local_count;
     engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
     engine->yield_ns = wanted <= share && !is_crowded && engine->ranks != NULL ? YIELD_NS : 0;
     engine->process = getpid();

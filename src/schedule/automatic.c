@@ -1,7 +1,7 @@
 /*
- * automatic.c: the order that ends first, searched with the real costs and within the bytes each device has for slots.
- * After the automatic scheduling of Qi et al., "Zero Bubble Pipeline Parallelism", 2023; there a few numbers of a fixed
- * pattern are searched, here whole orders:
+ * automatic.c: searches for the order that ends first, with the real costs and within the bytes that each device has
+ * for slots. It follows the automatic scheduling of Qi et al., "Zero Bubble Pipeline Parallelism", 2023, which searches
+ * a few numbers of a fixed pattern; here whole orders are tried:
  *
  *     every other strategy of the table, as it is
  *     greedy orders by several rules and limits of what is in flight
@@ -9,8 +9,8 @@
  *     other limits in flight around the best greedy order
  *     small changes along the critical path of the best
  *
- * Whatever is tried is judged by the simulator. The work is bounded by a count of actions, not by a clock, so the same
- * problem gives the same order everywhere. It ends at once when the best meets a lower bound.
+ * The simulator judges every order that is tried. The work is bounded by a count of actions, not by a clock, so the
+ * same problem gives the same order everywhere. It ends at once when the best meets a lower bound.
  */
 #include "schedule/automatic.h"
 
@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Actions looked at: a floor, orders' worth of them, and a ceiling. */
+/* The limit on examined actions: a minimum, a number of orders, and a maximum. */
 enum { LEAST_WORK = 250000, WORK_ORDERS = 150, MOST_WORK = 8000000 };
 
 enum { FIT_ROUNDS = 8 };
@@ -35,7 +35,7 @@ static const bgi_greedy_rule rules[] = {
     {.ranks = {[BG_ACTION_FORWARD] = 2, [BG_ACTION_BACKWARD] = 0, [BG_ACTION_WEIGHTS] = 1}},
 };
 static const double patiences[] = {0.0, 0.5, 1.0};
-/* In flight: shares of what keeps an even pipeline full with these costs. */
+/* Micro-batches in flight, relative to the number that keeps an even pipeline full with these costs. */
 static const double fillings[] = {1.0, INFINITY, 1.5, 2.0, 0.75, 1.25, 3.0, 0.5, 0.25};
 
 enum {
@@ -49,7 +49,7 @@ typedef struct automatic {
     bgi_greedy *greedy;
     uint32_t *order;
     uint32_t *caps;
-    uint32_t *best_caps; /* of the greedy order that was kept last */
+    uint32_t *best_caps; /* of the last greedy order that was kept */
     bgi_greedy_rule best_rule;
     bool has_rule;
 } automatic;
@@ -92,7 +92,7 @@ static uint32_t limit_cap(const automatic *a, double cap)
     return !(cap < most) ? most : cap < 1.0 ? 1 : (uint32_t)cap;
 }
 
-/* Little's law: as many are in flight as begin while one goes there and back. */
+/* Little's law: the number in flight is the number that begin during one round trip. */
 static void set_caps(automatic *a, double filling)
 {
     const bgi_search *search = &a->search;
@@ -111,7 +111,7 @@ static void set_caps(automatic *a, double filling)
     }
 }
 
-/* Lowers the caps of devices that hold too much in a->order; false when there is nothing to lower. */
+/* Lowers the caps of devices that hold too much in a->order; false when no cap can be lowered. */
 static bool lower_caps(automatic *a)
 {
     const bg_schedule_problem *problem = a->search.problem;
@@ -132,7 +132,7 @@ static bool lower_caps(automatic *a)
     return is_lower;
 }
 
-/* A greedy order with a->caps, or lower ones where the bytes ask for it. */
+/* Makes a greedy order with a->caps, or with lower ones where the byte limits require it. */
 static bg_status try_rule(automatic *a, const bgi_greedy_rule *rule, bool *out_is_kept, bg_error *error)
 {
     *out_is_kept = false;
@@ -168,7 +168,7 @@ static bg_status try_rules(automatic *a, bg_error *error)
     return BG_OK;
 }
 
-/* One more or one less in flight on each stage in turn, as long as that helps. */
+/* Tries one more or one fewer in flight on each stage in turn, as long as that helps. */
 static bg_status vary_caps(automatic *a, bg_error *error)
 {
     const uint32_t stages = a->search.problem->stage_count;
@@ -209,14 +209,14 @@ static bg_status search_orders(automatic *a, bg_error *error)
         return BG_OK;
     a->search.work_left = work;
     BGI_TRY(try_rules(a, error));
-    /* Each of the following has work of its own, whatever the one before used up. */
+    /* Each of the following steps has a limit of its own, independent of what earlier ones used. */
     a->search.work_left = work / 2;
     BGI_TRY(vary_caps(a, error));
     a->search.work_left = work / 2;
     return bgi_search_improve(&a->search, error);
 }
 
-/* Nothing was kept: because nothing fits, or because nothing can be scheduled at all. */
+/* No order was kept, because none fits or because the problem cannot be scheduled. */
 static bg_status explain(const automatic *a, bg_error *error)
 {
     const bg_schedule_problem *problem = a->search.problem;

@@ -1,6 +1,6 @@
 /*
- * buffers.c: proves that remote buffers are on the device when they are used. Knows nothing of where complete.c would
- * put LOAD and STORE: any place is right that keeps these rules, for each device's list by itself:
+ * buffers.c: proves that remote buffers are on the device when they are used. It does not know where complete.c would
+ * put LOAD and STORE: any place is right that obeys these rules in each device's list:
  *
  *     variables   out --LOAD--> clean --a writer--> changed --STORE--> out
  *                 users need clean or changed; LOAD would lose changes; the step ends without changes
@@ -8,9 +8,9 @@
  *     edges       producer(m) < STORE(m) < LOAD(m) < first reader(m), each once, in ascending order of m; STORE(m) <
  *                 producer(m + slots), which would wait for it for ever
  *
- * An edge that shares a store has LOADs only, each after the STORE that it reads.
+ * An edge that shares a store has only LOADs, each after the STORE whose data it reads.
  *
- * A LOAD while clean loads again: the device may have used the memory for something else in between.
+ * A LOAD of a clean buffer loads it again, because the device may have used the memory for something else in between.
  */
 #include "schedule/buffers.h"
 
@@ -27,9 +27,9 @@ typedef struct buffer_walk {
     const uint32_t *positions;
     buffer_state *states; /* by buffer */
     bool *was_here;       /* by buffer: in this step */
-    uint32_t *stored;     /* by buffer of an edge: micro-batches so far */
+    uint32_t *stored;     /* by buffer of an edge: the number of micro-batches so far */
     uint32_t **loads;     /* by buffer of an edge, by micro-batch: 1 + place in the list */
-    uint32_t *loaded;     /* by buffer of an edge: micro-batches so far */
+    uint32_t *loaded;     /* by buffer of an edge: the number of micro-batches so far */
     bg_error *error;
 } buffer_walk;
 
@@ -137,7 +137,7 @@ static bg_status move(buffer_walk *walk, uint32_t device, uint32_t position, con
                                                            : move_variables(walk, device, position, action);
 }
 
-/* The slot that a producer is about to write. */
+/* Checks the slot that a producer is about to write. */
 static bg_status use_slot(buffer_walk *walk, uint32_t device, uint32_t position, const bg_action *action, uint32_t b)
 {
     const uint32_t slots = walk->layout->problem->buffers[b].slots;
@@ -179,7 +179,7 @@ static bg_status use(buffer_walk *walk, uint32_t device, uint32_t position, cons
     return BG_OK;
 }
 
-/* When the device's list is at its end. */
+/* Checks the state at the end of the device's list. */
 static bg_status finish(buffer_walk *walk, uint32_t device, uint32_t *depths)
 {
     const bgi_schedule_layout *layout = walk->layout;

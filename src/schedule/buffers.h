@@ -1,5 +1,6 @@
 /*
- * buffers.h: remote buffers in a schedule: who uses them, where LOAD and STORE go, and the proof that they are right.
+ * buffers.h: remote buffers in a schedule: which actions use them, where LOAD and STORE go, and the proof of their
+ * order.
  */
 #ifndef BGI_SCHEDULE_BUFFERS_H
 #define BGI_SCHEDULE_BUFFERS_H
@@ -10,14 +11,14 @@
 typedef enum bgi_buffer_use {
     BGI_USE_NONE = 0,
     BGI_USE_READ,
-    BGI_USE_WRITE /* of an edge: makes it; of variables: may read as well */
+    BGI_USE_WRITE /* of an edge: makes its values; of variables: may also read */
 } bgi_buffer_use;
 
-/* What an action other than LOAD and STORE does with a buffer. */
+/* How an action other than LOAD and STORE uses a buffer. */
 bgi_buffer_use bgi_buffer_used_by(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                   const bg_action *action);
 
-/* The places of actions by the stage that they name, in the order of the list. False when out of memory. */
+/* The places of actions by the stage that they name, in the order of the list. Returns false when memory is out. */
 bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stage_count, bgi_arena *arena,
                            bgi_buckets *out);
 
@@ -26,18 +27,18 @@ bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stag
 /* A LOAD or STORE that belongs before action `at` of a device's list of compute actions. */
 typedef struct bgi_transfer_place {
     size_t at;
-    size_t number; /* among those that were made for the device */
+    size_t number; /* by number of the places made for the device */
     bg_action action;
 } bgi_transfer_place;
 
-/* All of a device, in the order in which they are emitted; malloc'ed. */
+/* Lists all transfers of a device in the order in which they are emitted; malloc'ed. */
 bg_status bgi_schedule_place_transfers(const bgi_schedule_layout *layout, uint32_t device,
                                        const bgi_schedule_list *compute, bgi_transfer_place **out, size_t *out_count,
                                        bg_error *error);
 
 /* ---- buffers.c ---- */
 
-/* Proves the LOADs and STOREs of a schedule whose other actions have passed; fills depths (by buffer). */
+/* Proves the LOADs and STOREs of a schedule whose other actions have passed the checks; fills depths (by buffer). */
 bg_status bgi_schedule_check_buffers(const bgi_schedule_layout *layout, const bg_schedule *schedule,
                                      const uint32_t *positions, uint32_t *depths, bg_error *error);
 

@@ -1,20 +1,20 @@
 /*
- * complete.c: puts communication around the compute actions that a generator emitted.
+ * complete.c: adds communication to the compute actions that a generator emitted.
  *
  *     F1.4   -->   HOST_IN1.4 RECEIVE1.4:e F1.4 SEND1.4:f HOST_OUT1.4
  *     B1.4   -->   R1.4 RECEIVE1.4:g B1.4 SEND1.4:h
  *
- * needs    compute actions only
- * does     HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader, SEND right after its
+ * needs compute actions only does HOST_IN before F where the stage is fed, RECEIVE right before an edge's first reader,
+ * SEND right after its
  *          producer where the edge crosses devices, HOST_OUT after F where the stage gives results, REDUCE where
  *          replicas share gradients: behind the stage's last B or W, or before its first U, GATHER after its last U
  *          where they share new weights; R ahead of what B has to wait for, on stages that recompute and whose R the
  *          generator has not emitted; LOAD and STORE of remote buffers where transfers.c says, before all that
  *          surrounds one action and after all that surrounds the one before
- * keeps    the order of compute actions; actions that are not of the problem, for the verifier to name
+ * keeps the order of compute actions; actions that are not the problem's stay for the verifier to report
  *
- * RECEIVE goes as late as it can: a device that waits for a message has then nothing else it could do. Sending never
- * waits, because the producer wrote into a slot of the receiver that was free when it started.
+ * RECEIVE goes as late as possible, when the device has nothing else to do until the message arrives. Sending never
+ * waits, because the producer wrote into a slot of the receiver that was free when the producer started.
  */
 #include "schedule/buffers.h"
 
@@ -22,7 +22,7 @@
 
 #include <stdlib.h>
 
-/* Stages whose R is still to be emitted; NULL when out of memory. */
+/* The stages whose R must still be emitted; NULL when memory is out. */
 static bool *find_silent_recomputes(const bg_schedule *schedule, const bg_schedule_problem *problem)
 {
     bool *silent = calloc(problem->stage_count, sizeof *silent);
@@ -59,7 +59,7 @@ static bool adds_gradients(const bg_action *action)
     return action->kind == BG_ACTION_BACKWARD || action->kind == BG_ACTION_WEIGHTS;
 }
 
-/* By stage: the place of its last B or W in a device's list, behind which its gradients are final. */
+/* By stage: the place of its last B or W in a device's list, after which its gradients are final. */
 static void find_last_backwards(const bg_schedule_problem *problem, const bgi_schedule_list *compute, size_t *last)
 {
     for (size_t i = 0; i < compute->count; i++)
@@ -108,7 +108,7 @@ static bg_status emit_surrounded(const bgi_schedule_layout *layout, bg_schedule 
     return BG_OK;
 }
 
-/* A device's compute actions, with an R before each B of the stages whose R nobody has emitted. */
+/* Lists a device's compute actions, with an R before each B of the stages whose R the generator did not emit. */
 static bg_status add_recomputes(const bg_schedule_problem *problem, const bgi_schedule_list *compute,
                                 const bool *silent, bgi_schedule_list *out, bg_error *error)
 {

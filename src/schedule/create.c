@@ -1,6 +1,6 @@
 /*
- * create.c: the way from a problem to a schedule: a generator's order of the work, completed by messages and transfers,
- * and proven.
+ * create.c: makes a schedule from a problem: a generator orders the work, messages and transfers are added, and the
+ * result is proven.
  */
 #include "schedule/schedule.h"
 #include "schedule/verify.h"

@@ -1,21 +1,21 @@
 /*
- * csv.c: schedules in the CSV of PyTorch's torch.distributed.pipelining (_dump_csv, _load_csv), for taking a schedule
- * from one to the other. A row is a rank, a cell is a time step:
+ * csv.c: reads and writes schedules in the CSV of PyTorch's torch.distributed.pipelining (_dump_csv, _load_csv), to
+ * exchange schedules with it. A row is a rank, a cell is a time step:
  *
  *     0F0,0F1,,0B0,,0B1          F forward, B backward, I and W its two halves; stage before, micro-batch behind
  *     ,1F0,1B0,1F1,1B1           an empty cell is idle
  *
- * PyTorch's runtime form has more: UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B, RECV_B, which are skipped
- * (Brigade derives messages from the edges, and has no sharded weights to gather), and "(0F1;1B0)OVERLAP_F_B", two
- * actions that PyTorch may overlap and that run here one after the other.
+ * PyTorch's runtime form has more actions: UNSHARD, RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B, RECV_B, which are
+ * skipped (Brigade derives messages from the edges, and has no sharded weights to gather), and "(0F1;1B0)OVERLAP_F_B",
+ * two actions that PyTorch may overlap and that run one after the other here.
  *
- * PyTorch writes a full backward as B also where others of the file are I and W. A problem of ours splits weights or
- * does not, so in a file with I or W every such B becomes an I with its W behind it, and is written so. Before PyTorch
- * had I, B was the half for the inputs wherever its W was in the file, and a full backward was BW. The two forms are
- * told apart action by action: a B whose stage and micro-batch have a W is that half.
+ * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade either
+ * splits all weights or none, so in a file with I or W every such B becomes an I followed by its W, and is written so.
+ * Before PyTorch had I, B was the half for the inputs if its W was in the file, and a full backward was BW. The two
+ * forms are distinguished action by action: a B whose stage and micro-batch have a W is the half.
  *
- * PyTorch's simple runtime takes messages from what the neighbors do in the same cell; so what is written has idle
- * cells, and none is read before the cell after the one that makes it.
+ * PyTorch's simple runtime derives messages from the neighbors' actions in the same cell. So idle cells are written,
+ * and a value is not read before the cell after the one that makes it.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -45,14 +45,14 @@ enum { CSV_KIND_COUNT = sizeof csv_kinds / sizeof csv_kinds[0] };
 
 typedef struct csv_reader {
     bgi_reader in;
-    /* F, B, W, in the order of the cells. A full backward, or what may be one, is an R until all is read, with index 1
-     * if it can be nothing else. */
+    /* F, B, W, in the order of the cells. A full backward, or an action that may be one, is an R until the whole file
+     * is read, with index 1 if it cannot be a half. */
     bg_schedule *schedule;
     bool has_halves;
     uint64_t skipped;
 } csv_reader;
 
-/* Stands for a full backward while it is not known whether the file has halves. */
+/* Represents a full backward while it is not known whether the file has halves. */
 #define FULL_BACKWARD BG_ACTION_RECOMPUTE
 
 static void skip_blanks(bgi_reader *in)
@@ -100,7 +100,7 @@ static bg_status read_action(csv_reader *csv, uint32_t rank)
     return bg_schedule_emit(csv->schedule, rank, action, in->error);
 }
 
-/* "(0F1;1B0)OVERLAP_F_B", the reader standing behind the bracket. */
+/* Reads "(0F1;1B0)OVERLAP_F_B" from behind the bracket. */
 static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
 {
     static const char tail[] = "OVERLAP_F_B";
@@ -123,7 +123,7 @@ static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
     return BG_OK;
 }
 
-/* What stands between two commas: nothing, an action, or one in quotation marks. */
+/* Reads a cell: empty, an action, or one in quotation marks. */
 static bg_status read_cell(csv_reader *csv, uint32_t rank)
 {
     bgi_reader *in = &csv->in;
@@ -169,7 +169,7 @@ static bg_status read_row(csv_reader *csv, uint32_t rank)
 
 enum { LARGEST_ROW_COUNT = 1 << 20 };
 
-/* Rows are counted first: the schedule then has its devices. */
+/* Rows are counted first, because the schedule needs the number of devices. */
 static bg_status count_rows(const bgi_reader *in, uint32_t *out)
 {
     uint32_t count = 0;
@@ -185,7 +185,7 @@ static bg_status count_rows(const bgi_reader *in, uint32_t *out)
     return BG_OK;
 }
 
-/* Stage and micro-batch in one number. */
+/* Combines stage and micro-batch into one number. */
 static uint64_t key_of(const bg_action *action)
 {
     return (uint64_t)action->stage << 32 | action->micro_batch;
@@ -198,7 +198,7 @@ static int compare_keys(const void *a, const void *b)
     return first < second ? -1 : first > second;
 }
 
-/* Whose W are in a list, ascending; *out is the caller's to free. */
+/* Lists the W of a list, ascending; the caller frees *out. */
 static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, size_t *out_count, bg_error *error)
 {
     uint64_t *keys = malloc((list->count + 1) * sizeof *keys);
@@ -215,7 +215,7 @@ static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, siz
     return BG_OK;
 }
 
-/* B as it is, or with its W unless the list has it. */
+/* Turns B into what the file meant: a half, or a B with its W. */
 static bg_status settle_rank(const bgi_schedule_list *list, uint32_t rank, bool has_halves, bg_schedule *out,
                              bg_error *error)
 {
@@ -246,7 +246,7 @@ static bg_status settle_backwards(const bg_schedule *read, bool has_halves, bg_s
     return BG_OK;
 }
 
-/* CSV has neither messages nor updates. */
+/* Adds messages and updates, which CSV does not have. */
 static bg_status add_the_rest(bg_schedule *schedule, bg_error *error)
 {
     bg_schedule_problem problem;
@@ -273,7 +273,7 @@ bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_sche
 
     if (text == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "the text of a schedule is NULL");
-    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* a byte-order mark, as spreadsheets write it */
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* a byte-order mark, as spreadsheets write */
         csv.in.at += 3;
     BGI_TRY(count_rows(&csv.in, &row_count));
     BGI_TRY(bgi_schedule_create(row_count, &csv.schedule, error));

@@ -1,5 +1,5 @@
 /*
- * draw.c: a simulated schedule as SVG. Knows times and actions, no order and no strategy.
+ * draw.c: draws a simulated schedule as SVG. It knows times and actions, no order and no strategy.
  *
  *     title
  *     [] forward  [] backward  ...
@@ -7,7 +7,7 @@
  *     device 1 |   [0][1][0]...
  *              0    2    4    6
  *
- * Numbers are written from integers: the caller's locale may have a comma for the point.
+ * Numbers are written from integers, because the caller's locale may have a comma as decimal point.
  */
 #include "schedule/schedule.h"
 
@@ -30,8 +30,8 @@ enum {
     TITLE_HEIGHT = 26,
     LEGEND_HEIGHT = 30,
     AXIS_HEIGHT = 38,
-    BOX_WIDTH = 22,  /* wanted for the shortest box */
-    DIGIT_WIDTH = 7, /* of the numbers in boxes */
+    BOX_WIDTH = 22,  /* width of the shortest box */
+    DIGIT_WIDTH = 7, /* of digits in boxes */
     TICK_DISTANCE = 80,
     SHADE_COUNT = 4
 };
@@ -39,7 +39,7 @@ enum {
 static const struct {
     bg_action_kind kind;
     const char *letter, *name;
-    const char *shades[SHADE_COUNT]; /* dark enough for white numbers, light enough for a dark ground */
+    const char *shades[SHADE_COUNT]; /* dark enough for white numbers, light enough for a dark background */
 } kinds[] = {
     {BG_ACTION_FORWARD, "F", "forward", {"#2f6fc4", "#4a86d4", "#1f5299", "#6a8fc0"}},
     {BG_ACTION_RECOMPUTE, "R", "recomputed forward", {"#c2661c", "#d57f3a", "#9c4f12", "#b98a62"}},
@@ -54,9 +54,9 @@ typedef struct picture {
     const bg_schedule_problem *problem;
     const bg_schedule_timing *timing;
     const bg_schedule_svg_options *options;
-    uint32_t *stage_ranks; /* of a stage among those of its device */
+    uint32_t *stage_ranks; /* by stage: its rank among the stages of its device */
     bool names_stages;
-    double scale; /* pixels for a unit of time */
+    double scale; /* pixels for each unit of time */
     uint32_t width, top;
     bgi_string text;
 } picture;
@@ -65,7 +65,7 @@ typedef struct picture {
 
 enum { NUMBER_BYTES = 32 };
 
-/* Tenths of a pixel are fine enough. */
+/* Tenths of a pixel are precise enough. */
 static const char *pixels(double value, char text[NUMBER_BYTES])
 {
     const int64_t tenths = (int64_t)llround(value * 10.0);
@@ -74,7 +74,7 @@ static const char *pixels(double value, char text[NUMBER_BYTES])
     return text;
 }
 
-/* Three digits at least; whole numbers as they are. */
+/* Writes at least three digits; whole numbers are written in full. */
 static const char *quantity(double value, char text[NUMBER_BYTES])
 {
     int places = 0;
@@ -96,7 +96,7 @@ static const char *quantity(double value, char text[NUMBER_BYTES])
     return text;
 }
 
-/* XML has no place for control characters, escaped or not; bytes above 127 are the caller's UTF-8. */
+/* XML does not allow control characters, escaped or not; bytes above 127 are the caller's UTF-8. */
 static void add_escaped(bgi_string *text, const char *words)
 {
     for (; *words != '\0'; words++) {
@@ -313,7 +313,8 @@ static void draw_box(picture *p, const struct bg_schedule_event *event)
     bgi_string_add(&p->text, "\n");
 }
 
-/* From where a message leaves to where it is received: the receiving event is found by (edge, micro-batch). */
+/* Draws a line from where a message leaves to where it is received: the receiving event is found by (edge,
+ * micro-batch). */
 static bg_status draw_messages(picture *p, bg_error *error)
 {
     const bg_schedule_timing *timing = p->timing;

@@ -1,8 +1,8 @@
 /*
- * exhaustive.c: every order of a small problem. The orders of one device are listed by themselves (ascending
- * micro-batches, F before R before B before W, what it makes for itself before it reads it, no more slots than it has),
- * then all combinations of them are timed. Two stages of three micro-batches have 25 combinations, or 1764 with W
- * apart.
+ * exhaustive.c: tries every order of a small problem. The orders of one device are listed alone: micro-batches ascend,
+ * F comes before R before B before W, the device makes its own values before it reads them, and uses no more slots than
+ * it has. Then all combinations of these orders are timed. Two stages of three micro-batches have 25 combinations, or
+ * 1764 when W is separate.
  */
 #include "schedule/automatic.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Orders of one device, and actions looked at for all combinations; beyond that a problem is not small. */
+/* A problem is small up to these numbers of orders for one device, and of actions examined over all combinations. */
 enum { MOST_LISTS = 1 << 12, MOST_WORK = 1 << 20, MOST_ROWS = 32 };
 
 typedef struct lists {
@@ -28,7 +28,7 @@ typedef struct enumeration {
     uint32_t rows[MOST_ROWS];
     uint32_t row_count;
     uint32_t device;
-    uint32_t listed; /* orders of this device, those that do not fit included */
+    uint32_t listed; /* orders of this device, including those that do not fit */
     bool is_too_large;
 } enumeration;
 
@@ -76,7 +76,7 @@ static bg_status keep_list(enumeration *e, bg_error *error)
         return BG_OK;
     if (!bgi_array_reserve((void **)&own->items, &own->capacity, used + own->length, sizeof *own->items))
         return bgi_error_memory(error, "searching a schedule", (used + own->length) * sizeof *own->items);
-    if (own->length > 0) /* else the device has no stage */
+    if (own->length > 0) /* otherwise the device has no stage */
         memcpy(own->items + used, e->order + search->begins[e->device], own->length * sizeof *own->items);
     own->count++;
     return BG_OK;

@@ -1,6 +1,6 @@
 /*
- * generators.c: the table of strategies, and the names that other systems have for them. A new strategy is a file like
- * single.c and a line here.
+ * generators.c: the table of strategies, and their names in other systems. A new strategy is a file like single.c and a
+ * line here.
  */
 #include "schedule/schedule.h"
 
@@ -22,12 +22,12 @@ static const struct {
     const char *name;
     const bg_schedule_generator *generator;
 } aliases[] = {
-    {"1F1B", &bgi_schedule_interleaved}, /* PyTorch's names down to ZBVZeroBubble */
+    {"1F1B", &bgi_schedule_interleaved}, /* PyTorch's names, up to ZBVZeroBubble */
     {"Interleaved1F1B", &bgi_schedule_looped},
     {"LoopedBFS", &bgi_schedule_looped_bfs},
     {"InterleavedZeroBubble", &bgi_schedule_looped_zb},
     {"ZBVZeroBubble", &bgi_schedule_zb_v},
-    {"ZB1P", &bgi_schedule_zb_h1}, /* the authors' programs' names */
+    {"ZB1P", &bgi_schedule_zb_h1}, /* names in the authors' programs */
     {"ZB2P", &bgi_schedule_zb_h2},
     {"ZBV", &bgi_schedule_zb_v},
 };

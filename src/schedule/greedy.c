@@ -1,14 +1,14 @@
 /*
- * greedy.c: list scheduling. Devices are simulated; whenever one is free it takes, of the actions whose inputs are
- * there, the most urgent by the rule. The pipelines of the literature come out of it:
+ * greedy.c: list scheduling. It simulates devices; whenever one is free it takes the most urgent action, by the rule,
+ * among those whose inputs exist. Rules reproduce the pipelines of the literature:
  *
  *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
  *     F B W, all in flight           all forwards, then all backwards (GPipe)
  *     alternating, 2 (N - k) - 1     grouped's order
  *
- * An action that depends on times not yet known is never waited for, and a device only ever takes what can begin: the
- * lowest micro-batch that is not finished can always go on, whatever the caps (at least 1), so nothing deadlocks. The
- * caps bound what is kept for the backward pass; how many bytes that is, search.c counts.
+ * The search never waits for an action whose time is unknown, and a device takes only actions that can begin. So the
+ * lowest unfinished micro-batch can always continue, for any caps of at least 1, and there is no deadlock. The caps
+ * limit the micro-batches stashed for the backward pass; search.c counts their bytes.
  */
 #include "schedule/automatic.h"
 
@@ -20,7 +20,7 @@
 enum { KIND_COUNT = 4 }; /* F, R, B, W */
 
 typedef struct choice {
-    uint32_t row; /* UINT32_MAX: nothing can begin */
+    uint32_t row; /* UINT32_MAX: no action can begin */
     double start;
 } choice;
 
@@ -28,8 +28,8 @@ typedef struct device_state {
     double time;
     choice next;
     bool is_stale;            /* `next` must be found again */
-    bg_action_kind last_kind; /* what it did last */
-    uint32_t locked_row;      /* it must go on with this one; UINT32_MAX */
+    bg_action_kind last_kind; /* its last action */
+    uint32_t locked_row;      /* it must continue with this row; or UINT32_MAX */
     uint32_t count;           /* actions emitted */
 } device_state;
 
@@ -37,16 +37,17 @@ struct bgi_greedy {
     bgi_search *search;
     const bgi_greedy_rule *rule;
     const uint32_t *caps;
-    uint32_t *row_begins; /* by device, and one more: its F, R, B and W rows in device_rows */
+    uint32_t *row_begins; /* by device, with one more entry: its F, R, B and W rows in device_rows */
     uint32_t *device_rows;
     uint32_t *input_counts; /* by row */
-    uint32_t *next;         /* by row: the micro-batch it goes on with */
+    uint32_t *next;         /* by row: its next micro-batch */
     uint32_t *missing;      /* by instance: inputs whose producers have not begun */
     double *arrivals;       /* by instance */
     device_state *devices;
     uint32_t *stale; /* devices whose `next` must be found again */
     uint32_t stale_count;
-    /* A tournament: leaves `width`.. are the devices, node i is the one of 2 i and 2 i + 1 that begins first. */
+    /* A tournament tree: leaves `width`.. are the devices, and node i is the one of nodes 2 i and 2 i + 1 that begins
+     * first. */
     uint32_t *first;
     uint32_t width; /* a power of two */
 };
@@ -119,13 +120,13 @@ static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
         const uint32_t closing = closing_row(greedy, info->stage);
         return layout->rows[closing].count == 0 || micro_batch - greedy->next[closing] < greedy->caps[info->stage];
     }
-    /* What is computed again is kept until B, so only one micro-batch of a stage at a time. */
+    /* The results of R are kept until B, so only one micro-batch of a stage may have them at a time. */
     if (info->kind == BG_ACTION_RECOMPUTE && micro_batch > greedy->next[bgi_search_next_row(greedy->search, row)])
         return false;
     return greedy->next[bgi_search_previous_row(greedy->search, row)] > micro_batch;
 }
 
-/* Whether inputs of the B that an R is for, other than the R, are still to begin. */
+/* Whether other inputs of the B that an R belongs to have not begun yet. */
 static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -138,7 +139,7 @@ static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
     return greedy->missing[layout->rows[backward].first + micro_batch] > own;
 }
 
-/* R is as urgent as its B once that waits for nothing else, and fills a pause before. */
+/* R is as urgent as its B when the B waits for nothing else; before that it fills pauses. */
 static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, uint32_t row)
 {
     bg_action_kind kind = greedy->search->layout.rows[row].kind;
@@ -268,8 +269,8 @@ static uint32_t begins_first(const bgi_greedy *greedy, uint32_t a, uint32_t b)
     return greedy->devices[b].next.start < greedy->devices[a].next.start ? b : a;
 }
 
-/* The device that begins something next; the lowest of those that begin together. What it takes it would take whatever
- * the others do: their actions begin no earlier, so nothing they make is there before. */
+/* The device that begins an action next; the lowest of those that begin together. Its choice does not depend on the
+ * other devices: their actions begin no earlier, so their results come later. */
 static uint32_t find_next_device(bgi_greedy *greedy)
 {
     while (greedy->stale_count > 0) {

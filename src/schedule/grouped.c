@@ -11,7 +11,8 @@
  *     dev1 .    F0   F1   F2B0 F3B1 F4B2 ...
  *     dev2 .    .    F0B0 F1B1 F2B2 ...
  *
- * Stages that share a device each take their turn in the step: forwards upwards, then backwards downwards.
+ * Stages that share a device take turns in the step: first forwards in ascending order, then backwards in descending
+ * order.
  */
 #include "schedule/schedule.h"
 

@@ -1,14 +1,14 @@
 /*
- * improve.c: small changes to a good order. What ends last waited for something that ended just then, that again for
- * something, and so on to the begin of the step: the critical path. It runs in blocks, a block being actions that
- * follow each other on one device without a pause. Inside a block no exchange helps; at its rim one may (Nowicki and
+ * improve.c: improves a good order by small changes. The last action waited for an action that ended just then, and so
+ * on back to the beginning of the step: this is the critical path. It consists of blocks: actions that follow each
+ * other on one device without a pause. Exchanges inside a block do not help, those at its ends may (Nowicki and
  * Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996). Three changes are tried for each block:
  *
  *     exchange its first two, or its last two, actions
  *     put a W of it behind it, or to the end
  *     fill the pause before it with a later action of the device
  *
- * Only what ends earlier is kept, so this ends.
+ * Only changes that end earlier are kept, so the search terminates.
  */
 #include "schedule/automatic.h"
 
@@ -30,10 +30,10 @@ typedef struct improver {
     uint32_t *places; /* by instance: place in the order */
     block *blocks;
     uint32_t block_count;
-    double now_ns; /* by the quick clock */
+    double now_ns; /* by the fast clock */
 } improver;
 
-/* What an action's begin waited for on another device, or UINT32_MAX; and when that was there. */
+/* The action on another device that an action's begin waited for, or UINT32_MAX; and when its result arrived. */
 static uint32_t find_cause(const improver *improve, uint32_t instance, double *out_there)
 {
     const bgi_search *search = improve->search;
@@ -59,7 +59,7 @@ static uint32_t find_device(const improver *improve, uint32_t instance)
     return improve->search->layout.rows[improve->search->rows[instance]].device;
 }
 
-/* The blocks of the critical path, from its end. */
+/* Finds the blocks of the critical path, from its end. */
 static void find_blocks(improver *improve)
 {
     const bgi_search *search = improve->search;
@@ -89,7 +89,7 @@ static void find_blocks(improver *improve)
     }
 }
 
-/* Whether two actions of a device may change places: what the layout's edges do not say. */
+/* Whether two actions of a device may be exchanged, according to edges that are not in the layout. */
 static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
 {
     const bg_action_kind kind = bgi_search_kind(search, a), other = bgi_search_kind(search, b);
@@ -104,7 +104,7 @@ static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
            (kind != other && bgi_search_micro_batch(search, a) != bgi_search_micro_batch(search, b));
 }
 
-/* A merged loss must not be torn apart by what is put between its actions. */
+/* A merged loss must not be separated by an action between its own. */
 static bool splits_loss(const bgi_search *search, const uint32_t *order, uint32_t place, uint32_t begin)
 {
     return place > begin && bgi_search_is_bound(search, search->rows[order[place - 1]]);
@@ -121,7 +121,7 @@ static void move(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = moved;
 }
 
-/* Moves an action, and back again when that does not help. */
+/* Moves an action, and moves it back when that does not help. */
 static bg_status try_move(improver *improve, uint32_t device, uint32_t from, uint32_t to, bool *out_helps,
                           bg_error *error)
 {
@@ -158,7 +158,7 @@ static bg_status try_weights(improver *improve, const block *b, bool *out_helps,
     return BG_OK;
 }
 
-/* Each later action that is the next of its row. */
+/* Tries each later action that is the next of its row. */
 static bg_status try_filling(improver *improve, const block *b, bool *out_helps, bg_error *error)
 {
     const bgi_search *search = improve->search;

@@ -1,7 +1,7 @@
 /*
- * infer.c: the problem that lists of actions seem to solve, for schedules that come from a file alone. What a list
- * cannot show (sizes, costs, edges that skip stages) is a plain chain's. A guess is no proof: the verifier then says
- * what the lists lack.
+ * infer.c: infers the problem that lists of actions solve, for schedules that come from a file alone. For what a list
+ * does not show (sizes, costs, edges that skip stages) it assumes a plain chain. The inferred problem is not proven:
+ * the verifier then reports what the lists lack.
  */
 #include "schedule/schedule.h"
 
@@ -32,8 +32,8 @@ static void count_action(census *all, const bg_action *action)
     all->has_host |= action->kind == BG_ACTION_HOST_IN || action->kind == BG_ACTION_HOST_OUT;
 }
 
-/* Each stage has an F for each micro-batch, so a list names no more of them than it has actions: what follows then
- * takes memory in proportion to the list. */
+/* Each stage has an F for each micro-batch, so a list has at least that many actions, and memory stays proportional to
+ * the list. */
 static bg_status check_census(const census *all, bg_error *error)
 {
     if (all->action_count == 0)
@@ -52,7 +52,7 @@ static bg_status check_census(const census *all, bg_error *error)
     return BG_OK;
 }
 
-/* A stage is where its first compute action is; a second place is for the verifier to name. */
+/* A stage is where its first compute action is; the verifier reports a second place. */
 static void find_places(const bg_schedule *schedule, uint32_t *stage_devices, bool *is_placed, bool *host_in,
                         bool *host_out)
 {
@@ -121,7 +121,7 @@ cleanup:
 
 void bg_schedule_problem_free(bg_schedule_problem *problem)
 {
-    /* Allocated here, so they may lose their const. */
+    /* Allocated here, so casting const away is safe. */
     free((void *)problem->edges);
     free((void *)problem->stage_host_out);
     free((void *)problem->stage_host_in);

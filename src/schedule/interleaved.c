@@ -3,14 +3,14 @@
  * "PipeDream", 2018, in the synchronous form of Narayanan et al., 2021). Stage k stores N - k micro-batches.
  *
  * A micro-batch enters every second step; position s of 2N holds micro-batch m at step 2m + s. Forward positions of a
- * stage fall on steps of one parity and backward ones on the other, so a device never has two things to do. N = 3:
+ * stage fall on steps of one parity and backward ones on the other, so a device never has two actions in a step. N = 3:
  *
  *     step 0  1  2  3  4  5  6  7  8  9
  *     dev0 F0 .  F1 .  F2 B0 F3 B1 F4 B2
  *     dev1 .  F0 .  F1 B0 F2 B1 F3 B2 ...
  *     dev2 .  .  F0 B0 F1 B1 F2 B2 ...
  *
- * Two stages on one device would collide: an error in training.
+ * Two stages on one device would collide, which is an error in training.
  */
 #include "schedule/schedule.h"
 

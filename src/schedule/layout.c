@@ -1,5 +1,5 @@
 /*
- * layout.c: numbers the actions of a problem. Knows no order of them.
+ * layout.c: numbers the actions of a problem. It does not order them.
  */
 #include "schedule/layout.h"
 
@@ -20,7 +20,7 @@ static uint32_t first_send_row(const bg_schedule_problem *problem)
     return (BGI_BLOCK_UPDATE + count_levels(problem)) * problem->stage_count;
 }
 
-/* How many instances a step has of a kind on a stage. */
+/* The number of instances of a kind on a stage in a step. */
 static uint32_t count_instances(const bg_schedule_problem *problem, bg_action_kind kind, uint32_t stage)
 {
     bool exists = false;
@@ -109,7 +109,7 @@ static uint32_t edge_end(const bgi_schedule_edge_rows *edge, int end)
     return end == 0 ? edge->from : end == 1 ? edge->to : edge->last;
 }
 
-/* Counting sort of the edges by one end. */
+/* Sorts the edges by one end, by counting. */
 static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_incidence *incidence, int end, bg_error *error)
 {
     const uint32_t edge_count = layout->problem->edge_count;
@@ -119,7 +119,8 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     incidence->edges = bgi_arena_allocate(&layout->arena, edge_count, sizeof *incidence->edges);
     if (incidence->begin == NULL || incidence->edges == NULL)
         return bgi_error_memory(error, "the edges of actions", (begins + edge_count) * sizeof(uint32_t));
-    /* Counts go two places up: after the sums begin[r + 1] is where row r starts, and filling moves it to its end. */
+    /* Counts are stored two places higher: after the sums, begins[r + 1] is where row r starts, and filling moves it to
+     * its end. */
     for (uint32_t edge = 0; edge < edge_count; edge++)
         incidence->begin[edge_end(&layout->edges[edge], end) + 2]++;
     for (uint32_t row = 0; row < layout->row_count; row++)
@@ -129,7 +130,7 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     return BG_OK;
 }
 
-/* Counting sort by device, as above. */
+/* Sorts by device, by counting as above. */
 static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;
@@ -154,7 +155,7 @@ static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
     return BG_OK;
 }
 
-/* The stages whose actions may use a buffer, each once; all on its device. Returns how many. */
+/* Lists the stages whose actions may use a buffer, each once; all are on its device. Returns their number. */
 static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer, uint32_t users[2])
 {
     const bg_schedule_edge *edge = buffer->per_micro_batch ? &problem->edges[buffer->edge] : NULL;
@@ -169,7 +170,7 @@ static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule
     return count;
 }
 
-/* Counting sort by those stages. */
+/* Sorts by those stages, by counting. */
 static bg_status add_stage_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;

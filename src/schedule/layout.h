@@ -1,11 +1,11 @@
 /*
- * layout.h: which actions a problem asks for, numbered, and which edges begin and end at each.
+ * layout.h: numbers the actions of a problem, and lists the edges that begin and end at each.
  *
  * A row is a family of actions that differ in the micro-batch only: (F, stage), (R, stage), (B, stage), (W, stage),
  * (HOST_IN, stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE,
  * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, none when the problem has no
- * such action. Instances of all rows are numbered through. LOAD and STORE have no rows: how many there are depends on
- * the order (buffers.c).
+ * such action. Instances of all rows are numbered consecutively. LOAD and STORE have no rows, because their number
+ * depends on the order (buffers.c).
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
 #define BGI_SCHEDULE_LAYOUT_H
@@ -21,7 +21,7 @@ typedef struct bgi_schedule_row {
     uint32_t index;
     uint32_t device;
     uint32_t count;
-    uint32_t first; /* number of its instance 0 */
+    uint32_t first; /* the number of its instance 0 */
 } bgi_schedule_row;
 
 /* The edges of row r are edges[begin[r]] .. edges[begin[r + 1] - 1], ascending. */
@@ -32,7 +32,7 @@ typedef struct bgi_schedule_incidence {
 
 typedef struct bgi_schedule_edge_rows {
     uint32_t from, to, last;
-    uint32_t send, receive; /* rows without instances when the edge stays on a device */
+    uint32_t send, receive; /* rows without instances when the edge stays on one device */
     bool crosses;           /* from one device to another */
 } bgi_schedule_edge_rows;
 
@@ -44,18 +44,18 @@ typedef struct bgi_schedule_layout {
     bgi_schedule_edge_rows *edges;
     bgi_schedule_incidence from, to, last; /* edges by the row of that end */
     uint32_t *buffers;                     /* numbers of the remote buffers, by the device of their stage */
-    uint32_t *buffer_begin;                /* [device]: where its buffers begin; one more for the end */
+    uint32_t *buffer_begin;                /* [device]: where its buffers begin; with one more entry for the end */
     uint32_t *stage_buffers;               /* remote buffers by the stages whose actions may use them */
-    uint32_t *stage_buffer_begin;          /* [stage]: where its own begin; one more for the end */
-    uint32_t *edge_buffers;                /* by edge: its buffer; BGI_NO_BUFFER */
+    uint32_t *stage_buffer_begin;          /* [stage]: where its buffers begin; with one more entry for the end */
+    uint32_t *edge_buffers;                /* by edge: its buffer; or BGI_NO_BUFFER */
     bgi_arena arena;
 } bgi_schedule_layout;
 
-/* The problem must have passed bgi_schedule_problem_check. All zero is an empty layout that may be cleared. */
+/* The problem must have passed bgi_schedule_problem_check. A zeroed layout is empty and may be cleared. */
 bg_status bgi_schedule_layout_init(bgi_schedule_layout *layout, const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_layout_clear(bgi_schedule_layout *layout);
 
-/* The row of an action, whatever numbers it holds; false when the problem has no such action. */
+/* Finds the row of any action; false when the problem has no such action. */
 bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action *action, uint32_t *out_row);
 
 /* The action of an instance of a row. */
@@ -77,7 +77,7 @@ static inline uint32_t bgi_schedule_layout_row(const bgi_schedule_layout *layout
     return (blocks[kind] + (kind == BG_ACTION_UPDATE ? level : 0)) * layout->problem->stage_count + stage;
 }
 
-/* The row of an action that is known to be the problem's, and no LOAD or STORE. */
+/* The row of an action that is known to be the problem's, and is neither LOAD nor STORE. */
 static inline uint32_t bgi_schedule_layout_known_row(const bgi_schedule_layout *layout, const bg_action *action)
 {
     if (action->kind == BG_ACTION_SEND)

@@ -3,21 +3,22 @@
  * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
  * on each, stage k is on device k mod p; the ramps are v times shorter than with one big stage a device.
  *
- * Micro-batches go in rounds of p: a device does its first stage for p of them, then its second stage for the same
- * ones, ...; backwards likewise from its last stage on. The device of lane i does 2 (p - 1 - i) + (v - 1) p forwards,
- * then a forward and a backward in turn, then what is left. 4 stages on 2 devices, 4 micro-batches:
+ * Micro-batches come in rounds of p: a device runs its first stage for p of them, then its second stage for the same
+ * ones, and so on; backward passes run in the same way from its last stage on. The device of lane i does 2 (p - 1 - i)
+ * + (v - 1) p forwards, then a forward and a backward in turn, then the remaining backwards. 4 stages on 2 devices, 4
+ * micro-batches:
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 ...
  *
- * The paper wants micro-batches in multiples of p. Others: the order for the next multiple, without the micro-batches
- * that are not there. What is left of an order in which everything finds its inputs is such an order again. With v = 1
- * this is 1F1B, which needs half as many forwards at first.
+ * The paper requires a multiple of p micro-batches. For other numbers the order is the one for the next multiple,
+ * without the missing micro-batches. Removing micro-batches from an order in which every action finds its inputs leaves
+ * such an order. With v = 1 this is 1F1B, which needs half as many forwards at first.
  *
- * With W apart (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the device of
- * lane i does (p - 1 - i) + (v - 1) p forwards, then in turns a forward, a backward B and the W of the i-th backward
- * before it, then what is left. Late W let the last lanes hurry through their first backwards. With v = 1 this is
- * zb-h1.
+ * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the device
+ * of lane i does (p - 1 - i) + (v - 1) p forwards, then in turns a forward, a backward B and the W of the i-th backward
+ * before it, then the remaining actions. Delayed W let the last lanes finish their first backwards earlier. With v = 1
+ * this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 F1.2 B1.0 W3.1 F1.3 ...
@@ -32,7 +33,7 @@
 typedef struct loops {
     uint32_t lane_count;   /* p */
     uint32_t loop_count;   /* v */
-    uint32_t *lane_stages; /* by device, v each: its stages; lanes hold them ascending */
+    uint32_t *lane_stages; /* by device, v each: its stages, ascending */
 } loops;
 
 static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint32_t stage, bg_error *error)
@@ -45,7 +46,7 @@ static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint
         stage, problem->stage_devices[stage], l->loop_count, problem->stage_devices[0], l->lane_count, l->lane_count);
 }
 
-/* Each device has v stages, and its n-th one is n * p positions behind its first. */
+/* Checks that each device has v stages, and that its n-th stage is n * p positions behind its first. */
 static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32_t *counts, bg_error *error)
 {
     const uint32_t positions = bgi_schedule_position_count(problem);
@@ -81,7 +82,7 @@ static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32
 typedef bg_status (*emitter)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                              uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* The n-th forward, backward or W of a device; nothing when its micro-batch is not there. */
+/* Emits the n-th forward, backward or W of a device; nothing when its micro-batch does not exist. */
 static bg_status emit_nth(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
                           const uint32_t *stages, bg_action_kind kind, emitter emit, uint64_t n, bg_error *error)
 {
@@ -146,7 +147,7 @@ static bg_status emit_devices(const bg_schedule_problem *problem, bg_schedule *s
                               bg_error *error)
 {
     loops l = {0};
-    uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* stages met, by device */
+    uint32_t *counts = calloc(problem->device_count, sizeof *counts); /* stages seen so far, by device */
     bg_status status = BG_OK;
 
     if (counts == NULL)

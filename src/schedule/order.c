@@ -1,8 +1,8 @@
 /*
- * order.c: the few loops that generators are made of. Knows compute actions only: messages are added by complete.c.
+ * order.c: the few loops that generators consist of. It knows only compute actions; complete.c adds messages.
  *
- * Where a loop goes over stages it goes over positions as well: stages are numbered along the data flow, and concurrent
- * ones are on different devices, whose lists do not mix.
+ * Loops over stages also cover positions: stages are numbered along the data flow, and concurrent ones are on different
+ * devices, whose lists are separate.
  */
 #include "schedule/schedule.h"
 

@@ -1,5 +1,5 @@
 /*
- * overlap.c: how many of some stretches of time lie over each other.
+ * overlap.c: counts how many ranges of time overlap.
  */
 #include "schedule/verify.h"
 

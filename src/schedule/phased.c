@@ -1,23 +1,24 @@
 /*
- * phased.c: phase after phase, each for all micro-batches (PopTorch's phased execution; the step of PopXL's large
- * language models). Between its phases a device can put weights, optimizer state and activations elsewhere. 3 phases
- * of a stage each on one device, 2 micro-batches, loss merged:
+ * phased.c: one phase after another, each for all micro-batches (PopTorch's phased execution; the step of PopXL's large
+ * language models). Between its phases a device can store weights, optimizer state and activations remotely. 3 phases
+ * of one stage each on one device, 2 micro-batches, loss merged:
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
- * With the loss merged the last phase does each micro-batch forward and then at once backward: as 1F1B when each of its
- * positions has a device of its own, else one micro-batch at a time. A stage's weights are updated right after its last
- * backward, while they are there; unless the update has several levels or messages between stages, when all updates
- * come at the end. Of several levels the first, which reads nothing of other stages (sums of squares of gradients,
- * say), comes there all the same where gradients are reduced in the backward: they are there too.
+ * With the loss merged, the last phase runs each micro-batch forward and then at once backward: as 1F1B when each of
+ * its positions has a device of its own, otherwise one micro-batch at a time. A stage's weights are updated right after
+ * its last backward, while they are on the device. When the update has several levels or messages between stages, all
+ * updates come at the end instead. The first of several levels reads nothing of other stages (for example sums of
+ * squares of gradients). It still runs right after the last backward where gradients are reduced in the backward,
+ * because they are on the device too.
  *
- * An update that reads what replicas have just begun to sum would have to wait for it. So these come a phase later, and
- * the sums go on beside the next phase's backward, where the gradients stay on the device in any case:
+ * An update that reads sums which replicas have just begun would have to wait for them. So these updates come a phase
+ * later, and the sums run beside the next phase's backward, where the gradients stay on the device in any case:
  *
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *
- * What leaves the device whenever it works on another stage would have to stay for longer; there they come at once,
- * unless the problem asks for that (keeps_for_sums).
+ * Gradients that leave the device whenever it works on another stage would have to stay longer. There the updates come
+ * at once, unless the problem asks for the delay (keeps_for_sums).
  */
 #include "schedule/schedule.h"
 
@@ -27,7 +28,7 @@ typedef struct phase {
     uint32_t begin, end; /* stages */
 } phase;
 
-/* Stages of the phase that `stage` ends. */
+/* The stages of the phase whose last stage is `stage`. */
 static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
 {
     phase found = {.begin = last_stage, .end = last_stage + 1};
@@ -37,7 +38,7 @@ static phase find_phase(const bg_schedule_problem *problem, uint32_t last_stage)
     return found;
 }
 
-/* How many levels of a stage's update follow its last backward. */
+/* The number of levels of a stage's update that follow its last backward. */
 static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 {
     bool has_messages = false;
@@ -49,8 +50,9 @@ static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
     return problem->reduces_in_backward ? 1 : 0;
 }
 
-/* Whether updates that follow a backward come after the next phase's. One that is all of the update would keep weights
- * and optimizer state on the device with the gradients: only where they are there always. */
+/* Whether updates that follow a backward are delayed until after the next phase's backward. An update that is delayed
+ * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only where they always
+ * are. */
 static bool follow_later(const bg_schedule_problem *problem)
 {
     bool has_variables = false, leave = false;
@@ -92,7 +94,8 @@ static bool shares_devices(const bg_schedule_problem *problem, phase p)
     return false;
 }
 
-/* The pipeline of a phase: n positions forward (`forward`), n backward (`backward`), one after the other when both. */
+/* Emits the pipeline of a phase: n positions forward (`forward`), n backward (`backward`), one after the other when
+ * both. */
 static bg_status emit_phase(const bg_schedule_problem *problem, bg_schedule *schedule, phase p, bool forward,
                             bool backward, bg_error *error)
 {
@@ -119,7 +122,7 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
     const phase last = find_phase(problem, problem->stage_count - 1);
     const bool is_merged = problem->training && problem->merges_loss;
     const bool lags = count_levels_at_once(problem) > 0 && follow_later(problem);
-    phase first = last; /* the one whose backward came last */
+    phase first = last; /* the phase whose backward came last */
 
     for (phase p = {0}; p.begin < problem->stage_count; p.begin = p.end) {
         while (p.end < problem->stage_count &&

@@ -1,5 +1,5 @@
 /*
- * place.c: which device each stage is on when nobody says. Each placement is one line:
+ * place.c: places stages on devices when the caller does not. Each placement is one line:
  *
  *     LINE  0 1 2 3      LOOP  0 1 0 1 0 1      FOLD  0 1 2 2 1 0      ANY  0 1 2 0      ONE  0 0 0
  */

@@ -1,6 +1,6 @@
 /*
- * problem.c: the scheduling problem: defaults, a plain chain of stages, and the checks that let every other file of the
- * room index with a problem's numbers. Knows no strategy.
+ * problem.c: the scheduling problem: defaults, a plain chain of stages, and the checks that allow the other files of
+ * the room to use a problem's numbers as indices. It knows no strategy.
  */
 #include "schedule/schedule.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With these the products below stay far inside 64 bits, and instance numbers inside 32. */
+/* With these limits the products below stay far inside 64 bits, and instance numbers inside 32. */
 enum {
     LARGEST_STAGE_COUNT = 1 << 20,
     LARGEST_DEVICE_COUNT = 1 << 20,
@@ -107,7 +107,8 @@ static bg_status check_counts(const bg_schedule_problem *problem, bg_error *erro
     return BG_OK;
 }
 
-/* Numbers that begin with 0 and ascend by 0 or 1. `name` is "position" or "phase". */
+/* Checks that numbers begin with 0 and each is at most 1 more than the previous one. `name` is "position" or
+ * "phase". */
 static bg_status check_ascent(const char *name, const uint32_t *numbers, uint32_t count, bg_error *error)
 {
     for (uint32_t stage = 0; stage < count; stage++) {
@@ -245,8 +246,7 @@ static bg_status check_edge(const bg_schedule_problem *problem, uint32_t index, 
     return BG_OK;
 }
 
-/* All actions, messages and transfers one after the other: no order of them takes longer, so that all times are
- * numbers. */
+/* The sum of all actions, messages and transfers, which no order exceeds, must be a finite number. */
 static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *error)
 {
     double total_ns = 0.0;
@@ -259,7 +259,7 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
     }
     for (uint32_t edge = 0; problem->bytes_per_ns > 0 && edge < problem->edge_count; edge++)
         total_ns += problem->micro_batch_count * ((double)problem->edges[edge].size_bytes / problem->bytes_per_ns);
-    /* Each use of a buffer may bring a load and a store, and a micro-batch uses it four times at most. */
+    /* Each use of a buffer may need a load and a store, and a micro-batch uses it at most four times. */
     for (uint32_t buffer = 0; problem->remote_bytes_per_ns > 0 && buffer < problem->buffer_count; buffer++)
         total_ns += 8.0 * problem->micro_batch_count *
                     ((double)problem->buffers[buffer].size_bytes / problem->remote_bytes_per_ns);
@@ -392,7 +392,7 @@ bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_by
     BGI_TRY(bgi_require(problem, "problem", __func__, error));
     BGI_TRY(bgi_require(out_edges, "out_edges", __func__, error));
 
-    /* Gradients that reach a stage are read by its W too, where there is one; so is the stash. */
+    /* Gradients that reach a stage are also read by its W, where there is one; so is the stash. */
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
     const size_t room = 4 * (size_t)problem->stage_count;
     bg_schedule_edge *edges;

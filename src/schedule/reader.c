@@ -1,5 +1,5 @@
 /*
- * reader.c: places and numbers in a text. Knows no format.
+ * reader.c: positions and numbers in a text. It knows no format.
  */
 #include "schedule/reader.h"
 

@@ -1,5 +1,5 @@
 /*
- * reader.h: what the readers of text and of CSV share: where they are, numbers, and "file:line:column: expected ...".
+ * reader.h: what the readers of text and CSV share: positions, numbers, and "file:line:column: expected ...".
  */
 #ifndef BGI_SCHEDULE_READER_H
 #define BGI_SCHEDULE_READER_H
@@ -17,13 +17,13 @@ typedef struct bgi_reader {
 /* `text` ends with NUL; `file_name` NULL: "schedule". */
 bgi_reader bgi_reader_begin(const char *text, const char *file_name, bg_error *error);
 
-/* BG_ERROR_PARSE: what was expected at `at`, and what is there. Never shows a control character. */
+/* BG_ERROR_PARSE with what was expected at `at`, and what was found. The message never contains a control character. */
 bg_status bgi_reader_reject(const bgi_reader *in, const char *at, const char *expected);
 
 /* Decimal digits, below 2^32. */
 bg_status bgi_reader_number(bgi_reader *in, const char *expected, uint32_t *out);
 
-/* Over the '\n' that the reader stands at. */
+/* Moves past the '\n' at the current position. */
 void bgi_reader_end_line(bgi_reader *in);
 
 #endif

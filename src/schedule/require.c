@@ -1,6 +1,5 @@
 /*
- * require.c: what some strategies ask of a problem beyond what every problem must be. Each refusal says why, and what
- * to change.
+ * require.c: requirements of some strategies beyond those of every problem. Each error says why, and what to change.
  */
 #include "schedule/schedule.h"
 
@@ -11,7 +10,7 @@
 
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error)
 {
-    uint32_t *stage_on = calloc(problem->device_count, sizeof *stage_on); /* stage + 1; 0: none yet */
+    uint32_t *stage_on = calloc(problem->device_count, sizeof *stage_on); /* stage + 1; 0: no stage yet */
     bg_status status = BG_OK;
 
     if (stage_on == NULL)
@@ -51,7 +50,7 @@ static bg_status reject_fold(const bg_schedule_problem *problem, uint32_t a, uin
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error)
 {
     const uint32_t stages = problem->stage_count;
-    uint32_t *stage_on; /* the half of the V that goes down: stage + 1; 0: none yet */
+    uint32_t *stage_on; /* the descending half of the V: stage + 1; 0: no stage yet */
     bg_status status = BG_OK;
 
     if (bgi_schedule_position_count(problem) != stages)

@@ -1,13 +1,14 @@
 /*
- * run.c: abstract execution. Knows rows, edges and counters; no strategy.
+ * run.c: abstract execution. It knows rows, edges and counters, and no strategy.
  *
- * Of a strict problem one action is executed at a time, over all devices: of those that can go on, the one that is
- * first in the data flow (its micro-batch first, then its place on the way forward and back). Everything it starts,
- * transfers too, is over when the next one begins. Once such an execution has shown the order, others are held to it.
+ * Of a strict problem one action is executed at a time over all devices: among those that can run, the one that is
+ * first in the data flow (by micro-batch, then by place on the way forward and back). Everything that it starts,
+ * including transfers, is complete before the next one begins. Once such an execution has determined the order, later
+ * ones follow it.
  *
  * Each edge counts what was sent and what was consumed. Number n of a run (step * micro-batches + micro-batch) may be
  * produced once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times
- * of those two events: exactly the numbers that can still be asked for are kept.
+ * of those two events, which are exactly the ones that may still be needed.
  */
 #include "schedule/run.h"
 
@@ -22,7 +23,7 @@ typedef struct device_state {
     uint32_t step;
     uint32_t position;
     double time;
-    double io_time; /* when all transfers so far are done */
+    double io_time; /* when all transfers so far are complete */
     wait_kind wait;
     uint32_t wait_edge;
 } device_state;
@@ -34,7 +35,7 @@ typedef struct edge_state {
     double *releases;
 } edge_state;
 
-/* When transfers of a remote buffer are done; by micro-batch for those of edges. */
+/* When transfers of a remote buffer are complete; by micro-batch for those of edges. */
 typedef struct buffer_state {
     double *loaded, *stored;
 } buffer_state;
@@ -44,12 +45,12 @@ typedef struct execution {
     device_state *devices;
     edge_state *edges;
     buffer_state *buffers; /* timed runs */
-    uint32_t *ready;       /* devices that may go on, each at most once: a stack, of strict problems a heap */
+    uint32_t *ready;       /* devices that may continue, each at most once: a stack, or a heap for strict problems */
     uint32_t ready_count;
     /* Strict problems. */
-    const uint64_t **ranks; /* [device][position]: how early in the data flow */
-    double time;            /* when the last action was over */
-    uint32_t action_count;  /* since the caller was asked whether to stop */
+    const uint64_t **ranks; /* [device][position]: the place in the data flow */
+    double time;            /* when the last action ended */
+    uint32_t action_count;  /* since the caller's stop function was last called */
     bool is_stopped;
     bgi_arena arena;
 } execution;
@@ -116,7 +117,7 @@ static void push_ready(execution *exec, uint32_t device)
     exec->ready[at] = device;
 }
 
-/* Takes the first of a heap that is not empty. */
+/* Removes the first element of a nonempty heap. */
 static uint32_t pop_earliest(execution *exec)
 {
     const uint32_t found = exec->ready[0], last = exec->ready[--exec->ready_count];
@@ -172,7 +173,7 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
-/* Most runs ask for numbers below the depth only, and a division takes longer than all the rest. */
+/* Most runs need only numbers below the depth, and a division would take longer than everything else. */
 static size_t slot_of(uint64_t number, uint32_t depth)
 {
     return number < depth ? (size_t)number : (size_t)(number % depth);
@@ -204,7 +205,7 @@ static void send(execution *exec, uint32_t device, uint32_t edge, uint64_t numbe
     wake(exec, layout->rows[layout->edges[edge].to].device, WAITS_FOR_MESSAGE, edge);
 }
 
-/* LOAD or STORE: goes to the end of the device's queue. */
+/* LOAD or STORE: appended to the device's queue. */
 static void transfer(execution *exec, uint32_t device, const bg_action *action)
 {
     const bg_schedule_problem *problem = exec->run->layout->problem;
@@ -223,7 +224,7 @@ static void transfer(execution *exec, uint32_t device, const bg_action *action)
     note(exec, device, start, exec->run->is_timed ? state->io_time : start);
 }
 
-/* When the remote buffers that an action uses are ready for it. */
+/* The time at which the remote buffers of an action are ready for it. */
 static double buffers_ready(const execution *exec, const bg_action *action)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -273,7 +274,7 @@ static bool try_compute(execution *exec, uint32_t device, uint32_t row, uint64_t
     return true;
 }
 
-/* False when the action has to wait; the device is then parked. */
+/* Returns false when the action has to wait; the device is then parked. */
 static bool try_action(execution *exec, uint32_t device)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -286,7 +287,7 @@ static bool try_action(execution *exec, uint32_t device)
         transfer(exec, device, action);
         return true;
     }
-    row = bgi_schedule_layout_known_row(layout, action); /* bgi_schedule_check has seen that it is one */
+    row = bgi_schedule_layout_known_row(layout, action); /* bgi_schedule_check has verified that it has a row */
     number = (uint64_t)state->step * layout->rows[row].count + action->micro_batch;
     if (action->kind == BG_ACTION_RECEIVE)
         return try_receive(exec, device, action->index, number);
@@ -325,7 +326,7 @@ static void advance(execution *exec, uint32_t device)
 
 /* ---- one action at a time ---- */
 
-/* UINT64_MAX - 1: of itself it has no place; it belongs to the compute actions beside it. */
+/* UINT64_MAX - 1: the action has no place of its own and takes that of the compute actions beside it. */
 static uint64_t rank_of(const bg_schedule_problem *problem, const bg_action *action)
 {
     const uint64_t positions = bgi_schedule_position_count(problem);
@@ -377,7 +378,7 @@ static bool prepare_ranks(execution *exec)
     return exec->ranks != NULL;
 }
 
-/* Takes the device that can go on in this step and is earliest in the data flow; UINT32_MAX: none. */
+/* Removes the device that can continue in this step and is earliest in the data flow; UINT32_MAX: none. */
 static uint32_t take_earliest(execution *exec, uint32_t step)
 {
     if (exec->ready_count == 0 || exec->devices[exec->ready[0]].step != step)
@@ -385,7 +386,7 @@ static uint32_t take_earliest(execution *exec, uint32_t step)
     return pop_earliest(exec);
 }
 
-/* One action of the device, after all others so far; false when it has to wait. */
+/* Executes one action of the device, after all earlier ones; false when it has to wait. */
 static bool take_turn(execution *exec, uint32_t device)
 {
     device_state *state = &exec->devices[device];
@@ -401,7 +402,7 @@ static bool take_turn(execution *exec, uint32_t device)
     return true;
 }
 
-/* Goes on from turn *turn until all steps are done or no device can go on. */
+/* Continues from turn *turn until all steps are done or no device can continue. */
 static void advance_in_turns(execution *exec, uint64_t *turn)
 {
     const uint64_t total = bgi_schedule_total(exec->run->schedule);
@@ -422,7 +423,7 @@ static void advance_in_turns(execution *exec, uint64_t *turn)
 
 /* ---- the whole ---- */
 
-/* Gives one more slot to an edge that the lowest possible device waits for. */
+/* Adds a slot to an edge that the lowest possible device waits for. */
 static bool deepen(execution *exec)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -439,8 +440,8 @@ static bool deepen(execution *exec)
     return false;
 }
 
-/* Each awaited action is in its device's list (the schedule was checked), so a device that waits waits for one that
- * waits too. */
+/* Each awaited action is in its device's list (the schedule was checked), so a device that waits is waiting for another
+ * waiting device. */
 static bg_status report_deadlock(const execution *exec, uint32_t device, bg_error *error)
 {
     const device_state *state = &exec->devices[device];

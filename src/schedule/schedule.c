@@ -1,5 +1,5 @@
 /*
- * schedule.c: the schedule object: a list of actions per device. Knows no strategy.
+ * schedule.c: the schedule object: a list of actions per device. It knows no strategy.
  */
 #include "schedule/schedule.h"
 
@@ -49,7 +49,7 @@ const char *bgi_action_text(const bg_action *action, char *text)
     const bg_action_kind kind = action->kind;
     size_t at = (size_t)snprintf(text, BGI_ACTION_TEXT_BYTES, "%s%" PRIu32, bg_action_kind_name(kind), action->stage);
 
-    /* Fields without a meaning are shown when they are set, so that the text says all there is. */
+    /* Unused fields are printed when they are set, so that the text is complete. */
     if (bgi_action_has_micro_batch(kind) || action->micro_batch != 0)
         at += (size_t)snprintf(text + at, BGI_ACTION_TEXT_BYTES - at, ".%" PRIu32, action->micro_batch);
     if (bgi_action_has_index(kind) || action->index != 0)

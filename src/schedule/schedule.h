@@ -1,6 +1,6 @@
 /*
- * schedule.h: what the files of this room share: the schedule object, checks of a problem, the helpers generators are
- * written with, and the text buffer of the printers.
+ * schedule.h: shared by the files of this room: the schedule object, checks of a problem, the helpers of generators,
+ * and the text buffer of the printers.
  */
 #ifndef BGI_SCHEDULE_SCHEDULE_H
 #define BGI_SCHEDULE_SCHEDULE_H
@@ -9,7 +9,7 @@
 
 typedef struct bgi_schedule_list {
     bg_action *actions;
-    size_t count; /* fits in 32 bits */
+    size_t count; /* fits into 32 bits */
     size_t capacity;
 } bgi_schedule_list;
 
@@ -23,40 +23,41 @@ struct bg_schedule {
     uint32_t stage_count;
     uint32_t *buffer_depths;
     uint32_t buffer_count;
-    /* While a generator is at work: the problem's. */
+    /* The problem's stop function, while a generator runs. */
     bg_stop_function stop;
     void *stop_user;
     uint32_t emit_count;
-    uint32_t *turns; /* of a strict problem: the device whose next action it is, for each action of a step; else NULL */
+    uint32_t *turns; /* of a strict problem: for each action of a step, the device whose turn it is; otherwise NULL */
 };
 
 /* ---- schedule.c ---- */
 
-/* A schedule without actions. */
+/* Creates a schedule without actions. */
 bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error *error);
 
-/* Actions of all devices together. */
+/* The number of actions of all devices together. */
 size_t bgi_schedule_total(const bg_schedule *schedule);
 
 /* BG_ERROR_CANCELED when problem->stop says so. */
 bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error);
-/* How many actions may pass between two questions. */
+/* The number of actions between two calls of the stop function. */
 enum { BGI_STOP_ACTIONS = 1 << 16 };
 
 #define BGI_ACTION_TEXT_BYTES 64
 /* Writes "F2.5", "U0:1", "SEND0.3:7" into `text` (BGI_ACTION_TEXT_BYTES) and returns `text`. */
 const char *bgi_action_text(const bg_action *action, char *text);
 
-/* Whether an action of this kind belongs to a micro-batch, and whether its index means something. */
+/* Whether an action of this kind belongs to a micro-batch, and whether its index has a meaning. */
 bool bgi_action_has_micro_batch(bg_action_kind kind);
 bool bgi_action_has_index(bg_action_kind kind);
 
 /* ---- problem.c ---- */
 
-/* Everything the rest of the room relies on: counts in range, pointers present, edges between actions that exist. */
+/* Checks everything that the rest of the room relies on: counts are in range, pointers present, edges between existing
+ * actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
-/* How far along the data flow a stage is. */
+/* The stage's place along the data flow. */
 static inline uint32_t bgi_schedule_position(const bg_schedule_problem *problem, uint32_t stage)
 {
     return problem->stage_positions != NULL ? problem->stage_positions[stage] : stage;
@@ -87,7 +88,7 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 
 /* ---- require.c, order.c: what generators are made of ---- */
 
-/* Refuse problems, with reason and remedy: two stages on one device; training whose W is part of B; anything but a V
+/* Refuse problems, with reason and remedy: two stages on one device; training whose W is part of B; anything except a V
  * (stages k and N - 1 - k on a device of their own, none concurrent). */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
@@ -102,30 +103,30 @@ bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_sched
                                     uint32_t stage, uint32_t micro_batch, bg_error *error);
 
 /* As above for the micro-batch that position `offset` of a pipeline holds at `step`, when a new micro-batch enters
- * every `stride` steps; nothing when it holds none. */
+ * every `stride` steps; emits nothing when it holds none. */
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 
-/* Appends the W of the oldest B of a device that has none; nothing when there is no such B. `begin` is 0 at first and
- * remembers where to look. */
+/* Appends the W of the device's oldest B without one; nothing when there is no such B. `begin` is 0 at first, and then
+ * remembers where to search. */
 bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error);
 
-/* All levels of the weight update, level by level; nothing in inference. */
+/* Emits all levels of the weight update, level by level; nothing in inference. */
 bg_status bgi_schedule_emit_updates(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 bg_status bgi_schedule_emit_update_levels(const bg_schedule_problem *problem, bg_schedule *schedule, uint32_t first,
                                           bg_error *error);
 
-/* One micro-batch after the other through all stages and back, then the update. */
+/* Emits one micro-batch after another through all stages and back, then the update. */
 bg_status bgi_schedule_emit_one_at_a_time(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 
-/* One stage after the other does the forwards of all micro-batches; back likewise; then the update. */
+/* Emits the forwards of all micro-batches stage by stage, then the backwards in the same way, then the update. */
 bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
 
-/* Inference: every stage works on another micro-batch. */
+/* Inference: every stage works on a different micro-batch. */
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
                                              bg_error *error);
 
-/* minimum_micro_batches of generators that have nothing to fill, and of those that fill a pipeline with N. */
+/* minimum_micro_batches of generators without a pipeline, and of those whose pipeline N micro-batches fill. */
 uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
 uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training);
 
@@ -154,8 +155,8 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
 
 /* ---- search.c ---- */
 
-/* What a completed schedule costs: when its step ends by bg_schedule_simulate, and the bytes of slots on each device
- * (room for device_count). To choose between schedules of one step, also of problems that differ in splits_weights. */
+/* The cost of a completed schedule: the end of its step by bg_schedule_simulate, and the bytes of slots on each device
+ * (array of device_count). It compares schedules of one step, also of problems that differ in splits_weights. */
 bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
                              double *out_makespan_ns, bg_error *error);
 

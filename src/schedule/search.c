@@ -1,10 +1,10 @@
 /*
- * search.c: what the search for an order knows and keeps: costs by row, how an order is timed quickly, and the best
- * one. Knows no rule by which orders are made.
+ * search.c: the state of the search for an order: costs by row, the fast clock, and the best order. It does not know
+ * the rules by which orders are made.
  *
- * Two clocks. bgi_search_time lets no action wait for a slot and walks F, R, B, W and U alone: cheap, and never later
- * than the truth. Only an order that this clock calls better is completed, verified and simulated, and what that says
- * counts.
+ * There are two clocks. bgi_search_time lets no action wait for a slot and executes only F, R, B, W and U: it is cheap,
+ * and never later than the simulator. Only an order that is better by this clock is completed, verified and simulated,
+ * and the simulated time counts.
  */
 #include "schedule/automatic.h"
 #include "schedule/verify.h"
@@ -89,7 +89,7 @@ static void fill_edges(bgi_search *search)
             search->delays[edge] = (double)problem->edges[edge].size_bytes / problem->bytes_per_ns;
 }
 
-/* A loss whose backward waits for nobody but its own forward can follow at once. */
+/* A loss whose backward waits only for its own forward can follow it at once. */
 static void find_merged(bgi_search *search)
 {
     const bg_schedule_problem *problem = search->problem;
@@ -142,8 +142,8 @@ uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row)
 }
 
 typedef struct walk {
-    uint32_t *missing; /* by row: inputs not yet visited */
-    uint32_t *visited; /* rows in an order that goes along the data */
+    uint32_t *missing; /* by row: the number of inputs not yet visited */
+    uint32_t *visited; /* rows in the order of the data flow */
     uint32_t count;
 } walk;
 
@@ -196,8 +196,8 @@ static void walk_backwards(bgi_search *search, const walk *w, const double *upda
     }
 }
 
-/* A device cannot begin before the first of its stages is reached, works all its actions, and whichever it does last,
- * what follows from that one follows. */
+/* A device cannot begin before its first stage is reached; it runs all its actions; and the path from its last action
+ * to the end of the step follows. */
 static void find_bound(bgi_search *search, const double *work, double *first, double *after)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -286,7 +286,7 @@ void bgi_search_spend(bgi_search *search)
 
 /* ---- the quick clock ---- */
 
-/* The instance that an action must wait for; UINT32_MAX: none. Raises *start to when its inputs are there. */
+/* The instance that an action must wait for; UINT32_MAX: none. Raises *start to the time when its inputs exist. */
 static uint32_t find_missing(const bgi_search *search, uint32_t row, uint32_t micro_batch, double *start)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -309,7 +309,7 @@ static void finish_action(bgi_search *search, uint32_t *ready_count, uint32_t in
     search->first_waiter[instance] = 0;
 }
 
-/* Works through a device's part of the order as far as it goes; returns how many actions that were. */
+/* Executes a device's part of the order as far as possible; returns the number of executed actions. */
 static uint32_t advance(bgi_search *search, const uint32_t *order, uint32_t device, uint32_t *ready_count)
 {
     const uint32_t begin = search->places[device];
@@ -362,8 +362,8 @@ static double slot_bytes(const bg_schedule_edge *edge)
     return (double)(edge->slot_bytes != 0 ? edge->slot_bytes : edge->size_bytes);
 }
 
-/* The most micro-batches of an edge that its receiving device's list holds at once: taken when `first` comes, given
- * back after `last`. Both rows are of one device and ascend. */
+/* The most micro-batches of an edge that its receiving device's list holds at once, each from its `first` to its
+ * `last`. Both rows are of one device and ascend. */
 static uint32_t count_held(const uint32_t *places, const bgi_schedule_row *first, const bgi_schedule_row *last)
 {
     uint32_t most = 0, ended = 0;
@@ -380,7 +380,7 @@ double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32
 {
     const bg_schedule_problem *problem = search->problem;
     const bgi_schedule_layout *layout = &search->layout;
-    uint32_t *places = search->first_waiter; /* no clock runs now */
+    uint32_t *places = search->first_waiter; /* the fast clock does not use them now */
     double bytes = 0.0;
 
     for (uint32_t at = search->begins[device]; at < search->begins[device + 1]; at++)
@@ -429,7 +429,7 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
     return BG_OK;
 }
 
-/* Whether a completed schedule is better than the best; then its numbers are the best's. */
+/* Whether a completed schedule is better than the best one; if so, its times become the best's. */
 static bg_status judge(bgi_search *search, const bg_schedule *schedule, bool *out_is_better, bg_error *error)
 {
     const size_t *limits = search->problem->device_slot_bytes;
@@ -480,12 +480,12 @@ bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *o
 
 cleanup:
     bg_schedule_destroy(schedule);
-    /* An order that does not verify is just not taken. */
+    /* An order that does not verify is skipped. */
     search->is_stopped = search->is_stopped || status == BG_ERROR_CANCELED;
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
 
-/* Whether F, R and B of a merged loss follow each other; strategies that do all forwards first tear them apart. */
+/* Whether F, R and B of a merged loss follow each other; strategies that run all forwards first separate them. */
 static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
@@ -521,10 +521,10 @@ static bool read_order(const bgi_search *search, const bg_schedule *schedule, ui
     return true;
 }
 
-/* Whether the quick clock and the lists alone show that an order does not take the place of the best. */
+/* Whether the fast clock and the lists alone show that an order is not better than the best. */
 static bool is_worse(bgi_search *search, const uint32_t *order)
 {
-    const uint64_t work_left = search->work_left; /* for orders of the search's own */
+    const uint64_t work_left = search->work_left; /* for the search's own orders */
     double time_ns, bytes = 0.0;
 
     if (!isfinite(search->best_ns))
@@ -558,7 +558,7 @@ bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_ge
     schedule->stop = search->problem->stop;
     schedule->stop_user = search->problem->stop_user;
     BGI_TRY_CLEANUP(generator->generate(search->problem, schedule, NULL));
-    /* An R that is left out stands where completing puts it: then the order is known after that. */
+    /* The place of an omitted R is known only after completion, and so is the order. */
     if (read_order(search, schedule, scratch) && is_worse(search, scratch))
         goto cleanup;
     BGI_TRY_CLEANUP(make_completed(search, schedule, NULL));
@@ -570,6 +570,6 @@ bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_ge
 cleanup:
     bg_schedule_destroy(schedule);
     search->is_stopped = search->is_stopped || status == BG_ERROR_CANCELED;
-    /* A strategy that does not take the problem is just left out. */
+    /* A strategy that does not support the problem is skipped. */
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * sharded.c: stages on several devices, one micro-batch at a time (PopTorch's ShardedExecution). Same order as
  * "sequential", which is TensorFlow's name for it. The order alone leaves overlaps between devices (messages that leave
- * early, updates, all of inference); a strict problem leaves none.
+ * early, updates, all of inference); a strict problem has no overlaps.
  *
  *     dev0 F0 .  .  B0 F1 .  .  B1
  *     dev1 .  F0 B0 .  .  F1 B1 .

@@ -1,10 +1,10 @@
 /*
- * simulate.c: how long does one step of a schedule take, given what its actions cost? Runs no kernel and knows no
- * graph.
+ * simulate.c: computes how long one step of a schedule takes, given the costs of its actions. It runs no kernel and
+ * knows no graph.
  *
  * Devices run their lists in order; a message takes size / bytes_per_ns from SEND on, and messages do not slow each
- * other down; a producer waits for its slot. An action's time is the latest of what it waits for, so times are exact
- * sums of costs and do not depend on the order in which they are computed.
+ * other down; a producer waits for its slot. An action begins at the latest of the times that it waits for, so times
+ * are exact sums of costs and do not depend on the order in which they are computed.
  */
 #include "schedule/verify.h"
 
@@ -31,7 +31,7 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* A device's records are in the order of its list, whatever that of the devices. */
+/* A device's records are in the order of its list, in whatever order devices were advanced. */
 static void summarize(const bg_schedule *schedule, const bgi_schedule_facts *facts, bg_schedule_timing *timing)
 {
     double busy = 0.0;

@@ -1,5 +1,6 @@
 /*
- * single.c: everything on one device, one micro-batch after the other. The run that all others must equal in bits.
+ * single.c: everything runs on one device, one micro-batch after another. All other schedules must give the same bits
+ * as this one.
  *
  *     dev0 F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 ...        (cells: stage.micro-batch)
  */

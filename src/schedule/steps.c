@@ -1,9 +1,9 @@
 /*
- * steps.c: longest paths over a schedule's compute actions. Knows no costs, slots or messages: an input from another
- * stage is there one step after it was made.
+ * steps.c: longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from another
+ * stage arrives one step after it was made.
  *
- * Each bound is kept as "the first step that is free for ...", so that 0 means no bound. The late pass runs the same
- * rules backwards over the F's; R, B and W stay where they are.
+ * Each bound is stored as "the first step that is free for ...", so that 0 means no bound. The late pass applies the
+ * same rules backwards to the F; R, B and W do not move.
  */
 #include "schedule/steps.h"
 
@@ -35,7 +35,8 @@ static uint32_t instance_step(const pass *p, uint32_t row, uint32_t micro_batch)
     return p->steps[p->layout->rows[row].first + micro_batch];
 }
 
-/* How many steps after `from` may `to` run: in a pair a stage's own B reads what its F made in the same step. */
+/* The number of steps after `from` at which `to` may run: in a pair, a stage's own B reads what its F made in the same
+ * step. */
 static uint32_t edge_lag(const pass *p, const bgi_schedule_edge_rows *edge)
 {
     const bool is_own = p->layout->rows[edge->from].stage == p->layout->rows[edge->to].stage;
@@ -139,7 +140,7 @@ cleanup:
     return status;
 }
 
-/* The step after the last input that comes from another stage; 0 when there is none. */
+/* The step after the last input that comes from another stage; 0 without one. */
 static uint32_t inputs_ready(const bgi_schedule_layout *layout, const uint32_t *steps, uint32_t row,
                              uint32_t micro_batch)
 {

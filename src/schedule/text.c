@@ -1,13 +1,13 @@
 /*
- * text.c: a schedule as text, and back.
+ * text.c: writes and reads schedules as text.
  *
  *     # comments and empty lines are skipped
  *     device 0: HOST_IN0.0 F0.0 SEND0.0:0 RECEIVE0.0:1 B0.0 U0:0
  *     device 1: RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 U1:0
  *
  * An action is its kind and stage, then .micro-batch, then :index where the kind has one (U: the level; SEND, RECEIVE:
- * the edge). Devices come in order from 0. What the numbers mean is the verifier's affair: a text that reads is a list
- * of actions, not yet a schedule of any problem.
+ * the edge). Devices come in order from 0. The verifier checks what the numbers mean: a text without syntax errors is a
+ * list of actions, and not yet a schedule of a problem.
  */
 #include "schedule/schedule.h"
 
@@ -91,7 +91,7 @@ static bg_status read_action(bgi_reader *in, bg_action *action)
     return BG_OK;
 }
 
-/* One line, from "device" to its end. */
+/* Reads one line, from "device" to its end. */
 static bg_status read_device(bgi_reader *in, bg_schedule *schedule, uint32_t expected_device)
 {
     const char *begin = in->at;

@@ -1,17 +1,17 @@
 /*
- * timetable.c: draws a schedule the way papers do: devices as rows, steps as columns. Compute only; costs and messages
- * play no part.
+ * timetable.c: draws a schedule as papers do: devices as rows, steps as columns. It shows only compute actions, without
+ * costs and messages.
  *
  *     step 0    1    2    3         step 0  1  2  3  4  5
  *     dev0 F0   F1B0 F2B1 B2        dev0 F0 .  .  B0 F1 ...
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
- * A schedule is a set of orders; which picture shows it? One thing in a cell, if then no micro-batch waits between two
- * stages (interleaved, sequential, inference). Else, where each device has one stage and no W, or each right behind its
- * B, cells that hold a forward and a backward, if then none waits (grouped). Else one thing in a cell, as soon as
- * possible (strategies that fill gaps with W, or with other stages). So the picture depends on the orders alone, and a
- * schedule read from a file is drawn like the generated one. Where two strategies give the same orders (few
- * micro-batches) they have the same picture.
+ * A schedule is a set of orders, for which one of three pictures is chosen. If no micro-batch waits between two stages
+ * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise, where each
+ * device has one stage and no W, or each W right behind its B, cells hold a forward and a backward if then no
+ * micro-batch waits (grouped). Otherwise cells hold one action, as early as possible (strategies that fill gaps with W,
+ * or with other stages). So the picture depends only on the orders, and a schedule from a file is drawn like a
+ * generated one. Strategies with the same orders (for few micro-batches) have the same picture.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -30,8 +30,8 @@ typedef struct drawing {
     const bgi_schedule_facts *facts;
     const uint32_t *steps;
     uint32_t step_count;
-    uint32_t gap_begin, gap_end; /* steps that are left out */
-    bool names_stages;           /* a device has several */
+    uint32_t gap_begin, gap_end; /* omitted steps */
+    bool names_stages;           /* a device has several stages */
     size_t cell_width;
     bgi_string text;
 } drawing;
@@ -40,7 +40,7 @@ static bool weights_follow_backwards(const bg_schedule *schedule)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
         const bgi_schedule_list *list = &schedule->lists[device];
-        const bg_action *before = NULL; /* the F, B or W before */
+        const bg_action *before = NULL; /* the previous F, B or W */
         for (size_t i = 0; i < list->count; i++) {
             const bg_action *action = &list->actions[i];
             if (action->kind == BG_ACTION_WEIGHTS &&
@@ -145,7 +145,7 @@ static void measure(drawing *draw)
     draw->cell_width = digits > draw->cell_width ? digits : draw->cell_width;
 }
 
-/* Steps that would make the picture too large are left out of its middle. */
+/* Steps in the middle are omitted when the picture would be too large. */
 static void leave_out(drawing *draw)
 {
     const size_t column_bytes = ((size_t)draw->schedule->device_count + 1) * (draw->cell_width + 1);
@@ -158,7 +158,7 @@ static void leave_out(drawing *draw)
     draw->gap_end = draw->step_count - (uint32_t)(most - most / 2);
 }
 
-/* A cell with `content`, filled up; the last one of a line stays as it is. */
+/* Draws a cell with `content`, padded except at the end of a line. */
 static void draw_cell(drawing *draw, const char *content, uint32_t step)
 {
     if (step + 1 < draw->step_count)
@@ -167,7 +167,7 @@ static void draw_cell(drawing *draw, const char *content, uint32_t step)
         bgi_string_add(&draw->text, "%s\n", content);
 }
 
-/* Stands for the steps that are left out; `*step` becomes the last of them. */
+/* Draws the gap for omitted steps; `*step` becomes the last of them. */
 static bool draw_gap(drawing *draw, uint32_t *step)
 {
     if (*step != draw->gap_begin || draw->gap_begin == draw->gap_end)

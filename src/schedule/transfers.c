@@ -1,15 +1,15 @@
 /*
- * transfers.c: where LOAD and STORE go among a device's compute actions. Knows no strategy: it reads the order.
+ * transfers.c: places LOAD and STORE among a device's compute actions. It knows no strategy and reads only the order.
  *
- * A visit is a maximal run of actions of one stage. The users of a buffer of variables fall into intervals: those of
- * one visit, or those up to the last forward and those from the first backward on, or all.
+ * A visit is a maximal run of actions of one stage. The users of a buffer of variables are divided into intervals:
+ * those of one visit, or those up to the last forward and those from the first backward on, or all together.
  *
  *     visits         | F0.0 F0.1 | F1.0 F1.1   B1.0 B1.1 U1 | B0.0 B0.1 U0 |
  *     weights of 1   LOAD          <------- used -------> STORE                 (preload: a visit earlier)
  *     weights of 0   LOAD <used>   LOAD                       <--- used --> STORE
  *
- * A LOAD that is needed at once has nothing to overlap with; one visit earlier it has that visit's work. At one place
- * STOREs go before LOADs, which may want the same memory.
+ * A LOAD that is needed at once has nothing to overlap with; one visit earlier it overlaps with that visit's work. At
+ * one place STOREs go before LOADs, which may need the same memory.
  */
 #include "schedule/buffers.h"
 
@@ -20,9 +20,9 @@
 typedef struct placer {
     const bgi_schedule_layout *layout;
     const bgi_schedule_list *compute;
-    bgi_buckets of_stage; /* places of actions by stage: a buffer is asked about the actions of its own stages alone */
-    size_t *visits;       /* by action: where its visit begins */
-    size_t *made;         /* by micro-batch: 1 + place of the producer of the buffer at work */
+    bgi_buckets of_stage; /* places of actions by stage, because only actions of its own stages use a buffer */
+    size_t *visits;       /* by action: the beginning of its visit */
+    size_t *made;         /* by micro-batch: 1 + place of the producer of the current buffer */
     size_t *read;         /* by micro-batch: 1 + place of its first reader */
     bgi_transfer_place *places;
     size_t count, capacity;
@@ -43,7 +43,7 @@ static bg_status add(placer *p, size_t at, bg_action_kind kind, uint32_t buffer,
     return BG_OK;
 }
 
-/* Where a load for action `user` goes: before its visit's predecessor, or right before it. */
+/* The place of a load for action `user`: before the preceding visit, or right before the action. */
 static size_t load_place(const placer *p, const bg_schedule_buffer *buffer, size_t user)
 {
     const size_t visit = p->visits[user];
@@ -60,10 +60,10 @@ static size_t later(size_t a, size_t b)
 
 /* ---- variables ---- */
 
-/* Users from `first` to `last`. */
+/* The users from `first` to `last`. */
 typedef struct interval {
     size_t first, last;
-    size_t earliest; /* for its LOAD: after the interval before it */
+    size_t earliest; /* the earliest place of its LOAD: after the preceding interval */
     bool is_changed, is_first;
 } interval;
 
@@ -78,14 +78,15 @@ static bg_status place_interval(placer *p, uint32_t b, const interval *at, bool 
     return BG_OK;
 }
 
-/* Up to the first level of its stage's update what is being summed stays, whether that uses it or not. */
+/* A buffer that is being summed stays up to the first level of its stage's update, whether or not that level uses
+ * it. */
 static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const bg_action *action)
 {
     return p->layout->problem->keeps_for_sums && buffer->starts_fresh && action->kind == BG_ACTION_UPDATE &&
            action->stage == buffer->stage && action->index == 0;
 }
 
-/* `turns`: the user is the first one that is no forward. */
+/* `turns`: the user is the first one that is not a forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {
@@ -94,8 +95,8 @@ static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, c
     return buffer->residency == BG_RESIDENCY_VISIT || (buffer->residency == BG_RESIDENCY_FORWARD_BACKWARD && turns);
 }
 
-/* REDUCE is put before the first level of the update, or behind a backward that has written what it sums, GATHER behind
- * the last level, when the places are known. */
+/* REDUCE comes before the first level of the update or after a backward that has written its gradients, and GATHER
+ * after the last level, once the places are known. */
 static bool has_writing_neighbor(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                  const bg_action *action)
 {
@@ -143,7 +144,7 @@ static void find_ends(placer *p, const bg_schedule_edge *edge, uint32_t stage)
         const size_t i = p->of_stage.items[at];
         const bg_action *action = &p->compute->actions[i];
         if (action->micro_batch >= p->layout->problem->micro_batch_count)
-            continue; /* the verifier names it */
+            continue; /* the verifier reports it */
         if (action->kind == edge->from_kind && action->stage == edge->from_stage)
             p->made[action->micro_batch] = i + 1;
         if (action->kind == edge->to_kind && action->stage == edge->to_stage)

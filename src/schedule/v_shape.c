@@ -3,7 +3,7 @@
  * Controllable Memory", 2024): zb-v, v-half, v-min. Because device 0 has the first and the last stage, what a
  * micro-batch keeps is spread evenly, and its life on a device can be made short.
  *
- * A building block says when one micro-batch visits each device; it repeats every 6 steps (F, B and W of two stages),
+ * A building block says when one micro-batch visits each device. It repeats every 6 steps (F, B and W of two stages),
  * and its visits to a device fall on 4 different steps modulo 6, so that blocks never collide. v-min, p = 4:
  *
  *     step 0  1  2  3  4  5  6  7  8  9  10 11 12 13 14 15
@@ -18,10 +18,10 @@
  *     v-half  2     1            2 floor((p + 2) / 2) (half)                 about 3 p
  *     v-min   1     1            2 floor((p + 4) / 3) (a third)              about 4 p; 1F1B 6 (p - 1)
  *
- * The order of a device is that of the visits, squeezed together: in each step of a run in which every action takes
- * one step a device does its next visit if its input is there; else a W; else (zb-v, which has room for it) a visit
- * ahead of its turn. W also comes first when a forward would exceed what may be kept. The order is what counts; costs
- * play no part in it.
+ * The order of a device is that of the visits without gaps, from a run in which every action takes one step: in each
+ * step a device runs its next visit if its input exists, otherwise a W, otherwise (zb-v, which has memory for it) a
+ * visit ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do
+ * not affect the order.
  */
 #include "schedule/schedule.h"
 
@@ -38,14 +38,14 @@ typedef enum visit { VISIT_FORWARD_DOWN = 0, VISIT_FORWARD_UP, VISIT_BACKWARD_DO
 typedef struct block {
     uint64_t down, up;            /* steps from device to device */
     uint64_t top_gap, bottom_gap; /* further steps where the micro-batch turns: before its backwards, and half way */
-    uint32_t most_kept;           /* forwards whose W is not done, on a device */
+    uint32_t most_kept;           /* the largest number of forwards on a device whose W is not done */
     bool runs_ahead;
 } block;
 
 typedef struct device_state {
     uint64_t starts[VISITS];
     uint32_t done[VISITS];  /* micro-batches */
-    uint32_t kept, waiting; /* without W; of those, with B */
+    uint32_t kept, waiting; /* those without W; and those of them with B */
     size_t weights_begin;   /* see bgi_schedule_emit_oldest_weights */
 } device_state;
 
@@ -74,7 +74,7 @@ static void place_visits(const block *b, uint32_t device_count, uint32_t device,
     starts[VISIT_BACKWARD_UP] = 2 * down_length + up_length + 3 + b->top_gap + b->bottom_gap + up;
 }
 
-/* Whether the visit before, of the same micro-batch, is done. */
+/* Whether the previous visit of the same micro-batch is done. */
 static bool has_input(const weaver *w, uint32_t device, int v)
 {
     const uint32_t micro_batch = w->devices[device].done[v];
@@ -101,7 +101,7 @@ static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
     return VISITS;
 }
 
-/* A first stage that runs ahead leaves room for the last one, on which all backwards wait. */
+/* A first stage that runs ahead leaves memory for the last one, on which all backwards wait. */
 static bool may_run_ahead(const weaver *w, uint32_t device, int v)
 {
     const uint32_t room = w->block->most_kept - (v == VISIT_FORWARD_DOWN ? 1 : 0);
@@ -147,8 +147,8 @@ static bg_status act(weaver *w, bg_schedule *schedule, uint32_t device, int choi
                                     error);
 }
 
-/* Steps of one unit. All devices choose before any acts. Of all visits left the one with the earliest turn always has
- * its input, so every step does something. */
+/* Runs in steps of one unit. All devices choose before any of them acts. The remaining visit with the earliest turn
+ * always has its input, so every step makes progress. */
 static bg_status weave(weaver *w, bg_schedule *schedule, int *choices, bg_error *error)
 {
     uint64_t left = (uint64_t)w->device_count * BLOCK_STEPS * w->problem->micro_batch_count;

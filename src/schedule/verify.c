@@ -1,6 +1,6 @@
 /*
- * verify.c: proves a schedule and finds how many slots each edge needs. Knows no strategy: a list from a generator,
- * from a file and from a damaged copy are all the same to it.
+ * verify.c: proves a schedule and finds how many slots each edge needs. It knows no strategy: lists from generators,
+ * from files and from damaged copies are checked alike.
  *
  *     check.c: each device by itself; buffers.c: its remote buffers
  *     execute with as many slots as micro-batches: does it deadlock at all?
@@ -12,11 +12,11 @@
  *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another.
  *     The times of the first step come with it
  *
- * Of a strict problem both executions do one action at a time, the second one in the order of the first: that order is
+ * Of a strict problem both executions run one action at a time, the second one in the order of the first: that order is
  * the schedule's turns.
  *
- * What is enabled with few slots is enabled with more, so a schedule that passes the first execution passes the last
- * one, and a depth raised on the way does not spoil what was executed before.
+ * An action that can run with few slots can run with more, so a schedule that passes the first execution passes the
+ * last one, and a depth raised on the way does not invalidate what was executed before.
  */
 #include "schedule/verify.h"
 
@@ -76,8 +76,8 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     return facts->turns != NULL ? BG_OK : bgi_error_memory(error, "turns", total * sizeof *facts->turns);
 }
 
-/* With the depths that were found two steps go through, as nearly always, and the first one's times are known. Else
- * with more, and then it is timed. */
+/* With these depths two steps usually complete, and the times of the first one are known. Otherwise it is executed with
+ * more slots and then timed. */
 static bg_status prove_two_steps(bgi_schedule_facts *facts, bgi_schedule_run *run, bg_error *error)
 {
     bg_status status;

@@ -1,5 +1,5 @@
 /*
- * verify.h: what is known about a schedule that passed its checks.
+ * verify.h: the facts about a schedule that passed its checks.
  */
 #ifndef BGI_SCHEDULE_VERIFY_H
 #define BGI_SCHEDULE_VERIFY_H
@@ -12,7 +12,7 @@ typedef struct bgi_schedule_facts {
     uint32_t *depths;             /* by edge */
     uint32_t *in_flight;          /* by stage */
     uint32_t *buffer_depths;      /* by buffer */
-    uint32_t *turns;              /* of a strict problem: the device of each record; else NULL */
+    uint32_t *turns;              /* of a strict problem: the device of each record; otherwise NULL */
     bgi_schedule_record *records; /* one step of the schedule in a topological order, with times */
     size_t record_count;
     bgi_arena arena;
@@ -23,15 +23,15 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
 
-/* bg_schedule_verify that hands over what it found, so that it need not be found again for what follows. */
+/* bg_schedule_verify that also returns its facts, for later steps to use. */
 bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *problem, bgi_schedule_facts *facts,
                              bg_error *error);
-/* bg_schedule_create that does. The problem must outlive the facts. */
+/* bg_schedule_create that does the same. The problem must outlive the facts. */
 bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                                      bg_schedule **out, bgi_schedule_facts *out_facts, bg_error *error);
 
-/* The most instances begun and not ended, with places in one order: instance m begins at begins[m] and ends at ends[m],
- * both ascending. */
+/* The largest number of instances that have begun and not ended, with places in one order: instance m begins at
+ * begins[m] and ends at ends[m], both ascending. */
 uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */
@@ -47,8 +47,8 @@ bg_status bgi_schedule_timetable(const bg_schedule *schedule, const bgi_schedule
 
 /* ---- check.c ---- */
 
-/* What can be seen without executing: every action of the problem once, on its device, in its place among the others of
- * that device. Fills positions. */
+/* The checks without execution: every action of the problem occurs once, on its device, in its place among the device's
+ * other actions. Fills positions. */
 bg_status bgi_schedule_check(const bgi_schedule_layout *layout, const bg_schedule *schedule, uint32_t *positions,
                              bg_error *error);
 

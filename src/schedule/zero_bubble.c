@@ -1,6 +1,6 @@
 /*
- * zero_bubble.c: pipelines that fill idle time with W, for which nobody waits: ZB-H1 and ZB-H2 (Qi et al., "Zero Bubble
- * Pipeline Parallelism", 2023, section 2). A device at position i of p
+ * zero_bubble.c: pipelines that fill idle time with W, which no other action waits for: ZB-H1 and ZB-H2 (Qi et al.,
+ * "Zero Bubble Pipeline Parallelism", 2023, section 2). A device at position i of p
  *
  *     does w forwards, then in turns: a backward B m, the W of micro-batch m - d, the next forward; then what is left
  *
@@ -8,14 +8,14 @@
  *     zb-h1        p - i                   i                p micro-batches, as much as 1F1B's first device
  *     zb-h2        2 (p - i) - 1           2 i              2 p - 1
  *
- * A micro-batch is kept until its W. Late W let the last devices hurry through their first backwards, on which all
- * others wait. zb-h1 for p = 3:
+ * A micro-batch is kept until its W. Delayed W let the last devices finish their first backwards earlier, which all
+ * other devices wait for. zb-h1 for p = 3:
  *
  *     dev0 F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 ...
  *     dev1 .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 ...
  *     dev2 .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 F4 ...
  *
- * With F = B = W each device of zb-h1 is idle for p - 1 of 3 m + p - 1 steps, and those of zb-h2 not at all between
+ * With F = B = W each device of zb-h1 is idle for p - 1 of 3 m + p - 1 steps. Devices of zb-h2 are never idle between
  * their first and last action, from 2 p - 1 micro-batches on. With fewer micro-batches the order is the same.
  */
 #include "schedule/schedule.h"

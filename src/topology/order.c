@@ -1,6 +1,6 @@
 /*
- * order.c: the one file that includes hwloc. It takes long to look at a machine, and does not survive it when memory
- * runs out meanwhile: hence it is asked only for sessions that bind threads.
+ * order.c: the one file that includes hwloc. hwloc takes long to read a machine, and does not survive a lack of memory
+ * meanwhile, so it is called only for sessions that bind threads.
  */
 #include <brigade/topology.h>
 
@@ -16,7 +16,7 @@ typedef struct order {
     uint32_t core_count;
 } order;
 
-/* Processors and cores are all we ask for: looking for more takes longer. */
+/* Only processors and cores are requested, because more would take longer. */
 static hwloc_topology_t load_topology(void)
 {
     hwloc_topology_t topology;
@@ -32,7 +32,8 @@ static hwloc_topology_t load_topology(void)
     return topology;
 }
 
-/* All allowed processors of a core, or only the one of rank `rank` among them. Returns how many were added. */
+/* Adds all allowed processors of a core, or only the one of rank `rank` among them. Returns the number of added
+ * processors. */
 static uint32_t add_core(order *o, int core, int rank)
 {
     const hwloc_obj_t object = hwloc_get_obj_by_type(o->topology, HWLOC_OBJ_CORE, (unsigned)core);

@@ -1,5 +1,5 @@
 /*
- * batches.c: a reader for each size of a batch, made at the first use of the size.
+ * batches.c: makes a reader for each size of a batch when the size is first used.
  */
 #include <brigade/batches.h>
 
@@ -9,7 +9,7 @@
 
 typedef struct batch_size {
     bg_plan *plan;
-    bg_session *reader; /* NULL: not made */
+    bg_session *reader; /* NULL: not made yet */
 } batch_size;
 
 struct bg_batches {
@@ -18,7 +18,7 @@ struct bg_batches {
     bg_options options;
     bg_weights *weights;
     int64_t most_samples;
-    batch_size *sizes; /* [most_samples], that of n samples at n - 1 */
+    batch_size *sizes; /* [most_samples]: the reader for n samples is at n - 1 */
 };
 
 static bg_status check_samples(const bg_batches *batches, int64_t samples, bg_error *error)

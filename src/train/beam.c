@@ -1,11 +1,11 @@
 /*
- * beam.c: beam search. A beam is the beginning of a sequence with the sum of its log shares. At each step the
+ * beam.c: beam search. A beam is the beginning of a sequence with the sum of its log probabilities. At each step the
  * successors of all beams are ranked by their sums:
  *
  *     rank 0 .. beams - 1    a successor that ends the sequence is kept as a result
  *     any rank               the first `beams` successors that end nothing are the next beams
  *
- * A slot of the generator may hold another beam's tokens from the step before. It keeps what the two have in common and
+ * A slot of the generator may hold another beam's tokens from the previous step. It keeps their common beginning and
  * computes the rest again, with the same bits; nothing is copied between caches.
  */
 #include <math.h>
@@ -35,7 +35,7 @@ typedef struct search {
     uint32_t beam_count;
     result results[MOST]; /* the best first */
     uint32_t result_count;
-    successor *ranked; /* the best, 2 x beams and a stop token for each beam at most */
+    successor *ranked; /* the best ones: at most 2 x beams, and a stop token for each beam */
     size_t ranked_count, ranked_most;
 } search;
 
@@ -129,7 +129,7 @@ static double score_of(const search *s, double sum, size_t added)
     return sum / pow((double)added, s->options->length_penalty);
 }
 
-/* Takes the sequence over. */
+/* Takes over the sequence. */
 static void keep_result(search *s, bgi_sequence *sequence)
 {
     const result found = {*sequence, score_of(s, sequence->log_share, sequence->count - sequence->prompt_count)};
@@ -155,8 +155,8 @@ static void keep_result(search *s, bgi_sequence *sequence)
     s->results[at] = found;
 }
 
-/* Whether no beam can become better than the worst result: sums only fall, and of two lengths the one with the larger
- * divisor is better for them. */
+/* Whether no beam can become better than the worst result: sums only decrease, and of two lengths the one with the
+ * larger divisor gives the better score. */
 static bool is_decided(const search *s)
 {
     const bgi_sequence *best = &s->beams[0];
@@ -203,7 +203,7 @@ static bg_status step_beams(search *s, bg_error *error)
     return status;
 }
 
-/* The best sequence's tokens, one after the other, as if they had been drawn. */
+/* Reports the best sequence's tokens one after another, as if they had been drawn. */
 static bg_status tell_best(const search *s, const bg_generation_prompt *prompt, uint32_t prompt_index, bg_error *error)
 {
     const bgi_sequence *best = &s->results[0].sequence;
@@ -259,7 +259,7 @@ bg_status bgi_beam_search(bg_generator *generator, const bg_generation_prompt *p
     search s = {.generator = generator, .options = options};
     bg_status status = BG_OK;
 
-    /* Enough for `beams` that end nothing behind all that may end something before them. */
+    /* Enough for `beams` successors that do not end, after all that may end something. */
     s.ranked_most = (size_t)options->beams * (2 + (size_t)options->stop_token_count);
     s.ranked = calloc(s.ranked_most, sizeof *s.ranked);
     if (s.ranked == NULL)

@@ -13,7 +13,7 @@
 
 /* ---- shapes ---- */
 
-/* With data of their own. */
+/* Counts groups of replicas with different data. */
 static uint32_t count_groups(const bgi_call_shape *shape)
 {
     return shape->replicas / shape->group;
@@ -40,7 +40,7 @@ static uint32_t divide_samples(uint64_t samples, uint32_t usual)
     return size;
 }
 
-/* One update of all samples: on all groups of replicas where the tree over micro-batches has a branch for each. */
+/* One update of all samples, on all groups of replicas if the tree over micro-batches has a branch for each. */
 static bgi_call_shape split_canonically(const bgi_call_shape *usual, uint64_t samples)
 {
     const uint64_t micro_batches = samples / divide_samples(samples, usual->micro_batch);
@@ -78,7 +78,7 @@ bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64
 
 /* ---- plans ---- */
 
-/* A period need not divide what is left of a call: what was asked for every n iterations comes once, at the end. */
+/* A period need not divide the rest of a call: an output requested for every n iterations comes once, at the end. */
 static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requests, bg_error *error)
 {
     bg_output_request *requests = NULL;
@@ -99,8 +99,8 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* A rest that runs on one group of replicas has nothing to shard over data-parallel replicas: the options ask for it on
- * behalf of whole calls, so the plan of the rest must not warn. Activations are sharded inside the group. */
+/* A rest that runs on one group of replicas has nothing to shard over data-parallel replicas. The options request
+ * sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the group. */
 static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
 {
     const uint32_t activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -121,7 +121,7 @@ static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rul
     return BG_OK;
 }
 
-/* Samples are counted by groups of replicas before there is a plan, which would make groups of a mesh by itself. */
+/* Samples are counted by groups of replicas before there is a plan, which determines the groups of a mesh. */
 static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, bg_error *error)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -193,7 +193,7 @@ static bg_status take_streams(bgi_compiled *compiled, const bg_options *options,
     return BG_OK;
 }
 
-/* Files of remote memory are one session's. It is that of a fit, which trains in calls of one shape then. */
+/* Files of remote memory belong to one session. It is the session of a fit, which then trains in calls of one shape. */
 static bg_status check_files(const bg_options *options, bool is_rest, bg_error *error)
 {
     const char *folder = options->files.memmap_dir;
@@ -207,7 +207,7 @@ static bg_status check_files(const bg_options *options, bool is_rest, bg_error *
                         folder);
 }
 
-/* Room for the rates of a call's updates, where they may differ. */
+/* Allocates the rates of a call's updates, which may differ. */
 static bg_status take_rates(bgi_compiled *compiled, const bg_trainer_options *options, bg_error *error)
 {
     if (!compiled->training || options->learning_rate == NULL || !options->learning_rate_updates)
@@ -296,7 +296,7 @@ static uint32_t find_tensor(const char *const *names, uint32_t tensor_count, con
     return UINT32_MAX;
 }
 
-/* Samples of the tensor must be rows of the input, in bytes; dimensions of 1 may be written or not. */
+/* Samples of the tensor must be rows of the input, in bytes; dimensions of 1 may be omitted. */
 static bg_status check_tensor(const bgi_compiled *compiled, const bg_trainer *trainer, bgi_compiled_input *input,
                               const bg_type *sample, bg_error *error)
 {
@@ -356,7 +356,7 @@ bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, c
     return BG_OK;
 }
 
-/* `count` elements of a tensor from `first` on, in the input's type. */
+/* Converts `count` elements of a tensor from `first` on to the input's type. */
 static void cast_samples(const bgi_compiled_input *input, const void *tensor, uint64_t first, uint64_t count)
 {
     const bg_dtype from = input->sample_dtype, to = input->stream.micro_batch_type.dtype;
@@ -397,7 +397,7 @@ void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double
 
 /* ---- outputs ---- */
 
-/* Values of a replica in a weight update: one of each micro-batch, or of what an update makes only one. */
+/* The number of a replica's values in a weight update: one for each micro-batch, or one for outputs of the update. */
 static uint64_t count_in_update(const bgi_compiled *compiled, const bgi_compiled_output *output)
 {
     const uint64_t iterations = compiled->shape.iterations;

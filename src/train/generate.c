@@ -1,7 +1,7 @@
 /*
- * generate.c: sequences that a GPT continues, several at once. Two sessions work over one cache: a long step for
- * prompts and a step of one token, each for all sequences. What a sequence does not need of a step is filled up with
- * tokens that its next step overwrites, so the cache is as much longer than the model's positions.
+ * generate.c: continues sequences with a GPT, several at once. Two sessions share one cache: a long step for prompts
+ * and a step of one token, each for all sequences. The unused part of a step is filled with tokens that the sequence's
+ * next step overwrites, so the cache is longer than the model's positions by that much.
  */
 #include "train/generator.h"
 
@@ -89,8 +89,8 @@ void bgi_generator_forget(bg_generator *generator)
     generator->prompt_count = SIZE_MAX;
 }
 
-/* The slot keeps what it has of the wanted tokens; of those that it has all, without logits, the last is computed
- * again. */
+/* The slot keeps the matching prefix of the wanted tokens; when all match but logits are missing, the last token is
+ * computed again. */
 static void keep_prefix(bgi_slot *slot, const bgi_wanted *wanted)
 {
     size_t same = 0;
@@ -108,8 +108,8 @@ static size_t find_pending(const bgi_slot *slot, const bgi_wanted *wanted)
     return wanted->count > slot->count ? wanted->count - slot->count : 0;
 }
 
-/* Tokens of a slot in one run. A slot that needs none gets its last token again, which leaves the same bits in the
- * cache. Behind the tokens that count come others, which the slot's next tokens overwrite. */
+/* The tokens of a slot in one run. A slot that needs no token gets its last one again, which leaves the same bits in
+ * the cache. The tokens that count are followed by others, which the slot's next tokens overwrite. */
 static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, const bgi_wanted *wanted)
 {
     const size_t pending = find_pending(slot, wanted), length = (size_t)s->length;
@@ -128,7 +128,7 @@ static size_t fill_inputs(bgi_stepper *s, uint32_t index, const bgi_slot *slot, 
     return taken;
 }
 
-/* One run for all slots. */
+/* Runs one step for all slots. */
 static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wanted *wanted, bg_error *error)
 {
     const size_t vocabulary = (size_t)generator->vocabulary;

@@ -1,7 +1,7 @@
 /*
- * generation.c: prompts to their ends. Each sequence of the generator works on a prompt, all step together, and a
- * sequence whose prompt has ended takes the next one. A prompt never sees what its neighbors are: logits have the same
- * bits beside any others, and draws depend on the prompt's own seed and places.
+ * generation.c: continues prompts to their ends. Each sequence of the generator works on a prompt, all step together,
+ * and a sequence whose prompt has ended takes the next one. A prompt's result does not depend on its neighbors: logits
+ * have the same bits in any company, and draws depend on the prompt's own seed and positions.
  */
 #include "train/generation.h"
 
@@ -95,7 +95,7 @@ typedef struct work {
     bool is_busy;
     uint32_t prompt;
     bgi_sequence sequence;
-    size_t told_bytes; /* of its text */
+    size_t told_bytes; /* bytes of its text that were reported */
 } work;
 
 typedef struct run {
@@ -153,7 +153,7 @@ static bg_status step_slot(run *r, uint32_t index, bg_error *error)
                                &r->results[w->prompt], error);
 }
 
-/* Prompts for slots that have none; how many slots work. */
+/* Gives prompts to free slots; returns the number of busy slots. */
 static bg_status fill_slots(run *r, uint32_t *out_busy, bg_error *error)
 {
     *out_busy = 0;

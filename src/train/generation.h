@@ -6,13 +6,13 @@
 
 #include "train/generator.h"
 
-/* A sequence that grows: the prompt, what was added, and the text of that. All-zero is valid and empty. */
+/* A growing sequence: the prompt, the added tokens, and their text. A zeroed sequence is valid and empty. */
 typedef struct bgi_sequence {
     uint32_t *tokens;
     size_t count, prompt_count, capacity;
-    char *text; /* of what was added */
+    char *text; /* of the added tokens */
     size_t text_bytes, text_capacity;
-    double *log_shares; /* of what was added */
+    double *log_shares; /* of the added tokens */
     size_t share_capacity;
     double log_share; /* their sum */
     bool has_ended;
@@ -23,15 +23,15 @@ bg_status bgi_sequence_begin(bgi_sequence *sequence, const bg_generation_prompt 
 bg_status bgi_sequence_copy(bgi_sequence *sequence, const bgi_sequence *from, bg_error *error);
 void bgi_sequence_clear(bgi_sequence *sequence);
 
-/* Appends a token with its text, and says in `has_ended` and `end` whether that ends it: by a stop token, a stop string
- * (behind which no text stays), or because nothing may follow. */
+/* Appends a token with its text, and sets `has_ended` and `end` when that ends the sequence: by a stop token, by a stop
+ * string (the text is cut after it), or because no more tokens are allowed. */
 bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_share,
                            const bg_generation_options *options, int64_t positions, bg_error *error);
 
-/* How many bytes of the text cannot be part of a stop string that is still to come; all when the sequence has ended. */
+/* The number of bytes of the text that cannot be part of a later stop string; all bytes when the sequence has ended. */
 size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generation_options *options);
 
-/* Hands over tokens and text. */
+/* Returns tokens and text. */
 bg_status bgi_sequence_finish(bgi_sequence *sequence, double score, bool has_text, bg_generation *out, bg_error *error);
 
 /* Beam search for one prompt; `out` has options->returned_beams elements. */

@@ -1,5 +1,5 @@
 /*
- * generator.h: sequences whose keys and values are kept, several at once.
+ * generator.h: sequences with cached keys and values, several at once.
  */
 #ifndef BGI_TRAIN_GENERATOR_H
 #define BGI_TRAIN_GENERATOR_H
@@ -19,15 +19,15 @@ typedef struct bgi_stepper {
     const void *inputs[3];
 } bgi_stepper;
 
-/* One of the sequences: what its part of the cache holds. */
+/* One of the sequences: the content of its part of the cache. */
 typedef struct bgi_slot {
-    uint32_t *tokens; /* room for all positions */
+    uint32_t *tokens; /* memory for all positions */
     size_t count;
-    bool has_logits; /* of what follows the last token */
+    bool has_logits; /* of the position after the last token */
     float *logits;
 } bgi_slot;
 
-/* Tokens that a slot should hold; count 0: any. */
+/* The tokens that a slot should hold; count 0: any. */
 typedef struct bgi_wanted {
     const uint32_t *tokens;
     size_t count;
@@ -40,17 +40,17 @@ struct bg_generator {
     bgi_slot *slots;
     float *logits; /* of all slots, as a run returns them */
     bgi_sampler sampler;
-    size_t prompt_count; /* of slot 0: tokens before the first that was drawn; SIZE_MAX: none was drawn */
+    size_t prompt_count; /* of slot 0: tokens before the first drawn one; SIZE_MAX: none was drawn */
 };
 
 /*
- * Brings each slot to hold what is wanted of it, with the logits of the next token: it keeps what its sequence begins
- * with and computes the rest, all slots in the same runs. wanted[i].count is at most the positions, and tokens are
- * below the vocabulary.
+ * Makes each slot hold its wanted tokens, with the logits of the next token: it keeps the common beginning and computes
+ * the rest, all slots in the same runs. wanted[i].count is at most the number of positions, and tokens are below the
+ * vocabulary size.
  */
 bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error);
 
-/* Forgets what the slots hold: weights may have changed. */
+/* Clears the slots, because weights may have changed. */
 void bgi_generator_forget(bg_generator *generator);
 
 #endif

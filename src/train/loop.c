@@ -1,6 +1,6 @@
 /*
- * loop.c: passes over data: batches to calls, calls to metrics and events; a fit does one pass for each epoch, with
- * validations in between.
+ * loop.c: passes over data: makes calls from batches, and metrics and events from calls; a fit makes one pass for each
+ * epoch, with validations in between.
  *
  *     fit:   epoch { pass over the training data { ... validation { pass } ... } validation { pass } }
  *     pass:  batch { call, or a call of the whole updates and one of the rest }
@@ -20,15 +20,15 @@ typedef struct pass {
     bg_trainer *trainer;
     bg_trainer_task task;
     bgi_source *source;
-    bgi_predictions *predictions; /* NULL: none are kept */
+    bgi_predictions *predictions; /* NULL: predictions are not collected */
     bg_array *arrays;             /* for them */
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
     uint64_t limit;          /* of batches in a pass */
-    uint64_t validate_every; /* batches: options.validate_share; 0: not by a share */
-    uint64_t validated_step; /* of the newest validation of a share */
-    uint64_t saved_step;     /* of the newest checkpoint, or where the fit began */
-    uint64_t refused_sample; /* of the batch: where an update begins that was refused */
+    uint64_t validate_every; /* in batches: options.validate_share; 0: not by a share */
+    uint64_t validated_step; /* of the newest validation by share */
+    uint64_t saved_step;     /* of the newest checkpoint, or the beginning of the fit */
+    uint64_t refused_sample; /* of the batch: where the refused update begins */
     bool data_ended;         /* of an infeed */
 } pass;
 
@@ -60,14 +60,14 @@ static bg_status notify(pass *p, bg_trainer_event_kind kind, uint64_t valid_coun
     return BG_OK;
 }
 
-/* Of several ranks the interrupt flags hold when all have received them: see receive_stop. */
+/* With several ranks the interrupt flags take effect when all ranks have received them: see receive_stop. */
 static bool is_over(const bg_trainer *trainer)
 {
     return trainer->should_stop ||
            (!trainer->has_ranks && trainer->options.interrupt != NULL && *trainer->options.interrupt != 0);
 }
 
-/* Around a call: what a signal has said to this rank goes to all, and comes back to all with the same call. */
+/* Called around a call: sends a signal of this rank to all ranks, so that all receive it in the same call. */
 static void request_stop(const bg_trainer *trainer, bg_session *session)
 {
     if (trainer->options.interrupt != NULL && *trainer->options.interrupt != 0)
@@ -102,7 +102,7 @@ static void set_arguments(const pass *p, bgi_compiled *compiled)
     }
 }
 
-/* The numbers of the optimizer for the next call. */
+/* Sets the optimizer's numbers for the next call. */
 static bg_status set_optimizer(bg_trainer *trainer, bgi_compiled *compiled, bg_error *error)
 {
     const bg_trainer_options *options = &trainer->options;
@@ -121,7 +121,7 @@ static bg_status set_optimizer(bg_trainer *trainer, bgi_compiled *compiled, bg_e
     return bg_session_set_optimizer(compiled->session, &trainer->optimizer, error);
 }
 
-/* What a call of so many iterations covers. */
+/* Describes a call of `iterations` iterations. */
 static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns)
 {
     const bgi_task *task = &p->trainer->tasks[p->task];
@@ -148,7 +148,7 @@ static void describe_call(pass *p, const bgi_compiled *compiled, uint64_t iterat
     p->trainer->has_updated = p->trainer->has_updated || p->call.update_count > 0;
 }
 
-/* What the call covers, its metrics and predictions, and the word to those who listen. */
+/* Completes the call: its coverage, metrics and predictions, and the listeners' events. */
 static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iterations, uint64_t valid, uint64_t run_ns,
                              bg_error *error)
 {
@@ -162,8 +162,8 @@ static bg_status finish_call(pass *p, bgi_compiled *compiled, uint64_t iteration
     return notify(p, BG_ON_CALL_END, p->call.valid_count, error);
 }
 
-/* An update of the call was refused, after `iterations` that were not. Returns the run's error, whatever listeners say.
- */
+/* An update of the call was refused after `iterations` successful ones. Returns the run's error, whatever listeners
+ * return. */
 static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t iterations, uint64_t first)
 {
     bgi_call_shape before = compiled->shape;
@@ -176,7 +176,7 @@ static bg_status report_refused(pass *p, const bgi_compiled *compiled, uint64_t 
     return BG_ERROR_NOT_FINITE;
 }
 
-/* What follows from the first model that is compiled. */
+/* Prepares results when the first model is compiled. */
 static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *error)
 {
     bgi_task *task = &p->trainer->tasks[p->task];
@@ -188,7 +188,7 @@ static bg_status begin_results(pass *p, const bgi_compiled *compiled, bg_error *
     return BG_OK;
 }
 
-/* What a call leaves idle copies the next ones' samples. */
+/* Copies samples of later calls while a call leaves threads idle. */
 static bool help_loader(void *user)
 {
     return bg_loader_help(user);
@@ -203,7 +203,7 @@ static bg_status bind(const pass *p, bgi_compiled *compiled, bg_error *error)
                                                   source->data->names, error);
 }
 
-/* One call on a batch's samples from `first` on; the first `valid` of them are no padding. */
+/* Runs one call on a batch's samples from `first` on; the first `valid` of them are not padding. */
 static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch, uint64_t first, uint64_t valid,
                           bg_error *error)
 {
@@ -233,7 +233,7 @@ static bg_status run_call(pass *p, bgi_compiled *compiled, const bg_batch *batch
     return finish_call(p, compiled, compiled->shape.iterations, valid, bgi_clock_ns() - start_ns, error);
 }
 
-/* Compiles when it has not been done: then the caller knows of no task. */
+/* Compiles the task unless that was done; the error is then returned to a caller that names no task. */
 static bg_status prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
     const bg_status status = bg_trainer_prepare(trainer, task, error);
@@ -241,13 +241,13 @@ static bg_status prepare(bg_trainer *trainer, bg_trainer_task task, bg_error *er
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "%s", bg_trainer_task_name(task));
 }
 
-/* What a call takes is known before the first one: with total_devices the plan says it. */
+/* Determines the size of a call before the first one; with total_devices it follows from the plan. */
 static bg_status settle(bg_trainer *trainer, bg_trainer_task task, bg_error *error)
 {
     return trainer->tasks[task].options.replicas.total_devices != 0 ? prepare(trainer, task, error) : BG_OK;
 }
 
-/* The plan for what is left of a batch; the one of the last time when it fits. */
+/* The plan for the rest of a batch; the previous one when it fits. */
 static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *error)
 {
     bgi_task *task = &p->trainer->tasks[p->task];
@@ -264,8 +264,8 @@ static bg_status prepare_rest(pass *p, const bgi_call_shape *shape, bg_error *er
     return BG_OK;
 }
 
-/* All that is made of a batch: a call, or what its size and max_steps allow. Inference leaves padding out, because it
- * would be part of means and sums of a micro-batch. */
+/* Runs a batch: in one call, or as its size and max_steps allow. Inference omits padding, which would change the means
+ * and sums of a micro-batch. */
 static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -296,7 +296,7 @@ static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
     return BG_OK;
 }
 
-/* One call whose data come from an infeed. */
+/* Runs one call whose data come from an infeed. */
 static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -337,8 +337,8 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* A rank reads the samples of its own devices where all batches are whole calls, but for a last one, which is smaller
- * and read whole; max_steps must not cut a batch. */
+/* A rank reads only the samples of its own devices when all batches are whole calls, except the last one, which is
+ * smaller and read whole; max_steps must not cut a batch. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
     bg_trainer *trainer = p->trainer;
@@ -359,7 +359,7 @@ static bg_status want_own_samples(pass *p, bg_error *error)
     return bgi_source_want(p->source, &task->whole, error);
 }
 
-/* A share of the pass's batches. */
+/* Computes a share of the pass's batches. */
 static bg_status find_share(const pass *p, double share, uint64_t total, const char *name, uint64_t *out,
                             bg_error *error)
 {
@@ -372,7 +372,7 @@ static bg_status find_share(const pass *p, double share, uint64_t total, const c
     return BG_OK;
 }
 
-/* Batches in a pass as numbers and shares allow them, and between validations. */
+/* Determines the number of batches in a pass, and between validations, from numbers and shares. */
 static bg_status find_limits(pass *p, bg_error *error)
 {
     const bg_trainer_options *options = &p->trainer->options;
@@ -413,7 +413,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
         const uint64_t most = p->batch + left / per_call + (left % per_call != 0);
         p->batch_count = p->batch_count == 0 || most < p->batch_count ? most : p->batch_count;
     }
-    /* Inference sees its data in the same order each time, so that what it gives depends on the weights alone. */
+    /* Inference reads its data in the same order each time, so that its results depend on the weights alone. */
     if (data->infeed == NULL)
         BGI_TRY(want_own_samples(p, error));
     if (data->infeed == NULL)
@@ -426,7 +426,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
     return bg_infeed_start(data->infeed, task->whole.session, error);
 }
 
-/* Whether the pass may take another batch. */
+/* Whether the pass may read another batch. */
 static bool has_more(const pass *p)
 {
     const bg_trainer *trainer = p->trainer;
@@ -435,7 +435,7 @@ static bool has_more(const pass *p)
            p->batch < p->limit;
 }
 
-/* One batch; *out_ended at the end of the data. */
+/* Runs one batch; *out_ended at the end of the data. */
 static bg_status take_batch(pass *p, bool *out_ended, bg_error *error)
 {
     bg_batch batch = {0};
@@ -467,7 +467,7 @@ static void unbind(bg_trainer *trainer, bg_trainer_task task)
     trainer->tasks[task].whole.is_bound = trainer->tasks[task].rest.is_bound = false;
 }
 
-/* Predictions of no batch at all have their types, and no rows. */
+/* Without any batch, predictions have their types and no rows. */
 static bg_status end_predictions(pass *p, bg_error *error)
 {
     if (p->predictions == NULL || p->predictions->rows != NULL)
@@ -476,7 +476,7 @@ static bg_status end_predictions(pass *p, bg_error *error)
     return bgi_predictions_begin(p->predictions, &p->trainer->tasks[p->task].whole, p->arrays, error);
 }
 
-/* A pass in inference between its two events. */
+/* Runs an inference pass between its two events. */
 static bg_status evaluate(pass *p, bg_error *error)
 {
     static const bg_trainer_event_kind kinds[BG_TRAINER_TASK_COUNT][2] = {
@@ -565,7 +565,7 @@ static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
     return every != 0 && step / every > before / every;
 }
 
-/* The time for a checkpoint. */
+/* Saves a checkpoint when it is due. */
 static bg_status save(pass *p, bg_error *error)
 {
     p->saved_step = p->trainer->step;
@@ -634,7 +634,7 @@ static bg_status run_epochs(pass *p, bgi_source *validation, bg_error *error)
         if (is_over(trainer))
             break;
     }
-    /* A stop that came with the last validation or the end of the epoch. */
+    /* Handles a stop that came with the last validation or the end of the epoch. */
     if (options->checkpoint_end && p->saved_step != trainer->step)
         BGI_TRY(save(p, error));
     return notify(p, BG_ON_FIT_END, 0, error);

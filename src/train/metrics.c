@@ -1,9 +1,8 @@
 /*
- * metrics.c: the scalar outputs over a pass: means of floats, sums of integers, which are counts; and scores of sums.
+ * metrics.c: the scalar outputs over a pass: means of floats, sums of integers (counts), and scores of sums.
  *
- * A mean of a micro-batch counts by its samples that are no padding, which is Lightning's weight (the size of the
- * batch) at the grain at which values come. What a mode does not return is not covered. Sums are in the order of the
- * values.
+ * The mean of a micro-batch is weighted by its samples without padding, as in Lightning, which weights by batch size.
+ * Values that a mode does not return are not covered. Sums are in the order of the values.
  */
 #include "train/trainer.h"
 
@@ -122,13 +121,14 @@ static void add_values(bgi_metric *metric, const bg_trainer_call *call, double s
     sum /= (double)call->input_group_size;
     samples /= call->input_group_size;
     if (samples == 0)
-        return; /* what the mode returns is padding */
+        return; /* the mode returns only padding */
     metric->sum += sum;
     metric->samples += samples;
     metric->last = sum / (double)samples;
 }
 
-/* Mode SUM: each replica has the sum over all of its micro-batches, where means of padding alone do not count. */
+/* Mode SUM: each replica returns the sum over all of its micro-batches, to which means of padding alone do not
+ * contribute. */
 static void add_sums(bgi_metric *metric, const bgi_compiled *compiled, const bgi_compiled_output *output,
                      const bg_trainer_call *call)
 {
@@ -173,7 +173,7 @@ static void add_means(bgi_metric *metric, const bgi_compiled *compiled, const bg
     add_values(metric, call, sum, samples);
 }
 
-/* Samples that value v of an output covers: of mode SUM all of a replica's. */
+/* The number of samples that value v of an output covers: with mode SUM all of a replica's. */
 static uint64_t count_covered(const bgi_compiled *compiled, const bgi_compiled_output *output,
                               const bg_trainer_call *call, uint64_t v)
 {

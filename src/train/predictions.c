@@ -1,5 +1,5 @@
 /*
- * predictions.c: the outputs of a whole pass, one call after the other, as arrays.
+ * predictions.c: collects the outputs of a whole pass, call after call, as arrays.
  */
 #include "train/trainer.h"
 
@@ -37,7 +37,7 @@ bg_status bgi_predictions_begin(bgi_predictions *predictions, const bgi_compiled
                                                                         : bgi_error_memory(error, "predictions", 0);
 }
 
-/* Rows of a call's output: without those of padding where each sample has one, and of one replica of each group. */
+/* The rows of a call's output: without padding where each sample has a row, and of one replica of each group. */
 static uint64_t count_rows(const bgi_compiled *compiled, const bgi_compiled_output *output, const bg_trainer_call *call)
 {
     const bg_type *type = &output->stream.micro_batch_type;

@@ -1,6 +1,6 @@
 /*
- * report.c: the profile of a task into a folder of its own: training/report.html, training/profile.json, and so on; of
- * all ranks, by the first.
+ * report.c: writes the profile of a task into a folder of its own: training/report.html, training/profile.json, and so
+ * on; the first rank writes for all.
  */
 #include "train/trainer.h"
 
@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* All ranks share what their devices did with the first one, which writes. */
+/* All ranks send their devices' records to the first one, which writes. */
 static bg_status share(const bgi_compiled *compiled, bool *out_writes, bg_error *error)
 {
     const bg_transport *transport = bg_plan_options(compiled->plan)->execution.transport;

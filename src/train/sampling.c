@@ -1,7 +1,7 @@
 /*
- * sampling.c: the next token from logits: penalties for earlier tokens, then the temperature, then filters, each of
- * which is applied to the tokens that are left: top-k, top-p, min-p, typical. All in double, in one order, so that a
- * draw is a function of logits, history, seed and place.
+ * sampling.c: draws the next token from logits: penalties for earlier tokens, then the temperature, then filters, each
+ * applied to the remaining tokens: top-k, top-p, min-p, typical. Everything is computed in double, in one order, so
+ * that a draw is a function of logits, history, seed and position.
  */
 #include "train/sampling.h"
 
@@ -112,7 +112,7 @@ static void apply_penalties(bgi_sampler *sampler, const bg_sampling *sampling, c
 
 /* ---- filters ---- */
 
-/* The largest share first, of equal ones the lower token. */
+/* The largest probability first, among equal ones the lower token. */
 static int compare_shares(const void *a, const void *b)
 {
     const bgi_candidate *x = a, *y = b;
@@ -131,7 +131,7 @@ static int compare_keys(const void *a, const void *b)
     return compare_shares(a, b);
 }
 
-/* The first of the candidates whose shares sum to more than `bound`, or how many there are. */
+/* The first candidate at which the sum of probabilities exceeds `bound`, or the number of candidates. */
 static size_t find_sum(const bgi_candidate *candidates, size_t count, double bound)
 {
     double sum = 0.0;
@@ -151,7 +151,7 @@ static double sum_shares(const bgi_candidate *candidates, size_t count)
     return sum;
 }
 
-/* How many of the first candidates have `part` of all shares. A sum of just that is enough. */
+/* The number of first candidates that have `part` of the total probability. A sum of exactly that is enough. */
 static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
 {
     const size_t last = find_sum(candidates, count, nextafter(part * sum_shares(candidates, count), 0.0));
@@ -159,7 +159,7 @@ static size_t cut_at(const bgi_candidate *candidates, size_t count, double part)
     return last < count ? last + 1 : count;
 }
 
-/* Those whose information, -log share, is nearest to its mean (Meister et al., 2022). */
+/* Keeps those whose information, -log probability, is nearest to its mean (Meister et al., 2022). */
 static size_t keep_typical(bgi_candidate *candidates, size_t count, double part)
 {
     const double sum = sum_shares(candidates, count);
@@ -201,7 +201,7 @@ size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, con
     }
     for (size_t i = 0; i < count; i++) {
         const double below = sampler->values[i] - sampler->values[best];
-        /* Infinite logits: of several largest ones each has a share. */
+        /* Infinite logits: all largest ones have equal probability. */
         candidates[i] =
             (bgi_candidate){.share = isnan(below) ? 1.0 : exp(below / sampling->temperature), .token = (uint32_t)i};
     }
@@ -227,7 +227,7 @@ uint32_t bgi_sampler_draw(bgi_sampler *sampler, const bg_sampling *sampling, con
     const double uniform = ((double)bgi_random_word(&random) * 0x1p32 + (double)bgi_random_word(&random)) * 0x1p-64;
     size_t drawn = find_sum(candidates, count, uniform * sum_shares(candidates, count));
 
-    /* Rounding may carry the bound to the sum itself: then the last that has a share. */
+    /* Rounding may make the bound equal to the sum: then it takes the last candidate with a probability above 0. */
     while (drawn >= count || (drawn > 0 && candidates[drawn].share == 0.0))
         drawn--;
     return candidates[drawn].token;

@@ -1,5 +1,5 @@
 /*
- * sampling.h: how a token is chosen from logits.
+ * sampling.h: chooses a token from logits.
  */
 #ifndef BGI_TRAIN_SAMPLING_H
 #define BGI_TRAIN_SAMPLING_H
@@ -7,17 +7,17 @@
 #include <brigade/generate.h>
 
 typedef struct bgi_candidate {
-    double share; /* not divided by the sum of all */
-    double key;   /* typical sampling: how far its information is from the mean */
+    double share; /* a probability before division by the total */
+    double key;   /* typical sampling: the distance of its information from the mean */
     uint32_t token;
 } bgi_candidate;
 
-/* Memory for draws from a vocabulary. All-zero is valid and empty. */
+/* Memory for draws from a vocabulary. A zeroed sampler is valid and empty. */
 typedef struct bgi_sampler {
     size_t vocabulary;
     double *values;   /* logits with penalties */
-    uint32_t *counts; /* of a token behind the prompt; zero between draws */
-    bool *is_seen;    /* anywhere in the sequence; false between draws */
+    uint32_t *counts; /* by token: occurrences after the prompt; zero between draws */
+    bool *is_seen;    /* by token: occurs in the sequence; false between draws */
     bgi_candidate *candidates;
 } bgi_sampler;
 
@@ -30,18 +30,19 @@ typedef struct bgi_history {
 bg_status bgi_sampler_init(bgi_sampler *sampler, size_t vocabulary, bg_error *error);
 void bgi_sampler_clear(bgi_sampler *sampler);
 
-/* Every number in its range. */
+/* Checks that every number is in its range. */
 bg_status bgi_sampling_check(const bg_sampling *sampling, bg_error *error);
 bg_status bgi_logits_check(const float *logits, size_t vocabulary, bg_error *error);
 
-/* The tokens that may be drawn, in sampler->candidates with their shares; returns how many. Of temperature 0 one. */
+/* Writes the tokens that may be drawn to sampler->candidates with their probabilities; returns their number. At
+ * temperature 0 it is one token. */
 size_t bgi_sampler_choose(bgi_sampler *sampler, const bg_sampling *sampling, const float *logits,
                           const bgi_history *history);
-/* Draws by sampling->seed and the length of the history. */
+/* Draws a token; the random number depends on sampling->seed and the length of the history. */
 uint32_t bgi_sampler_draw(bgi_sampler *sampler, const bg_sampling *sampling, const float *logits,
                           const bgi_history *history);
 
-/* What is subtracted from a logit to make it the logarithm of the model's share. */
+/* The number to subtract from a logit to get the logarithm of the model's probability. */
 double bgi_log_sum(const float *logits, size_t vocabulary);
 
 #endif

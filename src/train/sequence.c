@@ -49,7 +49,7 @@ void bgi_sequence_clear(bgi_sequence *sequence)
     *sequence = (bgi_sequence){.count = 0};
 }
 
-/* Memory with room for one more than `count` elements in place of `items`, which stays when there is none. */
+/* Grows `items` for one more than `count` elements; the old memory stays when there is no more. */
 static void *grow(void *items, size_t *capacity, size_t count, size_t element_bytes, bg_error *error)
 {
     const size_t wanted = count + count / 2 + 64;
@@ -99,7 +99,7 @@ static bg_status add_text(bgi_sequence *sequence, const char *text, size_t size_
     return BG_OK;
 }
 
-/* Where the first stop string begins that ends behind `from`; the text's length when there is none. */
+/* The beginning of the first stop string that ends after `from`; the text's length when there is none. */
 static size_t find_stop(const bgi_sequence *sequence, const bg_generation_options *options, size_t from)
 {
     for (size_t at = 0; at < sequence->text_bytes; at++)
@@ -137,7 +137,7 @@ bg_status bgi_sequence_add(bgi_sequence *sequence, uint32_t token, double log_sh
 
     BGI_TRY(add_token(sequence, token, log_share, error));
     if (options->tokenizer != NULL && !is_stop) {
-        /* A vocabulary may be larger than its tokenizer: the tokens above have no text. */
+        /* A vocabulary may be larger than its tokenizer: the tokens beyond it have no text. */
         text = bg_tokenizer_token(options->tokenizer, token, &size_bytes);
         BGI_TRY(add_text(sequence, text, text != NULL ? size_bytes : 0, error));
     }
@@ -162,7 +162,7 @@ size_t bgi_sequence_certain_bytes(const bgi_sequence *sequence, const bg_generat
         const size_t length = strlen(options->stop_strings[s]);
         size_t part = length - 1 < sequence->text_bytes ? length - 1 : sequence->text_bytes;
 
-        /* The longest end of the text that the stop string begins with. */
+        /* The longest end of the text that is a beginning of the stop string. */
         while (part > 0 && memcmp(sequence->text + sequence->text_bytes - part, options->stop_strings[s], part) != 0)
             part--;
         certain = sequence->text_bytes - part < certain ? sequence->text_bytes - part : certain;

@@ -1,6 +1,6 @@
 /*
  * source.c: the source of a pass's batches: the caller's loader, a loader over the caller's data set, or an infeed that
- * the session reads by itself.
+ * the session reads itself.
  */
 #include "train/trainer.h"
 
@@ -31,7 +31,7 @@ static bg_status open_loader(bg_trainer_task task, const bg_trainer_data *data, 
     return BG_OK;
 }
 
-/* A loader of the caller that drops samples is the caller's choice, but seldom a wish in an evaluation. */
+/* A caller's loader may drop samples, but this is rarely intended in an evaluation. */
 static void warn_of_dropped(const bg_trainer *trainer, bg_trainer_task task, const bgi_source *source)
 {
     const uint64_t dropped = task != BG_TRAINER_FIT ? bg_loader_dropped_count(source->loader) : 0;

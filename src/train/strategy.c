@@ -1,5 +1,6 @@
 /*
- * strategy.c: Lightning's IPUStrategy as the options of a run. `devices` counts copies of the model, not devices.
+ * strategy.c: converts Lightning's IPUStrategy to the options of a run. `devices` counts copies of the model, not
+ * devices.
  */
 #include <brigade/trainer.h>
 
@@ -10,7 +11,7 @@
 #include "core/error.h"
 #include "train/trainer.h"
 
-/* What Lightning's accelerator counts when nobody says a number. */
+/* The number of devices that Lightning's accelerator reports by default. */
 enum { AUTO_DEVICES = 4 };
 
 void bg_ipu_strategy_init(bg_ipu_strategy *options, size_t struct_bytes)

@@ -1,6 +1,5 @@
 /*
- * trainer.c: the trainer as an object: options and their errors, tasks, queries. The loops are
- * in loop.c.
+ * trainer.c: the trainer object: options and their errors, tasks, queries. The loops are in loop.c.
  */
 #include "train/trainer.h"
 
@@ -76,7 +75,7 @@ static void check_given(const bg_trainer_options *options, bgi_string *problems)
             options->gradient_clip, given->numerics.max_gradient_norm);
 }
 
-/* Samples of a call are counted by groups, before a plan looks at them. */
+/* Samples of a call are counted by groups, before a plan checks them. */
 static void check_given_groups(const char *name, const bg_options *given, bgi_string *problems)
 {
     if (given != NULL &&
@@ -86,7 +85,7 @@ static void check_given_groups(const char *name, const bg_options *given, bgi_st
                        given->replicas.input_group_size, given->replicas.count);
 }
 
-/* Files of remote memory are one session's: that of a fit. */
+/* Files of remote memory belong to one session: that of a fit. */
 static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
@@ -108,7 +107,7 @@ static void check_shares(const bg_trainer_options *options, bgi_string *problems
                        options->validate_share);
 }
 
-/* All problems at once. */
+/* Reports all problems at once. */
 static bg_status check_options(const bg_trainer_options *options, bg_error *error)
 {
     bgi_string problems = {0};
@@ -174,7 +173,7 @@ static void copy_strategy(bg_trainer *trainer)
     }
 }
 
-/* Programs without an option for it are profiled by the environment. */
+/* An environment variable enables profiles in programs without an option for it. */
 static bg_status find_report_folder(bg_trainer *trainer, bg_error *error)
 {
     const char *folder = getenv("BRIGADE_PROFILE");
@@ -186,7 +185,7 @@ static bg_status find_report_folder(bg_trainer *trainer, bg_error *error)
     return strategy->report_folder != NULL ? BG_OK : bgi_error_memory(error, "BRIGADE_PROFILE", 0);
 }
 
-/* The options and the shape of each task. */
+/* Sets the options and the shape of each task. */
 static bg_status set_tasks(bg_trainer *trainer, bg_error *error)
 {
     const bg_trainer_options *options = &trainer->options;
@@ -266,7 +265,7 @@ void bg_trainer_destroy(bg_trainer *trainer)
 {
     if (trainer == NULL)
         return;
-    /* Before the sessions, which would bring values home to weights that outlive them. */
+    /* Weights are cleared before the sessions, which would otherwise bring values home to them. */
     if (trainer->owns_weights)
         bg_weights_destroy(trainer->weights);
     for (int s = 0; s < BG_TRAINER_TASK_COUNT; s++) {
@@ -287,7 +286,7 @@ static bool is_given(const bg_trainer *trainer, bg_trainer_task task)
     return (task == BG_TRAINER_FIT ? strategy->training_options : strategy->inference_options) != NULL;
 }
 
-/* Lightning's rule for a model that is split over devices; options that are given answer for themselves. */
+/* Lightning's rule for a model that is split over devices; options that the caller gave are not checked. */
 static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task number, bgi_task *task, bg_error *error)
 {
     const uint32_t device_count = bg_plan_summarize(task->whole.plan).device_count;
@@ -295,7 +294,7 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
     if (task->shape.iterations >= device_count)
         return BG_OK;
     if (!trainer->options.strategy.ipu_limits || is_given(trainer, number)) {
-        /* The plan of an inference warns by itself. */
+        /* The plan of an inference warns itself. */
         if (number == BG_TRAINER_FIT)
             bgi_trainer_log(trainer, BG_LOG_WARNING,
                             "device_iterations is %u: a model that is split over %u devices has at least %u a call on "
@@ -311,7 +310,7 @@ static bg_status check_iterations(const bg_trainer *trainer, bg_trainer_task num
                         device_count, device_count);
 }
 
-/* How many copies total_devices are, a plan knows; what follows it takes the number. */
+/* The plan knows how many copies total_devices are; fields that depend on it get the number. */
 static void settle_replicas(bgi_task *task)
 {
     task->shape.replicas = task->whole.shape.replicas = bg_plan_summarize(task->whole.plan).replicas;

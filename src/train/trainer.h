@@ -14,10 +14,10 @@ enum { BGI_MOST_COPIES = 65536 };
 
 /* ---- a compiled model (compiled.c) ---- */
 
-/* What one call takes. */
+/* The size of one call. */
 typedef struct bgi_call_shape {
     uint32_t micro_batch, iterations, accumulation, replicas;
-    uint32_t group; /* replicas that get the same data */
+    uint32_t group; /* the number of replicas that get the same data */
     bool canonical; /* training: options.numerics.canonical_reductions */
 } bgi_call_shape;
 
@@ -25,9 +25,9 @@ typedef struct bgi_compiled_input {
     bg_stream stream;
     uint32_t tensor;   /* of a batch, or UINT32_MAX */
     uint32_t argument; /* of the trainer's options, or UINT32_MAX */
-    void *own;         /* memory for an argument, or for data that are cast; NULL: the batch's */
+    void *own;         /* memory for an argument, or for converted data; NULL: the batch's */
     bool is_cast;
-    bg_dtype sample_dtype; /* of the tensor it comes from */
+    bg_dtype sample_dtype; /* of its tensor */
 } bgi_compiled_input;
 
 typedef struct bgi_compiled_output {
@@ -37,7 +37,7 @@ typedef struct bgi_compiled_output {
     void *data;
 } bgi_compiled_output;
 
-/* All-zero is empty. */
+/* A zeroed struct is empty. */
 typedef struct bgi_compiled {
     bgi_call_shape shape;
     bool training;
@@ -49,69 +49,70 @@ typedef struct bgi_compiled {
     const void **input_data;
     bool *constants;
     void **output_data;
-    double *rates; /* of learning, [iterations]; NULL: the optimizer's */
+    double *rates; /* learning rates, [iterations]; NULL: the optimizer's */
     uint64_t optimizer_version;
     bool is_bound; /* to tensors of a batch */
 } bgi_compiled;
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* What is left of a batch in one call: the whole updates in `samples`, or fewer when no more are wanted; when there is
- * none, one of all of it. Inference: all, on one replica. With canonical reductions micro-batches do not depend on the
- * number of replicas. */
+/* The next call for the rest of a batch: the whole updates in `samples`, or fewer when no more are wanted; when there
+ * is no whole update, one of all remaining samples. In inference it is all of them, on one replica. With canonical
+ * reductions micro-batches do not depend on the number of replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
-/* Where micro-batch `number` of a replica, counted over the call, is among those of all replicas. */
+/* The place of a replica's micro-batch `number`, counted over the call, among those of all replicas. */
 uint64_t bgi_shape_value(const bgi_call_shape *shape, uint64_t number, uint64_t replica);
 
-/* Compiles the task's model in this shape. `is_rest`: the shape is nobody's choice, so limits on it do not apply. */
+/* Compiles the task's model in this shape. `is_rest`: the caller did not choose the shape, so limits on it do not
+ * apply. */
 bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const bgi_call_shape *shape, bool is_rest,
                               bgi_compiled *out, bg_error *error);
 void bgi_compiled_clear(bgi_compiled *compiled);
-/* Finds the tensor for each input and checks the types of samples. `types` NULL: an infeed brings the data. */
+/* Finds the tensor for each input and checks the types of samples. `types` NULL: an infeed provides the data. */
 bg_status bgi_compiled_bind(bgi_compiled *compiled, const bg_trainer *trainer, const bg_type *types,
                             uint32_t tensor_count, const char *const *names, bg_error *error);
-/* Points the inputs at the samples from `first` on of a batch's tensors; NULL: an infeed's. */
+/* Points the inputs at the samples from `first` on of a batch's tensors; NULL: those of an infeed. */
 void bgi_compiled_set_inputs(bgi_compiled *compiled, const void *const *tensors, uint64_t first);
 void bgi_compiled_set_argument(bgi_compiled *compiled, uint32_t argument, double value);
 
-/* The micro-batch ([iteration][accumulation][replica]) that value `index` of an output is of, when `iterations` were
- * done. Not for mode SUM. */
+/* The micro-batch ([iteration][accumulation][replica]) of value `index` of an output, after `iterations` iterations.
+ * Not for mode SUM. */
 uint64_t bgi_output_micro_batch(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations,
                                 uint64_t index);
-/* Whether value `index` of an output is of the first replica of its group; the others had the same data. */
+/* Whether value `index` of an output belongs to the first replica of its group; the others had the same data. */
 bool bgi_output_is_first(const bg_trainer_call *call, uint64_t index);
-/* Values that a run of so many iterations returned. */
+/* The number of values that a run of `iterations` iterations returned. */
 uint64_t bgi_output_value_count(const bgi_compiled *compiled, const bgi_compiled_output *output, uint64_t iterations);
 
 /* ---- batches (source.c) ---- */
 
 typedef struct bgi_source {
     const bg_trainer_data *data;
-    bg_loader *loader; /* the data's, or own */
+    bg_loader *loader; /* the data's, or the source's own */
     bg_loader *own;
     bg_type types[BG_DATASET_MAX_TENSORS]; /* of a sample */
     uint32_t tensor_count;
     uint32_t *wanted; /* by sample of a call: bits of the tensors that this process reads; NULL: all */
 } bgi_source;
 
-/* `samples`: of a call. */
+/* `samples`: the number in a call. */
 bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data,
                           uint64_t samples, bgi_source *out, bg_error *error);
 void bgi_source_close(bgi_source *source);
-/* Of several ranks: makes the loader leave out what the devices of this one do not read in the call, which is bound. */
+/* With several ranks: makes the loader skip what the devices of this rank do not read in the call, which is bound. */
 void bgi_source_want_all(bgi_source *source);
 bg_status bgi_source_want(bgi_source *source, const bgi_compiled *compiled, bg_error *error);
-/* Batches of a pass; 0: nobody knows. */
+/* The number of batches in a pass; 0: unknown. */
 uint64_t bgi_source_batch_count(const bgi_source *source);
 
 /* ---- metrics (metrics.c) ---- */
 
-/* Of an output of one element; or a score, of an output of sums. */
+/* A metric of an output of one element, or a score of an output of sums. */
 typedef struct bgi_metric {
     char *name;
     const bg_score *score; /* NULL: none */
-    double *sums;          /* of a score: over the pass, [sum_count], and behind them those of the newest call */
+    double *sums;          /* of a score: over the pass, [sum_count], followed by those of the newest call */
     uint64_t sum_count;
     double sum, last; /* weighted */
     uint64_t samples;
@@ -124,7 +125,7 @@ typedef struct bgi_metrics {
     uint32_t count;
 } bgi_metrics;
 
-/* One for each scalar output, and for each score of which the task has the sums. `micro_batch`: of the task's whole
+/* One for each scalar output, and for each score whose sums the task has. `micro_batch`: that of the task's whole
  * calls. */
 bg_status bgi_metrics_create(const bg_trainer *trainer, const bgi_compiled *compiled, uint32_t micro_batch,
                              bgi_metrics *out, bg_error *error);
@@ -135,7 +136,7 @@ void bgi_metrics_add(bgi_metrics *metrics, const bgi_compiled *compiled, const b
 /* ---- predictions (predictions.c) ---- */
 
 typedef struct bgi_predictions {
-    bg_array *arrays; /* NULL: nobody wants them */
+    bg_array *arrays; /* NULL: not requested */
     size_t *capacities;
     uint64_t *rows; /* along the first dimension */
     uint32_t count;
@@ -150,13 +151,13 @@ void bgi_predictions_end(bgi_predictions *predictions, bool is_good);
 
 /* ---- reports (report.c) ---- */
 
-/* `loader`: where the pass had its data from; NULL: elsewhere. */
+/* `loader`: the source of the pass's data; NULL: another one. */
 bg_status bgi_report_write(const bg_trainer *trainer, bg_trainer_task task, const bg_loader *loader, bg_error *error);
 
 /* ---- the trainer (trainer.c, loop.c) ---- */
 
 typedef struct bgi_task {
-    bg_options options; /* as they came out */
+    bg_options options; /* after all adjustments */
     bgi_call_shape shape;
     bgi_compiled whole; /* compiled when plan is not NULL */
     bgi_compiled rest;
@@ -166,7 +167,7 @@ typedef struct bgi_task {
 
 struct bg_trainer {
     bg_trainer_options options;
-    bg_options training_options, inference_options; /* copies of what the strategy was given */
+    bg_options training_options, inference_options; /* copies of the options given to the strategy */
     bgi_arena arena;                                /* names of arguments */
     bg_weights *weights;
     bool owns_weights;
@@ -175,15 +176,15 @@ struct bg_trainer {
     uint64_t optimizer_version;
     uint64_t step, epoch;
     uint64_t first_epoch, first_batch; /* where the next fit begins */
-    bool is_resumed;                   /* the next fit's session has to be told the step */
+    bool is_resumed;                   /* the next fit's session must get the step */
     bool should_stop, was_stopped;
     bool has_updated; /* the fit at work has made an update */
     bool has_ranks;   /* several processes share the devices */
 };
 
-/* The problems, which end in "; ", as one error; BG_OK when there are none. Clears them. */
+/* Returns the problems, which end in "; ", as one error; BG_OK without problems. Clears them. */
 bg_status bgi_trainer_report_problems(bgi_string *problems, const char *of, bg_error *error);
-/* Adds what is wrong with a strategy, each problem with "; " after it. */
+/* Appends the problems of a strategy, each followed by "; ". */
 void bgi_ipu_strategy_check(const bg_ipu_strategy *strategy, bgi_string *problems);
 void bgi_trainer_log(const bg_trainer *trainer, bg_log_level level, const char *format, ...) BG_PRINTF(3, 4);
 

@@ -86,7 +86,7 @@ void bg_average_init(bg_average *average, size_t struct_bytes, double decay, bg_
     bgi_struct_fill(average, struct_bytes, &made, sizeof made);
 }
 
-/* `mixed` has room for the weight: what stood there becomes the mixture. */
+/* `mixed` is memory for the weight; the mixture is written to it. */
 static bg_status mix(bg_weights *averages, const bg_weight *weight, double decay, void *mixed, bg_error *error)
 {
     bg_weight before;

@@ -1,25 +1,25 @@
 /*
- * accumulation.c: how the gradients of a step's micro-batches become one.
+ * accumulation.c: combines the gradients of a step's micro-batches into one.
  *
  *     sum, mean      s += g                               s x scale in the update
  *     running mean   s = s n/(n+c) + g c/(n+c)            n: weight so far, c: this micro-batch's
  *
  * needs: gradients of one micro-batch. does: adds accumulators, the accumulate ops and the scale. A mean weights
- * micro-batches by the number of elements that their loss counted (label by label), so that splitting a batch
- * differently, or over replicas, gives the mean over the whole: gradients of sums are accumulated beside the total of
- * counts, and the update multiplies by 1 / total. A running mean takes gradients of means, and never exceeds the
- * largest of them: its shares are made once a micro-batch, in the loss's block, and travel back like a gradient. Over
- * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total weight it the
- * same way.
+ * micro-batches by the number of elements that their loss counted (label by label). So the mean does not depend on how
+ * a batch is split into micro-batches or over replicas: gradients of sums are accumulated beside the total of counts,
+ * and the update multiplies by 1 / total. A running mean accumulates gradients of means, and never exceeds the largest
+ * of them. Its factors are computed once a micro-batch, in the loss's block, and are sent back like a gradient. With
+ * several replicas its last micro-batch leaves s x n instead, so that the sum over replicas and 1 / total give the same
+ * weights.
  *
  * A loss whose terms are averaged over different elements (loss_terms.c) has accumulators and a scale for each term:
  *
  *     update reads  s0 x scale0 + s1 x scale1 + ...
  *
- * The counts are known only when the last micro-batch has passed, so that no weighting of one sum could stand for this.
+ * The counts are known only after the last micro-batch, so one weighted sum cannot replace the terms.
  *
- * With canonical reductions sums and totals are trees over micro-batches; counts of an automatic loss scale are whole
- * numbers in float64, which any order adds up alike.
+ * With canonical reductions, sums and totals are trees over micro-batches; counts of an automatic loss scale are whole
+ * numbers in float64, whose sum does not depend on the order.
  */
 #include "core/error.h"
 #include "core/narrow.h"
@@ -46,7 +46,7 @@ static bool sums_replicas(const bg_options *options)
 
 /* ---- the backward phase ---- */
 
-/* Where the term's weight is known. */
+/* Enters the block in which the term's weight is known. */
 static void enter_term_block(const bgi_trainer *trainer, uint32_t term)
 {
     const bgi_loss_term *of = &trainer->terms[term];
@@ -93,18 +93,18 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
     if (*out != type.dtype && !options->numerics.cast_gradients)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "parameter `%s` is %s and its accumulator %s: the optimizer would get gradients of another "
-                            "type; set cast_gradients, or take BG_ACCUMULATOR_SAME",
+                            "type; set cast_gradients, or use BG_ACCUMULATOR_SAME",
                             name, bg_dtype_name(type.dtype), bg_dtype_name(*out));
     return BG_OK;
 }
 
-/* Whether every value of a type is one of the other. */
+/* Whether every value of type `from` is exactly representable in type `to`. */
 static bool is_exact(bg_dtype from, bg_dtype to)
 {
     return from == to || to == BG_FLOAT64 || (to == BG_FLOAT32 && bgi_dtype_is_narrow(from));
 }
 
-/* Adds `gradient` to the accumulator once a micro-batch; in a tree when the reductions are canonical. A tree of two
+/* Adds `gradient` to the accumulator once a micro-batch, in a tree when the reductions are canonical. A tree of two
  * leaves is a plain sum, which the op that makes the gradient may do (fuse_accumulation.c). */
 static void accumulate(const bgi_trainer *trainer, const char *name, bg_value accumulator, bg_value gradient,
                        bg_value factors)
@@ -129,7 +129,7 @@ static void accumulate(const bgi_trainer *trainer, const char *name, bg_value ac
     bgi_accumulate_tree(graph, name, accumulator, gradient, partials, micro_batches);
 }
 
-/* Whether gradient i is the first of several of its parameter, and kept in rows. */
+/* Whether gradient i is the first of several of its parameter, and is kept in rows. */
 static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                             uint32_t i, const bg_type *kept)
 {
@@ -141,7 +141,7 @@ static bool is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_grad
            bgi_gradient_is_kept_in_rows(trainer, &gradients[i], kept);
 }
 
-/* The accumulator of a parameter's gradient i, from one term in one block. */
+/* Adds the accumulator of a parameter's gradient i, from one term in one block. */
 static bg_status add_accumulator(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                                  uint32_t i, bgi_accumulator *out, bg_error *error)
 {
@@ -190,7 +190,8 @@ static bg_value add_constant_scale(bgi_trainer *trainer, double divisor)
     return bg_graph_constant(trainer->graph, "gradient.scale", &scalar, &scale);
 }
 
-/* 1 / total count for a mean, 1 for a sum; over replicas the accumulators hold sums. Divided by `scaling`. */
+/* The scale is 1 / total count for a mean and 1 for a sum; over replicas the accumulators hold sums. It is divided by
+ * `scaling`. */
 static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scaling)
 {
     const bg_options *options = trainer->options;
@@ -215,13 +216,14 @@ static bg_value add_term_scale(bgi_trainer *trainer, uint32_t term, double scali
                            (sums_replicas(options) ? replicas : 1.0) / scaling);
 }
 
-/* The loss's scaling is taken out before the norm of gradients is bounded and before the optimizer sees them. Terms
- * that are averaged differently get their scales first, so that one scale, without the averages, is left. */
+/* The loss's scaling is removed before the norm of gradients is bounded and before the optimizer reads them. Terms that
+ * are averaged differently get their scales first, so that one common scale remains. */
 void bgi_add_scale(bgi_trainer *trainer)
 {
     const bg_options *options = trainer->options;
     const double scaling =
-        options->numerics.auto_loss_scaling.enabled ? 1.0 : options->numerics.loss_scaling; /* else loss_scaling.c */
+        options->numerics.auto_loss_scaling.enabled ? 1.0 : options->numerics.loss_scaling; /* otherwise loss_scaling.c
+                                                                                               removes it */
 
     if (trainer->term_count == 1) {
         trainer->scale = add_term_scale(trainer, 0, scaling);

@@ -4,12 +4,12 @@
  *     x, w -> op -> y -> loss      =>      ... d loss -> d y -> op.backward -> d x, d w
  *
  * needs: a forward graph and a float scalar in it. does: walks the ops backwards and lets each op's gradient rule add
- * ops, which get the block of their forward op and the phase BACKWARD; contributions to one value are added in the
- * order of the walk (last reader first), a fixed order, in the readers' block when it is one, so that a sum crosses to
- * the block before and not its summands; those of slices are put together rather than padded and added, so that they
- * cost their own bytes (slice_gradients.c). keeps: the forward ops. Gradients of variables are kept apart
- * by the block that uses them: blocks are the same under every strategy, stages are not, so that the order of the sum
- * over blocks never depends on the partition.
+ * ops, which get the block of their forward op and the phase BACKWARD. Contributions to one value are added in the
+ * order of the walk (last reader first), which is fixed. When all readers are in one block the sum is made there, so
+ * that only the sum is sent to the block before. Contributions of slices are concatenated rather than padded and added,
+ * so that they cost only their own bytes (slice_gradients.c). keeps: the forward ops. Gradients of variables are
+ * separate for each block that uses them: blocks are the same under every strategy, stages are not, so the order of the
+ * sum over blocks never depends on the partition.
  */
 #include "transform/transform.h"
 
@@ -24,19 +24,19 @@
 /* One summand of a value's gradient. */
 typedef struct bgi_contribution {
     bg_value gradient;
-    const bgi_slice_attributes *slice; /* the gradient is that of these elements; NULL: of all */
-    uint32_t block;                    /* of the op it comes through */
-    uint32_t next;                     /* index + 1 of the one before it in the list; 0 ends */
+    const bgi_slice_attributes *slice; /* the elements whose gradient it is; NULL: all */
+    uint32_t block;                    /* of the op that it comes through */
+    uint32_t next;                     /* index + 1 of the previous one in the list; 0 ends the list */
 } bgi_contribution;
 
 typedef struct bgi_differentiation {
     bg_graph *graph;
     size_t forward_values; /* ids below this are forward values */
-    bool *needs;           /* depends on a parameter */
+    bool *needs;           /* by value: depends on a parameter */
     uint32_t *newest;      /* by value: index + 1 of its newest contribution */
     bgi_contribution *contributions;
     size_t count, capacity;
-    /* Of the value whose contributions are added: */
+    /* Parts of the value whose contributions are being added: */
     bg_value *parts;
     bgi_slice_gradient *slices;
     size_t part_capacity, slice_capacity;
@@ -76,7 +76,7 @@ static bool contribute(bgi_differentiation *d, bg_value value, bg_value gradient
 #define ANY_BLOCK UINT32_MAX
 enum { SUMMED_AT_ONCE = 32 };
 
-/* In runs from the left, so that the order does not change with the number. */
+/* Adds runs from the left, so that the order does not change with the number of parts. */
 static bg_value sum_parts(bg_graph *graph, const bg_value *parts, size_t count)
 {
     bg_value run[SUMMED_AT_ONCE];
@@ -92,8 +92,8 @@ static bg_value sum_parts(bg_graph *graph, const bg_value *parts, size_t count)
     return length == 0 ? (bg_value){0} : bgi_add_n(graph, NULL, run, length);
 }
 
-/* The sum of a value's contributions (of one block, or of all), oldest first; null when there are none. Those of slices
- * are put together first, in the place of the oldest of them. */
+/* The sum of a value's contributions (of one block, or of all), oldest first; null when there is no contribution.
+ * Contributions of slices are joined first, and take the place of the oldest slice. */
 static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint32_t block, bg_value *out,
                                    bg_error *error)
 {
@@ -101,7 +101,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
     size_t part_count = 0, slice_count = 0, place = 0, joined_count = 0;
 
     *out = (bg_value){0};
-    /* The list runs from the newest. */
+    /* The list begins with the newest. */
     for (uint32_t c = d->newest[value.id]; c != 0; c = d->contributions[c - 1].next) {
         const bgi_contribution *contribution = &d->contributions[c - 1];
         if (block != ANY_BLOCK && contribution->block != block)
@@ -116,7 +116,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
                                                             .axis = contribution->slice->axis,
                                                             .start = contribution->slice->start,
                                                             .stop = contribution->slice->stop};
-            place = part_count; /* so many are newer than the oldest slice */
+            place = part_count; /* the number of parts that are newer than the oldest slice */
         }
     }
     if (slice_count > 0) {
@@ -124,7 +124,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
         if (!bgi_array_reserve((void **)&d->parts, &d->part_capacity, part_count + joined_count, sizeof *d->parts))
             return bgi_error_memory(error, "gradients", (part_count + joined_count) * sizeof *d->parts);
         memmove(d->parts + place + joined_count, d->parts + place, (part_count - place) * sizeof *d->parts);
-        for (size_t i = 0; i < joined_count; i++) /* what is turned round below */
+        for (size_t i = 0; i < joined_count; i++) /* reversed like the other parts below */
             d->parts[place + i] = d->slices[joined_count - 1 - i].gradient;
         part_count += joined_count;
     }
@@ -137,7 +137,7 @@ static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint3
     return bg_graph_check(d->graph, error);
 }
 
-/* The block of all of a value's contributions; `other` when there are several blocks, or none. */
+/* The block of all contributions to a value; `other` when there are several blocks, or no contribution. */
 static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value, uint32_t other)
 {
     const uint32_t newest = d->newest[value.id];
@@ -150,7 +150,7 @@ static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value,
     return d->contributions[newest - 1].block;
 }
 
-/* What a rule returned must be what the engine can add up: library and users' ops alike. */
+/* Checks that the engine can add the gradient that a rule returned, of library ops and users' ops alike. */
 static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, uint32_t input, bg_value gradient,
                                       bg_error *error)
 {
@@ -264,7 +264,7 @@ static bg_status seed_loss(bgi_differentiation *d, bg_value loss, bg_value weigh
     return BG_OK;
 }
 
-/* Gradients of parameters, apart by block, in the order of variables and blocks. */
+/* Collects the gradients of parameters by block, in the order of variables and blocks. */
 static bg_status collect(bgi_differentiation *d, bgi_parameter_gradient **out, uint32_t *out_count, bg_error *error)
 {
     bgi_parameter_gradient *gradients = NULL;
@@ -311,7 +311,7 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, dou
     mark_needs(&d);
     if (!d.needs[loss.id]) {
         status = bg_error_set(error, BG_ERROR_INVALID,
-                              "the loss `%s` depends on no parameter that is not frozen: nothing can be trained",
+                              "the loss `%s` depends on no trainable parameter: nothing can be trained",
                               bg_graph_name(graph, loss));
         goto cleanup;
     }

@@ -1,25 +1,26 @@
 /*
- * clipping.c: bounds the norm of all gradients together, and makes it an output.
+ * clipping.c: bounds the norm of all gradients together, and makes the norm an output.
  *
  *     each parameter's stage           the loss's stage                              every stage
  *     square_sum(gradient)      -->    add_n in the parameters' order, clip_scale -->  update with the smaller scale
  *     [pieces]                         [pieces], which clip_scale adds up in order
  *
  * needs: the final gradients, and a scale for them. does: replaces the scale by scale x maximum / max(norm, maximum),
- * with norm = scale x sqrt(sum of squares). What crosses stages makes the update's levels: a barrier between the last
- * backward and the first update. The output is of the norm before, and holds up no update. Each sum of squares has an
- * order by shape, and the parameters' order does not depend on stages: neither do the bits. A norm below the maximum
- * leaves the scale's bits alone.
+ * with norm = scale x sqrt(sum of squares). Values that cross stages give the update its levels: a barrier between the
+ * last backward pass and the first update. The output is the norm before clipping, and does not delay an update. Each
+ * sum of squares has an order that depends on the shape only, and the parameters' order does not depend on stages, so
+ * the result does not depend on them either. A norm below the maximum does not change the scale.
  *
- * With R data-parallel replicas the squares are summed for each of R pieces of a gradient (sharding.c), whoever has
- * which: a replica that gets the sum of a piece alone has that piece's row, and zeros in the others; one that gets all
- * of a gradient has all rows. Sums of squares grow with each term, whatever is rounded, so the largest of a row over
- * the replicas is that of the one that had the piece: replicas meet once, when the parameters have been added up. With
- * canonical reductions, whose bits do not depend on R, there is one piece and everybody reads all of it.
+ * With R data-parallel replicas the squares are summed for each of R pieces of a gradient (sharding.c). A replica that
+ * gets only the sum of its piece fills that piece's row and writes zeros into the others; a replica that gets the whole
+ * gradient fills all rows. A sum of squares cannot decrease when terms are added, also with rounding. So the maximum of
+ * a row over the replicas is the value of the replica that had the piece; replicas meet once, when the parameters' sums
+ * are added. With canonical reductions, whose results do not depend on R, there is one piece and every replica reads
+ * all of it.
  *
- * Of parameters that a mesh cuts, replicas along the axes of the cut have different squares. These are added up first,
- * then over the replicas, once for each set of axes: every element of the whole model counts once, and padding, whose
- * gradients are zeros, for nothing.
+ * When a mesh cuts parameters, replicas along the axes of the cut have different squares. These are added over the
+ * parameters first, then over the replicas, once for each set of axes: every element of the whole model counts once,
+ * and padding, whose gradients are zeros, adds nothing.
  */
 #include "core/error.h"
 #include "ops/ops.h"
@@ -36,7 +37,8 @@ uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter)
            (graph->mesh.tensor_2 > 1 ? axes & BG_MESH_TENSOR_2 : 0);
 }
 
-/* The sum over the parameters that are cut along just these axes; null when there are none. `room`: for as many. */
+/* The sum over the parameters that are cut along exactly these axes; null when there are none. `room`: memory for as
+ * many values as there are parameters. */
 static bg_value sum_along(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
                           const bg_value *values, uint32_t count, uint32_t axes, bg_value *room)
 {
@@ -77,7 +79,7 @@ bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gra
 
     if (!bounds && !trainer->options->reporting.output_gradient_norm)
         return BG_OK;
-    squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* and room for some of them */
+    squares = calloc(2 * (size_t)count + 1, sizeof *squares); /* and memory for some of them */
     if (squares == NULL)
         return bgi_error_memory(error, "sums of squares", count * sizeof *squares);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,19 +1,19 @@
 /*
- * embedding_rows.c: the gradient of a tied embedding in one tensor of the table's size.
+ * embedding_rows.c: keeps the gradient of a tied embedding in one tensor of the table's size.
  *
  *     embedding_backward(dy, ids) -> d      =>      embedding_slots(ids, slots!) -> uses
  *     accumulate(e!, d)                             embedding_rows(dy, uses, rows!)
  *
  *     add_n(e, h) -> gradient               =>      embedding_rows_add(h!, rows, slots)          once a step
  *
- * needs: a parameter with several gradients, the first of which a single embedding makes. does: of that one keeps the
- * rows that ids name, which are fewer than the table's when an update has fewer ids; the update adds them to the second
- * gradient, in its block: there the parameter is updated, and what crosses between stages are rows. keeps: every bit. A
- * row is summed over a micro-batch, then over micro-batches, and added to the gradient of the second block, as dense
- * tensors are. Whether it is done depends on shapes, never on stages.
+ * needs: a parameter with several gradients, the first of which a single embedding makes. does: keeps only the rows of
+ * that gradient which ids name, when an update has fewer ids than the table has rows. The update adds them to the
+ * second gradient in that gradient's block, where the parameter is updated, so that only rows cross between stages.
+ * keeps: every bit. A row is summed over a micro-batch, then over micro-batches, and added to the gradient of the
+ * second block, as dense tensors are. Whether rows are kept depends on shapes, never on stages.
  *
- * Over data-parallel replicas, which name different rows, all gradients are dense and summed over replicas. They are
- * dense with canonical reductions too: their bits are those of any number of replicas.
+ * Data-parallel replicas name different rows, so their gradients are all dense and summed over replicas. Gradients are
+ * also dense with canonical reductions, whose results must not depend on the number of replicas.
  */
 #include "core/error.h"
 #include "kernels/embedding/attributes.h"
@@ -28,7 +28,7 @@ static bgi_op *find_embedding_backward(const bg_graph *graph, const bgi_paramete
     return op != NULL && op->type == &bgi_op_embedding_backward && op->block == g->block ? op : NULL;
 }
 
-/* Ids of a step. */
+/* The number of ids in a step. */
 static int64_t count_ids(const bgi_trainer *trainer, const bgi_op *op)
 {
     const bg_type ids = bg_graph_type(trainer->graph, op->inputs[1]);
@@ -54,8 +54,8 @@ bool bgi_gradient_is_kept_in_rows(const bgi_trainer *trainer, const bgi_paramete
            kept->dtype == BG_FLOAT32 && are_few(trainer, op, kept);
 }
 
-/* Nothing but its accumulation reads the gradient, so that the op that makes it can become the one that numbers its
- * rows: same inputs, block and phase. */
+/* Only its accumulation reads the gradient, so the op that makes it can become the one that numbers its rows: it has
+ * the same inputs, block and phase. */
 static bg_status number_rows(bg_graph *graph, bgi_op *op, bg_value slots, bg_error *error)
 {
     const bg_type ids = bg_graph_type(graph, op->inputs[1]);

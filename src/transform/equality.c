@@ -1,6 +1,6 @@
 /*
- * equality.c: along which tensor axes of a mesh a value has the same bits on all replicas. Reads a graph and its ops;
- * changes nothing, and knows no plan. Of a layer over axes 1 and 2, with what each line is equal along:
+ * equality.c: finds along which tensor axes of a mesh a value has the same bits on all replicas. It reads a graph and
+ * its ops, changes nothing, and knows no plan. In a layer over axes 1 and 2, values are equal along these axes:
  *
  *     x                          1      all-reduced along 1 by the layer before
  *     layer norm of x            1      its sums are all-reduced along 2, but x is not equal along 2
@@ -9,8 +9,8 @@
  *     matmul, weights cut        -
  *     all_reduce along 1         1      + x: what the next layer begins with
  *
- * A result is equal along the axes along which all inputs of its op are, less those along which the op looks at its
- * replica's place, plus those that it sums or gathers over. Backward ops are ops as all others.
+ * A result is equal along the axes along which all inputs of its op are equal, without those along which the op depends
+ * on its replica's place, and with those that it sums or gathers over. Backward ops follow the same rule.
  */
 #include "transform/transform.h"
 
@@ -36,7 +36,7 @@ static bool is_library_op(const bg_op_type *type)
     return types[i] != NULL;
 }
 
-/* The axes along which the op's result depends on where the replica is. Of ops of a user's own nobody knows. */
+/* The axes along which the op's result depends on where the replica is. For users' ops these axes are unknown. */
 static uint32_t find_place_axes(const bgi_op *op)
 {
     if (op->type == &bgi_op_embedding)
@@ -71,7 +71,7 @@ static uint8_t find_result_axes(const bgi_op *op, const uint8_t *axes)
     return (uint8_t)(equal & ~find_place_axes(op));
 }
 
-/* Of variables the parameters alone: all replicas of a group make the same update of one. */
+/* Among variables only parameters are equal: all replicas of a group update a parameter in the same way. */
 static uint8_t find_leaf_axes(const bg_graph *graph, uint32_t id)
 {
     const bgi_value *value = &graph->values[id];
@@ -90,7 +90,7 @@ bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t *
         return bgi_error_memory(error, "replicas' values", graph->value_count);
     for (uint32_t v = 1; v < graph->value_count; v++)
         axes[v] = find_leaf_axes(graph, v);
-    /* Passes append ops that others read, so that one walk may not do: axes only ever go. */
+    /* Passes append ops whose results earlier ops read, so one walk may not be enough; axes are only ever removed. */
     while (has_changed) {
         has_changed = false;
         for (uint32_t o = 0; o < graph->op_count; o++) {

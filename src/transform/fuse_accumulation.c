@@ -1,12 +1,12 @@
 /*
- * fuse_accumulation.c: gradients that are added to their accumulators where they are made.
+ * fuse_accumulation.c: adds gradients to their accumulators in the ops that make them.
  *
  *     dy, x -> backward_weights -> dw, db            =>      backward_weights_accumulate(dy, x, w.acc!, b.acc!)
  *     accumulate(w.acc!, dw); accumulate(b.acc!, db)
  *
- * needs: a training graph. does: an op whose type has an accumulating form becomes that form when each of its results
- * is a float32 gradient that nothing but one accumulate op of the same block reads, into a float32 accumulator. keeps:
- * the order of all other ops, names, blocks, phases and every bit: an accumulating form adds the complete gradient.
+ * needs: a training graph. does: gives an op its accumulating form, if its type has one, when each of its results is a
+ * float32 gradient that only one accumulate op of the same block reads, into a float32 accumulator. keeps: the order of
+ * all other ops, names, blocks, phases and every bit, because an accumulating form adds the complete gradient.
  */
 #include "transform/transform.h"
 
@@ -20,8 +20,8 @@
 
 typedef struct bgi_adder {
     const bg_graph *graph;
-    uint32_t *readers; /* by value: index + 1 of the op that alone reads it; 0: none; SEVERAL: also for outputs */
-    bool *is_absorbed; /* by op: an accumulate op that is part of another op now */
+    uint32_t *readers; /* by value: index + 1 of its only reader; 0: no reader; SEVERAL: more, or a graph output */
+    bool *is_absorbed; /* by op: an accumulate op that has become part of another op */
 } bgi_adder;
 
 static void find_readers(bgi_adder *a)
@@ -35,7 +35,8 @@ static void find_readers(bgi_adder *a)
         a->readers[a->graph->outputs[i].value.id] = SEVERAL;
 }
 
-/* The accumulate op that alone takes `value`, when it may be part of the op that makes it; NULL: none. */
+/* The accumulate op that is the only reader of `value`, when it may become part of the op that makes the value;
+ * otherwise NULL. */
 static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_value value)
 {
     const uint32_t reader = a->readers[value.id];
@@ -53,7 +54,8 @@ static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_va
                : NULL;
 }
 
-/* Fills the accumulators of all results of `op` behind its inputs; false: one of them is not simply accumulated. */
+/* Writes the accumulators of all results of `op` behind its inputs; false when one of the results is not simply
+ * accumulated. */
 static bool match(const bgi_adder *a, const bgi_op *op, bg_value *inputs, uint32_t *count)
 {
     *count = op->input_count;

@@ -1,13 +1,14 @@
 /*
- * fuse_convolutions.c: convolutions of an inference that go on with what follows them, while results are in the cache.
+ * fuse_convolutions.c: fuses convolutions of an inference with the ops that follow, while results are in the cache.
  *
  *     x, w -> conv2d -> batch_norm -> t;  t + other -> relu -> y     =>     x, w, ..., other -> fused_conv2d -> y
  *
- * needs: a forward graph that is not trained: batch norms read their running statistics; and its stages. does: rewrites
- * each chain of a convolution, then batch norm, a sum with a value of the same type and a function of one element, as
- * far as they follow, all of one stage and float32; nobody else reads the values between, outputs of the graph
- * included. Of two convolutions whose sum is taken the later one takes it. keeps: blocks, the last op's for a chain,
- * names of what remains, and every bit: the kernel makes the float operations of the separate ones.
+ * needs: a forward graph that is not trained, so that batch norms read their running statistics, and its stages. does:
+ * fuses each convolution with the batch norm, the sum with a value of the same type and the elementwise function that
+ * follow it, as far as they do. All are float32 and of one stage, and the values between them have no other reader and
+ * are not outputs of the graph. When the sum adds the results of two convolutions, the later one includes it. keeps:
+ * blocks (that of the last op for a chain), names of the remaining values, and every bit: the kernel does the float
+ * operations of the separate ops.
  */
 #include "transform/transform.h"
 
@@ -23,16 +24,16 @@
 static const uint32_t UNREAD = UINT32_MAX, SHARED = UINT32_MAX - 1;
 
 typedef struct conv_chain {
-    const bgi_op *conv, *norm, *add, *unary; /* all but the first may be NULL */
+    const bgi_op *conv, *norm, *add, *unary; /* all except `conv` may be NULL */
     const bgi_op *last;
-    bg_value other; /* of the sum */
+    bg_value other; /* the other operand of the sum */
 } conv_chain;
 
 typedef struct conv_fuser {
     const bg_graph *graph;
     const bgi_stages *stages;
-    uint32_t *readers;  /* by value: the op that alone reads it, UNREAD or SHARED */
-    conv_chain *chains; /* by op: the chain that ends there; conv is NULL where none does */
+    uint32_t *readers;  /* by value: its only reader, UNREAD or SHARED */
+    conv_chain *chains; /* by op: the chain that ends there; conv is NULL where no chain ends */
     bool *is_taken;     /* by op: part of a chain */
 } conv_fuser;
 
@@ -52,7 +53,8 @@ static void find_readers(conv_fuser *f)
         f->readers[graph->outputs[i].value.id] = SHARED;
 }
 
-/* The op that alone reads the first output of `op`, when it is of `type` and the same stage, and free; or NULL. */
+/* The op that is the only reader of the first output of `op`, when it is of `type`, of the same stage, and not in a
+ * chain; otherwise NULL. */
 static const bgi_op *find_next(const conv_fuser *f, const bgi_op *op, const bg_op_type *type)
 {
     const uint32_t reader = f->readers[op->outputs[0].id];
@@ -107,7 +109,7 @@ static const bgi_op *find_unary(const conv_fuser *f, const bgi_op *op)
                : NULL;
 }
 
-/* Later ones first: they take the sums. */
+/* Later convolutions come first, because they include the sums. */
 static void find_chains(conv_fuser *f)
 {
     for (size_t o = f->graph->op_count; o-- > 0;) {
@@ -141,7 +143,7 @@ static void emit_chain(bgi_rebuild *rebuild, const conv_chain *chain)
     bg_value inputs[8];
     uint32_t count = 0;
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.conv = *(const bgi_conv2d_attributes *)chain->conv->attributes;
     attributes.has_bias = chain->conv->input_count > 2;
     attributes.norms = chain->norm != NULL;

@@ -1,16 +1,16 @@
 /*
- * fuse_products.c: matrix products that go on with what follows them, while the result is in the cache.
+ * fuse_products.c: fuses matrix products with the op that follows, while the result is in the cache.
  *
  *     a, b -> matmul -> t;  t + bias -> z;  gelu(z) -> y       =>      a, b, bias -> fused_product -> y, z
  *     dy, w -> matmul -> t;  unary_backward(t, z, z) -> dz     =>      dy, w, z -> fused_product -> dz
  *
- * needs: a graph that is complete, gradients and repeated ops too, and its stages. does: the op after a product becomes
- * part of it when both are of one block and phase, what it reads is there before the product, and nobody else reads the
- * value between, which then is never written. A pre-activation that others read (the backward, as a rule) stays an
- * output of the op, of forward ops whose activation is kept for another segment. keeps: the order of all other ops, and
- * every bit: the kernel does what the separate ones do; and their names, joined by +. No segment needs more memory:
- * values that go leave room for those that come, which are made earlier than before by ops that are not there any more;
- * and those that are made beside a pre-activation that stays live in slots, not among what the segment computes with.
+ * needs: a complete graph, including gradients and repeated ops, and its stages. does: the op after a product becomes
+ * part of it when both are of one block and phase, its other operands exist before the product, and the value between
+ * has no other reader; that value is then never written. A pre-activation with other readers (usually the backward
+ * pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. keeps: the order
+ * of all other ops; every bit, because the kernel does what the separate ops do; and their names, joined by +. No
+ * segment needs more memory: the values that disappear leave memory for results that are now made earlier, and results
+ * made beside a pre-activation that stays are in slots, not in the segment's transient memory.
  */
 #include "transform/transform.h"
 
@@ -26,12 +26,12 @@ typedef struct bgi_joiner {
     bg_graph *graph;
     const bgi_stages *stages;
     bg_value *roots;   /* by value */
-    uint32_t *readers; /* by value: how often ops read it, and the graph's outputs */
-    bool *is_kept;     /* by root: an op of another phase or stage than its maker reads it */
-    bool *is_absorbed; /* by op: part of a product now */
+    uint32_t *readers; /* by value: the number of reads by ops, and as outputs of the graph */
+    bool *is_kept;     /* by root: an op of another phase or stage than its producer reads it */
+    bool *is_absorbed; /* by op: it has become part of a product */
 } bgi_joiner;
 
-/* The op that a product and the op after it become. */
+/* What a product and the op after it become together. */
 typedef struct bgi_joint {
     bgi_fused_product_attributes attributes;
     bg_value other; /* one more input, or null */
@@ -56,7 +56,7 @@ static void count_readers(bgi_joiner *j)
         j->readers[graph->outputs[i].value.id]++;
 }
 
-/* The product that makes the first input of `next`, unless something follows it already. */
+/* The product that makes the first input of `next`, unless it is fused with another op already. */
 static bgi_op *find_product(const bgi_joiner *j, const bgi_op *next, bgi_fused_product_attributes *out)
 {
     const bgi_value *value = bgi_graph_value(j->graph, next->inputs[0]);
@@ -92,7 +92,7 @@ static bool match_bias(const bgi_joiner *j, const bgi_op *product, const bgi_op 
            bg_type_equal(&sum, &t) && bg_type_equal(&bias, &vector) && j->readers[add->inputs[0].id] == 1;
 }
 
-/* y = function(sum). Not every function can follow a product. */
+/* y = function(sum). Only some functions can follow a product. */
 static bool match_function(const bgi_joiner *j, const bgi_op *unary, bgi_joint *out)
 {
     const bg_unary function = ((const bgi_unary_attributes *)unary->attributes)->function;
@@ -118,7 +118,8 @@ static bool match_derivative(const bgi_joiner *j, const bgi_op *product, const b
            j->readers[backward->inputs[0].id] == 1;
 }
 
-/* Whether `value` is the same for op `first` as for the later op `next`: it is there, and no op between changes it. */
+/* Whether `value` is the same at op `first` as at the later op `next`: it exists there, and no op between changes
+ * it. */
 static bool is_there(const bgi_joiner *j, bg_value value, size_t first, size_t next)
 {
     const bg_value root = j->roots[value.id];
@@ -134,7 +135,7 @@ static bool is_there(const bgi_joiner *j, bg_value value, size_t first, size_t n
     return true;
 }
 
-/* `op` becomes what `joint` says, and makes what `next` made. */
+/* Turns `op` into the op that `joint` describes, with the results of `next`. */
 static bool join(bgi_joiner *j, bgi_op *op, const bgi_op *next, const bgi_joint *joint)
 {
     bg_graph *graph = j->graph;

@@ -1,14 +1,14 @@
 /*
- * fusion.c: ops that are faster as one.
+ * fusion.c: fuses ops that are faster as one op.
  *
  *     x, w, b -> conv2d -> max_pool2d -> relu -> y       =>      x, w, b -> conv2d_pool -> y
  *
- * needs: a forward graph. does: rewrites the chain (with or without relu) where the fused class allows: stride,
- * dilation and groups 1, windows that do not overlap and cover the plane as a floor division does, at most 254 elements
- * each, and nobody else reads the values between. keeps: blocks (never across one, so that the partition has no
- * influence on it), names and the meaning of every output. The convolution's output never reaches memory, and its
- * gradient is sparse: one element in a window. A value between that is wanted `apart` is made once more,
- * beside the fused op, so that wanting it changes no bit of the rest.
+ * needs: a forward graph. does: rewrites the chain (with or without relu) where the fused kernel supports it: stride,
+ * dilation and groups are 1, windows do not overlap, cover the plane as a floor division does and have at most 254
+ * elements each, and the values between have no other reader. keeps: blocks (a chain is never in two blocks, so that
+ * the partition does not affect it), names and the meaning of every output. The convolution's output never reaches
+ * memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted `apart` is computed
+ * a second time beside the fused op, so that asking for it does not change other results.
  */
 #include "transform/transform.h"
 
@@ -33,7 +33,7 @@ typedef struct bgi_chain {
     const bgi_op *relu; /* or NULL */
 } bgi_chain;
 
-/* How many readers each value has, outputs of the graph included, but those that are made apart. */
+/* The number of readers of each value, including outputs of the graph except those that are computed separately. */
 static uint32_t *count_readers(const bg_graph *graph, const bool *is_apart, bg_value loss)
 {
     uint32_t *readers = calloc(graph->value_count, sizeof *readers);
@@ -145,7 +145,7 @@ static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bg
     bgi_conv2d_pool_attributes attributes;
     bg_value inputs[3];
 
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     for (int dim = 0; dim < 2; dim++) {
         attributes.padding[dim] = conv->options.padding[dim];
         attributes.pool[dim] = pool->options.kernel[dim];
@@ -157,8 +157,8 @@ static bg_value add_fused(bgi_rebuild *rebuild, const bgi_chain *chain, const bg
     return bg_graph_add(rebuild->to, &bgi_op_conv2d_pool, chain->conv->name, inputs, 3, &attributes, NULL);
 }
 
-/* Values of a chain that are wanted apart: of the pool, by a fused op that ends there and so has the bits that relu
- * saw; of the convolution and where the largest are, by the plain ops. */
+/* Computes the requested values of a chain separately: that of the pool by a fused op that ends there, so that it has
+ * the bits that relu read; those of the convolution and of the positions by the plain ops. */
 static void emit_apart(bgi_rebuild *rebuild, const bgi_chain *chain, const bool *is_apart)
 {
     const bool wants_pool = chain->relu != NULL && is_apart[chain->pool->outputs[0].id];

@@ -1,15 +1,15 @@
 /*
- * leaf_outputs.c: outputs that no op computes.
+ * leaf_outputs.c: copies outputs that no op computes.
  *
  *     x -> a -> logits*               x -> a -> logits*
  *     x*                     =>       x -> copy*
  *
- * A model may return its input, a constant or a variable. The host then receives a copy: the memory of an output
- * belongs to the result of an op, which a leaf is not. (Another shape of a leaf is the result of an op; the plan copies
- * it.)
+ * A model may return its input, a constant or a variable. The host then receives a copy, because the memory of an
+ * output belongs to the result of an op, and a leaf is not one. (A reshaped leaf is the result of an op; the plan
+ * copies it.)
  *
  * needs: a forward graph. does: appends a copy for each such output, in the block of the first op that reads the leaf,
- * so that the copy runs in a stage which has the leaf anyway. keeps: everything that was there.
+ * so that the copy runs in a stage which has the leaf anyway. keeps: the existing ops and values.
  */
 #include "transform/transform.h"
 

@@ -4,9 +4,9 @@
  *     x (input) -> body -> x'           x (variable) -> body -> x';   carry(x, x')
  *                                =>     condition(x') -> "condition"
  *
- * needs: a forward graph. does: inputs that are carried become variables; at the end each takes its next value, all
- * together (what is itself a carried value, or only another shape of one, is copied first); the condition's ops are
- * appended over the next values. keeps: everything that was there.
+ * needs: a forward graph. does: makes carried inputs variables. At the end of the iteration all of them take their next
+ * values together; a next value that is itself a carried value, or only a reshape of one, is copied first. The
+ * condition's ops are appended over the next values. keeps: the existing ops and values.
  */
 #include "transform/transform.h"
 
@@ -59,7 +59,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
     const bg_value carried = loop->carried[i], result = loop->results[i];
 
     if (!is_value(graph, carried) || bgi_graph_value(graph, carried)->kind != BGI_VALUE_INPUT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loop: carried value %u is no input of the body", i);
+        return bg_error_set(error, BG_ERROR_INVALID, "loop: carried value %u is not an input of the body", i);
     if (!is_value(graph, result))
         return bg_error_set(error, BG_ERROR_INVALID, "loop: result %u is not a value of the body", i);
     if (!bg_type_equal(&bgi_graph_value(graph, carried)->type, &bgi_graph_value(graph, result)->type))
@@ -74,7 +74,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
 
 /* ---- values ---- */
 
-/* Whether the bytes of a value are those of a carried one. */
+/* Whether a value has the bytes of a carried value. */
 static bool is_carried(const bg_graph *graph, bg_value value)
 {
     for (;;) {
@@ -89,7 +89,7 @@ static bool is_carried(const bg_graph *graph, bg_value value)
     }
 }
 
-/* The block of the first op that reads a value; that of the last op when none does. */
+/* The block of the first op that reads a value; that of the last op when it has no reader. */
 static uint32_t find_block(const bg_graph *graph, bg_value value)
 {
     for (size_t o = 0; o < graph->op_count; o++)

@@ -1,5 +1,5 @@
 /*
- * loss_guard.c: an update whose loss is not finite is refused by all who would do it.
+ * loss_guard.c: skips an update whose loss is not finite, in every stage and replica.
  *
  *     backward, the loss's stage:  range_count(loss) --> accumulator of counts, summed over replicas with the gradients
  *
@@ -7,19 +7,19 @@
  *                loss_guard(optimizer.hyper!, counts)          -->   update, or skip it
  *
  * needs: the loss, and the optimizer's numbers as the host wrote them. does: counts the micro-batches of an update
- * whose loss is infinite or no number, and lets the numbers that updates read say that all of them are skipped. The
- * word stays in the variable: the updates of the call that come after are skipped too, so that weights and optimizer
- * state are those before the refused update when the host looks. keeps: the bits of updates whose losses are finite.
- * Counts are whole numbers, so that sums over micro-batches and replicas are the same in any order.
+ * whose loss is infinite or NaN, and sets the skip word in the numbers that updates read. The word stays in the
+ * variable: the later updates of the call are skipped too, so that the host finds the weights and optimizer state from
+ * before the refused update. keeps: the bits of updates whose losses are finite. Counts are whole numbers, so their
+ * sums over micro-batches and replicas do not depend on the order.
  *
- * A gradient that overflows under an automatic loss scale is no loss that does: loss_scaling.c skips such an update and
- * lowers the scale, and the training goes on. Of a refused update it learns nothing.
+ * A gradient that overflows under an automatic loss scale does not make the loss infinite: loss_scaling.c skips such an
+ * update and lowers the scale, and the training continues. It does not adapt the scale to a refused update.
  */
 #include "ops/ops.h"
 #include "transform/training.h"
 #include "kernels/loss_scaling/attributes.h"
 
-/* Only what is not finite is counted: the edge of the other counts is of no interest. */
+/* Only the count of values that are not finite is used; the threshold of the other counts does not matter. */
 #define EDGE 1.0
 
 void bgi_count_losses(bgi_trainer *trainer)

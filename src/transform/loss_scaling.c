@@ -1,5 +1,5 @@
 /*
- * loss_scaling.c: a loss scale that adapts itself.
+ * loss_scaling.c: an automatic loss scale.
  *
  *     backward:  seed x loss.scale --> gradients of one micro-batch --> accumulators
  *                                      range_count(gradient)        --> accumulators of counts
@@ -8,15 +8,16 @@
  *                counts, not finite?      -->   add_n, loss_scale(loss.scale!, statistics!)  --> update, or skip it
  *                [pieces]                       [the largest over the replicas]
  *
- * needs: the gradients, and a scale for them that knows nothing of the loss's. does: counts how many elements of each
+ * needs: the gradients, and a scale for them that does not include the loss's. does: counts how many elements of each
  * micro-batch's gradients are near the end of float16's range, as PopART does, divides the scale by the loss's, and
- * lets the optimizer's numbers say whether the update is skipped (what was accumulated is not finite). keeps: the bits,
- * as long as the scale is a power of two and nothing leaves the range. Counts are whole numbers, so that sums over
- * micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does for a norm.
+ * sets in the optimizer's numbers whether the update is skipped (when the accumulated gradients are not finite). keeps:
+ * the bits, as long as the scale is a power of two and no value leaves the range. Counts are whole numbers, so that
+ * sums over micro-batches and replicas are the same under every strategy. The update waits for all stages, as it does
+ * for clipping.
  *
- * Replicas that share the update out (sharding.c) look for what is not finite in the piece of the sum that each has.
- * The largest of their counts is not 0 when one of them is not, and the counts of micro-batches are the same on all: so
- * all replicas adapt the scale alike, and as those do that have whole gradients.
+ * Replicas that share the update (sharding.c) check the piece of the sum that each has for values that are not finite.
+ * The maximum of their counts is not 0 when one of the pieces has such a value, and the counts of micro-batches are the
+ * same on all replicas. So all replicas adapt the scale alike, and in the same way as replicas with whole gradients.
  */
 #include <stdlib.h>
 
@@ -25,7 +26,7 @@
 #include "ops/ops.h"
 #include "transform/training.h"
 
-/* The largest number of float16, whose range the statistics are about whatever type the gradients have. */
+/* The largest number of float16; the statistics are about its range, whatever type the gradients have. */
 #define RANGE_END 65504.0
 
 void bgi_add_loss_scale(bgi_trainer *trainer)
@@ -81,7 +82,7 @@ bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *g
 
     if (!options->enabled)
         return BG_OK;
-    counts = calloc(2 * (size_t)count + 1, sizeof *counts); /* and room for some of them */
+    counts = calloc(2 * (size_t)count + 1, sizeof *counts); /* and memory for some of them */
     if (counts == NULL)
         return bgi_error_memory(error, "counts of gradients", count * sizeof *counts);
     for (uint32_t i = 0; i < count; i++) {

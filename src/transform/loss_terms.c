@@ -9,10 +9,10 @@
  *
  * needs: a forward graph with a scalar loss. does: walks back from the loss through ops that are linear in a mean
  * (sums, scaling, negation, casts, reshapes, products with a factor that does not depend on the data) to the means over
- * a number of elements that is known at run time only (bg_op_type.weight_output); everything else that is added is one
+ * a number of elements that is known only at run time (bg_op_type.weight_output); all other summands together are one
  * more term. Means over the same labels with the same ignored index share a term. Where a term needs a value that the
- * graph does not have, it adds forward ops of one element. keeps: all ops and values. A mean inside a function that is
- * not linear has no average over micro-batches that equals the whole batch: this is an error.
+ * graph does not have, forward ops of one element are added. keeps: all ops and values. A mean inside a nonlinear
+ * function has no average over micro-batches that equals the whole batch, so it is an error.
  */
 #include "core/error.h"
 #include "kernels/elementwise/attributes.h"
@@ -24,16 +24,16 @@
 typedef struct splitter {
     bg_graph *graph;
     bgi_arena scratch;
-    size_t value_count, op_count; /* of the graph before ops are added */
+    size_t value_count, op_count; /* before ops are added */
     /* By value id: */
     bool *trains;     /* depends on a parameter */
-    bool *has_data;   /* depends on an input of more than one number for each micro-batch */
+    bool *has_data;   /* depends on an input that has more than one number for each micro-batch */
     bool *is_counted; /* depends on a mean over counted elements */
     bool *is_summed;  /* a summand of the loss, or the loss */
-    bg_value *parts;  /* a summand's part that belongs to the present term; null: none */
+    bg_value *parts;  /* the part of a summand that belongs to the current term; null: no part */
     bgi_loss_term *terms;
     uint32_t count;
-    bool has_plain; /* a summand that counts nothing depends on a parameter */
+    bool has_plain; /* a summand without a count depends on a parameter */
 } splitter;
 
 /* ---- what values depend on ---- */
@@ -94,7 +94,7 @@ static bool is_cross_entropy(const bgi_op *op)
     return op->type == &bgi_op_cross_entropy || op->type == &bgi_op_sharded_cross_entropy;
 }
 
-/* Null: all labels count the same. */
+/* Null: all labels have the same weight. */
 static bg_value find_class_weights(const bgi_op *op)
 {
     return op->type == &bgi_op_cross_entropy && op->input_count > 2 ? op->inputs[2] : (bg_value){0};
@@ -124,7 +124,7 @@ static bg_status add_term(splitter *s, bg_value count, bg_error *error)
     return BG_OK;
 }
 
-/* An op of one operand that is linear in it. */
+/* Whether the op has one operand and is linear in it. */
 static bool is_linear(const bg_graph *graph, const bgi_op *op)
 {
     if (op->type == &bgi_op_unary)
@@ -152,7 +152,7 @@ static bool is_factor(const splitter *s, bg_value value)
     return is_single(s->graph, value) && !s->is_counted[value.id] && !s->has_data[value.id];
 }
 
-/* The operand of a product that has the means; UINT32_MAX: the op is no product of means and a constant factor. */
+/* The operand of a product that has the means; UINT32_MAX: the op is not a product of means and a constant factor. */
 static uint32_t find_multiplied(const splitter *s, const bgi_op *op)
 {
     if (is_binary(op, BG_MULTIPLY) && s->is_counted[op->inputs[1].id] && is_factor(s, op->inputs[0]))
@@ -250,7 +250,7 @@ static bg_value add_part(splitter *s, bg_value value)
     if (bg_value_is_null(inputs[from]) || inputs[from].id == op.inputs[from].id)
         return bg_value_is_null(inputs[from]) ? inputs[from] : value;
     if (op.type == &bgi_op_reshape || op.type == &bgi_op_reduce)
-        return inputs[from]; /* one element stays one element */
+        return inputs[from]; /* a reshape of one element keeps it */
     return bg_graph_add(s->graph, op.type, NULL, inputs, op.input_count, op.attributes, NULL);
 }
 
@@ -320,7 +320,7 @@ bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss
 
     out_terms[0] = (bgi_loss_term){.loss = loss};
     *out_count = 1;
-    /* Differentiation says what is wrong with others. */
+    /* Differentiation reports the other errors. */
     if (value != NULL && value->kind == BGI_VALUE_RESULT && value->type.rank == 0)
         status = split(&s, loss, !is_whole, out_count, error);
     bgi_arena_clear(&s.scratch);

@@ -1,10 +1,11 @@
 /*
- * offload.c: the ops that move a variable between its remote buffer and the device, and a tied parameter's refresh.
+ * offload.c: the ops that move a variable between its remote buffer and the device, and the refresh of a tied
+ * parameter.
  *
  *     update(w, g, m)     =>     m' = load(m);  update(w, g, m');  store(m, m')
  *
- * The plan makes transfers of them, which run beside the device's work. Where a tensor lives is decided here, by its
- * class, name and size.
+ * The plan turns them into transfers, which run beside the device's work. This file decides by class, name and size
+ * where a tensor is stored.
  */
 #include "transform/transform.h"
 
@@ -59,7 +60,7 @@ static bg_status select_load(const bg_op_signature *op, bg_kernel_policy policy,
     return bgi_kernel_for_op(BGI_KERNEL_COPY, op, policy, out, error);
 }
 
-/* Input 1 is copied over input 0. */
+/* Copies input 1 over input 0. */
 static void run_store(const bg_kernel_call *call, uint32_t part)
 {
     const size_t size = bg_type_size_bytes(&call->types[0]);

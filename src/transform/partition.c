@@ -1,11 +1,11 @@
 /*
- * partition.c: cuts a graph into segments (what a device runs without talking to others) and lists the values that
- * cross from one segment to another.
+ * partition.c: cuts a graph into segments (which a device runs without communicating) and lists the values that cross
+ * from one segment to another.
  *
- * needs: ops with stages; each variable written by one stage only. does: F holds a stage's forward ops, R those that
- * run again apart from the backward (where any do), B its backward ops, W (when split) those backward ops whose results
- * no other stage and no B op needs, U its update ops by level: an update op that needs another stage's result is one
- * level after it. keeps: the order of ops.
+ * needs: ops with stages; each variable is written by one stage only. does: makes these segments. F holds a stage's
+ * forward ops. R holds those that run again, when they are separate from the backward pass. B holds its backward ops. W
+ * (when split) holds the backward ops whose results no other stage and no B op needs. U holds its update ops by level:
+ * an update op that needs another stage's result is one level after it. keeps: the order of ops.
  */
 #include "transform/transform.h"
 
@@ -22,8 +22,8 @@ typedef struct bgi_cutter {
     const bgi_stages *stages;
     bgi_partition *out;
     bgi_segment_kind *kinds; /* by op */
-    uint32_t *levels;        /* by op; updates */
-    uint32_t *writer_stage;  /* by value: stage that writes a variable, NOWHERE */
+    uint32_t *levels;        /* by op, of updates */
+    uint32_t *writer_stage;  /* by value: the stage that writes a variable, or NOWHERE */
     uint32_t *write_level;   /* by value: level of its last write in the update */
     uint32_t *read_level;    /* by value: highest level at which the writer's stage read it in the update */
     uint32_t *needed_level;  /* by value: lowest level at which the update reads it */
@@ -54,7 +54,7 @@ static uint32_t at_least(uint32_t level, uint32_t least)
 
 /* ---- stages, levels, kinds ---- */
 
-static void find_stages(bgi_cutter *c)
+static void find_stages(bgi_cutter *c, bool training)
 {
     const bg_graph *graph = c->graph;
 
@@ -62,7 +62,8 @@ static void find_stages(bgi_cutter *c)
         const bgi_op *op = &graph->ops[o];
         c->out->op_stages[o] = bgi_op_stage(c->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++)
-            if (bgi_op_type_writes(op->type, i) && bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
+            if (bgi_op_type_changes(op->type, i, training) &&
+                bgi_graph_value(graph, op->inputs[i])->kind == BGI_VALUE_VARIABLE)
                 c->writer_stage[op->inputs[i].id] = c->out->op_stages[o];
     }
 }
@@ -78,7 +79,7 @@ static uint32_t level_of_update(const bgi_cutter *c, size_t op_index)
         const bgi_value *value = &c->graph->values[id];
         if (value->kind == BGI_VALUE_RESULT && c->graph->ops[value->op].phase == BGI_PHASE_UPDATE) {
             level = at_least(level, c->levels[value->op] + (c->out->op_stages[value->op] != stage));
-            level = at_least(level, c->write_level[id]); /* changed in place since: loaded optimizer state */
+            level = at_least(level, c->write_level[id]); /* changed in place since then: loaded optimizer state */
         } else if (value->kind == BGI_VALUE_VARIABLE && c->writer_stage[id] != NOWHERE) {
             level = at_least(level, c->write_level[id] + (c->writer_stage[id] != stage));
             if (bgi_op_type_writes(op->type, i))
@@ -106,7 +107,7 @@ static void find_levels(bgi_cutter *c)
     }
 }
 
-/* A load waits for the level that reads it: offloaded state is on the device for its update only. */
+/* Delays a load to the level that reads it, because offloaded state is on the device only for its update. */
 static void sink_loads(bgi_cutter *c)
 {
     for (size_t v = 0; v < c->graph->value_count; v++)
@@ -121,7 +122,8 @@ static void sink_loads(bgi_cutter *c)
             c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
 }
 
-/* Backward ops on the way to another stage are B, the others W; everything is B when W is not split off. */
+/* Backward ops whose results go to another stage, directly or through other ops, are B, the others W; all are B when W
+ * is not split off. */
 static void find_kinds(bgi_cutter *c, bool split_weights)
 {
     const bg_graph *graph = c->graph;
@@ -148,7 +150,7 @@ static void find_kinds(bgi_cutter *c, bool split_weights)
 
 /* ---- segments ---- */
 
-/* Segments without their ops, numbered as `first_segments` says. */
+/* Lists segments without their ops, numbered as `first_segments` says. */
 static void list_segments(bgi_cutter *c, const bool *exists)
 {
     bgi_partition *out = c->out;
@@ -189,7 +191,7 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
         out->segments[s].ops = &ops.items[ops.begins[s]];
         out->segments[s].op_count = ops.begins[s + 1] - ops.begins[s];
     }
-    /* What no segment has is the verifier's to refuse. */
+    /* An op without a segment is refused by the verifier. */
     for (size_t o = 0; o < c->graph->op_count; o++)
         out->op_segments[o] = out->op_segments[o] == NOWHERE ? 0 : out->op_segments[o];
     return true;
@@ -211,7 +213,7 @@ static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages,
         is_read_elsewhere[graph->outputs[i].value.id] = true;
 }
 
-/* An alias of a leaf that another stage or the host reads is given bytes of its own, for leaves do not travel. */
+/* An alias of a leaf that another stage or the host reads gets bytes of its own, because leaves are not sent. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots)
 {
     bool *is_read_elsewhere = calloc(graph->value_count, sizeof *is_read_elsewhere);
@@ -221,7 +223,8 @@ bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *r
     mark_read_elsewhere(graph, stages, is_read_elsewhere);
     for (uint32_t v = 0; v < graph->value_count; v++)
         roots[v] = (bg_value){v};
-    /* Op by op: an alias may read a value with a higher number than its own, one that a pass has put in. */
+    /* The walk is by op, because an alias may read a value with a higher number than its own, which a pass has
+     * added. */
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bg_value root;
@@ -271,7 +274,7 @@ static bg_status add_crossing(bgi_cutter *c, bg_value root, uint32_t from_segmen
     return BG_OK;
 }
 
-/* One operand of one op: does it come from another segment? */
+/* Adds a crossing when an operand of an op comes from another segment. */
 static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_error *error)
 {
     const bg_value root = c->out->roots[operand.id];
@@ -286,7 +289,7 @@ static bg_status cross_operand(bgi_cutter *c, uint32_t op, bg_value operand, bg_
             return bg_error_set(error, BG_ERROR_INTERNAL, "update op `%s` reads `%s` of a micro-batch",
                                 c->graph->ops[op].name, value->name);
         break;
-    case BGI_VALUE_INPUT: /* each stage has the host's data delivered before its forward */
+    case BGI_VALUE_INPUT: /* the host delivers its data to each stage before the stage's forward pass */
         from = bgi_partition_find(c->out, BGI_SEGMENT_FORWARD, stage, 0);
         break;
     case BGI_VALUE_VARIABLE:
@@ -314,14 +317,14 @@ static bg_status find_crossings(bgi_cutter *c, bg_error *error)
     for (uint32_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
         if (bgi_partition_is_alias(c->out, op))
-            continue; /* moves nothing; its readers cross for themselves */
+            continue; /* moves no bytes; its readers have crossings of their own */
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(cross_operand(c, o, op->inputs[i], error));
     }
     return BG_OK;
 }
 
-/* Crossings by both ends. */
+/* Sorts crossings by both ends. */
 static bg_status sort_crossings(bgi_partition *partition, bgi_arena *scratch, bg_error *error)
 {
     const uint32_t count = partition->crossing_count;
@@ -366,7 +369,7 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
     }
     for (size_t v = 0; v < graph->value_count; v++)
         c.writer_stage[v] = NOWHERE;
-    find_stages(&c);
+    find_stages(&c, training);
     find_levels(&c);
     sink_loads(&c);
     find_kinds(&c, split_weights);

@@ -1,5 +1,5 @@
 /*
- * partition_check.c: a partition proved and printed: what partition.c promises of segments and crossings.
+ * partition_check.c: verifies and prints a partition: that segments and crossings are what partition.c promises.
  */
 #include "transform/transform.h"
 

@@ -1,16 +1,17 @@
 /*
- * precision.c: a float32 model in 16 bits, as automatic mixed precision has it.
+ * precision.c: converts a float32 model to 16 bits, as automatic mixed precision does.
  *
  *     x -> linear(w) -> gelu -> mse(y)     =>     x -> cast -> linear(cast(w)) -> gelu -> cast -> mse(y)
  *          float32                                             bfloat16                   float32
  *
- * needs: a forward graph. does: products take operands of 16 bits and give such results; losses, logarithms and sums
- * take float32; any other op takes the widest type of its operands. Parameters, constants, and what is made of them
- * alone, take the type of the operands beside them. Where parameters are kept in 16 bits they become so. keeps: inputs
- * and outputs of the graph as float32, the loss too; blocks, names, the order of all ops, float64 and integers.
+ * needs: a forward graph. does: products get 16-bit operands and give 16-bit results; losses, logarithms and sums get
+ * float32; any other op gets the widest type of its operands. Parameters and constants, and values computed from them
+ * alone, take the type of the operands beside them. Parameters become 16-bit where they are to be stored so. keeps:
+ * float32 for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and
+ * integers.
  *
- * A value is cast once in each block that reads it in its other type, so that a stage receives what crosses it in the
- * type of the op that made it.
+ * A value is cast once in each block that reads it in its other type, so that it crosses to a stage in the type of the
+ * op that made it.
  */
 #include "transform/transform.h"
 
@@ -33,10 +34,10 @@ typedef struct cast_value {
 typedef struct narrowing {
     bgi_rebuild rebuild;
     bg_dtype narrow;
-    bool *is_neutral;   /* by old value: it takes the type of what is beside it */
+    bool *is_neutral;   /* by old value: takes the type of the operands beside it */
     bool *is_returned;  /* by old value: an output, or the loss */
     bg_value *returned; /* by old value: as float32 */
-    cast_value *casts;  /* by old value: in its other type, and where that was made */
+    cast_value *casts;  /* by old value: in its other type, and where the cast is */
 } narrowing;
 
 static bg_dtype find_narrow_dtype(bg_precision precision)
@@ -60,7 +61,7 @@ static bool is_library_type(const bg_op_type *type)
     return false;
 }
 
-/* The functions that lose most digits of what they are given. */
+/* Functions that lose many digits of their operands. */
 static bool is_wide_function(bg_unary function)
 {
     switch (function) {
@@ -111,20 +112,21 @@ static op_class classify(const bgi_op *op)
         return is_wide_function(((const bgi_unary_attributes *)op->attributes)->function) ? WIDE : FOLLOWS;
     if (op->type == &bgi_op_reduce)
         return ((const bgi_reduce_attributes *)op->attributes)->function == BG_REDUCE_SUM ? WIDE : FOLLOWS;
-    /* What an op changes stays as it is, and so do the operands beside it; a user's op knows the types it was given. */
+    /* An operand that an op writes keeps its type, and so do the operands beside it; a user's op keeps the types that
+     * it was built for. */
     if (!is_library_type(op->type) || (op->type->written_inputs != 0 && !is_batch_norm(op->type)))
         return WIDE;
     return FOLLOWS;
 }
 
-/* Operands that an op wants as float32 whatever the others are. */
+/* Operands that an op needs as float32, whatever type the others have. */
 static bool is_fixed(const bgi_op *op, uint32_t input)
 {
     if (bgi_op_type_writes(op->type, input) || (op->type == &bgi_op_cross_entropy && input > 0))
         return true;
     if (is_batch_norm(op->type))
         return input > 2;
-    return op->type == &bgi_op_dot_product_attention && input == 3; /* a bias may have numbers beyond float16's */
+    return op->type == &bgi_op_dot_product_attention && input == 3; /* a bias may have numbers beyond float16's range */
 }
 
 /* ---- building ---- */
@@ -139,7 +141,8 @@ static bool is_of_pair(const narrowing *n, bg_dtype dtype)
     return dtype == BG_FLOAT32 || dtype == n->narrow;
 }
 
-/* The type that the operands of `op` become. `*out_neutral`: its results are neutral, as all of these are. */
+/* The type to which the operands of `op` are converted. `*out_neutral`: all operands are neutral, and so are the
+ * results. */
 static bg_dtype choose_dtype(const narrowing *n, const bgi_op *op, op_class class, bool *out_neutral)
 {
     bool any_wide = false, any_narrow = false, all_neutral = true;
@@ -159,7 +162,7 @@ static bg_dtype choose_dtype(const narrowing *n, const bgi_op *op, op_class clas
     return class == WIDE || any_wide || !any_narrow ? BG_FLOAT32 : n->narrow;
 }
 
-/* An operand as the op that is built now takes it. */
+/* Returns an operand in the type that the op being built needs. */
 static bg_value take_operand(narrowing *n, const bgi_op *op, bg_value old, bg_dtype dtype)
 {
     const bg_value value = bgi_rebuild_value(&n->rebuild, old);
@@ -197,7 +200,7 @@ static void emit(narrowing *n, const bgi_op *op)
     }
 }
 
-/* Parameters of `graph`, which is a copy of the caller's, are kept in 16 bits from now on. */
+/* Marks the parameters of `graph`, which is a copy of the caller's, as stored in 16 bits. */
 static bg_status narrow_parameters(bg_graph *graph, bg_dtype dtype, bg_error *error)
 {
     for (uint32_t v = 1; v < graph->value_count; v++) {

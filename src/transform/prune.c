@@ -1,5 +1,5 @@
 /*
- * prune.c: leaves out what the wanted outputs do not need.
+ * prune.c: removes what the wanted outputs do not need.
  *
  *     x -> a -> logits*                x -> a -> logits*
  *          a, labels -> loss     =>

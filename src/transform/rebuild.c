@@ -1,5 +1,5 @@
 /*
- * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialized the same.
+ * rebuild.c: copying a graph op by op. Variables keep their numbers, so that they are initialized in the same way.
  */
 #include "transform/rebuild.h"
 
@@ -29,7 +29,7 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
             made->decay_factor = value->decay_factor;
             bgi_graph_set_shard(rebuild->to, copy, value->shard);
             bgi_graph_set_section(rebuild->to, copy, value->section);
-            made->owner = rebuild->map[value->owner.id]; /* made before what serves it */
+            made->owner = rebuild->map[value->owner.id]; /* the owner is made before the variables that serve it */
             made->copy_of = rebuild->map[value->copy_of.id];
             made->shares_home = value->shares_home;
         }
@@ -57,7 +57,8 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
         if (from->blocks[b].origin != NULL &&
             (rebuild->to->blocks[b].origin = bgi_arena_string(&rebuild->to->arena, from->blocks[b].origin)) == NULL)
             bg_graph_fail(rebuild->to, BG_ERROR_MEMORY, "out of memory for block `%s`", from->blocks[b].name);
-    /* So do leaves: a run takes inputs, and weight files hold variables, in the order in which they were made. */
+    /* Leaves keep their order too: a run has inputs, and weight files have variables, in the order in which they were
+     * made. */
     for (uint32_t v = 1; v < from->value_count; v++)
         if (from->values[v].kind != BGI_VALUE_RESULT && (needed == NULL || needed[v]))
             rebuild->map[v] = copy_leaf(rebuild, &from->values[v]);

@@ -1,6 +1,6 @@
 /*
- * rebuild.h: what passes that build a new graph share: leaves are copied at the beginning, in their order, ops one by
- * one, with a map from old values to new ones.
+ * rebuild.h: shared by passes that build a new graph: leaves are copied first, in their order, then ops one by one,
+ * with a map from old values to new ones.
  */
 #ifndef BGI_TRANSFORM_REBUILD_H
 #define BGI_TRANSFORM_REBUILD_H
@@ -10,7 +10,7 @@
 typedef struct bgi_rebuild {
     const bg_graph *from;
     bg_graph *to;
-    bg_value *map; /* by old id; null: not (yet) copied */
+    bg_value *map; /* by old id; null: not copied (yet) */
 } bgi_rebuild;
 
 /* Copies blocks, and the inputs, constants and variables that `needed` marks (by value id; NULL: all). */
@@ -19,11 +19,11 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
 bg_value bgi_rebuild_value(const bgi_rebuild *rebuild, bg_value value);
 /* Copies an op with its name, block and phase. */
 void bgi_rebuild_op(bgi_rebuild *rebuild, const bgi_op *op);
-/* Places ops that are added now where `op` was. */
+/* Gives ops that are added from now on the place of `op`. */
 void bgi_rebuild_place(bgi_rebuild *rebuild, const bgi_op *op);
-/* Says that `value`, unless null, stands for `old` from now on. */
+/* From now on `value`, unless null, replaces `old`. */
 void bgi_rebuild_map(bgi_rebuild *rebuild, bg_value old, bg_value value);
-/* Maps the outputs that have been copied and hands the graph over. */
+/* Maps the outputs that have been copied and returns the graph. */
 bg_status bgi_rebuild_finish(bgi_rebuild *rebuild, bg_graph **out, bg_error *error);
 void bgi_rebuild_clear(bgi_rebuild *rebuild);
 

@@ -1,20 +1,22 @@
 /*
- * recompute.c: forward ops that run again for the backward, so that their results need not be kept.
+ * recompute.c: runs forward ops again for the backward pass, so that their results need not be kept.
  *
  *     F: x -> a -> b -> c         =>      F: x -> a -> b -> c
  *     B: dc, a, b -> da, db               B: x -> a' -> b';  dc, a', b' -> da, db      (x is kept instead of a and b)
  *
  * needs: a training graph with stages and copies of shared variables. does: forward results that a stage's backward
- * reads and that the choice does not keep are made again by clones of their ops, back to what is kept. A clone has the
- * name, block and attributes of its op, so dropout draws the same numbers. keeps: every op, the order of all ops that
- * were there, and every bit: clones are ops of the same inputs.
+ * pass reads and that the choice does not keep are computed again by clones of their ops, beginning at kept values. A
+ * clone has the name, block and attributes of its op, so dropout draws the same numbers. keeps: every op, the order of
+ * the existing ops, and every bit, because clones have the same inputs.
  *
- * Never run again: ops that change variables (batch norm), and ops that read a variable which changes from micro-batch
- * to micro-batch, for the next forward may come before this backward. What enters a stage stays in the receiving slots.
+ * Some ops never run again: ops that change variables (batch norm), and ops that read a variable which changes from
+ * micro-batch to micro-batch, because the next forward pass may come before this backward pass. A value that enters a
+ * stage stays in the receiving slots.
  *
- * Clones stand right before the first backward op that needs them, each chain as late as can be, so that between two
- * kept values one part of the forward is there at a time (Chen et al., "Training deep nets with sublinear memory cost",
- * 2016). In the order THEN all stand before the first backward op and have a phase, hence a segment, of their own.
+ * Clones stand right before the first backward op that needs them, each chain as late as possible, so that at any time
+ * only the forward part between two kept values exists (Chen et al., "Training deep nets with sublinear memory cost",
+ * 2016). In the order THEN all clones stand before the first backward op and have a phase, hence a segment, of their
+ * own.
  */
 #include "transform/transform.h"
 
@@ -25,7 +27,7 @@
 
 /* ---- which ops may run again ---- */
 
-/* Variables that ops of the forward or backward change. */
+/* Marks variables that forward or backward ops change. */
 static void mark_changing(const bg_graph *graph, bool *is_changing)
 {
     for (size_t o = 0; o < graph->op_count; o++)
@@ -54,7 +56,7 @@ static void mark_ops(bgi_recompute *r, const bool *is_changing)
     }
 }
 
-/* The stage in which the backward begins; UINT32_MAX without one. */
+/* The stage in which the backward pass begins; UINT32_MAX when there is none. */
 static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
 {
     for (size_t o = 0; o < graph->op_count; o++)
@@ -107,7 +109,7 @@ void bgi_recompute_clear(bgi_recompute *recompute)
 
 /* ---- what a choice means ---- */
 
-/* Whether this measurement has not seen the value needed before. */
+/* Marks the value as needed; returns whether it is new in this measurement. */
 static bool becomes_needed(bgi_recompute *r, bg_value root)
 {
     const bool is = r->needed_in[root.id] != r->measured;
@@ -121,7 +123,7 @@ static bool is_needed(const bgi_recompute *r, bg_value value)
     return value.id != 0 && r->needed_in[value.id] == r->measured;
 }
 
-/* What keeping the value costs, when the stage's backward needs it and the stage does not make it. */
+/* The bytes for keeping the value, when the stage's backward pass needs it and another stage makes it. */
 static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value root)
 {
     const bgi_value *value = bgi_graph_value(r->graph, root);
@@ -133,7 +135,7 @@ static size_t foreign_bytes(const bgi_recompute *r, uint32_t stage, bg_value roo
                : 0;
 }
 
-/* The backward of a stage needs the operands of `op`, itself or to run again. */
+/* Marks the operands of `op` as needed by the stage's backward pass, which reads them or runs them again. */
 static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bgi_recompute_effect *effect)
 {
     for (uint32_t i = 0; i < op->input_count; i++) {
@@ -143,7 +145,7 @@ static void need_operands(bgi_recompute *r, uint32_t stage, const bgi_op *op, bg
     }
 }
 
-/* Bytes of an op's results that the backward needs. */
+/* Bytes of an op's results that the backward pass needs. */
 static size_t needed_bytes(const bgi_recompute *r, const bgi_op *op)
 {
     size_t bytes = 0;
@@ -167,7 +169,7 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
             continue;
         is_repeated[o] = false;
         if (is_alias(r, op))
-            continue; /* its readers need its root */
+            continue; /* its readers need its root instead */
         if (op->phase != BGI_PHASE_FORWARD) {
             need_operands(r, stage, op, &effect);
             continue;
@@ -187,9 +189,9 @@ bgi_recompute_effect bgi_recompute_measure(bgi_recompute *r, uint32_t stage, con
 
 /* ---- giving up one op after the other ---- */
 
-/* What is needed only becomes more: an op that runs again stays needed, and so do its operands. So each op is looked at
- * once more when it is given up and once when it becomes needed, not with every op that is given up. `stack` has room
- * for the ops of the stage. */
+/* The set of needed values only grows: an op that runs again stays needed, and so do its operands. So each op is
+ * examined once when it is given up and once when it becomes needed, not each time that another op is given up. `stack`
+ * must hold the ops of the stage. */
 static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bool *is_kept, bool *is_repeated,
                       uint32_t *stack, bgi_recompute_effect *effect)
 {
@@ -215,7 +217,7 @@ static void repeat_op(bgi_recompute *r, uint32_t stage, uint32_t first, const bo
                 effect->own_bytes += bgi_align(bg_type_size_bytes(&value->type));
                 continue;
             }
-            is_repeated[value->op] = true; /* given up before, and none of its results was needed */
+            is_repeated[value->op] = true; /* given up before, when none of its results was needed */
             stack[stacked++] = value->op;
         }
     }
@@ -265,7 +267,7 @@ static int compare_offers(const void *a, const void *b)
     return first->op < second->op ? -1 : first->op > second->op;
 }
 
-/* Gives up what costs the least time a byte until the stage's stash is no more than `most_bytes`. */
+/* Gives up the ops that cost the least time per byte until the stage's stash is at most `most_bytes`. */
 static bg_status save_share(bgi_recompute *r, uint32_t stage, size_t most_bytes, bool *is_kept, bool *is_repeated,
                             bg_error *error)
 {
@@ -311,7 +313,7 @@ static bg_status choose_stage(bgi_recompute *r, uint32_t stage, const bg_options
                            is_repeated, error));
     else if (is_marked || (options->memory.recompute == BG_RECOMPUTE_STAGE && !is_merged))
         set_kept(r, stage, false, is_kept);
-    /* Behind an op that must be kept there may be more to keep than was saved. */
+    /* When an op must be kept, giving up the ops after it may need more memory than it saves. */
     if (bgi_recompute_measure(r, stage, is_kept, is_repeated).stash_bytes >= all)
         set_kept(r, stage, true, is_kept);
     return BG_OK;
@@ -340,15 +342,15 @@ typedef struct bgi_repeater {
     bg_graph *graph;
     size_t op_count; /* before clones */
     bool *is_repeated;
-    bg_value *clones; /* by value id; null: none (yet) */
+    bg_value *clones; /* by value id; null: no clone (yet) */
     uint32_t *order;  /* op numbers */
     size_t order_count;
-    uint32_t *wanted, *stack; /* ops to clone for one reader */
-    bool *is_wanted;          /* by op; stays set once it is cloned */
+    uint32_t *wanted, *stack; /* the ops to clone for one reader */
+    bool *is_wanted;          /* by op; stays set once the op is cloned */
     bgi_recomputed *out;
 } bgi_repeater;
 
-/* Whether readers on `stage` take a clone of what makes `value`: its bytes are made again by that stage. */
+/* Whether readers on `stage` read a clone of the op that makes `value`, because that stage recomputes its bytes. */
 static bool takes_clone(const bgi_repeater *p, uint32_t stage, bg_value value, uint32_t *out_op)
 {
     const bgi_value *v = bgi_graph_value(p->graph, value), *root;
@@ -403,8 +405,8 @@ static void clone_op(bgi_repeater *p, uint32_t o)
     p->out->ns += p->r->op_ns[o];
 }
 
-/* The ops that the operands of op `reader` are made again by and that are not there yet, in the order of the forward.
- */
+/* Clones the ops from which the operands of op `reader` are recomputed, unless they exist, in the order of the forward
+ * pass. */
 static void clone_for(bgi_repeater *p, const bgi_op *reader)
 {
     const uint32_t stage = bgi_op_stage(p->r->stages, reader);
@@ -421,7 +423,7 @@ static void clone_for(bgi_repeater *p, const bgi_op *reader)
         clone_op(p, p->wanted[i]);
 }
 
-/* All at once, stage by stage in the order of the forward. */
+/* Clones everything at once, stage by stage in the order of the forward pass. */
 static void clone_all(bgi_repeater *p)
 {
     for (uint32_t o = 0; o < p->op_count; o++) {
@@ -430,7 +432,7 @@ static void clone_all(bgi_repeater *p)
         uint32_t source;
         if (op->phase != BGI_PHASE_FORWARD || op->output_count == 0)
             continue;
-        /* of an op with absent outputs the first that is there tells; a view is made again with its root */
+        /* the first output that is present decides for an op with absent outputs; a view is recomputed with its root */
         for (uint32_t i = 0; i < op->output_count; i++)
             if (op->outputs[i].id != 0 && takes_clone(p, stage, op->outputs[i], &source)) {
                 p->out->stages[stage] = true;

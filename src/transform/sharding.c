@@ -1,5 +1,5 @@
 /*
- * sharding.c: replicas share the weight update out: each keeps the optimizer's state of one piece and updates that.
+ * sharding.c: replicas share the weight update: each keeps the optimizer's state of one piece and updates that piece.
  *
  *     n elements over R replicas: R pieces of ceil(n / R), the last ones padded
  *
@@ -7,16 +7,15 @@
  *     whole          everywhere, all           everywhere, all         everywhere, all
  *     in pieces      replica r: piece r        replica r: piece r      replica r updates piece r, then all are gathered
  *
- * needs: a training graph that nothing is added to any more. does: marks the ops that run on pieces (the update, what
- * loads, stores and refreshes around it, sums of accumulators before it), the values that have pieces, and those of
- * which a replica has its piece only. The plan gives marked ops operands of one piece. keeps: the graph and its types,
- * which are those of the whole; every number, because all marked ops work element by element (LAMB's norms are sums
- * over just these pieces, however many of them an op has).
+ * needs: a complete training graph. does: marks the ops that run on pieces (the update, its loads, stores and
+ * refreshes, sums of accumulators before it), the values that have pieces, and those of which a replica has only its
+ * piece. The plan gives marked ops operands of one piece. keeps: the graph and its types, which are those of the whole;
+ * every number, because all marked ops work element by element (LAMB's norms are sums over exactly these pieces,
+ * however many of them an op has).
  *
- * An update is shared out only when every op of the update that touches its weights and state works element by element.
- * The squares of a gradient's pieces (clipping.c) are summed where the piece is, and what is not finite is counted
- * there (loss_scaling.c). A gradient that another op reads as a whole is still summed for all: that op's business
- * alone.
+ * An update is shared only when every op of the update that touches its weights and state works element by element. The
+ * squares of a gradient's pieces (clipping.c) are summed where the piece is, and values that are not finite are counted
+ * there (loss_scaling.c). A gradient that another op reads as a whole is still summed as a whole on all replicas.
  */
 #include "transform/transform.h"
 
@@ -28,20 +27,20 @@
 #include "kernels/loss_scaling/attributes.h"
 #include "ops/ops.h"
 
-/* Operands of all updates. */
+/* The operands of updates. */
 enum { PARAMETER = 0, GRADIENT, FIRST_STATE = 4 };
 
-/* Uses of a value are the ops that have it as an operand, in order, as often as they have it. Whatever is asked of an
- * update is asked of those: it takes as long as they are many, however large the graph. */
+/* Uses of a value are the ops that have it as an operand, in order, as often as they have it. Checks of an update look
+ * only at these uses, so their time does not depend on the size of the graph. */
 typedef struct bgi_sharder {
     bg_graph *graph;
     const bg_options *options;
     bgi_arena scratch;
-    uint32_t *first_use; /* by value, and one behind the last: where its uses begin */
+    uint32_t *first_use; /* by value, with one more entry: where its uses begin */
     uint32_t *uses;      /* indices of ops */
-    uint32_t *returned;  /* by value: how many outputs of the graph it is */
-    uint32_t *member_of; /* by value: index + 1 of the last update whose weights or state it was; 0: none */
-    uint32_t *members;   /* values: of the update that is looked at */
+    uint32_t *returned;  /* by value: the number of graph outputs that it is */
+    uint32_t *member_of; /* by value: index + 1 of the last update whose weights or state it was; 0: no update */
+    uint32_t *members;   /* values of the current update */
     size_t member_count;
 } bgi_sharder;
 
@@ -52,13 +51,13 @@ static bool is_update(const bgi_op *op)
             op->type == &bgi_op_lamb_moments || op->type->is_elementwise_update);
 }
 
-/* LAMB's second half. */
+/* Whether `op` is the second half of a LAMB update. */
 static bool completes(const bgi_op *op, const bgi_op *update)
 {
     return op->type == &bgi_op_lamb_update && op->inputs[PARAMETER].id == update->inputs[PARAMETER].id;
 }
 
-/* All operands have one shape, and elements go straight through. */
+/* Whether all operands have one shape, and elements are only copied. */
 static bool is_move(const bgi_op *op)
 {
     return op->phase == BGI_PHASE_UPDATE &&
@@ -96,7 +95,7 @@ static bg_status find_uses(bgi_sharder *s, bg_error *error)
     s->members = bgi_arena_allocate(&s->scratch, graph->value_count, sizeof *s->members);
     if (s->first_use == NULL || s->uses == NULL || s->returned == NULL || s->member_of == NULL || s->members == NULL)
         return bgi_error_memory(error, "sharding", (4 * graph->value_count + operands) * sizeof *s->uses);
-    /* Counted two places further on: filling the lists moves each beginning to the place before. */
+    /* Counts are stored two places further on, because filling the lists moves each beginning to the place before. */
     for (size_t o = 0; o < graph->op_count; o++)
         for (uint32_t i = 0; i < operand_count(&graph->ops[o]); i++)
             s->first_use[operand_at(&graph->ops[o], i).id + 2]++;
@@ -120,7 +119,8 @@ static bool has_state(const bgi_op *update)
     return update->input_count > FIRST_STATE;
 }
 
-/* Who gets the sum of a piece only can update that piece only, so the state that goes with it is in pieces too. */
+/* A replica that gets only the sum of a piece can update only that piece, so the state that belongs to it is in pieces
+ * too. */
 static bg_status check_state(const bg_graph *graph, const bg_options *options, bg_error *error)
 {
     if (!options->memory.locations[BG_LOCATION_ACCUMULATORS].sharded ||
@@ -139,10 +139,10 @@ static bool is_wanted(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_value *value = bgi_graph_value(s->graph, op->inputs[has_state(op) ? FIRST_STATE : GRADIENT]);
 
-    /* What was loaded has the state's name, a sum of accumulators that of the first. */
+    /* A loaded value has the state's name, and a sum of accumulators has that of the first. */
     while (value->kind == BGI_VALUE_RESULT)
         value = bgi_graph_value(s->graph, s->graph->ops[value->op].inputs[0]);
-    return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece is less than all */
+    return count_elements(s->graph, op->inputs[PARAMETER]) > 1 && /* a piece must be less than the whole */
            bgi_find_location(s->options, has_state(op) ? BG_LOCATION_STATE : BG_LOCATION_ACCUMULATORS, value->name,
                              count_elements(s->graph, op->inputs[PARAMETER]))
                .sharded;
@@ -161,7 +161,7 @@ static void add_member(bgi_sharder *s, uint32_t update, bg_value value)
     s->members[s->member_count++] = value.id;
 }
 
-/* Makes the update's weights and state its members, and whatever they are moved from and to. */
+/* Makes the update's weights and state its members, together with the values that they are copied from and to. */
 static void collect_members(bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
@@ -189,7 +189,8 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Nothing but the update itself and moves touches the members in the update; state is touched nowhere else at all. */
+/* Whether only the update itself and copies touch the members in the update, and nothing else touches the state at
+ * all. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
@@ -223,7 +224,7 @@ static void mark_value(bgi_sharder *s, bg_value value, bool is_piece)
     marked->is_piece |= is_piece;
 }
 
-/* A sum of squares for each replica's piece, or a count of the piece that a replica has. */
+/* Whether the op is a sum of squares for each replica's piece, or a count over the piece of a replica. */
 static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
 {
     const bgi_square_sum_attributes *squares = op->attributes;
@@ -235,14 +236,14 @@ static bool sums_pieces(const bgi_sharder *s, const bgi_op *op)
     return op->phase == BGI_PHASE_UPDATE && pieces == bgi_graph_data_replicas(s->graph, s->options->replicas.count);
 }
 
-/* By one op that will have pieces, and by sums of squares and counts that may. */
+/* Whether the readers are one op that will have pieces, and sums of squares and counts that may have them. */
 static bool is_read_in_pieces(const bgi_sharder *s, bg_value value)
 {
     uint32_t reads = s->returned[value.id];
 
     FOR_USES(s, value, use)
     reads += !sums_pieces(s, &s->graph->ops[s->uses[use]]);
-    return reads - (bgi_graph_value(s->graph, value)->kind == BGI_VALUE_RESULT) == 1; /* its own op makes it */
+    return reads - (bgi_graph_value(s->graph, value)->kind == BGI_VALUE_RESULT) == 1; /* without the op that makes it */
 }
 
 static void mark_sums(bgi_sharder *s, bg_value gradient)
@@ -256,7 +257,7 @@ static void mark_sums(bgi_sharder *s, bg_value gradient)
     }
 }
 
-/* Sums of accumulators that serve this update, its norm and its counts alone are made of pieces too. */
+/* Marks sums of accumulators as made of pieces when only this update, its norm and its counts read them. */
 static void mark_gradient(bgi_sharder *s, bg_value gradient)
 {
     const bgi_value *value = bgi_graph_value(s->graph, gradient);

@@ -1,15 +1,15 @@
 /*
- * shared.c: parameters that several stages use.
+ * shared.c: handles parameters that several stages use.
  *
  *     stage 0: embed(w)   stage 3: head(w)         =>   stage 0: embed(w), update(w)
  *                                                       stage 3: head(w@3);  refresh(w@3, w) after the update
  *
- * needs: a training graph with stages. does: the stage whose update op writes the parameter keeps it; each other stage
+ * needs: a training graph with stages. does: the stage whose update op writes the parameter keeps it. Each other stage
  * that reads it gets a copy variable, its reads are redirected, and a refresh is appended to the update phase. The
- * gradients already have an accumulator in each block. keeps: every number: a copy has the same bits.
+ * gradients already have an accumulator in each block. keeps: every number, because a copy has the same bits.
  *
- * A copy on the device whose remote store keeps the parameter needs neither a home nor a refresh: it is loaded from
- * there. That is where the next step begins, as long as the update comes behind all that reads the copy; it does when
+ * A copy on the device whose remote store keeps the parameter needs neither a home nor a refresh, because it is loaded
+ * from there. The next step begins with that load, so the update must come after all reads of the copy. It does when
  * the copy's stage contributes to the gradient, which the update waits for.
  */
 #include "transform/transform.h"
@@ -22,11 +22,12 @@ typedef struct bgi_sharing {
     bg_graph *graph;
     const bgi_stages *stages;
     const bg_options *options; /* or NULL */
+    bool is_training;
     bgi_arena scratch;
-    uint32_t *writer;   /* by variable: the one stage whose ops write it; NOWHERE */
+    uint32_t *writer;   /* by variable: the only stage whose ops write it, or NOWHERE */
     bool *is_updated;   /* by variable: written in the update */
     uint32_t *newest;   /* by variable: value id of its newest copy; 0: none */
-    uint32_t *previous; /* by copy, counted from first_copy: the copy of the same variable before it; 0 ends */
+    uint32_t *previous; /* by copy, counted from first_copy: the previous copy of the same variable; 0 ends the list */
     uint32_t *stage_of; /* by copy: the stage it is for */
     uint32_t first_copy;
 } bgi_sharing;
@@ -42,7 +43,7 @@ static bg_status find_writers(bgi_sharing *s, bg_error *error)
         const uint32_t stage = bgi_op_stage(s->stages, op);
         for (uint32_t i = 0; i < op->input_count; i++) {
             const uint32_t id = op->inputs[i].id;
-            if (!bgi_op_type_writes(op->type, i))
+            if (!bgi_op_type_changes(op->type, i, s->is_training))
                 continue;
             if (s->writer[id] != NOWHERE && s->writer[id] != stage)
                 return bg_error_set(
@@ -110,7 +111,7 @@ static bg_status add_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uin
     return BG_OK;
 }
 
-/* The stage's copy of the variable, made when it is new. */
+/* The stage's copy of the variable, which is added when it does not exist. */
 static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, uint32_t block, bg_value *out,
                            bg_error *error)
 {
@@ -126,7 +127,7 @@ static bg_status find_copy(bgi_sharing *s, uint32_t stage, bg_value variable, ui
     return BG_OK;
 }
 
-/* One operand outside the update: is it a variable that another stage writes? */
+/* Redirects an operand outside the update when it is a variable that another stage writes. */
 static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_error *error)
 {
     const bgi_op op = s->graph->ops[op_index]; /* the array moves when ops are added */
@@ -136,7 +137,7 @@ static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_er
 
     if (variable.id >= s->first_copy || bgi_graph_value(s->graph, variable)->kind != BGI_VALUE_VARIABLE ||
         s->writer[variable.id] == NOWHERE || s->writer[variable.id] == stage)
-        return BG_OK; /* what nobody writes may be held by each device */
+        return BG_OK; /* each device may hold a variable that no op writes */
     if (!s->is_updated[variable.id])
         return bg_error_set(error, BG_ERROR_INVALID,
                             "`%s` is changed by stage %u in each micro-batch and read by stage %u; the layers that "
@@ -147,7 +148,7 @@ static bg_status redirect(bgi_sharing *s, size_t op_index, uint32_t input, bg_er
     return BG_OK;
 }
 
-/* How many operands may need a copy: the most copies there can be. */
+/* The number of operands that may need a copy, which is the largest possible number of copies. */
 static size_t count_reads(const bg_graph *graph)
 {
     size_t count = 0;
@@ -159,9 +160,13 @@ static size_t count_reads(const bg_graph *graph)
 }
 
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
-                                    bg_error *error)
+                                    bool is_training, bg_error *error)
 {
-    bgi_sharing s = {.graph = graph, .stages = stages, .options = options, .first_copy = (uint32_t)graph->value_count};
+    bgi_sharing s = {.graph = graph,
+                     .stages = stages,
+                     .options = options,
+                     .is_training = is_training,
+                     .first_copy = (uint32_t)graph->value_count};
     const size_t op_count = graph->op_count, most = count_reads(graph);
     bg_status status = BG_OK;
 

@@ -4,9 +4,9 @@
  *     d x[0:2], d x[2:3], d x[5:6] of x[7]     =>     concat(d x[0:2], pad(d x[2:3]), pad(d x[5:6]))
  *
  * needs: gradients of ranges of one value. does: sorts them and concatenates those that do not overlap, with zeros
- * where nothing was read; ranges that overlap make a set more. keeps: the sum. Padding each of T slices to the whole
- * and adding them up would cost T times the value; this writes it twice at most. A zero that is added to an element is
- * left out, which changes no number (it would make -0 into 0).
+ * where no range reads; ranges that overlap make further sets. keeps: the sum. Padding each of T slices to the whole
+ * and adding them would cost T times the value; this writes it at most twice. Zeros are not added to elements, which
+ * only affects the sign of zero (adding 0 would turn -0 into 0).
  */
 #include "transform/transform.h"
 
@@ -19,7 +19,7 @@
 
 enum { JOINED_AT_ONCE = 32 };
 
-/* By axis, then by where they begin; of those that begin together the older first. */
+/* Sorts by axis, then by beginning, then older ones first. */
 static int compare_slices(const void *a, const void *b)
 {
     const bgi_slice_gradient *first = a, *second = b;
@@ -31,14 +31,14 @@ static int compare_slices(const void *a, const void *b)
     return first->gradient.id < second->gradient.id ? -1 : first->gradient.id > second->gradient.id;
 }
 
-/* The gradient of a range, with zeros around it: that of first .. last. */
+/* Pads the gradient of a range with zeros to the range first .. last. */
 static bg_value pad(bg_graph *graph, const bgi_slice_gradient *slice, int64_t first, int64_t last)
 {
     bgi_slice_backward_attributes attributes;
 
     if (slice->start == first && slice->stop == last)
         return slice->gradient;
-    memset(&attributes, 0, sizeof attributes); /* padding too: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
     attributes.slice.axis = slice->axis;
     attributes.slice.start = slice->start - first;
     attributes.slice.stop = slice->stop - first;
@@ -47,7 +47,7 @@ static bg_value pad(bg_graph *graph, const bgi_slice_gradient *slice, int64_t fi
     return bg_graph_add(graph, &bgi_op_slice_backward, NULL, &slice->gradient, 1, &attributes, NULL);
 }
 
-/* One behind the other, in a tree. */
+/* Concatenates values in a tree. */
 static bg_value concatenate(bg_graph *graph, bg_value *values, size_t count, uint32_t axis)
 {
     while (count > 1) {
@@ -61,7 +61,7 @@ static bg_value concatenate(bg_graph *graph, bg_value *values, size_t count, uin
     return values[0];
 }
 
-/* Takes ranges that do not overlap, beginning with the first that is left, and joins them. */
+/* Takes ranges that do not overlap, beginning with the first remaining one, and joins them. */
 static bg_value join_set(bg_graph *graph, const bg_type *whole, bgi_slice_gradient *slices, size_t count,
                          bg_value *values)
 {

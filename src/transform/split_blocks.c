@@ -1,11 +1,11 @@
 /*
- * split_blocks.c: cuts blocks, so that stages may begin inside them.
+ * split_blocks.c: splits blocks, so that stages may begin inside them.
  *
  *     B1: a b c d      =>      B1.0: a b    B1.1: c d          (parts 0 0 1 1)
  *
  * Gradients of a parameter are accumulated block by block and summed in the order of blocks. So a part takes the place
- * of its block in that order, and who cuts must leave the uses of a parameter in one block together: then the cut
- * changes no sum, hence no bit.
+ * of its block in that order, and the caller must keep the uses of a parameter in one block together; then the split
+ * does not change a sum or its result.
  */
 #include "transform/transform.h"
 
@@ -18,7 +18,7 @@ typedef struct bgi_splitter {
     bg_graph *graph;
     const uint32_t *op_parts;
     uint32_t part_count;
-    uint32_t *numbers; /* by old block and part: new number, 0: no such part */
+    uint32_t *numbers; /* by old block and part: the new number, 0: no such part */
     bgi_block *blocks; /* the new ones; malloc'ed */
     uint32_t count;
 } bgi_splitter;
@@ -36,7 +36,7 @@ static bool is_taken(const bgi_splitter *s, const char *name)
     return false;
 }
 
-/* "B1.0", or the next number when the model has such a block. */
+/* Writes "B1.0", or uses the next number when the model has such a block. */
 static const char *name_part(const bgi_splitter *s, const char *block, uint32_t *number)
 {
     const char *name;
@@ -55,7 +55,7 @@ static bg_status add_parts(bgi_splitter *s, uint32_t block, bg_error *error)
 
     for (uint32_t part = 0; part < s->part_count; part++)
         parts += *number_of(s, block, part);
-    if (parts <= 1 && block != 0) { /* stays, even when it is empty */
+    if (parts <= 1 && block != 0) { /* stays, even without ops */
         for (uint32_t part = 0; part < s->part_count; part++)
             *number_of(s, block, part) = s->count;
         s->blocks[s->count++] = old;

@@ -1,6 +1,6 @@
 /*
- * stage_check.c: whether stages fit the model: each op in one, none empty, data flow from lower to higher positions,
- * nothing shared between concurrent stages. Knows no devices.
+ * stage_check.c: checks that stages fit the model: each op is in one, none is empty, data flow from lower to higher
+ * positions, and concurrent stages share nothing. It knows no devices.
  */
 #include "transform/transform.h"
 
@@ -24,8 +24,8 @@ static bg_status refuse_shared_data(const bg_graph *graph, const bgi_stages *sta
                                     const bgi_op *source, const bgi_value *value, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "concurrent stages %u and %u share data: %s `%s` (block `%s`) needs `%s` of block `%s`; part "
-                        "them with | instead of &",
+                        "concurrent stages %u and %u share data: %s `%s` (block `%s`) needs `%s` of block `%s`; "
+                        "separate them with | instead of &",
                         stages->block_stages[source->block], stages->block_stages[reader->block], reader->type->name,
                         reader->name, graph->blocks[reader->block].name, value->name,
                         graph->blocks[source->block].name);
@@ -74,7 +74,7 @@ static bg_status check_filled(const bg_graph *graph, const bgi_stages *stages, b
     return BG_OK;
 }
 
-/* `users`: by variable and position, the stage that uses it; UINT32_MAX: none yet. */
+/* `users`: by variable and position, the stage that uses it; UINT32_MAX: no stage yet. */
 static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *stages, const bgi_op *op, uint32_t *users,
                                     uint32_t position_count, bg_error *error)
 {
@@ -86,10 +86,11 @@ static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *sta
         if (graph->values[v].kind != BGI_VALUE_VARIABLE)
             continue;
         if (*user != UINT32_MAX && *user != stage)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "concurrent stages %u and %u share the variable `%s`; part them with | instead of &, "
-                                "or give each a variable of its own",
-                                *user, stage, graph->values[v].name);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "concurrent stages %u and %u share the variable `%s`; separate them with | instead of &, "
+                "or give each a variable of its own",
+                *user, stage, graph->values[v].name);
         *user = stage;
     }
     return BG_OK;
@@ -103,7 +104,7 @@ static bg_status check_shared_variables(const bg_graph *graph, const bgi_stages 
     bg_status status = BG_OK;
 
     if (position_count == stages->stage_count)
-        return BG_OK; /* none are concurrent */
+        return BG_OK; /* no stages are concurrent */
     users = malloc(size_bytes);
     if (users == NULL)
         return bgi_error_memory(error, "stages", size_bytes);

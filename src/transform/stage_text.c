@@ -1,12 +1,12 @@
 /*
- * stage_text.c: stages as a text.
+ * stage_text.c: reads stages from a text.
  *
  *     text     = phase    { ";" phase }        "B1,B2|B3;B4|B5"    phases, one after the other
  *     phase    = position { "|" position }     "B1|B2&B3|B4"
  *     position = stage    { "&" stage }        stages that run at the same time
  *     stage    = block    { "," block } [ "@" device ]
  *
- * Knows nothing of data flow: what the text means for the model is checked in stage_check.c.
+ * It knows no data flow: stage_check.c checks what the text means for the model.
  */
 #include "transform/transform.h"
 
@@ -19,7 +19,7 @@
 
 enum { MOST_DEVICES = 65536 };
 
-/* Part of the text; an exhausted one has no beginning. */
+/* A part of the text; an exhausted one has a NULL beginning. */
 typedef struct bgi_span {
     const char *begin, *end;
 } bgi_span;
@@ -28,15 +28,15 @@ typedef struct bgi_stage_reader {
     const bg_graph *graph;
     bgi_stages *stages;
     bool merges_neighbors;
-    uint32_t written;    /* stages read so far, as the writer counts them */
-    uint32_t phase;      /* that is being read */
-    bool is_phase_begin; /* no stage of the phase yet */
-    bool last_is_alone;  /* the last stage has its position for itself */
-    bool this_is_alone;  /* so has the one that is read */
+    uint32_t written;    /* stages that were read so far, as the writer counts them */
+    uint32_t phase;      /* the phase that is being read */
+    bool is_phase_begin; /* the phase has no stage yet */
+    bool last_is_alone;  /* the last stage is the only one at its position */
+    bool this_is_alone;  /* so is the stage that is being read */
     bg_error *error;
 } bgi_stage_reader;
 
-/* Takes what lies before the first separator off the front; false when nothing is left. */
+/* Removes the part before the first separator; false when nothing is left. */
 static bool take_part(bgi_span *rest, char separator, bgi_span *out)
 {
     const char *at;
@@ -78,7 +78,8 @@ static bg_status find_block(const bgi_stage_reader *r, bgi_span name, uint32_t *
     length = (size_t)(name.end - name.begin);
     if (length == 0)
         return bg_error_set(r->error, BG_ERROR_INVALID,
-                            "stages: an empty block name in stage %u; write \"B1,B2|B3\" (| parts stages)", r->written);
+                            "stages: an empty block name in stage %u; write \"B1,B2|B3\" (| separates stages)",
+                            r->written);
     for (size_t b = 1; b < r->graph->block_count; b++)
         if (strncmp(r->graph->blocks[b].name, name.begin, length) == 0 && r->graph->blocks[b].name[length] == '\0') {
             *out = (uint32_t)b;
@@ -87,7 +88,7 @@ static bg_status find_block(const bgi_stage_reader *r, bgi_span name, uint32_t *
     return unknown_block(r, name);
 }
 
-/* Cuts "@3" off the stage's text. */
+/* Removes "@3" from the stage's text. */
 static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out)
 {
     const char *at = memchr(stage->begin, '@', (size_t)(stage->end - stage->begin));
@@ -103,7 +104,7 @@ static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out
     if (digits.begin == digits.end || !isdigit((unsigned char)*digits.begin) || end != digits.end ||
         parsed >= MOST_DEVICES)
         return bg_error_set(r->error, BG_ERROR_INVALID,
-                            "stages: `%.*s` is no device number (in stage %u, after @); they go from 0 to %d",
+                            "stages: `%.*s` is not a device number (in stage %u, after @); device numbers are 0 to %d",
                             (int)(stage->end - at - 1), at + 1, r->written, MOST_DEVICES - 1);
     *out = (uint32_t)parsed;
     r->stages->has_text_devices = true;
@@ -111,7 +112,7 @@ static bg_status take_device(bgi_stage_reader *r, bgi_span *stage, uint32_t *out
     return BG_OK;
 }
 
-/* The device that the blocks of a stage were given, when the text gives it none. */
+/* The device that the blocks of a stage have, when the text gives the stage none. */
 static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, uint32_t *device)
 {
     const bgi_block *first = NULL;
@@ -125,17 +126,17 @@ static bg_status find_blocks_device(const bgi_stage_reader *r, bgi_span blocks, 
         if (block->device == BG_DEVICE_NONE)
             continue;
         if (first != NULL && first->device != block->device)
-            return bg_error_set(r->error, BG_ERROR_INVALID,
-                                "stages: blocks `%s` and `%s` of stage %u have devices %u and %u; say with @ on which "
-                                "the stage is",
-                                first->name, block->name, r->written, first->device, block->device);
+            return bg_error_set(
+                r->error, BG_ERROR_INVALID,
+                "stages: blocks `%s` and `%s` of stage %u have devices %u and %u; give the stage's device with @",
+                first->name, block->name, r->written, first->device, block->device);
         first = block;
         *device = block->device;
     }
     return BG_OK;
 }
 
-/* Neighbors on one device are one stage: nothing lies between. */
+/* Neighbors on one device become one stage, because no other stage lies between them. */
 static bool joins_last(const bgi_stage_reader *r, uint32_t device)
 {
     const bgi_stages *stages = r->stages;
@@ -160,7 +161,7 @@ static bg_status read_stage(bgi_stage_reader *r, bgi_span stage, bool begins_pos
         BGI_TRY(find_block(r, name, &b));
         if (stages->block_stages[b] != UINT32_MAX)
             return bg_error_set(r->error, BG_ERROR_INVALID,
-                                "stages: block `%s` is in stage %u and in stage %u; once is right",
+                                "stages: block `%s` is in stage %u and in stage %u; list it once",
                                 r->graph->blocks[b].name, stages->block_stages[b], stages->stage_count - 1);
         stages->block_stages[b] = stages->stage_count - 1;
     }

@@ -1,9 +1,10 @@
 /*
- * stages.c: which stage each block belongs to, and which devices its blocks or the text ask for.
+ * stages.c: determines the stage of each block, and the devices that its blocks or the text ask for.
  *
- * Single: everything is stage 0. By a text: stage_text.c. Automatic: blocks in the order in which they are met; either
- * neighbors with one device id form a stage (without ids each block does), or each block is the next stage.
- * Ops before the first annotation belong to stage 0. Stages without a device are placed later, by the schedule.
+ * Single: one stage holds everything. By a text: stage_text.c reads it. Automatic: blocks in the order in which ops
+ * name them; either neighbors with one device id form a stage (without ids each block is a stage), or each block is the
+ * next stage. Ops before the first annotation belong to stage 0. Stages without a device are placed later by the
+ * schedule.
  */
 #include "transform/transform.h"
 
@@ -14,7 +15,7 @@
 
 #define NO_STAGE UINT32_MAX
 
-/* A stage after the others, in a phase of its own. */
+/* Appends a stage in a phase of its own. */
 static bg_status add_next(bgi_stages *stages, uint32_t device, bg_error *error)
 {
     const uint32_t number = stages->stage_count;
@@ -37,7 +38,7 @@ static bool is_on_last_device(const bgi_stages *stages, uint32_t device)
     return stages->stage_count > 0 && stages->stage_devices[stages->stage_count - 1] == device;
 }
 
-/* All blocks have a device or none has. */
+/* Checks that all blocks have a device, or none has one. */
 static bg_status check_devices_given(const bgi_block *block, const bgi_block **with, const bgi_block **without,
                                      bg_error *error)
 {
@@ -64,7 +65,7 @@ static bg_status assign_automatic(const bg_graph *graph, const bg_options *optio
         if (b == 0 || b == BGI_BLOCK_NONE || stages->block_stages[b] != NO_STAGE)
             continue;
         BGI_TRY(check_devices_given(block, &with_device, &without_device, error));
-        /* What precedes the first block is on device 0, as the first of the devices. */
+        /* Ops before the first block are on device 0, the first of the devices. */
         if (stages->stage_count == 0 && options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT &&
             has_first_ops(graph))
             BGI_TRY(add_next(stages, block->device == BG_DEVICE_NONE ? BG_DEVICE_NONE : 0, error));

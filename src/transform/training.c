@@ -1,14 +1,14 @@
 /*
- * training.c: turns gradients into training.
+ * training.c: turns a graph with gradients into a training graph.
  *
  *     d w (one micro-batch)   =>   accumulate(w.accumulator, d w)                         once a micro-batch
  *                                  update(w, w.accumulator, hyper, scale, state...)       once a step
  *
  * needs: a forward graph with a loss. does: differentiates each term of the loss that is averaged in its own way
- * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c); sums
- * those in block order; guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds their norm
- * (clipping.c) when asked; appends the optimizer's update in the block that uses the parameter first. With offloaded
- * state the update is wrapped in a load and a store. keeps: everything that was there.
+ * (loss_terms.c); gives each parameter one accumulator for each term and block that uses it (accumulation.c), and sums
+ * those in block order. On request it guards the loss (loss_guard.c), adapts its scale (loss_scaling.c) and bounds the
+ * norm of gradients (clipping.c). It appends the optimizer's update in the block that uses the parameter first.
+ * Offloaded state is loaded before the update and stored after it. keeps: the existing ops and values.
  */
 #include "transform/training.h"
 
@@ -23,7 +23,7 @@
 #include "kernels/optimizer/attributes.h"
 #include "ops/ops.h"
 
-/* The optimizer's state of one parameter: where it lives, and where the update finds it. */
+/* The optimizer's state of one parameter: its variable, and the value that the update reads. */
 typedef struct update_state {
     bg_value home[3], loaded[3];
     uint32_t count;
@@ -41,7 +41,8 @@ static bg_value load_state(bgi_trainer *trainer, bg_value state)
     return bg_graph_add(trainer->graph, &bgi_op_load, NULL, &state, 1, NULL, NULL);
 }
 
-/* float32, float64 for float64; 16 bits when asked, for what is no float64. Returns it where the update finds it. */
+/* The state is float32, or float64 for a float64 parameter; on request it has 16 bits, except for float64. Returns the
+ * value that the update reads. */
 static bg_value add_state(bgi_trainer *trainer, update_state *state, bg_value parameter, const char *suffix,
                           bg_dtype asked)
 {
@@ -66,7 +67,7 @@ static void store_state(bgi_trainer *trainer, const update_state *state)
     }
 }
 
-/* Chances go by the parameter's name, so that they do not depend on what else is trained. */
+/* Random numbers depend on the parameter's name, so that they do not depend on which other parameters are trained. */
 static bgi_rounding describe_rounding(const bgi_trainer *trainer, bg_value parameter)
 {
     const bg_type type = bg_graph_type(trainer->graph, parameter);
@@ -144,8 +145,8 @@ static void add_rmsprop(bgi_trainer *trainer, update_state *state, const bgi_fin
                        mean, velocity, &attributes);
 }
 
-/* With the state in pieces each replica has the norms of its piece: the largest over the replicas is all of them. Of a
- * parameter that a mesh cuts, the parts' squares are then added up. */
+/* When the state is in pieces, each replica has the norm of its piece, and the maximum over the replicas gives all
+ * norms. When a mesh cuts the parameter, the squares of its parts are then added. */
 static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final, bool without_decay)
 {
     bg_graph *graph = trainer->graph;
@@ -173,7 +174,7 @@ static void add_lamb(bgi_trainer *trainer, update_state *state, const bgi_final_
     bgi_lamb_update(graph, NULL, final->parameter, squares, trainer->hyper, m, v, &attributes);
 }
 
-/* The caller's own. Its states are named one after the other, a space between. */
+/* Adds the caller's own optimizer. The names of its states are in one string, separated by spaces. */
 static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_final_gradient *final)
 {
     enum { STATE = 4, MOST = sizeof state->home / sizeof *state->home };
@@ -192,8 +193,8 @@ static void add_custom(bgi_trainer *trainer, update_state *state, const bgi_fina
     bg_graph_add(trainer->graph, rule->update, NULL, inputs, STATE + state->count, rule->attributes, NULL);
 }
 
-/* What an update of the parameter reads of the optimizer's numbers: with its own factors in them. A custom update has
- * no attribute of the library's that says that it is without decay. */
+/* The optimizer's numbers that an update of the parameter reads, with the parameter's own factors applied. A custom
+ * update has no library attribute that could disable weight decay. */
 static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool without_decay)
 {
     const bool is_without = without_decay && trainer->optimizer->kind == BG_CUSTOM;
@@ -217,7 +218,7 @@ static bg_value find_hyper(bgi_trainer *trainer, bg_value parameter, bool withou
                                  bg_graph_constant(trainer->graph, name, &type, factors));
 }
 
-/* The gradient as the update would scale it, in its own type, with no element beyond the bound; the scale is then 1. */
+/* The gradient scaled for the update, in its own type, with elements clamped to the bound; the scale is then 1. */
 static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_gradient *final)
 {
     const double bound = trainer->options->numerics.max_gradient_value;
@@ -240,7 +241,7 @@ static bgi_final_gradient clip_values(bgi_trainer *trainer, const bgi_final_grad
     return clipped;
 }
 
-/* State has torch.optim's names. */
+/* State variables have torch.optim's names. */
 static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
 {
     const bg_value scale = trainer->scale;
@@ -278,7 +279,8 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
     trainer->scale = scale;
 }
 
-/* The second of a parameter's gradients takes the rows of the first, where it is itself. False: there are no rows. */
+/* Adds the rows of a parameter's first gradient to its second gradient, in place. Returns false when there are no
+ * rows. */
 static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, const bgi_accumulator *accumulators)
 {
     if (bg_value_is_null(accumulators[0].rows))
@@ -288,7 +290,7 @@ static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradien
     return true;
 }
 
-/* The sum of a parameter's accumulators, in block order, for each term; null where a term has none. */
+/* The sum of a parameter's accumulators in block order, for each term; null for a term without one. */
 static void sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                        const bgi_accumulator *accumulators, uint32_t count, bg_value *room, bg_value *out_sums)
 {
@@ -300,7 +302,7 @@ static void sum_blocks(bgi_trainer *trainer, const bgi_parameter_gradient *gradi
     }
 }
 
-/* One gradient for each parameter. `room` is for as many values as there are accumulators. */
+/* Makes one gradient for each parameter. `room` is memory for as many values as there are accumulators. */
 static uint32_t add_final_gradients(bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                                     const bgi_accumulator *accumulators, uint32_t count, bg_value *room,
                                     bgi_final_gradient *out)
@@ -379,7 +381,7 @@ static bool keeps_16_bits(const bg_graph *graph)
     return false;
 }
 
-/* What was asked for and has no effect. */
+/* Warns of options that have no effect. */
 static void warn_of_what_is_idle(const bgi_trainer *trainer)
 {
     const bg_optimizer *optimizer = trainer->optimizer;
@@ -392,13 +394,14 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     if (optimizer->kind == BG_SGD && !optimizer->combined && optimizer->velocity_scaling != 1.0 &&
         optimizer->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,
-                 "velocity_scaling %g is ignored: gradients and velocities are separate; it is of the combined variant",
+                 "velocity_scaling %g is ignored: gradients and velocities are separate; it applies to the combined "
+                 "variant only",
                  optimizer->velocity_scaling);
         warn(trainer->options, text);
     }
 }
 
-/* Training accumulates by itself: accumulators that a model brings would be added to twice. */
+/* Training accumulates gradients itself, so accumulators that a model brings would be added to twice. */
 static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
 {
     for (size_t v = 1; v < graph->value_count; v++)
@@ -410,7 +413,7 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     return BG_OK;
 }
 
-/* A sum adds the losses of the micro-batches as they are, so that there is nothing to split. */
+/* A sum adds the losses of the micro-batches as they are, so it has only one term. */
 static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
 {
     const bool is_whole =
@@ -423,8 +426,8 @@ static bg_status find_terms(bgi_trainer *trainer, bg_error *error)
     return bgi_split_loss(trainer->graph, trainer->loss, is_whole, trainer->terms, &trainer->term_count, error);
 }
 
-/* A running mean weights a replica's gradient by what the replica counted, but through statistics of all replicas a
- * gradient has parts of losses that counted something else. */
+/* A running mean weights a replica's gradient by what the replica counted. With statistics over all replicas a gradient
+ * also has parts of losses with other counts, so the two are refused together. */
 static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
 {
     bool is_counted = false;
@@ -438,12 +441,12 @@ static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                                 "batch norm `%s` is synchronized over replicas, the loss is a mean over counted labels "
                                 "and gradients are a running mean: the replicas' counts weight gradients that have "
-                                "parts of all replicas' losses; take BG_ACCUMULATE_MEAN",
+                                "parts of all replicas' losses; use BG_ACCUMULATE_MEAN",
                                 trainer->graph->ops[o].name);
     return BG_OK;
 }
 
-/* What differs between replicas, or depends on how many there are, whatever the order of sums is. */
+/* Refuses options whose results differ between replicas, or depend on the number of replicas, for any order of sums. */
 static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
 {
     const bg_graph *graph = trainer->graph;
@@ -462,22 +465,22 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
                                     bg_graph_name(graph, graph->ops[o].inputs[i]));
     if (trainer->optimizer->kind == BG_LAMB && bgi_count_data_replicas(trainer) > 1 &&
         bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
-                            "optimizer's state is in pieces of %u replicas; keep the state whole, or take another "
-                            "optimizer",
-                            bgi_count_data_replicas(trainer));
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
+            "optimizer's state is in pieces of %u replicas; keep the state whole, or use another optimizer",
+            bgi_count_data_replicas(trainer));
     return BG_OK;
 }
 
-/* The library's updates round by chance themselves. */
+/* Stochastic rounding is done by the library's updates, so a custom update is refused with it. */
 static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
 {
     if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "stochastic_rounding: the update of `%s` is not the library's and rounds as it likes; leave "
-                        "stochastic_rounding off, or take one of the library's optimizers",
+                        "stochastic_rounding: the update of `%s` is not the library's and does its own rounding; leave "
+                        "stochastic_rounding off, or use one of the library's optimizers",
                         trainer->optimizer->rule->name);
 }
 
@@ -492,7 +495,7 @@ static int compare_gradients(const void *left, const void *right)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* The gradients of all terms, by parameter, term and block. A running mean takes gradients of means. */
+/* Makes the gradients of all terms, by parameter, term and block. A running mean accumulates gradients of means. */
 static bg_status differentiate_terms(bgi_trainer *trainer, bgi_parameter_gradient **gradients, uint32_t *count,
                                      bg_error *error)
 {

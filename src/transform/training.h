@@ -1,6 +1,6 @@
 /*
- * training.h: what the files that make a training graph share. training.c drives; accumulation.c adds gradients up and
- * says what they are multiplied by; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
+ * training.h: shared by the files that make a training graph. training.c is the driver; accumulation.c accumulates
+ * gradients and determines their scale; loss_scaling.c adapts the loss's scale to them; clipping.c bounds them.
  */
 #ifndef BGI_TRANSFORM_TRAINING_H
 #define BGI_TRANSFORM_TRAINING_H
@@ -9,8 +9,8 @@
 
 /* How the gradients of one term of the loss become those of an update. */
 typedef struct bgi_term_average {
-    bg_value factors; /* of a running mean: [share of the mean so far, share of this micro-batch]; else null */
-    bg_value total;   /* the accumulator of the micro-batches' weights; null: none */
+    bg_value factors; /* of a running mean: [factor of the mean so far, factor of this micro-batch]; otherwise null */
+    bg_value total;   /* the accumulator of the micro-batches' weights, or null */
     bg_value scale;   /* what the accumulated gradients are multiplied by */
 } bgi_term_average;
 
@@ -22,72 +22,73 @@ typedef struct bgi_trainer {
     uint32_t term_count;
     bgi_loss_term terms[BGI_MOST_LOSS_TERMS];
     bgi_term_average averages[BGI_MOST_LOSS_TERMS];
-    bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; else null */
-    bg_value loss_counts;                 /* the accumulator of a guarded loss; else null */
-    bg_value hyper;                       /* what updates read of it */
+    bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; otherwise null */
+    bg_value loss_counts;                 /* the accumulator of a guarded loss; otherwise null */
+    bg_value hyper;                       /* the optimizer's numbers that updates read */
     bg_value scale;                       /* what gradients are multiplied by in the update */
 } bgi_trainer;
 
-/* What the micro-batches' gradients of a parameter, from one term of the loss, become in one block that uses it. */
+/* The accumulators of a parameter's gradients, for one term of the loss and one block that uses the parameter. */
 typedef struct bgi_accumulator {
-    bg_value gradient; /* null: in rows */
-    bg_value counts;   /* of its elements by size, micro-batch by micro-batch; null without an automatic loss scale */
-    bg_value rows, slots; /* of an embedding whose gradient is kept in rows (embedding_rows.c); else null */
+    bg_value gradient;    /* null: kept in rows */
+    bg_value counts;      /* counts of the gradient's elements by size, for each micro-batch; null without an automatic
+                             loss scale */
+    bg_value rows, slots; /* of an embedding whose gradient is kept in rows (embedding_rows.c); otherwise null */
 } bgi_accumulator;
 
 /* What an update needs of one parameter. */
 typedef struct bgi_final_gradient {
     bg_value parameter;
-    bg_value gradient; /* accumulated, over all terms and blocks, before trainer->scale */
-    bg_value counts;   /* the same, or null */
-    uint32_t block;    /* that uses the parameter first, or next when the first gradient is in rows */
+    bg_value gradient; /* accumulated over all terms and blocks, before trainer->scale */
+    bg_value counts;   /* its counts, or null */
+    uint32_t block;    /* the block that uses the parameter first, or second when the first gradient is in rows */
 } bgi_final_gradient;
 
 /* A variable `name.suffix` that serves `owner`. */
 bg_value bgi_add_training_variable(bg_graph *graph, const char *name, const char *suffix, const bg_type *type,
                                    bg_variable_role role, bg_value owner);
-/* Ops of the loss's block are added from here on: for a loss of one term, where its weight is known. */
+/* Enters the loss's block for the following ops: for a loss of one term, the block in which its weight is known. */
 void bgi_enter_loss_block(const bgi_trainer *trainer);
-/* The data-parallel replicas, whose gradients are added up. */
+/* The number of data-parallel replicas, whose gradients are summed. */
 uint32_t bgi_count_data_replicas(const bgi_trainer *trainer);
 
-/* accumulation.c: the backward phase's part: an accumulator for each gradient. */
+/* accumulation.c: adds an accumulator for each gradient to the backward phase. */
 bg_status bgi_add_accumulators(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, uint32_t count,
                                bgi_accumulator *out_accumulators, bg_error *error);
 /* embedding_rows.c: whether the first of a parameter's several gradients is kept in rows, with one data-parallel
  * replica; `kept`: the type of a dense accumulator. */
 bool bgi_gradient_is_kept_in_rows(const bgi_trainer *trainer, const bgi_parameter_gradient *gradients,
                                   const bg_type *kept);
-/* embedding_rows.c: accumulates it so. */
+/* embedding_rows.c: accumulates the gradient in rows. */
 bg_status bgi_accumulate_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradient, const bg_type *kept,
                               const char *suffix, bgi_accumulator *out, bg_error *error);
-/* accumulation.c: the update's part: trainer->scale and, when the loss has several terms, the scale of each. */
+/* accumulation.c: adds trainer->scale to the update and, when the loss has several terms, the scale of each term. */
 void bgi_add_scale(bgi_trainer *trainer);
-/* accumulation.c: the gradient of all terms: those accumulated for each term (null: the term has none) times the term's
- * scale, added up in the current block; of a single term as it is. */
+/* accumulation.c: the gradient of all terms: the accumulated gradient of each term (null: the term has none) times the
+ * term's scale, summed in the current block; that of a single term is returned unscaled. */
 bg_value bgi_add_terms(bgi_trainer *trainer, bg_value parameter, const bg_value *gradients);
 
-/* loss_scaling.c, when the options ask for it: the variables, before gradients are made; the accumulator of what each
- * micro-batch's gradient counts, or null; and what adapts the scale, with trainer->scale and trainer->hyper for the
+/* loss_scaling.c, when the options ask for it: adds the variables, before gradients are made; adds the accumulator of
+ * each gradient's counts, or returns null; and adapts the scale, with trainer->scale and trainer->hyper for the
  * updates. */
 void bgi_add_loss_scale(bgi_trainer *trainer);
 bg_value bgi_count_gradient(bgi_trainer *trainer, const bgi_parameter_gradient *gradient);
 bg_status bgi_adapt_loss_scale(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                                bg_error *error);
 
-/* loss_guard.c, when the options ask for it: the accumulator of the micro-batches' losses that are not finite, in the
- * backward phase; and in the update, before everything else, trainer->hyper with the word to skip it. */
+/* loss_guard.c, when the options ask for it: counts the micro-batches whose loss is not finite, in the backward phase;
+ * and, before the rest of the update, makes trainer->hyper the numbers with the skip word. */
 void bgi_count_losses(bgi_trainer *trainer);
 bg_status bgi_guard_loss(bgi_trainer *trainer, bg_error *error);
 
-/* clipping.c: the tensor axes, of more than one replica, along which a mesh cuts the parameter. */
+/* clipping.c: the tensor axes with more than one replica along which a mesh cuts the parameter. */
 uint32_t bgi_find_cut(const bg_graph *graph, bg_value parameter);
-/* clipping.c: the sum of one value of each gradient, in the parameters' order; those of parameters that a mesh of
- * replicas cuts are added up over it. `room` is for as many values. */
+/* clipping.c: the sum of one value of each gradient, in the parameters' order; values of parameters that a mesh cuts
+ * are also summed over its replicas. `room` is memory for as many values. */
 bg_value bgi_sum_gradients(bg_graph *graph, const char *name, const bgi_final_gradient *gradients,
                            const bg_value *values, uint32_t count, bg_value *room);
-/* clipping.c: when the options ask for it, trainer->scale also bounds the norm of all gradients together, and that norm
- * is an output. */
+/* clipping.c: when the options ask for it, makes trainer->scale bound the norm of all gradients together, and that norm
+ * an output. */
 bg_status bgi_clip_gradients(bgi_trainer *trainer, const bgi_final_gradient *gradients, uint32_t count,
                              bg_error *error);
 

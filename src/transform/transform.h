@@ -6,7 +6,7 @@
  *           --recompute--> + forward ops again --fuse products--> products with what follows them
  *           --cut--> segments and crossings
  *
- * Big steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
+ * Large steps build a new graph (rebuild.h); later ones append to it. bgi_graph_verify holds after each.
  */
 #ifndef BGI_TRANSFORM_TRANSFORM_H
 #define BGI_TRANSFORM_TRANSFORM_H
@@ -18,11 +18,11 @@
 #include "graph/graph.h"
 
 /* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
- * class allows; keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not hold
- * fusion up: what would be lost is computed once more. `*loss` (may be null) is mapped. */
+ * kernel supports them; keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
+ * prevent fusion: values that would be lost are computed a second time. `*loss` (may be null) is mapped. */
 bg_status bgi_fuse(const bg_graph *graph, const bool *is_apart, bg_value *loss, bg_graph **out, bg_error *error);
 
-/* prune.c: needs a forward graph; does: keeps what `wanted` (names of outputs; NULL: all outputs) need. */
+/* prune.c: needs a forward graph; does: keeps only what `wanted` (names of outputs; NULL: all outputs) needs. */
 bg_status bgi_prune(const bg_graph *graph, const char *const *wanted, uint32_t wanted_count, bg_graph **out,
                     bg_error *error);
 
@@ -36,8 +36,9 @@ bg_status bgi_copy_leaf_outputs(bg_graph *graph, bg_error *error);
 #define BGI_CONDITION "loop.condition"
 bg_status bgi_make_loop(bg_graph *graph, const bg_loop *loop, bg_error *error);
 
-/* slice_gradients.c: needs gradients of ranges of a value of type `whole`; adds ops that make gradients of the whole of
- * them, of which `slices` then has `*out_count`, first ones first. Their sum is the sum of all. */
+/* slice_gradients.c: needs gradients of ranges of a value of type `whole`; adds ops that make gradients of the whole
+ * value of them. `slices` then has `*out_count` of these, first ones first. The sum of the gradients does not change.
+ */
 typedef struct bgi_slice_gradient {
     bg_value gradient;
     uint32_t axis;
@@ -51,7 +52,7 @@ bg_status bgi_join_slice_gradients(bg_graph *graph, const bg_type *whole, bgi_sl
  * the contributions per block. */
 typedef struct bgi_parameter_gradient {
     bg_value parameter;
-    uint32_t term;     /* of the loss; 0 from bgi_differentiate */
+    uint32_t term;     /* the term of the loss; 0 from bgi_differentiate */
     uint32_t block;    /* where the parameter is used */
     bg_value gradient; /* of one micro-batch, from this block's uses */
 } bgi_parameter_gradient;
@@ -64,22 +65,22 @@ bg_status bgi_differentiate(bg_graph *graph, bg_value loss, bg_value weight, dou
 typedef struct bgi_loss_term {
     bg_value loss;   /* a scalar */
     bg_value weight; /* the number of elements that the loss of a micro-batch is a mean over (an op's weight_output);
-                        null: every micro-batch counts the same */
+                        null: every micro-batch has the same weight */
 } bgi_loss_term;
 enum { BGI_MOST_LOSS_TERMS = 16 };
-/* Splits the loss into at most BGI_MOST_LOSS_TERMS terms whose sum it is, apart from what trains nothing; a loss that
- * is averaged in one way is its only term. `is_whole`: an update has one micro-batch, so that a loss that would be
- * split, or that cannot be, is one term without a weight. */
+/* Splits the loss into at most BGI_MOST_LOSS_TERMS terms, whose sum is the loss without summands that train nothing; a
+ * loss that is averaged in one way is its only term. `is_whole`: an update has one micro-batch, so a loss that would be
+ * split, or that cannot be split, is one term without a weight. */
 bg_status bgi_split_loss(bg_graph *graph, bg_value loss, bool is_whole, bgi_loss_term *out_terms, uint32_t *out_count,
                          bg_error *error);
 
-/* precision.c: needs a forward graph; does: float32 becomes the 16 bits of `precision`, which is not 32, where that
- * says so. `*loss` (may be null) is mapped. */
+/* precision.c: needs a forward graph; does: converts float32 to the 16 bits of `precision` (not 32) where that requires
+ * it. `*loss` (may be null) is mapped. */
 bg_status bgi_narrow_graph(const bg_graph *graph, bg_precision precision, bg_value *loss, bg_graph **out,
                            bg_error *error);
 
-/* synchronize.c: needs a forward graph for training; does: batch norms that are synchronized, or `all`, take their
- * statistics over so many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
+/* synchronize.c: needs a forward graph for training; does: batch norms that are synchronized, or `all`, compute their
+ * statistics over this many data-parallel replicas. On success *graph is the new graph and the old one is gone. */
 bg_status bgi_synchronize_norms(bg_graph **graph, bg_value *loss, bool all, uint32_t replicas, bg_error *error);
 
 /* training.c: differentiates, then appends accumulation (once a micro-batch) and the optimizer's update (once a step).
@@ -94,8 +95,8 @@ bg_status bgi_make_training(bg_graph *graph, bg_value loss, const bg_optimizer *
  * them (bg_op_type.accumulating). On success *graph is the new graph and the old one is gone. */
 bg_status bgi_fuse_accumulation(bg_graph **graph, bg_error *error);
 
-/* offload.c: where a tensor of a class lives: the class's location or that of the last rule that matches the name.
- * `remote` is false when it has too few elements. */
+/* offload.c: where a tensor of a class is stored: the class's location, or that of the last rule that matches the name.
+ * `remote` is false when the tensor has too few elements. */
 bg_tensor_location bgi_find_location(const bg_options *options, bg_location_class location_class, const char *name,
                                      int64_t element_count);
 
@@ -103,39 +104,40 @@ bool bgi_rule_matches(const bg_location_rule *rule, bg_location_class location_c
 
 /* Loads and stores of remote variables (offload). */
 extern const bg_op_type bgi_op_load, bgi_op_store;
-/* A tied parameter's copy in another stage takes the new value. */
+/* Copies the new value to a tied parameter's copy in another stage. */
 extern const bg_op_type bgi_op_refresh;
-/* loop.c: a carried value takes what the iteration made. */
+/* loop.c: copies the iteration's result to a carried value. */
 extern const bg_op_type bgi_op_carry;
 
 /* stages.c: which stage each block belongs to. */
 typedef struct bgi_stages {
     uint32_t stage_count;
     uint32_t device_count;     /* 0 until all stages have a device */
-    uint32_t *stage_devices;   /* malloc'ed; BG_DEVICE_NONE: nobody said */
-    uint32_t *stage_positions; /* malloc'ed; ascend without gaps; stages at one position are concurrent */
-    uint32_t *stage_phases;    /* malloc'ed; ascend without gaps; without phases, that of the position */
+    uint32_t *stage_devices;   /* malloc'ed; BG_DEVICE_NONE: not given */
+    uint32_t *stage_positions; /* malloc'ed; ascending without gaps; stages at one position are concurrent */
+    uint32_t *stage_phases;    /* malloc'ed; ascending without gaps; without phases, the position */
     uint32_t *block_stages;    /* malloc'ed; by block index; UINT32_MAX: a block without ops */
     bool has_text_devices;     /* an @ gave a device */
-    bool has_phases;           /* the text parts phases */
+    bool has_phases;           /* the text has separators of phases */
 } bgi_stages;
-/* By options' stages ("auto:" apart) or auto_stage. `merges_neighbors`: stages that follow each other on a device that
- * the text or the blocks gave are one stage. */
+/* Assigns stages by options' stages (except "auto:") or auto_stage. `merges_neighbors`: consecutive stages on one
+ * device that the text or the blocks gave become one stage. */
 bg_status bgi_assign_stages(const bg_graph *graph, const bg_options *options, bool merges_neighbors, bgi_stages *out,
                             bg_error *error);
 void bgi_stages_clear(bgi_stages *stages);
 /* Appends a stage; false when memory is out. */
 bool bgi_stages_add(bgi_stages *stages, uint32_t device, uint32_t position, uint32_t phase);
-/* stage_text.c: stages by a text; fills what bgi_assign_stages fills, unchecked. */
+/* stage_text.c: reads stages from a text; fills what bgi_assign_stages fills, unchecked. */
 bg_status bgi_read_stages(const bg_graph *graph, const char *text, bool merges_neighbors, bgi_stages *stages,
                           bg_error *error);
-/* stage_check.c: every op in a stage, data flow from position to position, concurrent stages apart. */
+/* stage_check.c: checks that every op is in a stage, data flow from position to position, and concurrent stages are
+ * independent. */
 bg_status bgi_check_stages(const bg_graph *graph, const bgi_stages *stages, bg_error *error);
 bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error);
 
-/* split_blocks.c: needs a forward graph; does: blocks whose ops are in several parts (by op, ascending) become a block
- * for each part, "B1.0", "B1.1"; keeps the order of blocks, and of ops. What precedes the first block is named "ops".
- */
+/* split_blocks.c: needs a forward graph; does: a block whose ops are in several parts (by op, ascending) becomes a
+ * block for each part, "B1.0", "B1.1"; keeps the order of blocks and of ops. Ops before the first block are in a block
+ * named "ops". */
 bg_status bgi_split_blocks(bg_graph *graph, const uint32_t *op_parts, uint32_t part_count, bg_error *error);
 
 static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
@@ -147,11 +149,12 @@ static inline uint32_t bgi_op_stage(const bgi_stages *stages, const bgi_op *op)
  * function that follow it become one op; keeps every bit, blocks and names. */
 bg_status bgi_fuse_convolutions(const bg_graph *graph, const bgi_stages *stages, bg_graph **out, bg_error *error);
 
-/* shared.c: variables used by several stages. Parameters: the stage that updates them is home, others get a copy
- * variable that is refreshed after the update, or loaded from the same remote home (shares_home) where the options have
- * one (NULL: nothing is remote). What changes in each micro-batch must stay in one stage. */
+/* shared.c: handles variables that several stages use. A parameter stays in the stage that updates it. Other stages get
+ * a copy variable, which is refreshed after the update, or loaded from the same remote home (shares_home) where the
+ * options have one (NULL: nothing is remote). A variable that changes in each micro-batch must be used by one stage
+ * only; in inference the running statistics do not change. */
 bg_status bgi_copy_shared_variables(bg_graph *graph, const bgi_stages *stages, const bg_options *options,
-                                    bg_error *error);
+                                    bool is_training, bg_error *error);
 
 /* sharding.c: needs a training graph that is complete; does: marks the updates that replicas do in pieces (bgi_op's
  * is_sharded, bgi_value's piece). */
@@ -161,60 +164,61 @@ bool bgi_asks_for_pieces(const bg_options *options, uint32_t classes);
 
 /* equality.c: by value, the tensor axes (bits of bg_mesh_axis) along which all replicas have the same bits. */
 bg_status bgi_find_equal_axes(const bg_graph *graph, bgi_arena *arena, uint8_t **out, bg_error *error);
-/* When the options ask for pieces of something, which has no effect then. */
+/* Warns when the options ask for pieces although there is one replica, where they have no effect. */
 void bgi_warn_of_one_replica(const bg_graph *graph, const bg_options *options, bool training);
 /*
- * recompute.c: which forward ops run again for the backward pass, and running them again. In this order: begin; a
- * choice of what to keep (by rule, or the caller's); what the choice means; apply.
+ * recompute.c: chooses which forward ops run again for the backward pass, and adds them. The order of calls is: begin;
+ * a choice of what to keep (by rule, or the caller's); what the choice means; apply.
  */
 typedef struct bgi_recompute {
     bgi_arena arena;
-    const bg_graph *graph; /* whose ops the arrays are about */
+    const bg_graph *graph; /* the graph of the ops */
     const bgi_stages *stages;
     const double *op_ns;  /* by op */
     bg_value *roots;      /* by value id, as in a partition */
     bool *may_repeat;     /* by op: a forward op that gives the same results when it runs again */
-    bool *is_checkpoint;  /* by op: some result of it is marked */
-    uint32_t loss_stage;  /* whose F and B run back to back, unless options.execution.separate_loss */
-    bgi_buckets of_stage; /* ops by stage: what is asked of a stage does not look at the others */
-    uint32_t *needed_in;  /* scratch; by root: number of the last measurement that saw it needed */
-    uint32_t measured;    /* how many there were */
+    bool *is_checkpoint;  /* by op: one of its results is marked */
+    uint32_t loss_stage;  /* the stage whose F and B run back to back, unless options.execution.separate_loss */
+    bgi_buckets of_stage; /* ops by stage, so that work on a stage does not visit the others */
+    uint32_t *needed_in;  /* scratch; by root: number of the last measurement in which it was needed */
+    uint32_t measured;    /* the number of measurements */
 } bgi_recompute;
 
-/* `op_ns`: what each op of the graph costs; it and the graph must last as long. */
+/* `op_ns`: the time of each op of the graph; it and the graph must outlive `recompute`. */
 bg_status bgi_recompute_begin(const bg_graph *graph, const bgi_stages *stages, const double *op_ns, bgi_recompute *out,
                               bg_error *error);
 void bgi_recompute_clear(bgi_recompute *recompute);
-/* What the options keep (not AUTO): `is_kept` by op; all true: nothing runs again. */
+/* The choice by the options (not AUTO): `is_kept` by op; all true: nothing runs again. */
 bg_status bgi_recompute_choose(bgi_recompute *recompute, const bg_options *options, bool *is_kept, bg_error *error);
 
 typedef struct bgi_recompute_effect {
-    size_t stash_bytes; /* of one micro-batch: what the stage's backward reads of forwards, its own and other stages' */
-    size_t own_bytes;   /* of these: results of the stage itself */
-    double ns;          /* of running again */
+    size_t stash_bytes; /* of one micro-batch: the forward results that the stage's backward pass reads, its own and
+                           other stages' */
+    size_t own_bytes;   /* the part of these that the stage itself makes */
+    double ns;          /* time of running ops again */
 } bgi_recompute_effect;
-/* What a choice means for a stage; is_repeated (by op) is filled for the ops of the stage. */
+/* The effect of a choice on a stage; is_repeated (by op) is filled for the ops of the stage. */
 bgi_recompute_effect bgi_recompute_measure(bgi_recompute *recompute, uint32_t stage, const bool *is_kept,
                                            bool *is_repeated);
 
-/* After a measurement of the stage, and no other since: gives up one more op that it keeps, and makes `is_repeated` and
- * the effect what measuring anew would say (`ns` up to the order of its sum). `stack`: room for the ops of the stage.
- */
+/* Must follow a measurement of the same stage: gives up one more op that the choice keeps, and updates `is_repeated`
+ * and the effect to what a new measurement would give (`ns` up to the order of its sum). `stack` must hold the ops of
+ * the stage. */
 void bgi_recompute_give_up(bgi_recompute *recompute, uint32_t stage, uint32_t op, bool *is_kept, bool *is_repeated,
                            uint32_t *stack, bgi_recompute_effect *effect);
 
 typedef struct bgi_recomputed {
-    uint32_t op_count; /* ops that run again */
+    uint32_t op_count; /* the number of ops that run again */
     double ns;
-    bool *stages; /* by stage, of the caller: whether it has ops of the phase RECOMPUTE */
+    bool *stages; /* by stage, owned by the caller: whether it has ops of the phase RECOMPUTE */
 } bgi_recomputed;
 /* Adds to `graph` (that of `recompute`, or a clone of it) the ops that a choice runs again, and lets the backward read
- * their results. When it is the graph of `recompute` itself, that can only be cleared afterward. */
+ * their results. When it is the graph of `recompute` itself, `recompute` can only be cleared afterward. */
 bg_status bgi_recompute_apply(bgi_recompute *recompute, bg_graph *graph, const bool *is_kept, bg_recompute_order order,
                               bgi_recomputed *out, bg_error *error);
 
-/* fuse_products.c: needs a graph with all ops, repeated ones too; does: matrix products take in the bias, function or
- * derivative that follows them; keeps all bits and values that others read, and needs no more memory. In place. */
+/* fuse_products.c: needs a graph with all ops, repeated ones too; does: matrix products include the bias, function or
+ * derivative that follows them; keeps all bits, and values with other readers, and needs no more memory. In place. */
 bg_status bgi_fuse_products(bg_graph *graph, const bgi_stages *stages, bg_error *error);
 
 /* partition.c */
@@ -236,13 +240,13 @@ typedef struct bgi_segment {
 
 /* A stored value that outlives the segment that makes it. */
 typedef struct bgi_crossing {
-    bg_value value; /* a root: no alias */
+    bg_value value; /* a root, not an alias */
     uint32_t from_segment;
     uint32_t to_stage;
     bgi_segment_kind to_kind, last_kind; /* first and last reader on to_stage */
-    bgi_segment_kind back_kind;          /* first reader that is no forward; FORWARD when there is none */
-    uint32_t to_level;                   /* updates */
-    uint32_t next;                       /* index + 1 of the value's next crossing; 0 ends */
+    bgi_segment_kind back_kind; /* the first reader that is not a forward segment; FORWARD when there is none */
+    uint32_t to_level;          /* updates */
+    uint32_t next;              /* index + 1 of the value's next crossing; 0 ends the list */
 } bgi_crossing;
 
 typedef struct bgi_partition {
@@ -250,10 +254,10 @@ typedef struct bgi_partition {
     uint32_t stage_count, level_count;
     uint32_t *op_segments; /* by op */
     uint32_t *op_stages;
-    bg_value *roots; /* by value id: whose bytes it is; itself unless it is an alias */
+    bg_value *roots; /* by value id: the value that owns its bytes, which is itself unless it is an alias */
     uint32_t segment_count;
-    bgi_segment *segments; /* all F, all R (when there is any), all B, all W by stage; then U by stage and level */
-    uint32_t first_segments[BGI_SEGMENT_UPDATE + 1]; /* by kind: where these begin; UINT32_MAX: there are none */
+    bgi_segment *segments; /* all F, all R (if any), all B, all W by stage; then U by stage and level */
+    uint32_t first_segments[BGI_SEGMENT_UPDATE + 1]; /* by kind: its first segment; UINT32_MAX: none */
     uint32_t crossing_count;
     bgi_crossing *crossings;
     uint32_t *first_crossings;  /* by value id: index + 1 of its first crossing; 0: none */
@@ -264,16 +268,16 @@ typedef struct bgi_partition {
 bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool training, bool split_weights,
                            bgi_partition *out, bg_error *error);
 void bgi_partition_clear(bgi_partition *partition);
-/* Each op is in one segment, of its stage; each crossing is a stored value that a segment makes, to a stage. Anything
- * else is a defect: BG_ERROR_INTERNAL. */
+/* Checks that each op is in one segment of its own stage, and that each crossing is a stored value from a segment to a
+ * stage. Anything else is a defect: BG_ERROR_INTERNAL. */
 bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
-/* "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
+/* Prints "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
 void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);
 /* Whether the op only renames bytes. */
 bool bgi_partition_is_alias(const bgi_partition *partition, const bgi_op *op);
-/* Whose bytes each value is, by value id (bgi_partition.roots); false when out of memory. */
+/* The owner of each value's bytes, by value id (bgi_partition.roots); false when memory is out. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots);
-/* The segment of that kind; UINT32_MAX when the partition has none. */
+/* The segment of the kind; UINT32_MAX when the partition has none. */
 uint32_t bgi_partition_find(const bgi_partition *partition, bgi_segment_kind kind, uint32_t stage, uint32_t level);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * add.c: sums of members' elements by what every processor has, and the choice among the forms.
+ * add.c: sums of members' elements in code for every processor, and the choice between the forms.
  */
 #include "transport/add_body.h"
 

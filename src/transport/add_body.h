@@ -12,10 +12,10 @@
 #endif
 
 #if defined(VECTOR_BYTES)
-/* May lie anywhere that a float may. */
+/* May have any address that a float may have. */
 typedef float lanes __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
-/* All whole vectors; the number of elements that are done. Most sums have two terms. */
+/* Adds all whole vectors; returns the number of elements done. Most sums have two terms. */
 static size_t add_vectors(float *to, const float *const *terms, uint32_t term_count, size_t count)
 {
     enum { WIDTH = VECTOR_BYTES / sizeof(float) };

@@ -1,12 +1,13 @@
 /*
  * exchange.c: a member's share of a meeting: sums over contributions in the members' order, or copies of them. Each
- * element is made once: all readers have the same bits, whoever comes last and however they got there.
+ * element is computed once, so all readers have the same bits, whichever member arrives last and however the bytes
+ * travel.
  *
  * A tree splits its members at the largest power of two below their number, and rounds every sum to the elements' type:
  *
  *     ((x0 + x1) + (x2 + x3)) + (x4 + x5)
  *
- * so it is the upper part of the tree in which a replica adds up its micro-batches (kernels/accumulate/attributes.h).
+ * It is the upper part of the tree in which a replica sums its micro-batches (kernels/accumulate/attributes.h).
  */
 #include "transport/transport.h"
 
@@ -17,7 +18,7 @@
 
 enum { BLOCK_BYTES = 8192, MOST_TERMS = 16 };
 
-/* Floats of 16 bits are added up in float. */
+/* 16-bit floats are summed in float. */
 typedef union sum_block {
     float f[BLOCK_BYTES / sizeof(float)];
     double d[BLOCK_BYTES / sizeof(double)];
@@ -94,7 +95,7 @@ static const char *find_term(const share *s, uint32_t from, size_t row, size_t a
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
-/* NULL: this reader gets nothing from here, or the transport takes it from the caller's own result. */
+/* NULL: this reader gets nothing from this member, or the transport copies it from the caller's own result. */
 static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
 {
     bgi_strip piece;
@@ -107,7 +108,7 @@ static void *find_result(const share *s, uint32_t reader, size_t row, size_t at)
     return piece.data + row * piece.stride + at * bg_dtype_size_bytes(s->exchange->dtype);
 }
 
-/* ((x0 + x1) + x2) + ... of the members' elements of one row from `at` on. */
+/* Computes ((x0 + x1) + x2) + ... of the members' elements of one row from `at` on. */
 static void add_in_order(const share *s, size_t row, size_t at, size_t count, sum_block *sum)
 {
     begin_block(s->exchange->dtype, sum, find_term(s, 0, row, at), count);
@@ -115,7 +116,7 @@ static void add_in_order(const share *s, size_t row, size_t at, size_t count, su
         add_block(s->exchange, sum, find_term(s, from, row, at), count);
 }
 
-/* Sums of both halves, each a value of the elements' type; so is what comes of them. */
+/* Adds the sums of both halves; they and the result are rounded to the elements' type. */
 static void join(bg_dtype dtype, sum_block *restrict sum, const sum_block *restrict right, size_t count)
 {
     if (dtype == BG_FLOAT64)
@@ -128,7 +129,7 @@ static void join(bg_dtype dtype, sum_block *restrict sum, const sum_block *restr
         sum->f[i] = bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, sum->f[i]));
 }
 
-/* Of `members` members from `first` on. As deep as the tree, with a block on each level. */
+/* Sums `members` members from `first` on. The recursion is as deep as the tree, with a block on each level. */
 static void add_tree(const share *s, uint32_t first, uint32_t members, size_t row, size_t at, size_t count,
                      sum_block *sum)
 {
@@ -146,14 +147,14 @@ static void add_tree(const share *s, uint32_t first, uint32_t members, size_t ro
     join(s->exchange->dtype, sum, &right, count);
 }
 
-/* Floats that are added up in order need no sum beside the result. Up to three members a tree is that order. */
+/* Floats that are summed in order need no sum beside the result. Up to three members a tree has that order. */
 static bool is_one_pass(const bgi_exchange *exchange)
 {
     return exchange->dtype == BG_FLOAT32 && exchange->function == BG_REDUCE_SUM &&
            exchange->pattern.size <= (exchange->is_tree ? 3 : MOST_TERMS);
 }
 
-/* Part of a row to the first of its readers, and from there to the others. */
+/* Sums a part of a row for the first of its readers, and copies it to the others. */
 static void sum_to_readers(const share *s, bgi_add add, size_t row, size_t at, size_t count)
 {
     const bgi_exchange *exchange = s->exchange;
@@ -175,7 +176,7 @@ static void sum_to_readers(const share *s, bgi_add add, size_t row, size_t at, s
     }
 }
 
-/* One row, in blocks that stay in the nearest cache, to its readers. */
+/* Sums one row for its readers, in blocks that stay in the nearest cache. */
 static void sum_row(const share *s, size_t row, size_t length)
 {
     const bgi_exchange *exchange = s->exchange;
@@ -211,7 +212,7 @@ static void sum_all(const share *s)
 
 /* ---- copies ---- */
 
-/* To the caller's own destination. */
+/* Copies to the caller's own destination. */
 static void copy_all(const share *s)
 {
     const bgi_exchange *exchange = s->exchange;
@@ -241,7 +242,7 @@ static size_t count_bytes(const bgi_exchange *exchange)
     return pattern->count * (is_rows ? pattern->size * pattern->piece : 1) * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Elements `first` .. `first` + `count` - 1 of a sum. */
+/* Elements `first` .. Elements `first` .. `first` + `count` - 1 of a sum. */
 static bgi_exchange cut_out(const bgi_exchange *exchange, size_t first, size_t count)
 {
     const size_t offset = first * bg_dtype_size_bytes(exchange->dtype);

@@ -1,5 +1,5 @@
 /*
- * pattern.c: who takes what of whom.
+ * pattern.c: which elements each member takes of which member.
  */
 #include "transport/pattern.h"
 
@@ -8,7 +8,7 @@ static bgi_region between(size_t first, size_t end)
     return (bgi_region){.first = first, .length = end - first, .stride = end - first, .rows = 1};
 }
 
-/* The member's of almost equal ones. */
+/* The member's slice of almost equal ones. */
 static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t count = pattern->count;
@@ -16,7 +16,7 @@ static bgi_region find_slice(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(count * member / pattern->size), (size_t)(count * (member + 1) / pattern->size));
 }
 
-/* The member's; what is left of it when the elements end before. */
+/* The member's piece, cut short when the elements end before. */
 static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
 {
     const uint64_t first = (uint64_t)pattern->piece * member, end = first + pattern->piece, count = pattern->count;
@@ -24,7 +24,7 @@ static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(first < count ? first : count), (size_t)(end < count ? end : count));
 }
 
-/* A member's pieces, one in each row of `size`; and as rows of their own. */
+/* The member's pieces, one in each row of `size`; and the same as rows of their own. */
 static bgi_region find_columns(const bgi_pattern *pattern, uint32_t member)
 {
     return (bgi_region){.first = member * pattern->piece,

@@ -1,8 +1,8 @@
 /*
- * pattern.h: collectives as arithmetic: which elements of whose contribution a member takes, and where what came of
- * them goes. Knows no memory, no threads, no messages; so the order of a sum cannot depend on how bytes travel.
+ * pattern.h: collectives as arithmetic: which elements of which contribution a member takes, and where the results go.
+ * It knows no memory, threads or messages, so the order of a sum cannot depend on how bytes travel.
  *
- * A group of `size` members meets. Each brings a source and wants something at its destination:
+ * A group of `size` members meets. Each member has a source and a destination:
  *
  *     SUM            every member sums a slice of the whole over members 0, 1, 2, ...; all get all of the sum
  *     SUM_ALONE      the same sums: every member makes all of them, for itself
@@ -30,26 +30,26 @@ typedef enum bgi_pattern_kind {
 typedef struct bgi_pattern {
     bgi_pattern_kind kind;
     uint32_t size; /* members */
-    size_t count;  /* elements of the whole, but of *_ROWS: rows */
-    size_t piece;  /* elements of a piece (the last ones may be cut short by the end of the whole), or of one in a row;
+    size_t count;  /* elements of the whole; of *_ROWS: rows */
+    size_t piece;  /* elements of a piece (the end of the whole may cut the last ones short), or of a piece of a row;
                       SUM, SUM_ALONE: unused */
 } bgi_pattern;
 
 /* `rows` times `length` elements, `stride` apart. */
 typedef struct bgi_region {
-    size_t first, length, stride, rows; /* nothing when length or rows is 0 */
+    size_t first, length, stride, rows; /* empty when length or rows is 0 */
 } bgi_region;
 
-/* Whether members sum what they take (else each copies it to its own destination). */
+/* Whether members sum what they take; otherwise each copies it to its own destination. */
 static inline bool bgi_pattern_sums(const bgi_pattern *pattern)
 {
     return pattern->kind != BGI_PATTERN_GATHER_PIECES && pattern->kind != BGI_PATTERN_GATHER_ROWS;
 }
 
-/* What `member` takes of the source of `from`. Of a sum the same region of all. */
+/* The region that `member` takes of the source of `from`. For sums it is the same for all sources. */
 bgi_region bgi_pattern_take(const bgi_pattern *pattern, uint32_t member, uint32_t from);
-/* Where the destination of `reader` has what `maker` summed, or brought; as many elements as `maker` took, or `reader`
- * takes of it. Nothing when `reader` gets none of it. */
+/* The region of `reader`'s destination for what `maker` summed or contributed; it has as many elements as `maker` took,
+ * or as `reader` takes of it. Empty when `reader` gets none of it. */
 bgi_region bgi_pattern_put(const bgi_pattern *pattern, uint32_t maker, uint32_t reader);
 
 #endif

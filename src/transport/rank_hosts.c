@@ -1,6 +1,6 @@
 /*
- * rank_hosts.c: the hosts of ranks among themselves: runs begin and end together, values go from rank to rank, and one
- * who gives up says so.
+ * rank_hosts.c: communication between the hosts of ranks: runs begin and end together, values are sent from rank to
+ * rank, and a rank that fails reports it.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "transport/rank_parts.h"
 
 enum {
-    SPINS = 2000, /* before a host that waits begins to sleep */
+    SPINS = 2000, /* before a waiting host sleeps */
     SLEEP_NS = 20000
 };
 
-static const uint64_t leave_ns = 500000000u; /* for the words of one who gives up */
+static const uint64_t leave_ns = 500000000u; /* for the message of a rank that fails */
 
 void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
 {
@@ -31,14 +31,14 @@ void bgi_ranks_begin_run(bgi_transport *transport, uint64_t run)
         if (early.run > run)
             r->early[kept++] = early;
         else
-            bgi_ranks_take_note(r, NULL, &early); /* of a kind for which nobody asks who sent it */
+            bgi_ranks_take_note(r, NULL, &early); /* of a kind whose sender does not matter */
     }
     r->early_count = kept;
     pthread_mutex_unlock(&r->moving);
     bgi_ranks_move(r, true);
 }
 
-/* Moves until something is there, at most for the limit without a sign of others. */
+/* Moves until there is something to do, at most for the limit without a sign of other ranks. */
 typedef struct patience {
     uint64_t begun_ns, heard;
     uint32_t looks;
@@ -71,19 +71,19 @@ static bg_status wait_a_little(ranks *r, patience *p, const char *what, uint32_t
     return BG_OK;
 }
 
-/* The lowest rank that has not come to the end of the run; the own one when all have. */
+/* The lowest rank that has not reached the end of the run; this rank when all have. */
 static uint32_t find_late(ranks *r, uint64_t run)
 {
     uint32_t rank = 0;
 
-    pthread_mutex_lock(&r->moving); /* workers may be taking notes */
+    pthread_mutex_lock(&r->moving); /* workers may be receiving notes */
     while (rank < r->carrier->rank_count && (rank == r->carrier->rank || r->peers[rank].ended >= run))
         rank++;
     pthread_mutex_unlock(&r->moving);
     return rank < r->carrier->rank_count ? rank : r->carrier->rank;
 }
 
-/* False while somebody is sending. */
+/* Returns false while a message is being sent. */
 static bool has_said_all(ranks *r)
 {
     bool is_quiet;
@@ -156,8 +156,8 @@ uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank)
     return wanted;
 }
 
-/* Whoever moves ends the operation, and that may be a worker: what it has read or written is the caller's from then on.
- */
+/* The mover, which may be a worker, ends the operation; the memory of the operation then belongs to the caller
+ * again. */
 static void end_hand(ranks *r, operation *what)
 {
     atomic_bool *is_over = what->owner;
@@ -188,7 +188,8 @@ bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, v
     while (!atomic_load(&is_over) && status == BG_OK)
         status = wait_a_little(r, &p, "values of another rank", own == from ? to : from, &why);
     if (status != BG_OK) {
-        /* What has begun uses memory that is about to go. A run that follows ends at once, for the same reason. */
+        /* Operations in progress use memory that is about to be freed. A later run fails at once, for the same
+         * reason. */
         bgi_ranks_lose(r, status, why.message);
         pthread_mutex_lock(&r->moving);
         r->carrier->close(r->carrier->user, r->lane);

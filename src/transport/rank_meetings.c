@@ -1,8 +1,8 @@
 /*
- * rank_meetings.c: members of one group on several ranks. Each sends each other one what that takes of it and sums its
- * own share, in the members' order; what it has summed goes to all who get it. Below some size the second round costs
- * more than what it saves: then each sends all of its own and sums all of it, if there is one member on each rank. The
- * terms of a sum, and their order, are the same.
+ * rank_meetings.c: meetings of groups with members on several ranks. Each member sends each other member what that
+ * member takes of it and sums its own share, in the members' order; it then sends the sum to its readers. Below some
+ * size the second round costs more than it saves. Then each member sends its whole contribution and sums everything, if
+ * there is one member on each rank. The terms of a sum, and their order, are the same.
  */
 #include "transport/rank_parts.h"
 
@@ -11,15 +11,15 @@
 
 #include "core/arena.h"
 
-/* Short meetings. Two ranks send the same bytes either way, n ranks n / 2 times as many; from some size on it costs
- * more that each makes all sums than what a second round takes. */
+/* Short meetings. Two ranks send the same bytes in both forms, n ranks n / 2 times as many in the short form. Above
+ * these sizes it costs more that each member computes all sums than a second round takes. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
-/* A member's share of a round. What it gets of another is still in its nearer caches when it sums that, and a message
- * of so many bytes takes long beside the two that begin it. */
+/* The bytes of a member's share of a round. What is received from another member is still in a near cache when it is
+ * summed, and a message of this size takes long compared with the two that begin it. */
 enum { ROUND_SHARE_BYTES = 512 << 10 };
 
-/* As among threads: the last one to come wakes workers for the others. */
+/* As with threads, the last member to arrive wakes workers for the others. */
 static void come(ranks *r, bgi_counter *counter, uint32_t size)
 {
     const uint64_t after = atomic_fetch_add(&counter->value, 1) + 1;
@@ -47,13 +47,13 @@ static size_t bytes_of(const bgi_exchange *exchange, const bgi_region *region)
     return region->rows * region->length * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Where a region begins in a tensor. */
+/* The address of a region in a tensor. */
 static char *place_of(const bgi_exchange *exchange, const void *tensor, const bgi_region *region)
 {
     return (char *)(uintptr_t)tensor + region->first * bg_dtype_size_bytes(exchange->dtype);
 }
 
-/* Between a region in a tensor and a buffer without gaps. */
+/* Copies between a region in a tensor and a buffer without gaps. */
 static void copy_region(const bgi_exchange *exchange, const bgi_region *region, const void *tensor, char *buffer,
                         bool is_packed)
 {
@@ -68,7 +68,7 @@ static void copy_region(const bgi_exchange *exchange, const bgi_region *region, 
     }
 }
 
-/* All ranks come to the same answer. */
+/* All ranks compute the same result. */
 static bool is_short(const bgi_exchange *exchanges, uint32_t count, bool are_apart)
 {
     size_t bytes = 0;
@@ -91,7 +91,7 @@ static bgi_pattern choose_pattern(const party *p, bgi_pattern own)
     return own;
 }
 
-/* What `member` takes of `from`, and where it goes (pattern.h). */
+/* The region that `member` takes of `from`, and its destination (pattern.h). */
 static bgi_region find_taken(const party *p, uint32_t index, uint32_t member, uint32_t from)
 {
     const bgi_pattern pattern = choose_pattern(p, p->exchanges[index].pattern);
@@ -106,7 +106,7 @@ static bgi_region find_put(const party *p, uint32_t index, uint32_t maker, uint3
     return bgi_pattern_put(&pattern, maker, reader);
 }
 
-/* One tensor that lies in one piece needs no buffer. */
+/* A single tensor in one contiguous region needs no buffer. */
 static bool is_plain(const party *p, const bgi_region *region)
 {
     return p->count == 1 && region->rows == 1;
@@ -129,8 +129,8 @@ static bool reserve(ranks *r, char **room, size_t *capacity, size_t size_bytes)
     return true;
 }
 
-/* Where the next tensor's part begins in a buffer. Elements are summed where they arrive, so the part is aligned for
- * the largest of them. */
+/* The place of the next tensor's part in a buffer. Elements are summed where they arrive, so parts are aligned for the
+ * largest type. */
 static size_t begin_part(size_t end)
 {
     const size_t mask = sizeof(double) - 1;
@@ -138,8 +138,8 @@ static size_t begin_part(size_t end)
     return (end + mask) & ~mask;
 }
 
-/* What the share's member takes of ours: all of it behind one another, or where it lies. In short meetings all take the
- * same: one copy serves all. */
+/* The data that the share's member takes of this one: copied without gaps, or sent in place. In short meetings all
+ * members take the same, so one copy is enough. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
@@ -174,7 +174,7 @@ static bool pack_share(party *p, share *s)
     return true;
 }
 
-/* Room for what we take of the share's member. */
+/* Allocates memory for what this member takes of the share's member. */
 static bool make_room(party *p, share *s)
 {
     size_t at = 0;
@@ -192,7 +192,7 @@ static bool make_room(party *p, share *s)
     return reserve(p->of, &s->in_room, &s->in_capacity, at);
 }
 
-/* What a maker's sums come to for a reader, in bytes. */
+/* The bytes of a maker's sums for a reader. */
 static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
 {
     size_t bytes = 0;
@@ -205,7 +205,7 @@ static size_t count_sums(const party *p, uint32_t maker, uint32_t reader)
     return bytes;
 }
 
-/* Copies a maker's sums between our tensors and a buffer. */
+/* Copies a maker's sums between this member's tensors and a buffer. */
 static void copy_sums(const party *p, uint32_t maker, uint32_t reader, char *buffer, bool is_packed)
 {
     for (uint32_t i = 0; i < p->count; i++) {
@@ -218,7 +218,7 @@ static void copy_sums(const party *p, uint32_t maker, uint32_t reader, char *buf
     }
 }
 
-/* All other readers of our sums get the same, from the same places of our tensors; so that is packed once. */
+/* All other readers of this member's sums get the same elements, so they are packed once. */
 static bool pack_sum(party *p)
 {
     const uint32_t reader = p->shares[0].member;
@@ -254,7 +254,7 @@ static bool pack_sum(party *p)
     return true;
 }
 
-/* The meeting with this member is over when nothing of it is under way. */
+/* The meeting with this member is over when none of its operations is in progress. */
 static void end_share(share *s)
 {
     party *p = s->of;
@@ -274,15 +274,15 @@ static void begin_sum_in(share *s)
                     s->sum_in_bytes);
 }
 
-/* One operation less that the share of this member waits for before anything is summed. */
+/* One operation fewer that the share of this member waits for before anything is summed. */
 static void end_offer(share *s)
 {
     if (--s->offering == 0)
         come(s->of->of, &s->of->offered, size_of(s->of));
 }
 
-/* In a short meeting each member writes its sum to where it is sent from, perhaps, so it waits for what it sends. That
- * has mostly left at once, being short, and a copy would take longer. */
+/* In a short meeting a member may write its sum to the memory that it sends from, so it waits until the data have been
+ * sent. Short data have usually left at once, and a copy would take longer. */
 static void begin_offer(party *p)
 {
     for (uint32_t i = 0; i < p->share_count; i++) {
@@ -436,7 +436,7 @@ static bool open_share(ranks *r, party *p, uint32_t member)
     return true;
 }
 
-/* One of the members on each rank; of so many that their meetings are never short nobody asks. */
+/* One of the members on each rank; groups with this many members never have short meetings. */
 static bool are_apart(const ranks *r, const bgi_group *group)
 {
     if (group->size > SHORT_MEMBERS)
@@ -545,8 +545,8 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
-/* What its members sent has left before they summed, and they send no more: nothing is to be moved. All of the counter
- * is this member's, and only it waits for that. */
+/* What its members sent had left before they summed, and they send no more, so nothing remains to be moved. The whole
+ * counter is this member's, and only this member waits for it. */
 static void deliver_short(party *p, uint64_t number)
 {
     p->begun_deliveries = number;

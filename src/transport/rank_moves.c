@@ -1,6 +1,6 @@
 /*
- * rank_moves.c: everything that passes between ranks but meetings: operations of the carrier, notes, messages of links,
- * pieces of stores; and the mover, who begins and ends them.
+ * rank_moves.c: all communication between ranks except meetings: operations of the carrier, notes, messages of links,
+ * pieces of stores; and the mover, which begins and ends them.
  */
 #include "transport/rank_parts.h"
 
@@ -30,8 +30,8 @@ bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
-/* Of an operation that is cut. A message that its receiver has to ask for takes longer than several that leave at once.
- * A parcel of notes may be shorter than the room for it, so it is never cut. */
+/* Of an operation that is cut. A message that its receiver must request takes longer than several that leave at once. A
+ * parcel of notes may be shorter than its buffer, so it is never cut. */
 static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
 {
     const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;
@@ -46,7 +46,7 @@ void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uin
     const bg_transport *carrier = r->carrier;
     const size_t most = choose_message_bytes(carrier, tag, size_bytes);
     bg_status status = BG_OK;
-    bg_error error; /* has kilobytes: no zeros for each message */
+    bg_error error; /* large, so it is not zeroed for each message */
     size_t at = 0;
 
     bg_error_clear(&error);
@@ -120,8 +120,8 @@ static void flush_all(ranks *r)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Notes that mean something else before their run has begun here: the gate is set anew, stores are filled until then.
- */
+/* Notes that would be misunderstood before their run has begun on this rank, because the gate is reset and stores are
+ * filled until then. */
 static bool is_early(const ranks *r, const wire_note *note)
 {
     const bool is_of_run = note->kind == BGI_NOTE_ASK || note->kind == BGI_NOTE_VOTE || note->kind == BGI_NOTE_GRANT ||
@@ -166,7 +166,7 @@ void *bgi_ranks_slot(const ranks *r, const channel *c, uint64_t sequence)
     return c->is_out ? c->windows + offset : r->base.setup.devices[link->to]->arena + link->offset + offset;
 }
 
-/* Sends what was posted; offers slots that were released, and says so. */
+/* Sends posted messages, and offers released slots to the sender. */
 void bgi_ranks_handle_channel(queued *item)
 {
     channel *c = (channel *)item;
@@ -220,7 +220,7 @@ void bgi_ranks_end_piece_in(ranks *r, operation *what)
     keep_piece(r, p);
 }
 
-/* NULL when memory is out; then all is lost. */
+/* NULL when memory is out; all ranks then fail. */
 piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what))
 {
     piece *p;
@@ -248,7 +248,7 @@ static void send_piece(ranks *r, const wire_note *note)
                         r->base.setup.devices[note->to]->store + note->value, (size_t)note->more);
 }
 
-/* In the order in which they were asked for, as the replies come. */
+/* Begins fetches in the order of their requests, which is the order of the replies. */
 static void begin_fetches(ranks *r)
 {
     piece *first;
@@ -316,7 +316,7 @@ void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note)
     }
 }
 
-/* Parcels are opened in the order in which they were sent. */
+/* Opens parcels in the order in which they were sent. */
 void bgi_ranks_open_parcels(ranks *r, operation *last)
 {
     peer *from = last->owner;
@@ -348,7 +348,7 @@ static void take_queue(ranks *r)
 
     while (item != NULL) {
         queued *next = item->next;
-        atomic_store(&item->is_queued, false); /* what changes from now on queues it again */
+        atomic_store(&item->is_queued, false); /* later changes queue it again */
         item->handle(item);
         item = next;
     }
@@ -384,7 +384,7 @@ static bool may_move(const ranks *r)
            (r->carrier->takes_any_thread || pthread_equal(pthread_self(), atomic_load(&r->caller)));
 }
 
-/* Whoever finds the mover at work leaves: that one looks at the queue once more when it is done. */
+/* A thread that finds another one moving leaves: the mover checks the queue once more when it is done. */
 bool bgi_ranks_move(ranks *r, bool polls)
 {
     bool has_moved = false;

@@ -1,12 +1,12 @@
 /*
- * rank_parts.h: what a transport of ranks is made of; for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
+ * rank_parts.h: the internals of a transport of ranks, for ranks.c, rank_moves.c, rank_meetings.c and rank_hosts.c.
  *
  *     owner of a device    post, release, offer, deliver: counts one more, queues the object, moves if nobody does
  *     mover                takes the queue: begins sends and receives; flushes notes; polls: counters rise
  *
- * What another thread than the mover changes is atomic or under the mutex of the notes; all else is the mover's, who
- * holds `moving`. Each object queues itself once however often it changes, in an intrusive stack; so nothing is
- * allocated on the way.
+ * Data that other threads than the mover change are atomic or under the mutex of the notes; all other data belong to
+ * the mover, which holds `moving`. Each object is queued once, however often it changes, in an intrusive stack, so
+ * nothing is allocated during a run.
  */
 #ifndef BGI_TRANSPORT_RANK_PARTS_H
 #define BGI_TRANSPORT_RANK_PARTS_H
@@ -26,12 +26,12 @@ enum {
 
 /* ---- what travels ---- */
 
-/* Between ranks, beside the kinds of the runtime. */
+/* Kinds of notes between ranks, beside those of the runtime. */
 enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };
 
-/* All ranks are the same program, so this is sent as it is. */
+/* All ranks run the same program, so the struct is sent as it is. */
 typedef struct wire_note {
-    uint32_t kind, to, from, place; /* place: link of a credit; of a text: its status, 0 when more follows */
+    uint32_t kind, to, from, place; /* place: link of a credit; for a text its status, 0 when more follows */
     uint64_t run, value, more;
 } wire_note;
 
@@ -44,34 +44,35 @@ typedef struct ranks ranks;
 
 /* A send or receive, in as many messages as the carrier needs. */
 typedef struct operation {
-    void (*end)(ranks *r, struct operation *what); /* all messages are done; NULL: nothing to do then */
+    void (*end)(ranks *r, struct operation *what); /* called when all messages are done; may be NULL */
     uint32_t messages_left;
     bool is_done;
     void *owner;
 } operation;
 
-/* What has something for the mover. */
+/* An object with work for the mover. */
 typedef struct queued {
     struct queued *next;
     atomic_bool is_queued;
     void (*handle)(struct queued *item);
 } queued;
 
-/* A link that begins here and ends elsewhere; or the other way round. */
+/* A link that begins on this rank and ends on another one, or the reverse. */
 typedef struct channel {
     queued item;
     ranks *of;
     uint32_t link, rank;
     bool is_out;
-    bgi_counter counter;    /* credit; messages that arrived */
-    _Atomic uint64_t asked; /* by the device: posted, released */
-    uint64_t begun, done;   /* operations; those before which all are */
-    uint64_t released;      /* of an out channel: as the other side says. Of an in channel: as we have said */
-    char *windows;          /* of an out channel */
+    bgi_counter counter;    /* credit, or the number of arrived messages */
+    _Atomic uint64_t asked; /* by the device: posted, or released */
+    uint64_t begun, done;   /* operations begun; operations before which all are done */
+    uint64_t released;      /* of an outgoing channel: as the other side reported. Of an incoming channel: as this side
+                               reported */
+    char *windows;          /* of an outgoing channel */
     operation *slots;
 } channel;
 
-/* What passes between a member here and one elsewhere. */
+/* The communication between a member of this rank and one of another rank. */
 typedef struct share {
     struct party *of;
     uint32_t member, rank, tag_out, tag_in;
@@ -85,11 +86,11 @@ typedef struct share {
     size_t out_bytes, in_bytes, sum_out_bytes, sum_in_bytes;
     uint32_t offering; /* operations that sums wait for */
     uint32_t pending;  /* operations that the end of the meeting waits for */
-    bool wants_sum;    /* its sum is received once what was sent has left: they may be in one place */
+    bool wants_sum;    /* the sum is received after the data were sent, because they may share memory */
     bool is_delivered; /* this meeting's delivery has begun */
 } share;
 
-/* A member here of a group with members elsewhere. */
+/* A member of this rank in a group with members on other ranks. */
 typedef struct party {
     queued item;
     ranks *of;
@@ -99,35 +100,36 @@ typedef struct party {
     uint32_t count;
     bool are_apart;                      /* each member is on a rank of its own */
     bool is_short;                       /* this meeting's members make all sums alone, in one round */
-    _Atomic uint64_t offers, deliveries; /* meetings that the member has come to, has done its share of */
+    _Atomic uint64_t offers, deliveries; /* the number of meetings that the member has reached, and of those in which it
+                                            has done its share */
     uint64_t begun_offers, begun_deliveries;
     uint32_t share_count;
     share *shares;
     share **by_member; /* NULL: here */
-    char *sum;         /* what it has summed, without gaps */
+    char *sum;         /* its sums, without gaps */
     const char *sum_data;
     size_t sum_bytes, sum_capacity;
 } party;
 
 typedef struct peer {
     uint32_t rank;
-    uint64_t ended; /* its last run that is over */
+    uint64_t ended; /* its last completed run */
     uint64_t wanted;
     /* Under the mutex of the notes. */
     wire_note *waiting;
     size_t waiting_count, waiting_capacity;
-    /* The mover's. */
+    /* outgoing, then incoming */
     operation out[PARCELS_OUT], in[PARCELS_IN];
-    parcel *parcels; /* out, then in */
+    parcel *parcels; /* A piece of a store that is fetched or sent. */
     uint32_t next_in;
     char why[WHY_BYTES];
     size_t why_length;
 } peer;
 
-/* A piece of a store that is fetched, or sent. */
+/* the requesting device, and the owner of the store */
 typedef struct piece {
     operation operation;
-    uint32_t device, from; /* who asks, whose store */
+    uint32_t device, from; /* for devices of this rank among themselves */
     size_t offset, size_bytes;
     void *to;
     struct piece *next;
@@ -136,30 +138,30 @@ typedef struct piece {
 struct ranks {
     bgi_transport base;
     const bg_transport *carrier;
-    bgi_transport *threads; /* for devices of this rank among themselves */
+    bgi_transport *threads; /* by link; only of links between ranks */
     void *lane;
-    channel *channels; /* by link; those that cross */
+    channel *channels; /* by group, by member; NULL: of another rank, or all members are on this rank */
     party ***parties;  /* by group, by member; NULL: not ours, or all ours */
     uint32_t *tags;    /* by group: of its first pair */
     uint32_t piece_tag;
-    peer *peers;               /* by rank; the own one is empty */
-    _Atomic uint32_t *pending; /* by device: pieces */
+    peer *peers;               /* by rank; this rank's entry is empty */
+    _Atomic uint32_t *pending; /* by device: pieces in flight */
     _Atomic(queued *) queue;
     pthread_mutex_t moving;
     _Atomic pthread_t caller;
-    _Atomic uint64_t heard; /* operations that ended, over all */
+    _Atomic uint64_t heard; /* the number of all operations that ended */
     piece *free_pieces;
-    wire_note *early; /* of runs that have not begun here */
+    wire_note *early; /* of runs that have not begun on this rank */
     size_t early_count, early_capacity;
     _Atomic uint64_t run;
-    atomic_bool is_losing; /* somebody writes down, or has written down, why */
-    bg_status lost_status; /* and that is here once is_lost is true */
+    atomic_bool is_losing; /* a thread is writing the reason, or has written it */
+    bg_status lost_status; /* valid once is_lost is true */
     char lost_why[WHY_BYTES];
     atomic_bool is_lost;
 
-    pthread_mutex_t mutex;                    /* of the notes and of fetches that have not begun */
+    pthread_mutex_t mutex;                    /* guards the notes and the fetches that have not begun */
     piece *fetches, **last;                   /* in order */
-    _Atomic uint32_t note_count, fetch_count; /* that are there */
+    _Atomic uint32_t note_count, fetch_count; /* how many there are */
 };
 
 static inline ranks *bgi_ranks_of(bgi_transport *transport)
@@ -179,34 +181,34 @@ static inline uint32_t bgi_ranks_owner(const ranks *r, uint32_t device)
 
 /* ---- rank_moves.c ---- */
 
-/* All ranks hear that this one gives up, and the engine here. */
+/* Tells all ranks, and the engine of this one, that this rank has failed. */
 void bgi_ranks_lose(ranks *r, bg_status status, const char *why);
-/* The same without a word to the runtime; false when there was a cause before. */
+/* The same without telling the runtime; false when an earlier cause is recorded. */
 bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why);
-/* Begins all messages of an operation. For the mover. */
+/* Begins all messages of an operation. Called by the mover. */
 void bgi_ranks_begin(ranks *r, operation *what, bool is_send, uint32_t rank, uint32_t tag, void *data,
                      size_t size_bytes);
 void bgi_ranks_push(ranks *r, queued *item);
-/* Queues it, and moves if nobody does. */
+/* Queues it, and moves unless another thread does. */
 void bgi_ranks_kick(ranks *r, queued *item);
-/* Moves what can be moved, unless somebody does; `polls`: also looks what has come. Whether anything had. */
+/* Moves what can be moved, unless another thread does; `polls`: also receives. Returns whether anything moved. */
 bool bgi_ranks_move(ranks *r, bool polls);
 void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note);
 void bgi_ranks_take_note(ranks *r, peer *from, const wire_note *note);
-/* Ends of operations; and what a channel does when it was queued. */
+/* Handles the end of operations, and a channel that was queued. */
 void bgi_ranks_open_parcels(ranks *r, operation *last);
 void bgi_ranks_end_message(ranks *r, operation *last);
 void bgi_ranks_end_piece_in(ranks *r, operation *what);
 void bgi_ranks_handle_channel(queued *item);
 void *bgi_ranks_slot(const ranks *r, const channel *c, uint64_t sequence);
-/* NULL when memory is out; then all is lost. */
+/* NULL when memory is out; all ranks then fail. */
 piece *bgi_ranks_take_piece(ranks *r, void (*end)(ranks *r, operation *what));
 
 /* ---- rank_meetings.c ---- */
 
-/* False when memory is out. */
+/* Returns false when memory is out. */
 bool bgi_ranks_open_party(ranks *r, uint32_t group, uint32_t member);
-void bgi_ranks_free_party(party *p); /* NULL is fine */
+void bgi_ranks_free_party(party *p); /* `p` may be NULL */
 bgi_wait bgi_ranks_offer(bgi_transport *transport, uint32_t group, uint32_t member, const bgi_exchange *exchanges,
                          uint32_t count);
 bgi_pattern bgi_ranks_pattern(bgi_transport *transport, uint32_t group, uint32_t member, bgi_pattern own);

@@ -1,6 +1,6 @@
 /*
- * ranks.c: a transport of several ranks: its life, and what devices ask of it. See ranks.h; rank_parts.h has what it is
- * made of.
+ * ranks.c: a transport between several ranks: its creation and end, and the functions that devices call. See ranks.h;
+ * rank_parts.h has the internals.
  */
 #include <stdlib.h>
 
@@ -102,7 +102,7 @@ static bool open_peer(ranks *r, uint32_t rank)
     peer *p = &r->peers[rank];
 
     p->rank = rank;
-    if (rank == r->carrier->rank || r->base.setup.device_count == 0) /* nobody sends notes then */
+    if (rank == r->carrier->rank || r->base.setup.device_count == 0) /* such a rank receives no notes */
         return true;
     p->parcels = calloc(PARCELS_OUT + PARCELS_IN, sizeof *p->parcels);
     if (p->parcels == NULL)
@@ -116,7 +116,7 @@ static bool open_peer(ranks *r, uint32_t rank)
     return true;
 }
 
-/* The host and notes, whatever the plan; then links, pairs of members, pieces by device. */
+/* The host and notes come first, for any plan; then links, pairs of members, pieces by device. */
 static bg_status number_tags(ranks *r, bg_error *error)
 {
     const bgi_transport_setup *setup = &r->base.setup;
@@ -245,7 +245,7 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
                             : r->threads->type->release(r->threads, link, sequence);
 }
 
-/* Members that are all here copy nothing. */
+/* Members that are all on this rank copy nothing. */
 static size_t round_bytes(const bgi_transport *transport, uint32_t group)
 {
     return ((const ranks *)transport)->parties[group] != NULL

@@ -1,8 +1,8 @@
 /*
- * ranks.h: devices of several processes, over what carries bytes between them (brigade/transport.h). Knows devices,
- * links and groups; knows no plans.
+ * ranks.h: connects devices of several processes over a carrier of bytes (brigade/transport.h). It knows devices, links
+ * and groups, and no plans.
  *
- * Devices of one rank reach each other as threads do (threads.c). Between ranks
+ * Devices of one rank communicate like threads (threads.c). Between ranks
  *
  *     a message    is sent from a window of the sender's side and received in the receiver's slot; slots are offered
  *                  ahead, credits come back as notes
@@ -15,8 +15,8 @@
  *     a fetch      is a note to the rank that has the store, which sends
  *     notes        between the same two ranks travel together, as many as there are
  *
- * A run is of all ranks: `begin` hands out notes of the run that came early, `finish` waits until all ranks have come
- * to its end. Whoever posts, releases, offers or tells only queues it; one thread at a time moves.
+ * A run involves all ranks: `begin` delivers notes of the run that came early, `finish` waits until all ranks have
+ * reached its end. Functions that post, release, offer or tell only queue; one thread at a time moves.
  */
 #ifndef BGI_TRANSPORT_RANKS_H
 #define BGI_TRANSPORT_RANKS_H
@@ -29,12 +29,12 @@
 
 enum { BGI_HOST_BYTES = 64 };
 
-/* Who takes part, and which device (of all replicas) is whose. */
+/* The ranks that take part, and the owner of each device (of all replicas). */
 struct bgi_ranks {
     const bg_transport *carrier;
     const uint32_t *owners;              /* by device */
-    double wait_limit_s;                 /* for what waits for other ranks without working; INFINITY: for ever */
-    const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: not known, of one rank "": nor is that */
+    double wait_limit_s;                 /* for waits on other ranks without progress; INFINITY: no limit */
+    const char (*hosts)[BGI_HOST_BYTES]; /* by rank: the host's name; NULL: unknown; "": unknown for this rank */
 };
 
 /* "rank 3 on host node2" */
@@ -55,24 +55,25 @@ static inline bool bgi_ranks_has(const bgi_ranks *ranks, uint32_t device)
 
 extern const bgi_transport_type bgi_transport_ranks;
 
-/* Whether a rank has come to the end of the run that goes on here. */
+/* Whether a rank has reached the end of the current run. */
 bool bgi_ranks_has_ended(bgi_transport *transport, uint32_t rank);
 /* The `wanted` of a rank's last `finish`. */
 uint64_t bgi_ranks_wanted_by(bgi_transport *transport, uint32_t rank);
-/* From rank `root` to all; between runs, or after `finish`. Waits, at most wait_limit_s without a sign of the other. */
+/* Sends from rank `root` to all; between runs, or after `finish`. Waits at most wait_limit_s without a sign of the
+ * other rank. */
 bg_status bgi_ranks_share(bgi_transport *transport, uint32_t root, void *data, size_t size_bytes, bg_error *error);
-/* From rank `from` to rank `to`; others do nothing. */
+/* Sends from rank `from` to rank `to`; other ranks do nothing. */
 bg_status bgi_ranks_hand(bgi_transport *transport, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                          bg_error *error);
 
-/* What a member sends to one on another rank in a meeting, and the room that it keeps for what passes between the two;
- * and, once for all of them, for its own sums. `are_apart`: each member is on a rank of its own. */
+/* The bytes that a member sends to a member on another rank in a meeting, and the buffers for the communication between
+ * the two; and the buffers for its own sums, once for all members. `are_apart`: each member is on a rank of its own. */
 typedef struct bgi_meeting_bytes {
     size_t sent, room, sums;
 } bgi_meeting_bytes;
 bgi_meeting_bytes bgi_ranks_meeting_bytes(const bgi_exchange *exchanges, uint32_t count, uint32_t member,
                                           uint32_t other, bool are_apart);
-/* Of a group of so many members. */
+/* For a group of `size` members. */
 size_t bgi_ranks_round_bytes(uint32_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * threads.c: devices of one process. A message is written straight into the receiver's slot and two counters say how
- * far both are: flow control by credits, no lock, no copy. In a meeting each member shows the others where its memory
- * is. A note is a call.
+ * threads.c: connects devices of one process. A message is written directly into the receiver's slot, and two counters
+ * record the progress of both sides: flow control by credits, without locks and copies. In a meeting each member gives
+ * the others the addresses of its memory. A note is a function call.
  *
  * No wake-up is lost: raising a counter and announcing a sleeper are sequentially consistent (core/threads.h).
  */
@@ -13,7 +13,7 @@
 #include "transport/transport.h"
 
 typedef struct channel {
-    bgi_counter produced, consumed; /* messages, over the life of the transport: nothing is reset between runs */
+    bgi_counter produced, consumed; /* messages over the life of the transport; counters are not reset between runs */
 } channel;
 
 typedef struct assembly {
@@ -120,8 +120,8 @@ static uint64_t release(bgi_transport *transport, uint32_t link, uint64_t sequen
 
 /* ---- meetings ---- */
 
-/* Which meeting this is follows from how many have come: nobody comes to the next one before all are here. The last one
- * to come wakes workers for the others. */
+/* The meeting follows from the number of arrivals, because no member enters the next one before all have arrived. The
+ * last member to arrive wakes workers for the others. */
 static bgi_wait come(bgi_transport *transport, bgi_counter *counter, uint32_t size)
 {
     const uint64_t before = atomic_fetch_add(&counter->value, 1);
@@ -148,7 +148,7 @@ static bgi_strip contribution(bgi_transport *transport, uint32_t group, uint32_t
     const size_t element_bytes = bg_dtype_size_bytes(exchange->dtype);
     const bgi_region region = bgi_pattern_take(&exchange->pattern, member, from);
 
-    /* Only to be read. */
+    /* The memory is only read. */
     return (bgi_strip){(char *)(uintptr_t)exchange->from + region.first * element_bytes, region.stride * element_bytes};
 }
 

@@ -36,7 +36,7 @@ error 1 'its files are of one session' mnist $small --options "$folder/run.txt"
 begin_case plans
 # ---- plans that cannot be ----
 
-error 1 '`99999` is no device number (in stage 0, after @); they go from 0 to 65535' mnist $small --stages 'B1,B2@99999|B3,B4'
+error 1 '`99999` is not a device number (in stage 0, after @); device numbers are 0 to 65535' mnist $small --stages 'B1,B2@99999|B3,B4'
 error 1 'B9' mnist $small --stages 'B1,B2|B3,B9'
 error 1 'B2' mnist $small --stages 'B1|B3|B4'
 error 1 'B1' mnist $small --stages 'B1,B2|B1,B3,B4'

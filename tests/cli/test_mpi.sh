@@ -212,7 +212,7 @@ begin_case layout
 for mpi in $full; do
     ranks $mpi 2 $digits --layout 0,0,1,5 --save w
     code=$?
-    says "$mpi, no such rank" 'layout `0,0,1,5`: entry 3 is no rank of 0 to 1'
+    says "$mpi, no such rank" 'layout `0,0,1,5`: entry 3 is not a rank from 0 to 1'
     ranks $mpi 2 $digits --layout 0,0,0,0 --save w
     code=$?
     says "$mpi, an idle rank" 'rank 1 gets no device'

@@ -57,7 +57,7 @@ begin_case calibration
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 --calibrate missing >measured.out 2>measured.err
 check "calls are measured: $(cat measured.err)" grep -q ' distinct calls measured on this machine$' measured.out
 file=$(ls "$XDG_CACHE_HOME"/brigade/calls-*.json)
-check "and kept: $file" grep -q '"format": "brigade call costs 1"' "$file"
+check "and kept: $file" grep -q '"format": "brigade call costs 2"' "$file"
 "$program" plan mnist --batch-size 4 --gradient-accumulation 4 --device-iterations 1 >again.out
 check "the next time they are known" test "$(sed 's/compiled in.*//' again.out)" = "$(sed 's/compiled in.*//' measured.out)"
 "$program" plan mnist --batch-size 5 >never.out
@@ -119,7 +119,7 @@ check "a layout: $(cat ranks.out)" grep -q -x 'rank 2: replica 0 device 3, repli
 check "ranks that are equal share a row" test -n "$(row 'sent in a step' '0-1')"
 "$program" gpt pretrain --config tiny --compile-only --ranks 2 >ranks.out
 check "of the other model too: $(cat ranks.out)" test -n "$(row 'memory of rank' '0-1')"
-error 1 'entry 3 is no rank of 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
+error 1 'entry 3 is not a rank from 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
     check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "15.1 GB 895 GB"

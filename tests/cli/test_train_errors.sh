@@ -17,7 +17,7 @@ error 2 '--size batch: expected NAME=N' train "$net" --size batch
 error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
 error 2 '`sequence` is no symbolic dimension' train "$net" --size sequence=3
 error 2 '--freeze names all parameters' train "$net" --input $x --target "$y" --freeze '*'
-error 2 'noone.*' train "$net" --input $x --target "$y" --freeze 'noone.*'
+error 2 'freeze: the pattern "noone.*" matches no float initializer; the first of them is `' train "$net" --input $x --target "$y" --freeze 'noone.*'
 error 2 '--batch-size 4: input `x` of' train "$files/net_fixed.onnx" --input $x --target "$y" --batch-size 4
 error 2 '--last-batch smaller: ' train "$files/net_fixed.onnx" --input $x --target "$y" --last-batch smaller
 
@@ -63,8 +63,8 @@ awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }'
 error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 is ignored)' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 }' >labels.csv
-error 1 'sample 9: element 0 of tensor 0 is 1.5, which is not of type int32' train "$net" --input $x --target labels.csv \
-    --loss cross-entropy --no-shuffle --quiet
+error 1 'sample 9: element 0 of tensor 0 is 1.5, which is not of type int32: expected a whole number from -2147483648 to 2147483647' train "$net" --input $x \
+    --target labels.csv --loss cross-entropy --no-shuffle --quiet
 
 awk 'BEGIN { print "sold"; for (i = 0; i < 45; i++) print i % 2 }' >sides.csv
 error 2 '--loss cross-entropy: the output `y` has one class, so the loss is always zero; give --loss bce-logits' train \

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (costs.cores == 0 || !isfinite(costs.copy_bytes_per_ns))
         abort();
     for (size_t i = 0; i < costs.count; i++)
-        if (bgi_call_costs_find(&costs, costs.costs[i].key) != &costs.costs[i] || !(costs.costs[i].alone_ns >= 0.0))
+        if (bgi_call_costs_find(&costs, costs.costs[i].key) != &costs.costs[i] || !(costs.costs[i].ns.helped >= 0.0))
             abort();
     bgi_call_costs_clear(&costs);
     return 0;

@@ -32,7 +32,7 @@ def check(path):
 def opencv(path):
     import cv2
     if os.path.basename(path).startswith("pools."):
-        return False  # its means count padding in another way
+        return False  # whether its means count padding depends on the producer's name, not on the attribute
     inputs, expected = arrays(path[:-5], "in"), arrays(path[:-5], "out")
     if any(a.dtype != np.float32 for a in list(inputs.values()) + list(expected.values())):
         return False

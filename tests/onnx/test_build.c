@@ -142,7 +142,8 @@ static void weights_train_as_options_say(void **state)
     assert_int_equal(build(onnx, &options), BG_OK);
     assert_int_equal(bg_onnx_contents_of(onnx)->weights[0].use, BG_ONNX_PARAMETER);
     options.train = &other;
-    refuses(onnx, &options, BG_ERROR_INVALID, "train: the pattern \"v*\" matches no float initializer");
+    refuses(onnx, &options, BG_ERROR_INVALID,
+            "train: the pattern \"v*\" matches no float initializer; the first of them is `w`");
     bg_onnx_destroy(onnx);
 }
 
@@ -160,9 +161,11 @@ static void refusals_are_told_at_once(void **state)
     file.nodes[0].domain = domain;
     file.nodes[1].op_type = loop;
     onnx = parse(&file);
-    refuses(onnx, &options, BG_ERROR_UNSUPPORTED,
-            "2 nodes cannot be expressed: node `/layer/0/Gemm` (Gemm): its domain is \"com.example\": only ops of ONNX "
-            "itself are known; node `Loop:c` (Loop): the op is not known");
+    refuses(
+        onnx, &options, BG_ERROR_UNSUPPORTED,
+        "2 nodes cannot be expressed: node `/layer/0/Gemm` (Gemm): its domain is \"com.example\": only ops of ONNX "
+        "itself are known; node `Loop:c` (Loop): the steps of a graph are known when it is built: export the model by "
+        "tracing");
     contents = bg_onnx_contents_of(onnx);
     assert_int_equal(contents->problem_count, 2);
     assert_int_equal(contents->problems[1].node, 1);
@@ -327,7 +330,7 @@ static void make_joined(test_model_file *file, char *producer)
 /* PyTorch joins equal initializers by Identity; each name is one again. Other producers mean what they write. */
 static void joined_weights_come_apart(void **state)
 {
-    static char pytorch[] = "pytorch", other[] = "other";
+    static char pytorch[] = "pytorch", other[] = "other", standard[] = "ai.onnx";
     bg_onnx_options options = bg_onnx_defaults();
     const bg_onnx_contents *contents;
     test_model_file file;
@@ -344,6 +347,16 @@ static void joined_weights_come_apart(void **state)
     assert_int_equal(build(onnx, &options), BG_OK);
     assert_int_equal(contents->weights[0].use, BG_ONNX_CONSTANT); /* nothing reads it now */
     assert_int_equal(contents->weights[1].use, BG_ONNX_PARAMETER);
+    bg_onnx_destroy(onnx);
+
+    make_joined(&file, pytorch); /* ONNX's own domain has two names */
+    file.nodes[0].domain = standard;
+    onnx = parse(&file);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 2);
+    file.nodes[0].domain = other;
+    bg_onnx_destroy(onnx);
+    onnx = parse(&file);
+    assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 1);
     bg_onnx_destroy(onnx);
 
     make_joined(&file, other);

@@ -90,7 +90,7 @@ static void cut_files_are_refused(void **state)
     }
     refuses_bytes(bytes, 0, "the file has no graph");
     refuses_bytes("\x08", 1, "is cut off");
-    refuses_bytes("not an ONNX file", 16, "is cut off, or no protobuf message");
+    refuses_bytes("not an ONNX file", 16, "is cut off, or not a protobuf message");
     free(bytes);
 }
 

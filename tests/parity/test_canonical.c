@@ -457,7 +457,7 @@ static void test_refusals(void **state)
                  {3, mean_of_sums, "leave replica_reduction at its default"},
                  {3, groups, "canonical_reductions with input_group_size 2"},
                  {3, odd, "take gradient_accumulation 2 with 6 replicas, or 1 replica with 12"},
-                 {3, lamb_in_pieces, "keep the state whole, or take another optimizer"},
+                 {3, lamb_in_pieces, "keep the state whole, or use another optimizer"},
                  {1, NULL, "batch_norm `stem.norm` changes `stem.norm."}};
 
     (void)state;

@@ -79,9 +79,8 @@ static uint32_t count_fused(const bg_plan *plan)
     return count;
 }
 
-static void infer(const bg_options *options, uint32_t expected_fused, float *logits)
+static void infer(const bg_options *options, bg_graph *graph, uint32_t expected_fused, float *logits)
 {
-    bg_graph *graph = build();
     bg_plan *plan = NULL;
     bg_session *session = NULL;
     bg_error error = {0};
@@ -116,22 +115,86 @@ static void test_the_bits_of_separate_ops(void **state)
         options.numerics.kernels = policies[p];
         options.numerics.no_fusion = true;
         options.execution.cores = 1;
-        infer(&options, 0, expected);
+        infer(&options, build(), 0, expected);
         assert_true(expected[0] == expected[0] && expected[0] != expected[1]);
         options.numerics.no_fusion = false;
         for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
             for (uint32_t cores = 1; cores <= 2; cores++) {
                 options.execution.strategy = strategies[s];
                 options.execution.cores = cores;
-                infer(&options, 8, logits);
+                infer(&options, build(), 8, logits);
                 assert_memory_equal(logits, expected, sizeof expected);
             }
     }
 }
 
+/* A norm that three blocks have in common, as a module that is called three times. */
+static bg_graph *build_with_one_norm(void)
+{
+    static const char *const blocks[] = {"B1", "B2", "B3"}, *const vectors[] = {"gamma", "beta", "mean", "variance"};
+    const bg_type type = bg_tensor4(BG_FLOAT32, IMAGES, 3, SIZE, SIZE), vector = bg_vector(BG_FLOAT32, CHANNELS);
+    const bg_pool2d_options whole = bg_pool2d_defaults(SIZE);
+    bg_graph *graph = NULL;
+    bg_error error = {0};
+    bg_value x, shared[4];
+
+    assert_int_equal(bg_graph_create(&graph, &error), BG_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        const bg_initializer initializer = {BG_INITIALIZE_CONSTANT, 0.5 + 0.25 * i, 0.0};
+
+        shared[i] =
+            bg_graph_variable(graph, vectors[i], &vector, i < 2 ? BG_ROLE_PARAMETER : BG_ROLE_BUFFER, &initializer);
+    }
+    x = bg_graph_input(graph, "images", &type);
+    for (uint32_t b = 0; b < 3; b++) {
+        bg_block_begin(graph, blocks[b], BG_DEVICE_NONE);
+        x = add_conv(graph, blocks[b], x, CHANNELS, 3, 1, 1, false);
+        x = bg_relu(graph, bg_batch_norm(graph, NULL, x, shared[0], shared[1], shared[2], shared[3], 0.1, 1e-5));
+        if (b == 2)
+            bg_graph_output(graph, "logits",
+                            bg_linear_layer(graph, "out",
+                                            bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), CLASSES,
+                                            true));
+        bg_block_end(graph);
+    }
+    if (bg_graph_check(graph, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return graph;
+}
+
+/* In inference nothing changes running statistics, so every stage may read them. */
+static void test_stages_share_a_norm(void **state)
+{
+    static const struct {
+        bg_strategy strategy;
+        const char *stages;
+    } cases[] = {{BG_STRATEGY_SHARDED, NULL},
+                 {BG_STRATEGY_PIPELINED, NULL},
+                 {BG_STRATEGY_PIPELINED, "auto:2"},
+                 {BG_STRATEGY_PHASED, "B1@0|B2@0|B3@0"},
+                 {BG_STRATEGY_PHASED, "B1@0|B2@1|B3@0"}};
+    float expected[IMAGES * CLASSES] = {0}, logits[IMAGES * CLASSES];
+    bg_options options = bg_options_defaults();
+
+    (void)state;
+    options.numerics.initialize_missing = true;
+    options.numerics.seed = 7;
+    infer(&options, build_with_one_norm(), 3, expected);
+    assert_true(expected[0] == expected[0] && expected[0] != expected[1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int is_remote = 0; is_remote < 2; is_remote++) {
+            options.execution.strategy = cases[i].strategy;
+            options.execution.stages = cases[i].stages;
+            options.memory.locations[BG_LOCATION_WEIGHTS].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;
+            infer(&options, build_with_one_norm(), 3, logits);
+            assert_memory_equal(logits, expected, sizeof expected);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_separate_ops)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_separate_ops),
+                                       cmocka_unit_test(test_stages_share_a_norm)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -225,7 +225,7 @@ static void expect_refusal(const bg_plan *plan)
     bg_error error = {0};
 
     assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
-    if (strstr(error.message, "goes on beside what follows") == NULL)
+    if (strstr(error.message, "runs a sum beside instructions") == NULL)
         fail_msg("%s", error.message);
 }
 

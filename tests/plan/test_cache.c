@@ -282,7 +282,7 @@ static void test_notes_are_said_again(void **state)
         assert_non_null(strstr(said[i].text, "gradient accumulation is 2, below the"));
         assert_non_null(strstr(said[i].text, "stochastic rounding changes nothing"));
     }
-    assert_non_null(strstr(said[0].text, "cache: the plan is kept in"));
+    assert_non_null(strstr(said[0].text, "cache: the plan is stored in"));
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
     assert_non_null(strstr(said[1].text, "plan: loaded from cache in"));
     assert_null(strstr(said[1].text, "plan: compiled in"));
@@ -653,7 +653,7 @@ static void expect_refused(const bg_graph *graph, const char *folder, const char
     assert_int_equal(bgi_file_save(path, data, size, NULL), BG_OK);
     assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
     assert_false(is_cached);
-    if (strstr(said.text, "is not used, the plan is made anew: ") == NULL || strstr(said.text, reason) == NULL)
+    if (strstr(said.text, "is not used, the plan is compiled again: ") == NULL || strstr(said.text, reason) == NULL)
         fail_msg("not `%s`: %s", reason, said.text);
     assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
     assert_true(is_cached);
@@ -678,14 +678,14 @@ static void test_bad_files(void **state)
     for (size_t at = 0; at < size; at += size / 40 + 1) {
         memcpy(changed, data, size);
         changed[at] ^= 4;
-        expect_refused(graph, folder, path, changed, size, at < 8 ? "no file of a plan" : "");
+        expect_refused(graph, folder, path, changed, size, at < 8 ? "not a plan file" : "");
     }
     memcpy(changed, data, size);
     changed[size] = 0;
     expect_refused(graph, folder, path, changed, size + 1, "after its head");
     expect_refused(graph, folder, path, data, size - 1, "after its head");
-    expect_refused(graph, folder, path, data, 11, "no file of a plan");
-    expect_refused(graph, folder, path, "", 0, "no file of a plan");
+    expect_refused(graph, folder, path, data, 11, "not a plan file");
+    expect_refused(graph, folder, path, "", 0, "not a plan file");
     changed[size - 1] ^= 1;
     expect_refused(graph, folder, path, changed, size, "checksum");
     /* A whole file of another request under this one's name. */
@@ -721,7 +721,7 @@ static void test_bad_folder(void **state)
     assert_int_equal(bgi_file_save(path, "x", 1, NULL), BG_OK);
     assert_int_equal(make_inference(graph, path, &said, &is_cached), BG_OK);
     assert_false(is_cached);
-    assert_non_null(strstr(said.text, "cache: the plan is not kept: "));
+    assert_non_null(strstr(said.text, "cache: the plan is not stored: "));
     bg_graph_destroy(graph);
     test_folder_remove(folder);
 }

@@ -59,7 +59,7 @@ static void what_is_wrong_is_named(void **state)
     } cases[] = {
         {"brigade device 1", "brigade device 2", "its `format` is \"brigade device 2\""},
         {"\"name\": \"d\", ", "", "`name` is missing"},
-        {"\"source\": \"s\"", "\"source\": \"\"", "`source` is missing or no text"},
+        {"\"source\": \"s\"", "\"source\": \"\"", "`source` is missing or not a string"},
         {"\"memory_bytes\": 1e9", "\"memory_bytes\": 0", "`memory_bytes` is 0; it must be a number from 1"},
         {"\"memory_bytes\": 1e9", "\"memory_bytes\": \"1e9\"", "`memory_bytes` is no number"},
         {"\"efficiency\": 0.5", "\"efficiency\": 1.5", "`efficiency` is 1.5"},

@@ -475,10 +475,10 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 2, NULL, "1,0,1,0,1,0,1,0", "10101010");
     expect_owners(r.plan, 2, NULL, "stage,data", "it has not three axes");
     expect_owners(r.plan, 2, NULL, "stage,data,rows", "there is no such axis");
-    expect_owners(r.plan, 2, NULL, "stage,data,data", "an axis is there twice");
+    expect_owners(r.plan, 2, NULL, "stage,data,data", "an axis is named twice");
     expect_owners(r.plan, 2, NULL, "0,1,0", "it has fewer than the 8 devices");
     expect_owners(r.plan, 2, NULL, "0,1,0,1,0,1,0,1,0", "it has more than the 8 devices");
-    expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is no rank of 0 to 1");
+    expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is not a rank from 0 to 1");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,0", "rank 1 gets no device");
     close_rig(&r);
 }

@@ -1,6 +1,7 @@
 /*
  * test_trace.c: one trace of two ranks, on one clock: messages arrive after they left, and a reduction over the ranks
- * goes on while another device computes a backward.
+ * goes on while another device computes a backward. A rank with a single thread goes on with its sums between the calls
+ * of a backward.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -254,9 +255,84 @@ static void one_rank_writes_the_trace_of_all(void **state)
     close_rig(&r);
 }
 
+/* ---- a rank with one thread ---- */
+
+enum { LAYERS = 8, LOOKS = 50 };
+
+static void open_single_stage(rig *r)
+{
+    const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH);
+    const bg_optimizer optimizer = bg_sgd(0.1);
+    bg_options options = bg_options_defaults();
+    bg_error error = {0};
+    bg_value x;
+
+    require(bg_graph_create(&r->graph, &error), &error);
+    x = bg_graph_input(r->graph, "x", &type);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "L%u", i + 1);
+        x = bg_linear_layer(r->graph, name, x, WIDTH, false);
+    }
+    x = bg_reduce(r->graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.execution.cores = 1;
+    options.execution.io_threads = 0;
+    options.execution.transport = (bg_transport *)test_ranks_transport();
+    options.replicas.count = REPLICAS;
+    options.replicas.reduce_bytes = WIDTH * WIDTH * sizeof(float);
+    options.reporting.trace = true;
+    require(bg_plan_create_training(r->graph, x, &optimizer, &options, &r->plan, &error), &error);
+    require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
+}
+
+/* Between two calls of one instruction, so that nobody was waiting for the sum. */
+static bool is_within_a_backward(const rig *r, const bg_trace_event *sum)
+{
+    for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {
+        bg_trace_event event;
+        bg_error error = {0};
+        require(bg_session_trace_event(r->session, own_rank(), 0, i, &event, &error), &error);
+        if (is_backward(&event) && event.start_ns < sum->start_ns && sum->end_ns < event.end_ns)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t count_sums_within(const rig *r)
+{
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {
+        bg_trace_event event;
+        bg_error error = {0};
+        require(bg_session_trace_event(r->session, own_rank(), 0, i, &event, &error), &error);
+        found += event.action.kind == BG_ACTION_REDUCE && event.is_beside && is_within_a_backward(r, &event);
+    }
+    return found;
+}
+
+/* Always so many runs, because both ranks have to run equally often. */
+static void one_thread_sums_between_calls(void **state)
+{
+    uint32_t found = 0;
+    rig r;
+
+    (void)state;
+    open_single_stage(&r);
+    for (int look = 0; look < LOOKS; look++) {
+        run(&r);
+        found += count_sums_within(&r);
+    }
+    printf("%u sums within a backward in %d runs\n", found, LOOKS);
+    assert_true(found > 0);
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_sums_between_calls),
         cmocka_unit_test(two_ranks_have_one_clock),
         cmocka_unit_test(clocks_of_hosts_are_compared),
         cmocka_unit_test(one_rank_writes_the_trace_of_all),

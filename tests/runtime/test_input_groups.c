@@ -347,8 +347,9 @@ static void devices_make_replicas(void **state)
     expect_refused(&options, "total_devices 8 make 4 replicas of 2 devices, replicas is 2");
     options.replicas.count = 1;
     options.replicas.total_devices = 7;
-    expect_refused(&options, "total_devices is 7, which is no multiple of the 2 devices of a replica: 1 would be idle; "
-                             "take 6 or 8");
+    expect_refused(&options,
+                   "total_devices is 7, which is not a multiple of the 2 devices of a replica: 1 would be idle; "
+                   "take 6 or 8");
     options.replicas.total_devices = 1;
     expect_refused(&options, "total_devices is 1, a replica has 2 devices");
     options.replicas.total_devices = 6;

@@ -538,7 +538,7 @@ static void wrong_loops_are_refused(void **state)
     loop = bg_repeat(2, &n, &x, 1);
     expect_refused(&r, &loop, BG_ERROR_SHAPE, "`n` is carried as float32[], its next value is float32[3]");
     loop = bg_repeat(2, &next, &next, 1);
-    expect_refused(&r, &loop, BG_ERROR_INVALID, "no input of the body");
+    expect_refused(&r, &loop, BG_ERROR_INVALID, "not an input of the body");
     loop = bg_repeat(2, &n, &none, 1);
     expect_refused(&r, &loop, BG_ERROR_INVALID, "result 0");
     loop = bg_repeat(2, (bg_value[]){n, n}, (bg_value[]){next, next}, 2);

@@ -208,7 +208,7 @@ static void test_errors(void **state)
     bg_error_clear(&error);
     loss = small_loss(graph, "flat", x);
     small_expect(bgi_differentiate(graph, loss, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, &error),
-                 BG_ERROR_INVALID, &error, "the loss `flat` depends on no parameter");
+                 BG_ERROR_INVALID, &error, "the loss `flat` depends on no trainable parameter");
     bg_graph_destroy(graph);
 
     graph = small_create();

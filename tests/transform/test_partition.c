@@ -27,7 +27,7 @@ static cut make_cut(bg_graph *graph, bg_value loss, bool offload, bool split_wei
     small_expect(bgi_assign_stages(graph, &options, true, &c.stages, &error), BG_OK, &error, NULL);
     if (training)
         small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &c.stages, NULL, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &c.stages, NULL, true, &error), BG_OK, &error, NULL);
     small_expect(bgi_cut_segments(graph, &c.stages, training, split_weights, &c.partition, &error), BG_OK, &error,
                  NULL);
     return c;

@@ -32,7 +32,7 @@ static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
     small_require(graph);
     small_expect(bgi_assign_stages(graph, &options, true, &p->stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &p->stages, NULL, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &p->stages, NULL, true, &error), BG_OK, &error, NULL);
     p->op_ns = malloc(graph->op_count * sizeof *p->op_ns);
     p->is_kept = calloc(graph->op_count, sizeof *p->is_kept);
     p->is_repeated = calloc(graph->op_count, sizeof *p->is_repeated);

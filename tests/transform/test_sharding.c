@@ -33,7 +33,7 @@ static bg_graph *train_bounded(bool offload, double norm, bool is_canonical, bg_
     small_require(graph);
     small_expect(bgi_assign_stages(graph, options, true, stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, x, &optimizer, options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, stages, NULL, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, stages, NULL, true, &error), BG_OK, &error, NULL);
     return graph;
 }
 

@@ -37,7 +37,7 @@ static void test_copies(void **state)
     uint32_t refreshes = 0;
 
     (void)state;
-    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, NULL), BG_OK);
+    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, true, NULL), BG_OK);
     assert_int_equal(graph->values[bg_graph_find_variable(graph, "w@1").id].copy_of.id, w.id);
     assert_int_equal(graph->values[bg_graph_find_variable(graph, "w@2").id].copy_of.id, w.id);
     assert_true(bg_value_is_null(bg_graph_find_variable(graph, "w@0")));
@@ -80,7 +80,7 @@ static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t 
     small_require(graph);
     small_expect(bgi_assign_stages(graph, &options, false, &stages, &error), BG_OK, &error, NULL);
     small_expect(bgi_make_training(graph, x, &optimizer, &options, &error), BG_OK, &error, NULL);
-    small_expect(bgi_copy_shared_variables(graph, &stages, &options, &error), BG_OK, &error, NULL);
+    small_expect(bgi_copy_shared_variables(graph, &stages, &options, true, &error), BG_OK, &error, NULL);
     *out_shared = 0;
     for (size_t v = 1; v < graph->value_count; v++)
         *out_shared += graph->values[v].shares_home;
@@ -117,7 +117,7 @@ static void test_aliases_of_copies_have_roots(void **state)
     bg_value copy;
 
     (void)state;
-    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, NULL), BG_OK);
+    assert_int_equal(bgi_copy_shared_variables(graph, &stages, NULL, true, NULL), BG_OK);
     assert_int_equal(bgi_cut_segments(graph, &stages, true, false, &partition, NULL), BG_OK);
     copy = bg_graph_find_variable(graph, "w@1");
     for (size_t o = 0; o < graph->op_count; o++)
@@ -143,12 +143,12 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
 }
 
-/* Running statistics: changed once a micro-batch. */
+/* Running statistics: changed once a micro-batch of a training. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
-    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS, .name = "tick",         .minimum_inputs = 2,
-                                    .maximum_inputs = 2, .output_count = 1,      .written_inputs = 1u << 1,
-                                    .infer = infer_tick, .kernel = refuse_kernel};
+    static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS,        .name = "tick",      .minimum_inputs = 2,
+                                    .maximum_inputs = 2,        .output_count = 1,   .written_inputs = 1u << 1,
+                                    .training_writes = 1u << 1, .infer = infer_tick, .kernel = refuse_kernel};
 
     (void)state;
     for (int both = 0; both < 2; both++) {
@@ -168,9 +168,11 @@ static void test_what_micro_batches_change_is_not_shared(void **state)
             bg_add(graph, x, statistics);
         small_require(graph);
         assert_int_equal(bgi_assign_stages(graph, &options, true, &stages, NULL), BG_OK);
-        small_expect(bgi_copy_shared_variables(graph, &stages, NULL, &error), BG_ERROR_INVALID, &error,
+        small_expect(bgi_copy_shared_variables(graph, &stages, NULL, true, &error), BG_ERROR_INVALID, &error,
                      both ? "`running` is changed in stage 0 and in stage 1"
                           : "`running` is changed by stage 0 in each micro-batch and read by stage 1");
+        /* In inference it only reads them. */
+        small_expect(bgi_copy_shared_variables(graph, &stages, NULL, false, &error), BG_OK, &error, NULL);
         bgi_stages_clear(&stages);
         bg_graph_destroy(graph);
     }

@@ -32,16 +32,17 @@
  *
  *     sum(n) = sum(first p) + sum(other n - p)                  5: ((g0 + g1) + (g2 + g3)) + g4
  *
- * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches come one by one, and what waits
- * for its other half is one sum for each bit of their number that is set: as a binary counter carries, a gradient is
- * added to the sums of 1, 2, 4, ... micro-batches that are there, and the result waits in the first place that is
- * empty. The place of the most is the accumulator, the others are rows of `partials` [places - 1, elements].
+ * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches come one by one, and one sum waits
+ * for its other half for each set bit of their number. As in a binary counter, a gradient is added to the waiting sums
+ * of 1, 2, 4, ... micro-batches, and the result waits in the first empty place. The last place is the accumulator, the
+ * others are rows of `partials` [places - 1, elements].
  */
 typedef struct bgi_accumulate_tree_attributes {
     uint32_t micro_batches; /* of a step */
 } bgi_accumulate_tree_attributes;
 
-/* Places for sums that wait: the bits of the largest number of micro-batches before the last one; at least 1. */
+/* The number of places for waiting sums: the bits of the largest number of micro-batches before the last one; at least
+ * 1. */
 static inline uint32_t bgi_tree_places(uint32_t micro_batches)
 {
     uint32_t places = 1;
@@ -51,7 +52,7 @@ static inline uint32_t bgi_tree_places(uint32_t micro_batches)
     return places;
 }
 
-/* Whether the gradient of a micro-batch is added to what is at a place, once places before it have been added. */
+/* Whether the gradient of a micro-batch is added to the sum at a place, after the places before it have been added. */
 static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, uint32_t place)
 {
     const bool is_last = micro_batch + 1 == micro_batches, has_all = ((micro_batch + 1) & ((2u << place) - 1)) == 0;
@@ -59,7 +60,7 @@ static inline bool bgi_tree_joins(uint32_t micro_batches, uint32_t micro_batch, 
     return is_last ? (micro_batch >> place & 1) != 0 : has_all;
 }
 
-/* Where the result stays. */
+/* The place of the result. */
 static inline uint32_t bgi_tree_target(uint32_t micro_batches, uint32_t micro_batch)
 {
     uint32_t place = 0;
@@ -87,7 +88,7 @@ typedef struct bgi_running_factors_attributes {
 typedef struct bgi_square_sum_attributes {
     int64_t elements; /* of the whole x */
     uint32_t pieces;
-    uint8_t unused[4]; /* no padding: see bg_op_type */
+    uint8_t unused[4]; /* fills the padding: see bg_op_type */
 } bgi_square_sum_attributes;
 
 typedef struct bgi_clip_scale_attributes {

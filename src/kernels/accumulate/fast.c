@@ -1,5 +1,5 @@
 /*
- * fast.c: which sums of gradients are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast sums of gradients. fast_body.h computes them.
  */
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/fast.h"

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: adding gradients up, every product and sum rounded on its own, and the sum of squares.
+ * fast_body.h: sums of gradients, with every product and sum rounded by itself, and sums of squares.
  */
 #ifndef BGI_KERNELS_ACCUMULATE_FAST_BODY_H
 #define BGI_KERNELS_ACCUMULATE_FAST_BODY_H
@@ -52,7 +52,7 @@ static void run_accumulate(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Rounds in place what is to be kept in `dtype`. */
+/* Rounds sums that are stored as `dtype` in place. */
 static inline void round_sums(bg_dtype dtype, int64_t count, float *x)
 {
     uint16_t narrow[BGI_ELEMENTWISE_CHUNK];
@@ -112,7 +112,7 @@ static void run_scaled_sum(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Eight sums, of every eighth element each; then those, and last the parts', in order. */
+/* Eight sums over every eighth element each, which are added in order; then the parts' sums, in order. */
 enum { SQUARE_SUMS = 8 };
 
 static inline void add_squares(const float *x, int64_t count, double *sums)
@@ -135,7 +135,7 @@ static inline double add_sums(const double *sums)
     return sum;
 }
 
-/* Part q of a piece is one sum: where it begins depends on the piece's size alone. */
+/* Part q of a piece is one sum; its beginning depends only on the piece's size. */
 static void run_square_sum(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_square_sum_attributes *attributes = call->attributes;
@@ -172,7 +172,7 @@ static void finish_square_sum(const bg_kernel_call *call)
     }
 }
 
-/* The operands added in order, in float32. */
+/* Adds the operands in order, in float32. */
 static void run_add_n(const bg_kernel_call *call, uint32_t part)
 {
     const bg_dtype dtype = call->types[0].dtype;

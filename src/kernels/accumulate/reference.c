@@ -1,12 +1,13 @@
 /*
- * reference.c: adding gradients up over micro-batches, and the scalars that go with it.
+ * reference.c: sums gradients over micro-batches, and computes the scalars that belong to the sums.
  */
 #include "kernels/accumulate/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-/* accumulator = accumulator x factors[0] + gradient x factors[1]; each operation rounded to float32 but for float64. */
+/* accumulator = accumulator x factors[0] + gradient x factors[1]; each operation is rounded to float32, except for
+ * float64. */
 static void accumulate_shares(const bg_kernel_call *call)
 {
     const bg_dtype dtype = call->types[0].dtype;

@@ -10,45 +10,42 @@
 
 #include "kernels/mesh.h"
 
-/* ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]   (H heads of width D)
- * ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
- * ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]
- * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for
- * float64. In training the share that query i of head h gives to key j is kept when word j % 4 of
- * Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at
- * least probability 2^32, and then divided by 1 - probability; h counts from the first head of the whole where heads
- * are cut over an axis. CACHED is one sequence whose next S tokens stand at p, p + 1, ...; p is the first of the
- * positions, cut to 0..L - S: their keys and values become rows p, p + 1, ... of the cache, and the token at p + i sees
- * rows 0..p + i; causal, without dropout. A kernel may use `serialization` to cut its work; it never changes a number.
+/* ATTENTION qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S] (H heads of width D) ATTENTION_BACKWARD dy,
+ * qkv, y, log_sum_exp -> dqkv ATTENTION_CACHED qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD] A row of
+ * qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for float64. In
+ * training, the share that query i of head h gives to key j is kept when word j % 4 of Philox4x32-10(counter {(h S + i)
+ * ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at least probability 2^32, and then
+ * divided by 1 - probability; where heads are cut over an axis, h counts from the first head of the whole. CACHED works
+ * on one sequence, whose next S tokens have positions p, p + 1, ...; p is the first of the positions, clamped to 0..L -
+ * S. Their keys and values become rows p, p + 1, ... of the cache, and the token at p + i sees rows 0..p + i. It is
+ * causal and has no dropout. A kernel may use `serialization` to cut its work; results do not depend on it.
  *
- * DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
+ * DOT_PRODUCT_ATTENTION q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
  *                                      log_sum_exp [N,H,S]
- * DOT_PRODUCT_ATTENTION_BACKWARD       dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv
- * DOT_PRODUCT_ATTENTION_BIAS_BACKWARD  dy, q, k, v, y, log_sum_exp, bias -> dbias
- * DOT_PRODUCT_ATTENTION_CACHED         q [N,S,HD], k and v [N,S,GD], key cache and value cache [N,L,GD], positions
- * int32 [N] -> y [N,S,HD] Heads h of queries H / G share head h / (H / G) of keys and values. Query i stands at i +
- * offset, key j at j. A bias of uint8 says which keys are seen (not 0), one of floats, of q's type or float32, is added
- * to the scaled scores. A query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the
- * word's counter is (h S + i) ceil(T / 4) + j / 4. CACHED: sample n's tokens stand at p, p + 1, ..., p its position,
- * cut to 0..L - S, and become these rows of the caches; causal, offset 0, without dropout. These read neither
- * sequence_length nor serialization.
- */
+ * DOT_PRODUCT_ATTENTION_BACKWARD dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv DOT_PRODUCT_ATTENTION_BIAS_BACKWARD
+ * dy, q, k, v, y, log_sum_exp, bias -> dbias DOT_PRODUCT_ATTENTION_CACHED q [N,S,HD], k and v [N,S,GD], key cache and
+ * value cache [N,L,GD], positions int32 [N] -> y [N,S,HD] Heads h of queries H / G share head h / (H / G) of keys and
+ * values. Query i is at position i + offset, key j at j. A bias of uint8 marks the visible keys (not 0); a bias of
+ * floats, of q's type or float32, is added to the scaled scores. A query that sees no key gives zeros, and its
+ * log_sum_exp is 0. Dropout counts keys by T: the word's counter is (h S + i) ceil(T / 4) + j / 4. CACHED: sample n's
+ * tokens are at p, p + 1, ..., where p is its position clamped to 0..L - S, and become these rows of the caches; it is
+ * causal, with offset 0 and without dropout. These read neither sequence_length nor serialization. */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
     uint8_t causal;
     double scale;
     double probability;
     uint32_t random_id;
-    int64_t serialization; /* pieces of queries */
-    bg_mesh_axis axis;     /* over which heads are cut; `heads` is what a replica has */
-    /* Of DOT_PRODUCT_ATTENTION alone, 0 in the others: */
+    int64_t serialization; /* number of pieces of queries */
+    bg_mesh_axis axis;     /* over which heads are cut; `heads` is a replica's number */
+    /* Used only by DOT_PRODUCT_ATTENTION; 0 in the others: */
     int64_t key_heads;
-    int64_t window; /* a query sees keys less than this far from it; 0: any */
-    int64_t offset; /* where query 0 stands */
-    double alibi;   /* what biases fall to: 8 in the paper; 0: none */
+    int64_t window; /* a query sees keys at a distance below this; 0: all */
+    int64_t offset; /* the position of query 0 */
+    double alibi;   /* the exponent of the smallest slope: 8 in the paper; 0: no slopes */
 } bgi_attention_attributes;
 
-/* The keys that a query may see are those from the first .. below the end, which may be none. */
+/* The keys that a query may see are those from the first to before the end; there may be none. */
 static inline int64_t bgi_attention_first_key(const bgi_attention_attributes *attributes, int64_t query)
 {
     const int64_t first = query + attributes->offset - attributes->window + 1;
@@ -64,9 +61,9 @@ static inline int64_t bgi_attention_end_key(const bgi_attention_attributes *attr
     return end < 0 ? 0 : end < keys ? end : keys;
 }
 
-/* How much a key's bias falls with each place that it is away from the query (Press, Smith, Lewis, "Train Short, Test
- * Long", 2022): powers of 2^(-alibi / heads), and where heads are no power of two, those of the next lower one, then
- * every second of the next higher one's. */
+/* How much a key's bias decreases with each position of distance from the query (Press, Smith, Lewis, "Train Short,
+ * Test Long", 2022): powers of 2^(-alibi / heads); when heads are not a power of two, those of the next lower power,
+ * followed by every second one of the next higher power. */
 static inline double bgi_attention_slope(const bgi_attention_attributes *attributes, int64_t head)
 {
     int64_t power = 1;
@@ -79,8 +76,8 @@ static inline double bgi_attention_slope(const bgi_attention_attributes *attribu
                         : exp2(-attributes->alibi * (double)(2 * (head - power) + 1) / (2.0 * (double)power));
 }
 
-/* The first element of a bias [N|1,H|1,S|1,T] for a sample and a head, and how far apart its rows are: 0 where queries
- * share one. */
+/* The first element of a bias [N|1,H|1,S|1,T] for a sample and a head, and the stride of its rows, which is 0 when
+ * queries share one. */
 static inline int64_t bgi_attention_bias_start(const bg_type *bias, int64_t sample, int64_t head)
 {
     return ((bias->dims[0] == 1 ? 0 : sample) * bias->dims[1] + (bias->dims[1] == 1 ? 0 : head)) * bias->dims[2] *
@@ -92,7 +89,7 @@ static inline int64_t bgi_attention_bias_stride(const bg_type *bias)
     return bias->dims[2] == 1 ? 0 : bias->dims[3];
 }
 
-/* CACHED: where the first of the new tokens stands. */
+/* CACHED: the position of the first new token. */
 static inline int64_t bgi_attention_position(const bg_kernel_call *call)
 {
     const int64_t most = call->types[1].dims[0] - call->types[0].dims[0], given = *(const int32_t *)call->operands[2];
@@ -109,7 +106,7 @@ static inline int64_t bgi_attention_sample_position(const bg_kernel_call *call, 
     return given < 0 ? 0 : given < most ? given : most;
 }
 
-/* Head `index` of the replica, counted in the whole. */
+/* The number in the whole model of the replica's head `index`. */
 static inline int64_t bgi_attention_head(const bg_kernel_env *env, const bgi_attention_attributes *attributes,
                                          int64_t index)
 {

@@ -1,5 +1,5 @@
 /*
- * fast.c: which attentions are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast attention kernels. fast_body.h computes them.
  */
 #include "kernels/attention/fast.h"
 
@@ -34,7 +34,7 @@ bool bgi_cpu_shape_attention_backward(const bgi_kernel_request *request, int64_t
     return take(kernel, &a);
 }
 
-/* A bias, if there is one, is the last input. */
+/* A bias is the last input. */
 static bool takes_bias(const bgi_kernel_request *request, uint32_t number)
 {
     return request->input_count <= number || request->types[number].dtype == BG_DTYPE_NONE ||

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: attention without a matrix of scores. Scores are made a block of queries by a block of keys at a
- * time, both products by the tiles of gemm_body.h.
+ * fast_body.h: attention without a matrix of scores. Scores are made a block of queries by a block of keys at a time,
+ * both products by the tiles of gemm_body.h.
  *
  *              keys 0..95    96..191             forward: a run of queries takes block after block of keys; each row
  *     q  0..31 [ \         ]                     keeps its largest score and the sum of exponentials so far, and what
@@ -8,10 +8,10 @@
  *       64..95 [       \   ]                     Gimelshein, "Online normalizer calculation for softmax", 2018; Dao
  *       96..   [           ][ \         ]        et al., "FlashAttention", 2022).
  *
- * Backward (the same paper): blocks of keys in the outer loop, whose gradients stay in scratch; scores are made again
- * from queries, keys and the saved log_sum_exp. Where attention is causal, blocks above the diagonal are left out, and
- * what is above it in a block counts as a share of zero: a NaN there spreads over the block. Names and formulas:
- * reference.c.
+ * The backward pass (from the same paper) has blocks of keys in the outer loop, whose gradients stay in scratch; scores
+ * are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above the diagonal are
+ * skipped, and elements above it in a block count as shares of zero: a NaN there spreads over the block. Names and
+ * formulas: reference.c.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
 #define BGI_KERNELS_ATTENTION_FAST_BODY_H
@@ -22,7 +22,7 @@
 #include "kernels/linear/gemm_body.h"
 #include "kernels/loss/fast_body.h"
 
-/* The operands of a call, however it has them. Queries, keys and values of a packed one are all qkv. */
+/* The operands of a call, in either form. In the packed form queries, keys and values are all qkv. */
 typedef struct attention_operands {
     const void *inputs[3];
     const void *bias; /* or NULL */
@@ -32,7 +32,7 @@ typedef struct attention_operands {
     void *gradients[3];
 } attention_operands;
 
-/* Where rows of a head are: row `token` begins at element start + token x stride. */
+/* The rows of a head: row `token` begins at element start + token x stride. */
 typedef struct attention_rows {
     const void *data;
     int64_t start, stride;
@@ -49,7 +49,7 @@ typedef struct attention_head {
     float slope;
     bool is_biased;
     int64_t sample, index;
-    int64_t number; /* in the whole model: counts random numbers */
+    int64_t number; /* in the whole model, for random numbers */
     dropout_mask mask;
     bool drops;
 } attention_head;
@@ -97,7 +97,7 @@ static attention_head find_head(const bg_kernel_call *call, const bgi_attention 
     return head;
 }
 
-/* `count` rows of the head's depth from `first` on, as float32 rows in whole cache lines, the rest zero. */
+/* Copies `count` rows of the head's depth from `first` on as float32 rows of whole cache lines, filled with zeros. */
 static void gather_rows(const bgi_attention *a, const attention_rows *rows, int64_t first, int64_t count, float *to)
 {
     for (int64_t i = 0; i < count; i++, to += a->padded) {
@@ -106,13 +106,13 @@ static void gather_rows(const bgi_attention *a, const attention_rows *rows, int6
     }
 }
 
-/* The same of y or dy. */
+/* The same for y or dy. */
 static void gather_results(const attention_head *head, const void *data, int64_t first, int64_t count, float *to)
 {
     gather_rows(head->plan, &(attention_rows){data, head->y.start, head->y.stride}, first, count, to);
 }
 
-/* rows [count][padded] -> to [depth][KEYS], zeros behind. */
+/* rows [count][padded] -> to [depth][KEYS], followed by zeros. */
 static void transpose_rows(const bgi_attention *a, const float *rows, int64_t count, float *to)
 {
     transpose_matrix(rows, a->padded, count, a->depth, to, BGI_ATTENTION_KEYS, bgi_cpu_round_up(count, LANES));
@@ -123,7 +123,7 @@ typedef struct score_block {
     int64_t q0, q_count, k0, k_count;
 } score_block;
 
-/* As many keys as the last query of the block sees; 0: none, or none that the first sees or one behind it. */
+/* Has the keys that the last query of the block sees, at most; 0 keys when no query from the first on sees one. */
 static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
 {
     const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
@@ -135,7 +135,7 @@ static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_e
     return (score_block){q0, q_count, k0, k_count};
 }
 
-/* Which of the block's keys its query `i` sees: those from *from to below the result. */
+/* The keys of the block that its query `i` sees: from *from to below the result. */
 static int64_t count_seen(const attention_head *head, const score_block *block, int64_t i, int64_t *from)
 {
     const int64_t first = bgi_attention_first_key(head->attributes, block->q0 + i) - block->k0;
@@ -146,7 +146,7 @@ static int64_t count_seen(const attention_head *head, const score_block *block, 
     return seen;
 }
 
-/* What is added to the scores of the block's query `i`, in whole vectors; NULL: nothing is. */
+/* The values added to the scores of the block's query `i`, in whole vectors; NULL: none. */
 static const float *make_row_bias(const attention_head *head, const score_block *block, int64_t i, float *bias)
 {
     const int64_t at = head->bias.start + (block->q0 + i) * head->bias.stride + block->k0;
@@ -196,8 +196,8 @@ static forward_scratch cut_forward_scratch(const bgi_attention *a, float *scratc
     return s;
 }
 
-/* Scores of one row, times scale, with its bias, up to whole vectors; those that are not seen become minus infinity.
- * Returns the largest: NaN when there is one. */
+/* Scales one row of scores and adds its bias, up to whole vectors; scores of keys that are not seen become minus
+ * infinity. Returns the largest score; NaN when there is one. */
 static float scale_scores(float *scores, float scale, const float *bias, int64_t from, int64_t seen)
 {
     const int64_t end = bgi_cpu_round_up(seen, LANES);
@@ -213,8 +213,8 @@ static float scale_scores(float *scores, float scale, const float *bias, int64_t
     return find_row_maximum(scores, end);
 }
 
-/* Scores become shares of the sum so far, which is brought to the new maximum; y too, unless this is the first block.
- * Shares behind the last that is seen are zero. */
+/* Turns scores into shares of the sum so far, which is rescaled to the new maximum; so is y, except in the first block.
+ * Shares after the last visible key are zero. */
 static void absorb_scores(const bgi_attention *a, float *scores, float largest, int64_t seen, int64_t k_count,
                           bool is_first, float *maximum, float *sum, float *y)
 {
@@ -249,7 +249,7 @@ static void multiply_factors(float *shares, const float *factors, int64_t count)
         vstore(shares + j, vload(shares + j) * vload(factors + j));
 }
 
-/* The queries of a run that begins at `first` and the block of keys that lies in scratch. */
+/* Attends from the queries of a run that begins at `first` to the block of keys in scratch. */
 static void attend_block(const attention_head *head, const score_block *block, int64_t first, const forward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -293,8 +293,8 @@ static void attend_block(const attention_head *head, const score_block *block, i
                                  .add = !is_first});
 }
 
-/* Which blocks a row meets is known beforehand where it is packed: its first has key 0. Else rows begin with nothing.
- */
+/* In the packed form it is known which blocks a row meets, because its first one has key 0. Otherwise rows begin with
+ * empty sums. */
 static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -364,7 +364,7 @@ static void run_attention(const bg_kernel_call *call, uint32_t part)
     attend_part(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, part, call->operands[1], call->operands[2]);
 }
 
-/* The bias is input `number`, where there is one. */
+/* The bias is input `number`, if there is one. */
 static attention_operands find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     attention_operands operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -384,7 +384,7 @@ static void run_dot_product_attention(const bg_kernel_call *call, uint32_t part)
     attend_part(call, &a, &operands, part, call->operands[call->input_count], call->operands[call->input_count + 1]);
 }
 
-/* Copies the head's keys and values of the new tokens to their rows of the cache, of which it then has them. */
+/* Copies the new tokens' keys and values of the head to their rows of the cache, and makes the head read them there. */
 static void fill_cache(attention_head *head, void *cache, int64_t before)
 {
     const bgi_attention *a = head->plan;
@@ -422,7 +422,7 @@ static void run_attention_cached(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The new tokens' keys or values of a head of keys become rows `before`, ... of its cache. */
+/* Copies the new tokens' keys or values of a head of keys to rows `before`, ... of its cache. */
 static void fill_cache_apart(const bgi_attention *a, int64_t key_heads, int64_t piece, const void *from, void *cache,
                              int64_t before)
 {
@@ -464,10 +464,10 @@ typedef struct backward_scratch {
     float *keys, *keys_across, *values_across; /* across: transposed */
     float *dk, *dv;
     float *queries, *dy;
-    float *shares, *gradients; /* m_ij p_ij; scale ds_ij */
-    float *along;              /* dy . y of the head's queries; of a bias's gradient of a block of them */
+    float *shares, *gradients; /* m_ij p_ij; and scale ds_ij */
+    float *along;              /* dy . y of the head's queries; for a bias's gradient, of a block of them */
     float *sums;               /* of a bias's gradient */
-    float *dq;                 /* the head's rows dq_row apart: in the result itself where that is float32 */
+    float *dq; /* the head's rows of dq with stride dq_row: in the result itself where that is float32 */
     int64_t dq_row;
 } backward_scratch;
 
@@ -488,7 +488,7 @@ static backward_scratch cut_backward_scratch(const bgi_attention *a, float *scra
     return s;
 }
 
-/* What is head `g`'s own of those that share keys. */
+/* Sets the fields of head `g` among those that share keys. */
 static void enter_head(const attention_head *head, int64_t g, const attention_operands *operands, float *scratch,
                        backward_scratch *s)
 {
@@ -504,7 +504,7 @@ static void enter_head(const attention_head *head, int64_t g, const attention_op
     }
 }
 
-/* dy . y of up to QUERIES queries from q0 on, through the scratch of queries and dy. */
+/* dy . y of up to QUERIES queries from q0 on, using the scratch of queries and dy. */
 static void measure_block(const attention_head *head, const attention_operands *operands, int64_t q0, int64_t count,
                           const backward_scratch *s, float *along)
 {
@@ -521,7 +521,8 @@ static void measure_block(const attention_head *head, const attention_operands *
     }
 }
 
-/* One row: scores become shares m p, and the gradients along the values scale ds; both zero where nothing is seen. */
+/* Turns one row of scores into shares m p, and gradients along the values into scale ds; both are zero for keys that
+ * are not seen. */
 static void differentiate_scores(float *shares, float *gradients, const float *factors, const float *bias, float scale,
                                  float gradient_scale, float log_sum, float along, int64_t from, int64_t seen,
                                  int64_t k_count)
@@ -542,7 +543,7 @@ static void differentiate_scores(float *shares, float *gradients, const float *f
     memset(gradients + seen, 0, (size_t)(width - seen) * sizeof(float));
 }
 
-/* shares = q k^T and gradients = dy v^T, then both as above. `along`: of the block's first query. */
+/* Computes shares = q k^T and gradients = dy v^T, then both as above. `along`: from the block's first query on. */
 static void differentiate_block(const attention_head *head, const score_block *block, const float *log_sums,
                                 const float *along, float gradient_scale, const backward_scratch *s)
 {
@@ -576,7 +577,7 @@ static void differentiate_block(const attention_head *head, const score_block *b
     }
 }
 
-/* dq += ds k, which the first block of keys begins; dk += ds^T q; dv += (m p)^T dy. */
+/* dq += ds k (the first block of keys sets dq); dk += ds^T q; dv += (m p)^T dy. */
 static void sum_block(const attention_head *head, const score_block *block, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -620,7 +621,7 @@ static void scatter_gradients(const attention_head *head, int which, int64_t fir
                      from + i * head->plan->padded);
 }
 
-/* A block's keys and values, and both transposed. */
+/* Copies a block's keys and values, and transposes both. */
 static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -631,7 +632,7 @@ static void gather_keys(const attention_head *head, int64_t k0, int64_t k_count,
     transpose_rows(a, s->keys, k_count, s->keys_across);
 }
 
-/* What the queries of one head give to a block of keys, and take from it. */
+/* Adds the gradients between the queries of one head and a block of keys. */
 static void differentiate_keys(const attention_head *head, const attention_operands *operands, int64_t k0,
                                const backward_scratch *s)
 {
@@ -652,7 +653,7 @@ static void differentiate_keys(const attention_head *head, const attention_opera
     }
 }
 
-/* dy . y of every query; dq is zero where it does not begin with a block. */
+/* Computes dy . y of every query; clears dq where no first block sets it. */
 static void begin_head(const attention_head *head, const attention_operands *operands, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -663,7 +664,7 @@ static void begin_head(const attention_head *head, const attention_operands *ope
         memset(s->dq + q * s->dq_row, 0, (size_t)a->depth * sizeof(float));
 }
 
-/* The heads from `number` on that share keys. */
+/* Differentiates the heads from `number` on that share keys. */
 static void differentiate_group(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                                 int64_t number, float *scratch)
 {
@@ -680,7 +681,7 @@ static void differentiate_group(const bg_kernel_call *call, const bgi_attention 
         const int64_t k_count = clip(a->keys - k0, BGI_ATTENTION_KEYS);
 
         gather_keys(&first, k0, k_count, &s);
-        /* the first block of queries may see fewer keys than there are */
+        /* the first block of queries may see fewer keys than exist */
         memset(s.dk, 0, (size_t)(2 * BGI_ATTENTION_KEYS * a->padded) * sizeof(float));
         for (int64_t g = 0; g < a->group; g++) {
             const attention_head head = find_head(call, a, operands, number + g);
@@ -745,7 +746,7 @@ static void run_dot_product_attention_backward(const bg_kernel_call *call, uint3
 
 /* ---- the bias's gradient: scores and their gradients once more, summed up in the bias's shape ---- */
 
-/* What one head's queries first..end add to the sums for a block of keys. */
+/* Adds the gradients of one head's queries first..end to the sums for a block of keys. */
 static void add_head_bias(const attention_head *head, const attention_operands *operands, int64_t first, int64_t end,
                           int64_t k0, const backward_scratch *s)
 {
@@ -770,7 +771,7 @@ static void add_head_bias(const attention_head *head, const attention_operands *
     }
 }
 
-/* Rows first..first + count of the bias of (n, h), or all queries' one row. */
+/* Rows first..first + count of the bias of (n, h), or the one row of all queries. */
 static void sum_bias(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands, int64_t n,
                      int64_t h, int64_t first, const backward_scratch *s)
 {

@@ -1,6 +1,6 @@
 /*
- * reference.c: multi-head attention in plain C, a row of scores at a time: nothing of size S x S is kept. For sample n,
- * head h, query i (operands as in attributes.h; D: the width of a head):
+ * reference.c: multi-head attention in plain C, one row of scores at a time, so nothing of size S x S is stored. For
+ * sample n, head h, query i (operands as in attributes.h; D: the width of a head):
  *
  *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias, and what falls with distance
  *     lse_i = log sum_j exp(s_ij)   p_ij = exp(s_ij - lse_i)      m_ij: the dropout's factor, 0 or 1 / (1 -
@@ -19,7 +19,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-enum { COLUMNS = 64 }; /* sums are kept in double for so many columns at a time */
+enum { COLUMNS = 64 }; /* sums are kept in double for this many columns at a time */
 
 /* Row `token` of a head begins at element start + token x stride. */
 typedef struct rows_of {
@@ -27,7 +27,7 @@ typedef struct rows_of {
     int64_t start, stride;
 } rows_of;
 
-/* The operands of a call, however it has them. Queries, keys and values of a packed one are all qkv. */
+/* The operands of a call, in either form. In the packed form queries, keys and values are all qkv. */
 typedef struct operands_of {
     const void *inputs[3];
     const void *dy, *y, *log_sums;
@@ -37,7 +37,7 @@ typedef struct operands_of {
     const void *bias;
 } operands_of;
 
-/* One head of one sample: where its rows are, and its random numbers. */
+/* One head of one sample: its rows, and its random numbers. */
 typedef struct head_of {
     const bg_kernel_call *call;
     const bgi_attention_attributes *attributes;
@@ -159,7 +159,7 @@ static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const
         }
 }
 
-/* Queries are input q, keys and values those that follow. */
+/* Queries are input q, keys and values the following inputs. */
 static head_of find_head_apart(const bg_kernel_call *call, uint32_t q, const operands_of *operands, int64_t n,
                                int64_t h)
 {
@@ -200,7 +200,7 @@ static void for_each_head_apart(const bg_kernel_call *call, uint32_t q, const op
         }
 }
 
-/* Queries, keys, values are inputs q, q + 1, q + 2; the bias is input `bias`, where there is one. */
+/* Queries, keys, values are inputs q, q + 1, q + 2; the bias is input `bias`, if there is one. */
 static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     operands_of operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -214,7 +214,7 @@ static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, u
 
 /* ---- forward ---- */
 
-/* Minus infinity where no key is seen. (Where there can be no bias each sees itself.) */
+/* Minus infinity when no key is seen. (In forms without a bias each query sees itself.) */
 static double compute_log_sum(const head_of *head, int64_t query)
 {
     double maximum = -INFINITY, sum = 0.0;
@@ -275,7 +275,8 @@ void bgi_reference_dot_product_attention(const bg_kernel_call *call, uint32_t pa
     for_each_head_apart(call, 0, &operands, compute_head);
 }
 
-/* Queries stand at `before` and on; keys and values are in the cache, to which the new ones are copied first. */
+/* Queries are at positions `before` and on; keys and values are in the cache, to which the new ones are copied
+ * first. */
 static void compute_cached_head(const head_of *head, int64_t statistics)
 {
     const int64_t before = bgi_attention_position(head->call), width = head->results.stride;
@@ -375,7 +376,7 @@ static void store_gradients(const head_of *head, int which, int64_t token, int64
         bgi_store(head->dtype, head->operands->gradients[which], first + d, sums[d]);
 }
 
-/* dq of a query: over the keys that it sees, ascending. */
+/* dq of a query: a sum over the keys that it sees, ascending. */
 static void sum_query(const head_of *head, int64_t statistics, int64_t query, int64_t begin, int64_t columns)
 {
     double sums[COLUMNS] = {0};
@@ -389,7 +390,7 @@ static void sum_query(const head_of *head, int64_t statistics, int64_t query, in
     store_gradients(head, 0, query, begin, columns, sums);
 }
 
-/* dk and dv of a key: over the heads that share it, and the queries that see it, ascending. */
+/* dk and dv of a key: sums over the heads that share it, and the queries that see it, ascending. */
 static void sum_key(const head_of *first, int64_t first_statistics, int64_t key, int64_t begin, int64_t columns)
 {
     double dk[COLUMNS] = {0}, dv[COLUMNS] = {0};
@@ -465,7 +466,7 @@ void bgi_reference_dot_product_attention_backward(const bg_kernel_call *call, ui
     for_each_head_apart(call, 1, &operands, differentiate_head);
 }
 
-/* One element of the bias's gradient: over all samples, heads and queries that have it, ascending. */
+/* One element of the bias's gradient: a sum over all samples, heads and queries that share it, ascending. */
 static double sum_bias(const bg_kernel_call *call, const operands_of *operands, int64_t n, int64_t h, int64_t row,
                        int64_t key)
 {

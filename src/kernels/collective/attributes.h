@@ -20,9 +20,9 @@ typedef struct bgi_collective_attributes {
     bgi_collective_kind kind;
     bg_reduction function;    /* SUM or MAX */
     uint32_t axes;            /* of the mesh */
-    uint32_t members;         /* of a group along them */
+    uint32_t members;         /* of a group along the axes */
     uint32_t axis;            /* of the tensor */
-    uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient goes straight through */
+    uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient passes unchanged */
 } bgi_collective_attributes;
 
 #endif

@@ -14,7 +14,7 @@ typedef struct bgi_compare_attributes {
 /* WHERE           condition uint8, a, b -> y      (broadcasting; any type; kernels look at the types only)
  * WHERE_GRADIENT  dy, condition -> da             (dy's shape: dy where the condition chose the operand, else 0) */
 typedef struct bgi_where_gradient_attributes {
-    uint8_t is_second; /* of b: where the condition is 0 */
+    uint8_t is_second; /* the gradient is that of b, which is chosen where the condition is 0 */
 } bgi_where_gradient_attributes;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * fast.c: which comparisons and choices are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast comparisons and choices. fast_body.h computes them.
  */
 #include "kernels/compare/attributes.h"
 #include "kernels/elementwise/fast.h"

@@ -1,7 +1,7 @@
 /*
- * fast_body.h: comparisons of floats, and choosing by their results. Comparisons widen as elementwise kernels do.
- * Choices move elements of 1, 2, 4 or 8 bytes and never look at numbers, so they take every type. The loops are plain C
- * that compilers turn into vectors. A chunk is read before it is written, so a result may overwrite an operand of its
+ * fast_body.h: comparisons of floats, and choices by their results. Comparisons widen operands as elementwise kernels
+ * do. Choices move elements of 1, 2, 4 or 8 bytes without interpreting them, so they support every type. The loops are
+ * plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite an operand of its
  * own shape.
  */
 #ifndef BGI_KERNELS_COMPARE_FAST_BODY_H
@@ -50,7 +50,7 @@ static void run_compare(const bg_kernel_call *call, uint32_t part)
 
 /* ---- choices ---- */
 
-/* Elements of one size, whatever they are. */
+/* Elements of one size and any type. */
 typedef uint8_t bytes1;
 typedef uint16_t bytes2 __attribute__((may_alias));
 typedef uint32_t bytes4 __attribute__((may_alias));

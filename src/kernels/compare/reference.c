@@ -1,5 +1,5 @@
 /*
- * reference.c: comparisons, and choosing by their results. Integers are compared as integers, floats in double, which
+ * reference.c: comparisons, and choices by their results. Integers are compared as integers, floats in double, which
  * holds every float type. WHERE copies elements as bytes, so every type passes unchanged.
  */
 #include "kernels/compare/attributes.h"
@@ -7,10 +7,10 @@
 #include "kernels/reference/broadcast.h"
 #include "kernels/reference/element.h"
 
-/* How two elements stand to each other: one bit each. */
+/* The relation between two elements, one bit each. */
 enum { BELOW = 1, EQUAL = 2, ABOVE = 4, UNORDERED = 8 };
 
-/* For which of them a comparison holds. */
+/* The relations for which a comparison is true. */
 static const unsigned holds_for[BG_COMPARISON_COUNT] = {
     [BG_LESS] = BELOW,    [BG_LESS_EQUAL] = BELOW | EQUAL,
     [BG_EQUAL] = EQUAL,   [BG_NOT_EQUAL] = BELOW | ABOVE | UNORDERED,

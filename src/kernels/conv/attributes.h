@@ -13,12 +13,12 @@ typedef struct bgi_conv2d_attributes {
     bg_conv2d_options options;
 } bgi_conv2d_attributes;
 
-/* Attributes of backward ops say what their shape rules cannot see in the operands. The forward op's come first, so
- * that kernels may read these as if they were those. */
+/* Attributes of backward ops contain what shape rules cannot derive from the operands. The forward op's attributes come
+ * first, so that kernels may read these as forward attributes. */
 typedef struct bgi_conv2d_backward_attributes {
     bgi_conv2d_attributes forward;
     bg_type result;    /* of dx or dw */
-    uint8_t with_bias; /* BACKWARD_WEIGHTS: make db too */
+    uint8_t with_bias; /* BACKWARD_WEIGHTS: computes db too */
 } bgi_conv2d_backward_attributes;
 
 /* A transposed convolution is CONV2D_BACKWARD_INPUT: x is its dy. */

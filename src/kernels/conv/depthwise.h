@@ -1,8 +1,7 @@
 /*
- * depthwise.h: the geometry of convolutions with a filter for each channel, float32 alone. They have one channel of
- * results for each that they read, and so few sums that copies and tables are what takes time: these are made for one
- * channel of one image (a plane) at a time, by what direct.h says of them, and the tables once for all planes of a
- * part.
+ * depthwise.h: the geometry of convolutions with one filter for each channel, only for float32. Each channel of results
+ * reads one channel, so there are few sums, and copies and tables take most of the time: copies are made for one
+ * channel of one image (a plane) at a time, as described in direct.h, and the tables once for all planes of a part.
  */
 #ifndef BGI_KERNELS_CONV_DEPTHWISE_H
 #define BGI_KERNELS_CONV_DEPTHWISE_H
@@ -11,7 +10,7 @@
 
 enum {
     BGI_DEPTHWISE_MOST_TAPS = 64,
-    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* of results, or positions that are summed */
+    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* of results, or of positions that are summed */
     BGI_DEPTHWISE_MOST_PHASES = BGI_DIRECT_MOST_STRIDE * BGI_DIRECT_MOST_STRIDE
 };
 
@@ -20,8 +19,8 @@ static inline bool bgi_conv_is_depthwise(const bgi_conv *s)
     return bgi_direct_may(s) && s->options.groups == s->c && s->o == s->c && s->taps <= BGI_DEPTHWISE_MOST_TAPS;
 }
 
-/* Parts are runs of planes, image after image; of dw runs of channels, each over all images. Scratch of a runner:
- * tables, of each phase of dx; then a plane's copy; then results of phases of a row of dx. */
+/* Parts are runs of planes, image after image; for dw, runs of channels, each over all images. Scratch of a runner:
+ * tables, for each phase of dx; then a plane's copy; then results of phases of a row of dx. */
 typedef struct bgi_depthwise_plan {
     int64_t items;
     int64_t table_floats, copy_floats, spread_floats, part_floats;
@@ -36,7 +35,7 @@ static inline void bgi_depthwise_plan_parts(const bgi_conv *s, int64_t items, bg
     plan->parts = bgi_cpu_part_count(items, (double)results, BGI_DEPTHWISE_PART_FLOATS);
 }
 
-/* Of forward and of dw. */
+/* For the forward pass and for dw. */
 static inline bgi_depthwise_plan bgi_depthwise_forward(const bgi_conv *s, int64_t items, int64_t lanes, bgi_direct *d)
 {
     bgi_depthwise_plan plan = {0};

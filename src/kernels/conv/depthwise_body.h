@@ -1,8 +1,8 @@
 /*
  * depthwise_body.h: convolutions with a filter for each channel, plane by plane. Geometry: depthwise.h.
  *
- * Sums run over taps in order, with which they have the bits of the matrix product's; those of dw over an image's
- * positions in lanes, then images.
+ * Sums run over taps in order, with the bits of the matrix product; sums of dw run over an image's positions in lanes,
+ * then over images.
  */
 #ifndef BGI_KERNELS_CONV_DEPTHWISE_BODY_H
 #define BGI_KERNELS_CONV_DEPTHWISE_BODY_H
@@ -10,7 +10,7 @@
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct_body.h"
 
-enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* that are summed at a time */
+enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* summed at a time */
 
 /* ---- a plane ---- */
 
@@ -64,7 +64,7 @@ ALWAYS_INLINE void sum_plane(const float *copy, const int32_t *places, const int
         for (int t = 0; t < taps; t++)
             sum[t] = vfma(d, vload(copy + places[t] + p), sum[t]);
     }
-    if (left > 0) { /* what is behind them may be no number */
+    if (left > 0) { /* the elements after them may be NaN */
         const vf d = vload_n(dy + whole, left);
 
         UNROLL

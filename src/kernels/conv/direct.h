@@ -1,21 +1,21 @@
 /*
- * direct.h: the geometry of convolutions without a matrix of patches, float32 alone.
+ * direct.h: the geometry of convolutions without a matrix of patches, only for float32.
  *
  * A channel is copied once for each column of the filter, shifted by that column, with its padding written out. Rows of
- * a copy are as wide as rows of results, so that results of neighboring rows lie side by side in the copy as they do in
- * the result: a vector of results takes any run of positions, however narrow its rows are. A tap in row ky of the
- * filter reads the same copy from ky rows further on.
+ * a copy are as wide as rows of results, so that neighboring rows of results are adjacent in the copy as they are in
+ * the result: a vector of results covers any run of positions, however narrow its rows are. A tap in row ky of the
+ * filter reads the same copy, ky rows further on.
  *
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
  *
- * A stride of s parts an image into s x s phases, images of every s-th row and column, of which copies are made, so
- * that neighbors in the result are neighbors there too. The gradient of the input is such a convolution of dy, one for
- * each phase of dx, with those taps that reach it.
+ * A stride of s divides an image into s x s phases, images of every s-th row and column, which are copied, so that
+ * neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
+ * each phase of dx, with the taps that reach the phase.
  *
- * Weights are laid out once a call, in the order in which tiles read them. Sums run over channels, then taps, in blocks
- * (product.h): forward they have the bits of the matrix product's. Only the channels that a block reads are copied at a
- * time, for as many images as fill a second-level cache.
+ * Weights are laid out once a call in the order in which tiles read them. Sums run over channels, then taps, in blocks
+ * (product.h), so the forward pass has the bits of the matrix product. Only the channels that a block reads are copied
+ * at a time, for as many images as fill a second-level cache.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_H
 #define BGI_KERNELS_CONV_DIRECT_H
@@ -24,27 +24,28 @@
 
 enum {
     BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* of copied channels: they stay in a second-level cache */
-    BGI_DIRECT_RUN_VECTORS = 24,         /* of results that a unit has, about, in each of its channels */
-    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* of laid out weights that meet all vectors before the next are read */
-    BGI_DIRECT_SPREAD_CHANNELS = 64,     /* of results that wait for the other phases of their row */
-    BGI_DIRECT_SUM_CHANNELS = 127,       /* of results at most, for dw: with more the matrix product is better */
-    BGI_DIRECT_SUM_POSITIONS = 1024,     /* that a sum of dw runs over, about */
+    BGI_DIRECT_RUN_VECTORS = 24,         /* approximate size of a unit's results in each of its channels */
+    BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of laid-out weights that are used with all vectors before the next ones
+                                            are read */
+    BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
+    BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
+    BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
     BGI_DIRECT_SUMS = 1 << 20,           /* floats of all parts' sums of dw */
-    BGI_DIRECT_SUM_PART = 16384,         /* of them that a part adds up, about */
+    BGI_DIRECT_SUM_PART = 16384,         /* approximate number of sums that a part adds */
     BGI_DIRECT_MOST_STRIDE = 4,
     BGI_DIRECT_MOST_COLUMNS = 16 /* of a filter */
 };
 
 /* One convolution: `channels` planes in, results in `rows` x `columns`. */
 typedef struct bgi_direct {
-    int64_t channels, h, w;                   /* in */
-    int64_t step[2];                          /* places of a copy are rows and columns so far apart */
-    int64_t padding;                          /* place r of phase f is row r step + f - padding */
-    uint32_t phases;                          /* of rows; bit f: some tap reads phase f */
-    int64_t phase_count;                      /* of them */
-    int64_t taps[2];                          /* that reach the results, in rows and columns */
+    int64_t channels, h, w; /* in */
+    int64_t step[2];        /* distances of rows and of columns between neighboring places of a copy */
+    int64_t padding;        /* place r of phase f is row r step + f - padding */
+    uint32_t phases;        /* of rows; bit f: some tap reads phase f */
+    int64_t phase_count;    /* of them */
+    int64_t taps[2];        /* that reach the results, in rows and columns */
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
-    int64_t reach;                            /* how far taps go down, in places */
+    int64_t reach;                            /* how many places further down taps reach */
     int64_t rows, columns;                    /* out */
 } bgi_direct;
 
@@ -69,13 +70,13 @@ static inline int64_t bgi_direct_tile_rows(int64_t lanes)
     return lanes == 16 ? BGI_GEMM_TILE_ROWS : BGI_GEMM_TILE_ROWS / 2;
 }
 
-/* Whether copies are phases of the image, shifted: rows of these are as wide as those of results. */
+/* Whether copies are shifted phases of the image, whose rows are as wide as those of results. */
 static inline bool bgi_direct_shifts(const bgi_direct *d)
 {
     return (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* Whether an image is parted before it is copied: into step[0] step[1] phases of this many floats. */
+/* Whether an image is divided before it is copied: into step[0] step[1] phases of this many floats. */
 static inline bool bgi_direct_parts(const bgi_direct *d)
 {
     return bgi_direct_shifts(d) && d->step[0] * d->step[1] > 1;
@@ -106,8 +107,8 @@ static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
     return d;
 }
 
-/* Along a dim: the first place of dx in phase q, how many there are, and where dy is read for the first through tap k;
- * taps of the phase are those with k dilation = q, modulo the stride. */
+/* Along a dim: the first place of dx in phase q, the number of places, and where dy is read for the first one through
+ * tap k; the phase's taps are those with k dilation = q, modulo the stride. */
 static inline int64_t bgi_direct_first(const bgi_conv *s, int dim, int64_t q)
 {
     const int64_t stride = s->options.stride[dim], before = s->options.padding[dim] % stride;
@@ -173,7 +174,7 @@ static inline double bgi_direct_flops(const bgi_conv *s)
     return 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p;
 }
 
-/* 1 x 1 without stride and padding is a matrix product as it stands. */
+/* A 1 x 1 filter without stride and padding is a matrix product. */
 static inline bool bgi_conv_is_matrix(const bgi_conv *s)
 {
     const bg_conv2d_options *o = &s->options;
@@ -187,7 +188,7 @@ static inline bool bgi_direct_may(const bgi_conv *s)
            s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS && !bgi_conv_is_matrix(s);
 }
 
-/* Whether vectors are filled well enough, and are so many that laying weights out is little beside them. */
+/* Whether vectors are sufficiently filled, and so many that the cost of laying out weights is small. */
 static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t lanes)
 {
     const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes);
@@ -197,11 +198,11 @@ static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t
 
 /* ---- how the work of forward and of dx is cut ---- */
 
-/* Units are some images (or a strip of rows of one), a group, and some of its channels of results. Scratch: weights,
- * laid out; then for each runner tables, copies, and results of phases of dx that are still to be spread. */
+/* A unit is some images (or a strip of rows of one), a group, and some of its channels of results. Scratch: laid-out
+ * weights; then for each runner tables, copies, and results of phases of dx that are not stored yet. */
 typedef struct bgi_direct_plan {
     int64_t together;           /* images of a unit */
-    int64_t strips, strip_rows; /* of results; one strip where images are several */
+    int64_t strips, strip_rows; /* of results; one strip when a unit has several images */
     int64_t chunks;             /* of tiles of channels */
     int64_t units;
     int64_t weights_floats, table_floats, copy_floats, spread_floats, part_floats;
@@ -224,7 +225,7 @@ static inline int64_t bgi_direct_block_channels(const bgi_direct *d)
     return most < d->channels ? most : d->channels;
 }
 
-/* Which channels of dx or y a unit of `plan` has at most, in tiles. */
+/* The most channels of dx or y in a unit of `plan`, in tiles. */
 static inline int64_t bgi_direct_chunk_tiles(int64_t tiles, const bgi_direct_plan *plan)
 {
     return (tiles + plan->chunks - 1) / plan->chunks;
@@ -235,7 +236,7 @@ static inline int64_t bgi_direct_copy_floats(const bgi_direct *d, int64_t rows)
     return bgi_direct_block_channels(d) * bgi_direct_plane(d, rows);
 }
 
-/* Cuts the work of convolutions like `d` with `channels` results; `may_strip`: images may be cut. */
+/* Cuts the work of convolutions like `d` with `channels` results; `may_strip`: images may be cut into strips. */
 static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_t channels, bool may_strip,
                                   int64_t lanes, bgi_direct_plan *plan)
 {
@@ -248,7 +249,7 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
     plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
     plan->together = plan->together < s->n ? plan->together : s->n;
     plan->strips = 1;
-    if (fit < 1 && may_strip) { /* rows that fit, but no strips of a few */
+    if (fit < 1 && may_strip) { /* rows that fit, but not strips of a few rows */
         int64_t rows = BGI_DIRECT_COPY_FLOATS / bgi_direct_copy_floats(d, 1 - d->reach) - d->reach;
 
         rows = rows < 4 ? 4 : rows;
@@ -282,8 +283,8 @@ static inline int64_t bgi_direct_scratch_floats(const bgi_direct_plan *plan)
     return plan->weights_floats + (int64_t)plan->parts * plan->part_floats;
 }
 
-/* Tables: where taps are; where the `terms` of a block are; masks of the columns of shifted copies, a row each and what
- * a vector may reach behind it. Then the phases of a channel. */
+/* Tables: places of taps; places of the `terms` of a block; masks of the columns of shifted copies, one row each and
+ * the overhang of a vector. They are followed by the phases of a channel. */
 static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms, int64_t lanes)
 {
     const int64_t masks = bgi_direct_shifts(d) ? d->taps[1] * (d->columns + lanes) : 0;
@@ -292,13 +293,13 @@ static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms
     return bgi_cpu_round_up(d->taps[0] * d->taps[1] + terms + masks, 16) + bgi_cpu_round_up(phases, 16);
 }
 
-/* Laid out, of one group. */
+/* The laid-out weights of one group. */
 static inline int64_t bgi_direct_weights_floats(const bgi_direct *d, int64_t channels, int64_t lanes)
 {
     return bgi_direct_tiles(channels, lanes) * bgi_direct_tile_rows(lanes) * bgi_direct_terms(d);
 }
 
-/* False: the convolution is left to the matrix product. */
+/* False: the matrix product does the convolution. */
 static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct *direct,
                                            bgi_direct_plan *out)
 {
@@ -318,13 +319,13 @@ static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uin
     return true;
 }
 
-/* Where strides are several: phases of dx, each by a convolution of its own. */
+/* Whether there are several phases of dx, each made by a convolution of its own. */
 static inline bool bgi_direct_spreads(const bgi_conv *s)
 {
     return s->options.stride[0] * s->options.stride[1] > 1;
 }
 
-/* The largest phase of dx is `direct`, by which the work is cut. */
+/* The largest phase of dx is `direct`, which determines how the work is cut. */
 static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct_plan *out)
 {
     bgi_direct_plan plan = {0};
@@ -373,14 +374,14 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 
 /* ---- how the work of dw is cut ---- */
 
-/* Strips of images follow one another. Parts sum over a run of strips, for some channels, each run into sums of its
- * own, which are added up in order: their number is part of the result, so that limits of scratch are not looked at.
- * Scratch: the runs' sums; then for each runner tables and copies. */
+/* Strips of images follow one another. Each part sums over a run of strips, for some channels, into sums of its own,
+ * which are added in order. The number of runs affects the result, so limits of scratch are not applied to it. Scratch:
+ * the runs' sums; then for each runner tables and copies. */
 typedef struct bgi_direct_weights_plan {
     int64_t strips, strip_rows;
-    int64_t together;    /* strips that one sum runs over */
-    int64_t channels;    /* that are copied at a time */
-    uint32_t runs, cuts; /* of strips; of channels: parts are one of each */
+    int64_t together;    /* strips of one sum */
+    int64_t channels;    /* copied at a time */
+    uint32_t runs, cuts; /* runs of strips, and cuts of channels: a part is one of each */
     int64_t sums_floats, table_floats, runner_floats;
     uint32_t parts, combines;
 } bgi_direct_weights_plan;

@@ -1,9 +1,9 @@
 /*
- * direct_body.h: convolutions without a matrix of patches. Geometry, and how channels are copied: direct.h.
+ * direct_body.h: convolutions without a matrix of patches. direct.h describes the geometry and the copies of channels.
  *
- * Forward, a tile is a few output channels by up to three vectors of results; for each term of their sums one weight of
- * each channel meets the vectors that lie at the term's place. For dw a tile is a few output channels by three terms:
- * sums run over all positions in lanes, which are added up at the end.
+ * In the forward pass a tile is a few output channels by up to three vectors of results; for each term of their sums,
+ * one weight of each channel multiplies the vectors at the term's place. For dw a tile is a few output channels by
+ * three terms: sums run over all positions in lanes, which are added at the end.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_BODY_H
 #define BGI_KERNELS_CONV_DIRECT_BODY_H
@@ -13,8 +13,8 @@
 
 /* ---- tables ---- */
 
-/* What a runner knows of a convolution: where the taps of a channel are, where the terms of a block are, and which
- * columns of shifted copies are in the image; and room for the phases of a channel. */
+/* A runner's tables of a convolution: the places of a channel's taps and of a block's terms, and the columns of shifted
+ * copies that are inside the image; and memory for the phases of a channel. */
 typedef struct direct_tables {
     int32_t *taps, *places, *masks;
     float *phases;
@@ -25,7 +25,7 @@ static inline int64_t floor_of(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/* The tables in `scratch`, for blocks of at most `terms` terms; masks are made here. */
+/* Places the tables in `scratch`, for blocks of at most `terms` terms, and makes the masks. */
 static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scratch)
 {
     const int64_t count = d->taps[0] * d->taps[1], masks = d->taps[1] * (d->columns + LANES);
@@ -43,7 +43,7 @@ static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scra
     return tables;
 }
 
-/* How many used phases come before phase f. */
+/* The number of used phases before phase f. */
 static inline int64_t phase_index(const bgi_direct *d, int64_t f)
 {
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
@@ -62,7 +62,7 @@ static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int3
         }
 }
 
-/* Taps of phase q of dx, likewise. */
+/* Taps of phase q of dx, in the same order. */
 static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int64_t q[2], int64_t rows, int32_t *taps)
 {
     for (int64_t ky = 0; ky < s->kh; ky++)
@@ -72,7 +72,7 @@ static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int
                     (int32_t)((j++ * (rows + d->reach) + bgi_direct_place(s, 0, q[0], ky) + d->padding) * d->columns);
 }
 
-/* Where terms from..from + count - 1 are, when channel from / taps comes first. */
+/* The places of terms from..from + count - 1, when channel from / taps comes first. */
 static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_t count, const direct_tables *tables)
 {
     const int64_t taps = d->taps[0] * d->taps[1];
@@ -89,7 +89,7 @@ static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_
 
 /* ---- copies ---- */
 
-/* `count` places of a row of `w` elements (NULL: zeros): place i is element i step + first. */
+/* Copies `count` places of a row of `w` elements (NULL: zeros): place i is element i step + first. */
 static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, int64_t count, float *to)
 {
     const int64_t begin = first < 0 ? (-first + step - 1) / step : 0;
@@ -115,16 +115,16 @@ static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, i
         to[j] = 0.0f;
 }
 
-/* A copy of a phase: of `size` floats, those from `begin` to `end` are the phase's from begin + shift on, masked; the
- * others are zero. `head` is the first whole vector of `to`; masks begin there, and at `begin`. */
+/* A copy of a phase: among `size` floats, those from `begin` to `end` are the phase's from begin + shift on, masked;
+ * the others are zero. `head` is the first whole vector of `to`; masks begin there, and at `begin`. */
 typedef struct direct_shift {
     int64_t phase, shift, size, begin, head, end;
-    int64_t column, turn, columns; /* of `head`; how far vectors are apart, modulo the columns */
+    int64_t column, turn, columns; /* of `head`; and the distance of vectors, modulo the columns */
     const int32_t *masks, *head_masks;
     bool is_whole; /* no column is masked */
 } direct_shift;
 
-/* Copies of column j of the filter and phase f of rows, in rows first..first + height - 1. */
+/* Describes copies of column j of the filter and phase f of rows, in rows first..first + height - 1. */
 static direct_shift find_shift(const bgi_direct *d, int64_t j, int64_t f, int64_t first, int64_t height,
                                const int32_t *masks)
 {
@@ -153,8 +153,8 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
     vstore_n(to, (vf)((vi)vload_n(x, count) & vload_int(masks)), count);
 }
 
-/* Zeros before and behind are whole vectors: what comes next, or is readable behind the last copy, follows. Stores keep
- * to cache lines, as far as `to` begins one. */
+/* Zeros before and after are whole vectors, because the next copy, or readable memory after the last one, follows.
+ * Stores are aligned to cache lines where `to` is. */
 static void copy_shifted(const direct_shift *s, const float *x, float *to)
 {
     int64_t p, column = s->column;
@@ -186,7 +186,7 @@ static void copy_shifted(const direct_shift *s, const float *x, float *to)
         vstore(to + p, vset(0.0f));
 }
 
-/* A row, parted by columns: column x is column x / step of row x % step, these `apart` floats apart. */
+/* Splits a row by columns: column x becomes column x / step of row x % step; these rows are `apart` floats apart. */
 static void part_row(const float *row, int64_t w, int64_t step, int64_t columns, int64_t apart, float *to)
 {
     for (int64_t i = 0; step == 2 && i < columns; i += LANES) {
@@ -206,7 +206,7 @@ static void part_row(const float *row, int64_t w, int64_t step, int64_t columns,
             to[q * apart + i] = i * step + q < w ? row[i * step + q] : 0.0f;
 }
 
-/* The phases of a channel, as far as results in rows first..first + height - 1 of copies read them. */
+/* Copies the phases of a channel that results in rows first..first + height - 1 of copies read. */
 static void part_channel(const bgi_direct *d, const float *x, int64_t first, int64_t height, float *phases)
 {
     const int64_t floats = bgi_direct_phase_floats(d), top = first * d->step[0] - d->padding;
@@ -267,7 +267,7 @@ static void copy_channels(const bgi_direct *d, const float *x, int64_t channels,
 
 /* ---- laying weights out ---- */
 
-/* Of all channels of a group, in tiles of [terms][TILE_ROWS]. */
+/* Lays out the weights of all channels of a group, in tiles of [terms][TILE_ROWS]. */
 static void lay_weights_out(const bgi_conv *s, const float *w, float *to)
 {
     const int64_t tiles = bgi_direct_tiles(s->og, LANES);
@@ -279,7 +279,7 @@ static void lay_weights_out(const bgi_conv *s, const float *w, float *to)
     }
 }
 
-/* Of phase q of dx: terms are output channels, then the taps that reach it. */
+/* Lays out the weights for phase q of dx: terms are output channels, then the taps that reach the phase. */
 static void lay_phase_out(const bgi_conv *s, const int64_t q[2], const float *w, float *to)
 {
     const int64_t tiles = bgi_direct_tiles(s->cg, LANES);
@@ -304,8 +304,8 @@ static void lay_phase_out(const bgi_conv *s, const int64_t q[2], const float *w,
 
 /* ---- forward ---- */
 
-/* What is done next with complete results while they are in the cache: `count` of them side by side at y, in channel
- * `channel`, `index` elements behind the first of all. */
+/* The steps on complete results while they are in the cache: `count` adjacent ones at y, in channel `channel`, `index`
+ * elements after the first of all. */
 typedef struct conv_finish {
     void (*run)(const void *source, int64_t channel, int64_t index, int64_t count, float *y);
     const void *source;
@@ -412,7 +412,7 @@ typedef struct direct_job {
     float *copies;
 } direct_job;
 
-/* One block of terms for a run of at most three vectors and tiles first..end - 1. */
+/* Convolves one block of terms for a run of at most three vectors and tiles first..end - 1. */
 static void convolve_run(const direct_job *job, direct_tile tile, int64_t k0, int64_t first, int64_t end, int64_t count)
 {
     const int64_t terms = bgi_direct_terms(job->direct), tiles = bgi_direct_tiles(job->results, LANES);
@@ -473,7 +473,7 @@ static void convolve(const direct_job *job)
         convolve_block(job, k0, terms - k0 < depth ? terms - k0 : depth);
 }
 
-/* What unit `unit` of a plan is. */
+/* The content of unit `unit` of a plan. */
 typedef struct direct_unit {
     int64_t image, images, group, first_row, rows, first, end; /* tiles first..end - 1 */
 } direct_unit;
@@ -543,15 +543,15 @@ static void convolve_forward(const bg_kernel_call *call, uint32_t part, const bg
 
 /* ---- the gradient of the input ---- */
 
-/* Phase (qy, qx) of dx: whether taps reach it, by what convolution, and where its weights are laid out. */
+/* Phase (qy, qx) of dx: whether taps reach it, its convolution, and the place of its weights. */
 typedef struct direct_phase {
     int64_t q[2];
     bgi_direct direct;
     bool is_reached;
-    int64_t weights, group_weights; /* floats: of the first group; from one to the next */
+    int64_t weights, group_weights; /* floats: of the first group; and from one to the next */
 } direct_phase;
 
-/* Phases come in rows, each behind the weights of the one before; `weights` moves on by the phase's own. */
+/* Phases come in rows, each after the weights of the previous one; `weights` is advanced by the phase's own. */
 static direct_phase find_phase(const bgi_conv *s, int64_t qy, int64_t qx, int64_t *weights)
 {
     direct_phase phase = {.q = {qy, qx}, .weights = *weights};
@@ -577,7 +577,7 @@ static void prepare_backward(const bg_kernel_call *call, const bgi_conv *s)
         }
 }
 
-/* A row of dx from the rows of its phases, one behind another; NULL: zeros. */
+/* Makes a row of dx from the rows of its phases, one after another; NULL: zeros. */
 static void join_row(const bgi_conv *s, const float *const *phases, float *row)
 {
     const int64_t stride = s->options.stride[1];
@@ -609,7 +609,7 @@ static void join_row(const bgi_conv *s, const float *const *phases, float *row)
     }
 }
 
-/* The rows of phases (qy, ...) of dx, from `spread`: for each phase reached, of `images` images and `channels`
+/* Stores the rows of phases (qy, ...) of dx from `spread`: for each phase reached, of `images` images and `channels`
  * channels from dx on. */
 static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread, int64_t images, int64_t channels,
                       float *dx)
@@ -632,7 +632,7 @@ static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread,
             }
 }
 
-/* One phase for a unit: into dx where it is the only one, else into `spread`. */
+/* Computes one phase for a unit: into dx when it is the only one, otherwise into `spread`. */
 static void convolve_phase(const bg_kernel_call *call, const bgi_conv *s, const direct_phase *phase,
                            const direct_unit *u, float *own, int64_t table_floats, float *spread)
 {
@@ -700,7 +700,7 @@ static void convolve_backward(const bg_kernel_call *call, uint32_t part, const b
 
 /* ---- the gradient of the weights ---- */
 
-/* Sums over some strips, each of `positions` positions side by side, of dy and of x at each term's place. */
+/* Sums over some strips, each of `positions` adjacent positions, of products of dy and x at each term's place. */
 typedef struct direct_sums {
     const float *dy, *x;
     int64_t dy_channel, dy_strip, x_strip; /* strides */
@@ -741,7 +741,7 @@ ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int term
                     sum[r][k] = vfma(d, at[k], sum[r][k]);
             }
         }
-        if (left > 0) { /* what is behind them may be no number */
+        if (left > 0) { /* the elements after them may be NaN */
             vf at[BGI_GEMM_PANEL_VECTORS];
 
             UNROLL
@@ -793,7 +793,7 @@ static void (*const weights_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const dire
 #endif
 };
 
-/* `terms` terms of dw of all output channels of a group, over some strips. */
+/* Sums `terms` terms of dw of all output channels of a group, over some strips. */
 static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
 {
     const int64_t row_tiles = (s->og + TILE_ROWS - 1) / TILE_ROWS;
@@ -812,7 +812,7 @@ static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
         }
 }
 
-/* Strips first..end - 1 and channels from..until - 1 of every group. */
+/* Sums strips first..end - 1 and channels from..until - 1 of every group. */
 static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d,
                         const bgi_direct_weights_plan *plan, int64_t first, int64_t end, int64_t from, int64_t until,
                         float *sums)
@@ -888,7 +888,7 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
     }
 }
 
-/* Rows from..end - 1 of dw: runs in order. */
+/* Adds rows from..end - 1 of dw over the runs, in order. */
 static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct_weights_plan *plan,
                          int64_t from, int64_t end)
 {

@@ -1,5 +1,5 @@
 /*
- * fast.c: which convolutions are taken, their parts and their scratch. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast convolutions: their parts and their scratch. fast_body.h computes them.
  */
 #include "kernels/conv/attributes.h"
 #include "kernels/conv/depthwise.h"

@@ -53,7 +53,7 @@ static inline bgi_gemm bgi_conv_weights_plan(const bgi_conv *s, int64_t lanes, b
     return g;
 }
 
-/* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added where they belong. */
+/* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added to their elements. */
 typedef struct bgi_conv_input_plan {
     bgi_gemm gemm;
     int64_t channels;     /* of a block */
@@ -67,7 +67,7 @@ typedef struct bgi_conv_input_plan {
 
 #define BGI_CONV_PATCH_FLOATS (64 * 1024)
 
-/* The plan with blocks of so many channels, whose product takes at most so much scratch. */
+/* The plan with blocks of this many channels, whose product uses at most this much scratch. */
 static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int64_t channels, int64_t lanes,
                                                          uint64_t limit_bytes)
 {
@@ -85,7 +85,7 @@ static inline bgi_conv_input_plan bgi_conv_input_plan_of(const bgi_conv *s, int6
     return plan;
 }
 
-/* Within a limit (bgi_product_limit) as far as it goes: blocks of fewer channels, then fewer parts. */
+/* Stays within a limit (bgi_product_limit) as far as possible: first blocks of fewer channels, then fewer parts. */
 static inline bgi_conv_input_plan bgi_conv_input_plan_make(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes)
 {
     const int64_t fit = BGI_CONV_PATCH_FLOATS / (s->taps * s->p);

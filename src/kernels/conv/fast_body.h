@@ -1,6 +1,6 @@
 /*
- * fast_body.h: convolutions of any stride, padding, dilation and groups: those that direct.h does not take, by matrix
- * products. The matrix of patches is never whole in memory: the product packs the panel it needs straight from the
+ * fast_body.h: convolutions of any stride, padding, dilation and groups: direct.h does some, matrix products the
+ * others. The matrix of patches is never stored as a whole: the product packs the panel that it needs directly from the
  * image. Letters: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_FAST_BODY_H
@@ -45,8 +45,8 @@ static void gather_columns(const bgi_conv *s, const void *x, int64_t row, int64_
     }
 }
 
-/* One row of the patches' matrix: tap (c, ky, kx) at `count` output positions from (oy, ox) on. `plane` is where
- * channel c of the image begins. */
+/* One row of the patches' matrix: tap (c, ky, kx) at `count` output positions from (oy, ox) on. `plane` is the
+ * beginning of channel c of the image. */
 static void pack_patch_row(const bgi_conv *s, const void *x, int64_t plane, int64_t ky, int64_t kx, int64_t oy,
                            int64_t ox, int64_t count, float *to)
 {
@@ -123,7 +123,7 @@ static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t
     transpose_matrix(spare, k_count, count, k_count, to, width, width);
 }
 
-/* Weights are laid out, where the product is direct. */
+/* Lays out weights when the product is direct. */
 static void prepare_conv2d(const bg_kernel_call *call)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -137,7 +137,7 @@ static void prepare_conv2d(const bg_kernel_call *call)
         prepare_forward(call, &s, &direct);
 }
 
-/* Goes on with a run of complete results of a matrix product. */
+/* Applies the following steps to a run of complete results of a matrix product. */
 static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, int64_t count)
 {
     const conv_finish *finish = job->next;
@@ -147,7 +147,7 @@ static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, in
     finish->run(finish->source, index / s->p % s->o, index, count, (float *)job->c + index);
 }
 
-/* `finish`: or NULL. */
+/* `finish` may be NULL. */
 static void run_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -250,7 +250,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     }
 }
 
-/* Only where parts leave sums of their own. */
+/* Only for parts that leave sums of their own. */
 static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -270,7 +270,7 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
 
 /* ---- the gradient of the input ---- */
 
-/* dx of `channels` planes += their patches [channels T, P]; taps in order. */
+/* Adds the patches [channels T, P] of `channels` planes to dx, taps in order. */
 static void spread_patches(const bgi_conv *s, const float *patches, int64_t channels, float *dx)
 {
     const int64_t stride = s->options.stride[1];

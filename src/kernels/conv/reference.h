@@ -1,6 +1,7 @@
 /*
- * reference.h: the arithmetic of 2-d convolution for one element of a result: what conv2d and the fused conv2d_pool
- * share. Letters: N batch, C channels in, O channels out, G groups, KH x KW kernel, OH x OW the convolution's output.
+ * reference.h: the arithmetic of 2-d convolution for one element of a result, shared by conv2d and the fused
+ * conv2d_pool. Letters: N batch, C channels in, O channels out, G groups, KH x KW kernel, OH x OW the convolution's
+ * output.
  */
 #ifndef BGI_KERNELS_CONV_REFERENCE_H
 #define BGI_KERNELS_CONV_REFERENCE_H
@@ -54,7 +55,7 @@ static inline double bgi_convolve_at(const bgi_conv_geometry *g, bg_dtype dtype,
     return sum;
 }
 
-/* Reads the gradient of the convolution's output; a pooled one is mostly zero and has no tensor of its own. */
+/* Reads the gradient of the convolution's output; that of a pooled one is mostly zero and not stored as a tensor. */
 typedef double (*bgi_read_dy)(const void *source, const bgi_conv_geometry *g, int64_t n, int64_t o, int64_t oh,
                               int64_t ow);
 
@@ -110,8 +111,8 @@ static inline double bgi_convolve_backward_weight_at(const bgi_conv_geometry *g,
     return sum;
 }
 
-/* All of dx, and all of dw and db, operands `dw` and `dw` + 1 (when there is one) of a call that may be of the
- * accumulating form. Every element is one of the sums above. */
+/* Computes dx, or dw and db, operands `dw` and `dw` + 1 (if present) of a call that may be of the accumulating form.
+ * Every element is one of the sums above. */
 static inline void bgi_convolve_backward_input(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                const void *dy, const void *weight, void *dx)
 {

@@ -1,8 +1,8 @@
 /*
  * backward_body.h: gradients of the fused convolution, max pool and relu.
  *
- * Of each pooling window one position at most carries a gradient: `where` says which. So for one output channel the
- * positions that are live are listed first (without a branch for each), and then
+ * At most one position of each pooling window has a gradient, which `where` identifies. So for one output channel the
+ * positions with a gradient are listed first (without a branch for each), and then
  *   dw[o] += gradient x patch    keeps a block of dw[o] in registers while it walks over the list,
  *   dx patch += gradient x w[o]  keeps a block of w[o] in registers.
  * Patches are rows of a channels-last image. Letters and layout: fast.h.
@@ -15,7 +15,7 @@
 #include "kernels/cpu/transpose_body.h"
 
 #if LANES == 16
-#define BLOCK_ROWS    5 /* of a patch, times BLOCK_VECTORS: what is held in registers */
+#define BLOCK_ROWS    5 /* of a patch, times BLOCK_VECTORS: the size held in registers */
 #define BLOCK_VECTORS 5
 #else
 #define BLOCK_ROWS    3
@@ -29,8 +29,9 @@ typedef struct live_list {
     int64_t count;
 } live_list;
 
-/* Appends the live ones of `count` pooled positions. `position` [count] is the patch of each window's first element,
- * `window` [256] what an element of the window adds to it; `few`: no window has more than 16 elements. */
+/* Appends those of `count` pooled positions that have a gradient. `position` [count] is the patch of each window's
+ * first element, `window` [256] the offset of each element of the window; `few`: no window has more than 16 elements.
+ */
 static void list_live(live_list *list, const float *dy, const uint8_t *where, const int32_t *position,
                       const int32_t *window, bool few, int64_t count, int64_t base)
 {
@@ -103,7 +104,8 @@ ALWAYS_INLINE void sum_patches(const patch_block *b, const int rows, const int v
     const live_list list = *b->list;
     const int64_t stride = b->row_stride;
     vf sum[BLOCK_ROWS][BLOCK_VECTORS], odd[BLOCK_ROWS][BLOCK_VECTORS];
-    const int pairs = rows * vectors <= 8; /* too few chains to hide a multiply-add's latency: make two of each */
+    const int pairs =
+        rows * vectors <= 8; /* too few chains to hide a multiply-add's latency, so two of each are used */
     int64_t i = 0;
 
     UNROLL
@@ -142,7 +144,7 @@ ALWAYS_INLINE void add_short_patch(float gradient, const float *row, int64_t str
     }
 }
 
-/* sum_patches for rows of up to 8 floats: half vectors straddle fewer cache lines. */
+/* sum_patches for rows of up to 8 floats: half vectors cross fewer cache lines. */
 ALWAYS_INLINE void sum_short_patches(const patch_block *b, const int rows)
 {
     const live_list list = *b->list;
@@ -284,7 +286,7 @@ static void for_blocks(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, c
 
 /* ---- layouts ---- */
 
-/* One image [C][H][W] to [XH][XW][CP] with zeros all around. */
+/* Converts one image [C][H][W] to [XH][XW][CP] with zeros all around. */
 static void image_to_patches(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const float *x, float *image)
 {
     float *inner = image + (s->pad_h * p->xw + s->pad_w) * p->cp;
@@ -305,7 +307,7 @@ static void image_to_patches(const bgi_conv_pool *s, const bgi_conv_pool_patches
             transpose_matrix(x + y * s->w, s->h * s->w, s->c, s->w, inner + y * p->xw * p->cp, p->cp, p->cp);
 }
 
-/* The way back, without the border. */
+/* Converts back, without the border. */
 static void patches_to_image(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const float *image, float *x)
 {
     const float *inner = image + (s->pad_h * p->xw + s->pad_w) * p->cp;
@@ -322,7 +324,7 @@ static void patches_to_image(const bgi_conv_pool *s, const bgi_conv_pool_patches
     }
 }
 
-/* One output channel's filter [C][KH KW] to KH rows of [KW][CP] and back. */
+/* Converts one output channel's filter [C][KH KW] to KH rows of [KW][CP], and back. */
 static void filter_to_patch(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, const float *w, float *filter)
 {
     const int64_t taps = s->kh * s->kw;
@@ -358,10 +360,10 @@ static void patch_to_filter(const bgi_conv_pool *s, const bgi_conv_pool_patches 
 
 /* ---- the kernels ---- */
 
-/* What `prepare` leaves for all parts, at the beginning of the scratch. */
+/* The data that `prepare` makes for all parts, at the beginning of the scratch. */
 typedef struct patch_shared {
     int32_t *window, *position;
-    float *filters; /* of the inputs' kernel, as is */
+    float *filters; /* of the inputs' kernel, unchanged */
     float *filter;  /* float32 copy of one of another type */
 } patch_shared;
 
@@ -375,7 +377,7 @@ static patch_shared cut_shared(const bgi_conv_pool *s, const bgi_conv_pool_patch
     return cut;
 }
 
-/* One part's scratch, in the order of bgi_conv_pool_patch_plan: sums by part, the rest by runner. */
+/* One part's scratch, in the order of bgi_conv_pool_patch_plan: sums for each part, the rest for each runner. */
 typedef struct patch_scratch {
     float *filters; /* sums of dw */
     float *bias;    /* sums of db */
@@ -469,7 +471,7 @@ static void add_parts(const bgi_conv_pool_patches *p, uint32_t parts, float *sum
     }
 }
 
-/* One piece of the channels out. */
+/* Combines one piece of the output channels. */
 static void combine_conv2d_pool_backward_weights(const bg_kernel_call *call, uint32_t piece)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[2], &call->types[3], &call->types[0], call->attributes);
@@ -486,7 +488,7 @@ static void combine_conv2d_pool_backward_weights(const bg_kernel_call *call, uin
         add_parts(&p, parts, filter, s.kh * p.row_floats);
         if (s.dtype == BG_FLOAT32 && !add) {
             patch_to_filter(&s, &p, filter, (float *)call->operands[3] + o * s.k);
-        } else { /* the images are done with, and one of them is no smaller than a filter */
+        } else { /* the images are not needed any more, and one of them is at least as large as a filter */
             patch_to_filter(&s, &p, filter, scratch.images);
             put_floats(add, s.dtype, call->operands[3], o * s.k, s.k, scratch.images);
         }

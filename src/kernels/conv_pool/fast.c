@@ -1,10 +1,10 @@
 /*
- * fast.c: which requests the fused convolution kernels take, their parts and their scratch. The work itself is in
- * forward_body.h and backward_body.h.
+ * fast.c: the shapes of the fused convolution kernels: supported requests, parts and scratch. forward_body.h and
+ * backward_body.h compute them.
  */
 #include "kernels/conv_pool/fast.h"
 
-/* Window offsets are bytes with 255 taken, and lists of positions are 32-bit. */
+/* Window offsets are bytes, of which 255 is reserved, and lists of positions are 32-bit. */
 static bool fits(const bgi_conv_pool *s)
 {
     return bgi_dtype_is_single(s->dtype) && s->windows < 255 && s->windows * s->kh <= BGI_CONV_POOL_MAX_OFFSETS &&

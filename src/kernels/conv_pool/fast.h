@@ -21,7 +21,7 @@ enum {
     BGI_CONV_POOL_MAX_OFFSETS = 512,       /* windows x KH of the forward kernel's table */
     BGI_CONV_POOL_SLACK = 64,              /* floats that a vector may reach past the end of a buffer */
     BGI_CONV_POOL_BAND_FLOATS = 48 * 1024, /* of shifted planes: half of a usual second-level cache */
-    BGI_CONV_POOL_GROUP_FLOATS = 8 * 1024  /* of images handled at once: what a first-level cache holds */
+    BGI_CONV_POOL_GROUP_FLOATS = 8 * 1024  /* images handled at once: as many as a first-level cache holds */
 };
 
 static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *w, const bg_type *y,
@@ -55,13 +55,13 @@ static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *
 typedef struct bgi_conv_pool_planes {
     int64_t shifts;         /* KW + PW - 1 */
     int64_t band;           /* pooled rows handled at once */
-    int64_t line_rows;      /* rows of one residue r mod PH */
+    int64_t line_rows;      /* rows with one residue r mod PH */
     int64_t residue_stride; /* line_rows QW */
     int64_t shift_stride;   /* PH residues */
     int64_t channel_stride; /* shifts */
     int64_t planes_floats;
     int64_t line_floats;   /* of one of PW interleaved parts of a row */
-    int64_t shared_floats; /* scratch that all parts read, ahead of theirs */
+    int64_t shared_floats; /* scratch that all parts read, before their own */
     int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_planes;
 
@@ -85,17 +85,18 @@ static inline bgi_conv_pool_planes bgi_conv_pool_plan(const bgi_conv_pool *s)
     return p;
 }
 
-/* The backward kernels hold images channels last, zero padded: [XH][XW][CP], so that a filter row of a patch is one run
- * of KW CP floats, `row_vectors` vectors. CP is C, or C rounded up to whole vectors where aligned loads win. */
+/* The backward kernels store images channels last, zero padded: [XH][XW][CP], so that a filter row of a patch is one
+ * run of KW CP floats, `row_vectors` vectors. CP is C, or C rounded up to whole vectors where aligned loads are faster.
+ */
 typedef struct bgi_conv_pool_patches {
     int64_t cp, xh, xw;
     int64_t row_vectors;
     int64_t row_floats;    /* row_vectors in floats */
     int64_t image_floats;  /* XH XW CP */
-    int64_t group;         /* images handled at once by the weights' kernel */
+    int64_t group;         /* images that the weights' kernel handles at once */
     int64_t filter_floats; /* of all filters */
     int64_t sums_floats;   /* of dw and db, per part */
-    int64_t shared_floats; /* scratch that all parts read, ahead of theirs */
+    int64_t shared_floats; /* scratch that all parts read, before their own */
     int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_patches;
 
@@ -122,13 +123,14 @@ static inline bgi_conv_pool_patches bgi_conv_pool_patch_plan(const bgi_conv_pool
         p.shared_floats += p.filter_floats + (is_float32 ? 0 : bgi_cpu_round_up(s->k, 16));
     p.part_floats = p.sums_floats;
     p.part_floats += bgi_cpu_round_up(p.group * p.image_floats, 16) + BGI_CONV_POOL_SLACK; /* images */
-    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK);     /* list of live positions */
+    p.part_floats += 2 * (bgi_cpu_round_up(p.group * s->q, 16) + BGI_CONV_POOL_SLACK);     /* list of positions with a
+                                                                                              gradient */
     if (!is_float32)
         p.part_floats += bgi_cpu_round_up(s->c * s->h * s->w, 16) + bgi_cpu_round_up(p.group * s->o * s->q, 16);
     return p;
 }
 
-/* Bytes of `parts` parts and of what they share. */
+/* Bytes of `parts` parts and of their shared scratch. */
 static inline size_t bgi_conv_pool_scratch(int64_t shared_floats, int64_t part_floats, uint32_t parts)
 {
     return (size_t)(shared_floats + part_floats * parts) * sizeof(float);
@@ -139,9 +141,9 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Forward and inputs' parts, image by image: ten microseconds at most, so that two workers that share a call end
- * together, and of equally many images where that needs no more parts than the limit: 40 images that ask for 9 parts
- * get 10. */
+/* Parts of the forward and inputs' kernels, by image: they take at most ten microseconds, so that two workers that
+ * share a call end together, and have equally many images if that needs no more parts than the limit: 40 images that
+ * ask for 9 parts get 10. */
 static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
     const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
@@ -150,8 +152,7 @@ static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
     return (uint32_t)(even <= BGI_CPU_MOST_PARTS ? even : parts);
 }
 
-/* As many of them as scratch is allowed for (bgi_product_limit), at least one: images do not know which part they are
- * in. */
+/* As many parts as scratch allows (bgi_product_limit), at least one: results do not depend on the part of an image. */
 static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_floats, int64_t part_floats,
                                                  uint64_t limit_bytes)
 {
@@ -160,8 +161,8 @@ static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_
     return parts;
 }
 
-/* The backward kernels do a quarter of the work for the usual 2 x 2 windows; each part of the weights' one has sums to
- * clear and to combine. The number of parts is the order of these sums. */
+/* The backward kernels do a quarter of the work for the usual 2 x 2 windows; each part of the weights' kernel has sums
+ * to clear and to combine. The number of parts determines the order of these sums. */
 
 static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
 {
@@ -170,7 +171,7 @@ static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }
 
-/* Pieces of some channels out, in which the sums of `parts` parts are added up: of about a microsecond. */
+/* Pieces of some output channels, in which the sums of `parts` parts are added, each taking about a microsecond. */
 static inline uint32_t bgi_conv_pool_weights_pieces(const bgi_conv_pool *s, const bgi_conv_pool_patches *p,
                                                     uint32_t parts)
 {

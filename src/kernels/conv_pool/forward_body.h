@@ -1,9 +1,8 @@
 /*
- * forward_body.h: convolution, bias, max pool and relu in one pass, the convolution's output never leaving
- * registers.
+ * forward_body.h: convolution, bias, max pool and relu in one pass; the convolution's output stays in registers.
  *
- * A vector runs over pooled positions. For a tile of output channels the accumulators hold several elements of the
- * pooling window side by side, so that the pool is a maximum of registers. Letters and layout: fast.h.
+ * A vector covers pooled positions. For a tile of output channels the accumulators hold several elements of the pooling
+ * window side by side, so that the pool is a maximum of registers. Letters and layout: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_FORWARD_BODY_H
@@ -18,20 +17,21 @@
 #endif
 #define POOL_WINDOWS 4
 
-/* What all tiles of one band of one image share. */
+/* The data that all tiles of one band of one image share. */
 typedef struct pool_band {
     const bgi_conv_pool *shape;
     const float *planes;
     const int64_t *offset; /* [KH][windows]: of a window element at a filter row */
     int64_t shift_stride, channel_stride, count;
     const float *weights, *bias; /* of the tile's first channel */
-    void *y;                     /* likewise, at the band's first position */
+    void *y;                     /* of the tile's first channel, at the band's first position */
     uint8_t *where;
 } pool_band;
 
-/* The convolution at window elements `window`..`window + windows - 1` of the positions from `q` on, folded into the
- * running maximum of each channel (the first NaN wins). They are rounded to the element type before they are compared,
- * so that the result is the separate ops'. Sums run over channels, filter rows, filter columns, from the bias on. */
+/* Computes the convolution at window elements `window`..`window + windows - 1` of the positions from `q` on, and
+ * updates the running maximum of each channel (the first NaN wins). Elements are rounded to the element type before
+ * they are compared, so that the result is that of the separate ops. Sums run over channels, filter rows, filter
+ * columns, from the bias on. */
 ALWAYS_INLINE void fold_windows(const pool_band *b, const bg_dtype dtype, int64_t q, int64_t window, const int channels,
                                 const int windows, vf *best, vi *index)
 {
@@ -95,8 +95,8 @@ ALWAYS_INLINE void store_outputs(const bg_dtype dtype, void *y, int64_t at, vf v
     }
 }
 
-/* Without relu the largest starts from minus infinity at the first element, which is right even where all are minus
- * infinity. With relu it starts from zero and 255: what does not exceed zero is off. */
+/* Without relu the maximum starts from minus infinity at the first element, which is right even where all elements are
+ * minus infinity. With relu it starts from zero and 255, which mean that no element is above zero. */
 ALWAYS_INLINE void pool_positions(const pool_band *b, const bg_dtype dtype, const int channels)
 {
     const bgi_conv_pool *s = b->shape;
@@ -173,7 +173,7 @@ ALWAYS_INLINE int64_t clip_lanes(int64_t left)
     return left < 0 ? 0 : left < LANES ? left : LANES;
 }
 
-/* Takes one padded row of `width` columns (zeros follow) apart into PW rows: part p holds columns p, p + PW, ... */
+/* Splits one padded row of `width` columns (followed by zeros) into PW rows: part p holds columns p, p + PW, ... */
 static void split_row(const float *row, int64_t width, int64_t columns, int64_t pool_w, int64_t part_stride,
                       float *parts)
 {
@@ -195,7 +195,7 @@ static void split_row(const float *row, int64_t width, int64_t columns, int64_t 
 }
 
 #if LANES == 16
-/* Narrow stores do not straddle cache lines when few lanes are live. */
+/* Narrow stores do not cross cache lines when few lanes are used. */
 ALWAYS_INLINE void store_short(float *to, __m512 v, int64_t count)
 {
     const __mmask8 live = (__mmask8)((1u << (count & 7)) - 1u);
@@ -230,7 +230,7 @@ ALWAYS_INLINE void shift_short_row(const bgi_conv_pool *s, const bgi_conv_pool_p
 }
 #endif
 
-/* One row's shifts; `to` is the row's place in shift 0. `row` has `width` columns, padding and all. */
+/* Makes the shifts of one row; `to` is the row's place in shift 0. `row` has `width` columns, including padding. */
 ALWAYS_INLINE void shift_row(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, const float *row, int64_t width,
                              float *parts, float *to)
 {
@@ -285,7 +285,7 @@ static void shift_planes(const bgi_conv_pool *s, const bgi_conv_pool_planes *p, 
     }
 }
 
-/* Tiles of output channels as even as can be: 10 in steps of at most 6 are 5 and 5. */
+/* Output channels are cut into tiles as evenly as possible: 10 in steps of at most 6 are 5 and 5. */
 static void pool_channels(pool_band band, const float *w, const float *bias, void *y, uint8_t *where)
 {
     const bgi_conv_pool *s = band.shape;
@@ -302,7 +302,7 @@ static void pool_channels(pool_band band, const float *w, const float *bias, voi
     }
 }
 
-/* float32 copies of weights and bias of other types, for all parts. */
+/* Converts weights and bias of other types to float32 for all parts. */
 static void prepare_conv2d_pool(const bg_kernel_call *call)
 {
     const bgi_conv_pool s = bgi_conv_pool_read(&call->types[0], &call->types[1], &call->types[3], call->attributes);

@@ -1,7 +1,8 @@
 /*
- * reference.c: convolution, bias, max pool and optional relu as one, in plain C. The result is the one of the separate
- * ops, bit for bit: the convolution's elements are rounded to the element type before they are compared. Letters: see
- * conv/reference.h; PH x PW is the pooled output. Rows and columns of the convolution that fill no window are left out.
+ * reference.c: convolution, bias, max pool and optional relu in one kernel, in plain C. The result is that of the
+ * separate ops, bit for bit: the convolution's elements are rounded to the element type before they are compared.
+ * Letters: see conv/reference.h; PH x PW is the pooled output. Rows and columns of the convolution outside all windows
+ * are skipped.
  */
 #include "kernels/kernels.h"
 
@@ -80,7 +81,8 @@ void bgi_reference_conv2d_pool(const bg_kernel_call *call, uint32_t part)
                 }
 }
 
-/* dy of the pooled output, seen as the gradient of the convolution's: zero but at the largest of each window. */
+/* dy of the pooled output as the gradient of the convolution's output: zero except at the largest element of each
+ * window. */
 typedef struct pooled_dy {
     const bg_type *type;
     const void *data;

@@ -1,5 +1,5 @@
 /*
- * choose.c: from a request to the fast kernel of an instruction set.
+ * choose.c: finds the fast kernel of an instruction set for a request.
  */
 #include "kernels/cpu/variant.h"
 #include "kernels/linear/product.h"

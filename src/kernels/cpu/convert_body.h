@@ -1,6 +1,6 @@
 /*
- * convert_body.h: float32 from and to the other float types that fast kernels take, bfloat16 and float16. Kernels
- * compute in float32 and convert at their edges.
+ * convert_body.h: converts float32 from and to the other float types of fast kernels, bfloat16 and float16. Kernels
+ * compute in float32 and convert when reading and writing.
  */
 #ifndef BGI_CPU_CONVERT_BODY_H
 #define BGI_CPU_CONVERT_BODY_H
@@ -113,7 +113,7 @@ static inline void write_floats(bg_dtype dtype, void *data, int64_t index, int64
         narrow(dtype, from, count, (uint16_t *)data + index);
 }
 
-/* The same, added to what stands there when `add` (float32 only: accumulators). */
+/* The same, added to the existing values when `add` (float32 only: accumulators). */
 static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t index, int64_t count, const float *from)
 {
     if (add)
@@ -123,7 +123,7 @@ static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t inde
         write_floats(dtype, data, index, count, from);
 }
 
-/* As read_floats, but without a copy where none is needed: the floats lie in `data` itself or in `buffer`. */
+/* Like read_floats, but without a copy where none is needed: the floats are in `data` itself or in `buffer`. */
 static inline const float *view_floats(bg_dtype dtype, const void *data, int64_t index, int64_t count, float *buffer)
 {
     if (dtype == BG_FLOAT32)

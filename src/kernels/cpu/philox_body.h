@@ -1,5 +1,6 @@
 /*
- * philox_body.h: many blocks of Philox4x32-10 at once. Compilers make vectors of it; core/random.c has the scalar one.
+ * philox_body.h: computes many blocks of Philox4x32-10 at once. Compilers vectorize it; core/random.c has the scalar
+ * version.
  */
 #ifndef BGI_CPU_PHILOX_BODY_H
 #define BGI_CPU_PHILOX_BODY_H

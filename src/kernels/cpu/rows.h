@@ -1,5 +1,5 @@
 /*
- * rows.h: how kernels over rows (the last dim) cut their work.
+ * rows.h: how kernels over rows (the last dim) divide their work.
  */
 #ifndef BGI_CPU_ROWS_H
 #define BGI_CPU_ROWS_H
@@ -28,7 +28,7 @@ static inline bgi_rows bgi_rows_read(const bg_type *type, int64_t buffers)
     return rows;
 }
 
-/* The parts and the scratch of a kernel over rows of `type`; false: its elements are not taken. */
+/* The parts and the scratch of a kernel over rows of `type`; false: the element type is not supported. */
 static inline bool bgi_rows_take(bg_kernel *kernel, const bg_type *type, int64_t buffers)
 {
     const bgi_rows rows = bgi_rows_read(type, buffers);

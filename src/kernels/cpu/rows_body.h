@@ -1,5 +1,5 @@
 /*
- * rows_body.h: walking over a row in vectors. Sums over a row run in LANES interleaved chains, added pairwise at the
+ * rows_body.h: iterates over a row in vectors. Sums over a row run in LANES interleaved chains, added pairwise at the
  * end.
  */
 #ifndef BGI_CPU_ROWS_BODY_H

@@ -2,8 +2,8 @@
  * simd.h: one vector of floats, in the width of the instruction set this file is compiled for.
  *
  * Only variant_*.c include it, each compiled with its own flags; every kernel body is written once in these terms.
- * The idea: GCC's vector types give + - * / and bit operations in every width; what they lack (fused multiply-add,
- * partial loads, compares that select) is named here. LANES is the width, vf a vector of floats, vi of 32-bit integers,
+ * GCC's vector types provide + - * / and bit operations in every width; this file names the missing operations (fused
+ * multiply-add, partial loads, selecting compares). LANES is the width, vf a vector of floats, vi of 32-bit integers,
  * vm the result of a compare.
  */
 #ifndef BGI_CPU_SIMD_H
@@ -39,7 +39,8 @@
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
 
-/* Makes the compiler forget how a pointer came about, so that it steps it along instead of holding many of its sums. */
+/* Hides the origin of a pointer from the compiler, so that it increments the pointer instead of keeping many sums of
+ * it. */
 #define FORGET(pointer) __asm__("" : "+r"(pointer))
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
@@ -47,7 +48,7 @@ typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef float vf_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vi_loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-/* Doubles, half as many: for sums that must not lose what float32 would. */
+/* Half as many doubles, for sums that need more digits than float32. */
 typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef float vf_half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
 
@@ -88,7 +89,7 @@ ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
 {
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-/* The first n lanes (n up to LANES); the others are zero and their memory is not touched. */
+/* The first n lanes (n up to LANES); the others are zero and their memory is not accessed. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
@@ -113,7 +114,7 @@ ALWAYS_INLINE vm vis_nan(vf a)
 {
     return _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
 }
-/* a > b, or a is NaN and b is not: what replaces the largest so far when NaN wins */
+/* a > b, or a is NaN and b is not: the condition for a new maximum when NaN wins */
 ALWAYS_INLINE vm vwins(vf a, vf b)
 {
     return _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask((__m512)b, (__m512)b, _CMP_ORD_Q), (__m512)a, (__m512)b,
@@ -160,7 +161,7 @@ ALWAYS_INLINE vf vto_float(vi a)
 
 typedef vi vm;
 
-/* Written out: of `0 + x` compilers would keep the sum, and a register for the 0. */
+/* Written in full, because for `0 + x` compilers would keep the sum, and a register for the 0. */
 ALWAYS_INLINE vf vset(float x)
 {
 #if LANES == 8
@@ -222,7 +223,7 @@ ALWAYS_INLINE __m256i lane_mask(int64_t n)
 
     return (__m256i)(index < vset_int((int32_t)n));
 }
-/* Whole vectors apart: AMD's processors take twenty cycles and more for a store with a mask. */
+/* Whole vectors are a separate case: on AMD's processors a masked store takes twenty cycles or more. */
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     return n == LANES ? vload(p) : (vf)_mm256_maskload_ps(p, lane_mask(n));
@@ -298,7 +299,7 @@ ALWAYS_INLINE vf vround(vf a)
 {
     return (vf){rintf(a[0]), rintf(a[1]), rintf(a[2]), rintf(a[3])};
 }
-/* Values that do not fit are the caller's to keep out. */
+/* Callers must exclude values that do not fit. */
 ALWAYS_INLINE vi vto_int(vf a)
 {
     return (vi){(int32_t)rintf(a[0]), (int32_t)rintf(a[1]), (int32_t)rintf(a[2]), (int32_t)rintf(a[3])};
@@ -328,7 +329,7 @@ ALWAYS_INLINE vf vround_bfloat16(vf a)
     return vselect(vis_nan(a), a, (vf)(rounded & vset_int((int32_t)0xffff0000u)));
 }
 
-/* To the nearest float16, likewise. */
+/* To the nearest float16, in the same way. */
 ALWAYS_INLINE vf vround_float16(vf a)
 {
 #if LANES == 16
@@ -398,7 +399,7 @@ ALWAYS_INLINE double vsum_doubles(vd v)
     return sum;
 }
 
-/* a[0] b[0] a[1] b[1] ... taken apart: even positions of the pair (a, b), then odd ones. */
+/* Separates a[0] b[0] a[1] b[1] ...: even positions of the pair (a, b), then odd ones. */
 ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 {
 #if LANES == 16
@@ -413,7 +414,7 @@ ALWAYS_INLINE void vdeinterleave(vf a, vf b, vf *even, vf *odd)
 #endif
 }
 
-/* The other way: lanes of both in turns, the first LANES of them and the others. */
+/* Alternates lanes of both: the first LANES of them, and the others. */
 ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 {
 #if LANES == 16

@@ -1,5 +1,5 @@
 /*
- * transpose_body.h: matrix transposition in blocks of LANES x LANES, kept in registers where the width pays.
+ * transpose_body.h: matrix transposition in blocks of LANES x LANES, in registers where the width makes that faster.
  */
 #ifndef BGI_CPU_TRANSPOSE_BODY_H
 #define BGI_CPU_TRANSPOSE_BODY_H
@@ -8,7 +8,7 @@
 
 #if LANES == 16
 /* r[i] lane j <-> r[j] lane i, where quarter q of r[i], i < 4, comes from row 4 q + i: the rows' quarters were
- * exchanged while loading, so that two steps within quarters remain. */
+ * exchanged while loading, so two steps within quarters remain. */
 ALWAYS_INLINE void transpose_quarters(const __m512 r[4], __m512 out[4])
 {
     const __m512 t0 = _mm512_unpacklo_ps(r[0], r[1]), t1 = _mm512_unpackhi_ps(r[0], r[1]);

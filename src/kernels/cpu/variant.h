@@ -1,10 +1,10 @@
 /*
- * variant.h: the fast kernels as compiled for each instruction set, and how one is chosen.
+ * variant.h: the fast kernels as compiled for each instruction set, and the choice between them.
  *
- * A kernel has two halves. Its *shape* (a function of its family's fast.c, free of any instruction set) says whether a
- * request fits, how many parts it has and how much scratch it needs. Its *body* (fast_body.h) computes; it is compiled
- * once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so a
- * kernel needs no state.
+ * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, free of any instruction set)
+ * says whether a request fits, how many parts it has and how much scratch it needs. Its *body* (fast_body.h) computes;
+ * it is compiled once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so
+ * a kernel needs no state.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H
@@ -13,13 +13,12 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
-/* A kernel's shape: false declines. `kernel` comes with name and functions filled, one part of each kind and no
- * scratch. */
+/* A kernel's shape: false declines. `kernel` has its name and functions, one part of each kind and no scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 typedef struct bgi_cpu_routine {
     const char *name;
-    bgi_cpu_shape shape; /* NULL, as all else: the kernel has no fast body */
+    bgi_cpu_shape shape; /* NULL, like the other fields: the kernel has no fast body */
     void (*prepare)(const bg_kernel_call *call);
     bg_kernel_function run;
     bg_kernel_function combine;
@@ -33,8 +32,8 @@ typedef struct bgi_cpu_variant {
 
 extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
 
-/* Fills `out` when the request is of its kernel's class for this instruction set, which the processor must have; else
- * leaves it alone and returns false. */
+/* Fills `out` and returns true when the request is supported for this instruction set, which the processor must
+ * have. */
 bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *out);
 
 #define BGI_KERNEL(ID, name, attributes_bytes)
@@ -44,8 +43,8 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 
-/* How to cut `items` equal pieces of work into parts: about `flops_per_part` each, never more than items or 64. A
- * function of shapes alone, as the contract of kernels demands. */
+/* The number of parts for `items` equal pieces of work: about `flops_per_part` each, never more than items or 64. It
+ * depends only on shapes, as the contract of kernels requires. */
 static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
 {
     const double wanted = flops / flops_per_part;
@@ -54,7 +53,7 @@ static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double fl
     return wanted <= 1.0 ? 1 : wanted >= (double)limit ? (uint32_t)limit : (uint32_t)(wanted + 0.5);
 }
 
-/* Where part `part` of `parts` begins in `items`; part + 1 gives its end. */
+/* The first item of part `part` of `parts`; part + 1 gives its end. */
 static inline int64_t bgi_cpu_part_start(int64_t items, uint32_t part, uint32_t parts)
 {
     return items * part / parts;
@@ -71,13 +70,13 @@ static inline bool bgi_cpu_has_output(const bg_kernel_call *call, uint32_t outpu
     return output < call->output_count && call->types[call->input_count + output].dtype != BG_DTYPE_NONE;
 }
 
-/* Whether there is an operand of that number, inputs and outputs counted through. */
+/* Whether the operand exists; numbers count inputs, then outputs. */
 static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t operand)
 {
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* Of `part_floats` for every part: what a part needs only while it runs. */
+/* `part_floats` for every part: memory that a part needs only while it runs. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
     return (float *)call->scratch + call->runner * part_floats;

@@ -1,5 +1,5 @@
 /*
- * variant_avx2.c: the fast kernels for AVX2. Without its compiler flags (another architecture) the file is empty.
+ * variant_avx2.c: the fast kernels for AVX2. Without its compiler flags (on another architecture) the file is empty.
  */
 #include "kernels/cpu/variant.h"
 

@@ -1,5 +1,6 @@
 /*
- * variant_avx512.c: the fast kernels for AVX-512. Without its compiler flags (another architecture) the file is empty.
+ * variant_avx512.c: the fast kernels for AVX-512. Without its compiler flags (on another architecture) the file is
+ * empty.
  */
 #include "kernels/cpu/variant.h"
 

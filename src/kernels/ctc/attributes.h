@@ -15,7 +15,7 @@
  * CTC_LOSS_BACKWARD  dloss, x, targets, lengths, target_lengths, alpha -> dx, room float64 [N, L + C] */
 typedef struct bgi_ctc_attributes {
     int32_t blank;
-    uint32_t zeroes_infinity; /* a loss that is infinite, since its targets do not fit into its steps, is 0 */
+    uint32_t zeroes_infinity; /* an infinite loss, whose targets need more steps, counts as 0 */
 } bgi_ctc_attributes;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * fast.c: a part is a sample. The work itself is in sample.h.
+ * fast.c: each sample is a part. sample.h computes them.
  */
 #include "kernels/cpu/variant.h"
 #include "kernels/ctc/attributes.h"

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: connectionist temporal classification in parts, one a sample. Each place of a path needs those before
- * and logarithms of sums in double: it is the samples that can be done at the same time.
+ * fast_body.h: connectionist temporal classification with one part for each sample. Each place of a path needs the
+ * previous ones and logarithms of sums in double, so only samples can run in parallel.
  */
 #ifndef BGI_KERNELS_CTC_FAST_BODY_H
 #define BGI_KERNELS_CTC_FAST_BODY_H

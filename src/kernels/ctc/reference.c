@@ -1,5 +1,5 @@
 /*
- * reference.c: connectionist temporal classification, in plain C: one sample after the other.
+ * reference.c: connectionist temporal classification, in plain C: one sample after another.
  */
 #include "kernels/ctc/sample.h"
 #include "kernels/kernels.h"

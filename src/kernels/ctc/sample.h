@@ -1,6 +1,6 @@
 /*
- * sample.h: what CTC computes for one sample, in double. Samples know nothing of each other, so that the plain kernel,
- * which takes one after the other, and the fast one, which has them in parts, have the same bits.
+ * sample.h: the computation of CTC for one sample, in double. Samples are independent, so the plain kernel, which runs
+ * one after another, and the fast one, which runs them in parts, give the same bits.
  */
 #ifndef BGI_KERNELS_CTC_SAMPLE_H
 #define BGI_KERNELS_CTC_SAMPLE_H
@@ -15,12 +15,12 @@ typedef struct bgi_ctc_sample {
     const bgi_ctc_attributes *attributes;
     const void *x;
     bg_dtype dtype;
-    int64_t first, classes; /* where the sample's x begins */
+    int64_t first, classes; /* first: the beginning of the sample's x */
     const int32_t *targets;
     int64_t steps, targets_count;
-    int64_t places, stride; /* of its path; of the longest one */
+    int64_t places, stride; /* of its path; of the longest path */
     double *alpha;
-    bool is_valid; /* lengths and targets are such */
+    bool is_valid; /* lengths and targets are in range */
 } bgi_ctc_sample;
 
 /* Operands of the forward op begin at `operand`. */
@@ -57,7 +57,7 @@ static inline double bgi_ctc_x(const bgi_ctc_sample *s, int64_t step, int64_t pl
     return bgi_load(s->dtype, s->x, s->first + step * s->classes + bgi_ctc_class(s, place));
 }
 
-/* Whether a path may go from the place two before to this one: over a blank that parts two different targets. */
+/* Whether a path may go from the place two before to this one: over a blank between two different targets. */
 static inline bool bgi_ctc_skips(const bgi_ctc_sample *s, int64_t place)
 {
     return place >= 2 && place % 2 == 1 && s->targets[place / 2] != s->targets[place / 2 - 1];
@@ -105,8 +105,8 @@ static inline double bgi_ctc_forward(const bgi_ctc_sample *s)
     return likelihood == -INFINITY && s->attributes->zeroes_infinity ? 0.0 : -likelihood;
 }
 
-/* The gradient of each x: how probable it is that a path that has the targets goes through it, with a minus. beta, a
- * row that becomes that of the step before as it is walked, is as alpha, from the end; shares: of each class. */
+/* The gradient of each x: minus the probability that a path with the targets goes through it. beta is like alpha, from
+ * the end: a row that becomes that of the previous step as the walk proceeds; shares: for each class. */
 static inline void bgi_ctc_backward(const bgi_ctc_sample *s, double dloss, int64_t most_steps, double *beta,
                                     double *shares, void *dx)
 {
@@ -134,7 +134,8 @@ static inline void bgi_ctc_backward(const bgi_ctc_sample *s, double dloss, int64
     }
 }
 
-/* Outputs have no byte that nobody wrote: what a shorter sample leaves is impossible, and its room is empty. */
+/* Every byte of the outputs is written: the unused places of a shorter sample are impossible, and its scratch is
+ * zero. */
 static inline void bgi_ctc_loss_of(const bg_kernel_call *call, int64_t sample)
 {
     const bgi_ctc_sample s = bgi_ctc_find_sample(call, 0, call->operands[5], sample);

@@ -1,5 +1,5 @@
 /*
- * attributes.h: the operands and attributes of sums along an axis that are kept as they grow. Notation: kernels.h.
+ * attributes.h: the operands and attributes of cumulative sums along an axis. Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_CUMULATIVE_ATTRIBUTES_H
 #define BGI_KERNELS_CUMULATIVE_ATTRIBUTES_H

@@ -1,5 +1,5 @@
 /*
- * fast.c: which growing sums are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast cumulative sums. fast_body.h computes them.
  */
 #include "kernels/cumulative/fast.h"
 

@@ -1,5 +1,5 @@
 /*
- * fast.h: how growing sums cut their work: a part has blocks of columns, each with all of its axis.
+ * fast.h: how cumulative sums divide their work: a part has blocks of columns over the whole axis.
  */
 #ifndef BGI_KERNELS_CUMULATIVE_FAST_H
 #define BGI_KERNELS_CUMULATIVE_FAST_H

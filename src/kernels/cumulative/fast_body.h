@@ -1,5 +1,5 @@
 /*
- * fast_body.h: growing sums of floats, in double as the plain kernel has them, with its bits.
+ * fast_body.h: cumulative sums of floats, in double and with the bits of the plain kernel.
  */
 #ifndef BGI_KERNELS_CUMULATIVE_FAST_BODY_H
 #define BGI_KERNELS_CUMULATIVE_FAST_BODY_H
@@ -8,7 +8,7 @@
 #include "kernels/cumulative/fast.h"
 #include "kernels/elementwise/fast_body.h"
 
-/* One block of columns, along all of the axis. */
+/* One block of columns along the whole axis. */
 static void accumulate_block(const bg_kernel_call *call, const bgi_cumulation *c, int64_t first, int64_t columns)
 {
     const bgi_cumulative_attributes *attributes = call->attributes;

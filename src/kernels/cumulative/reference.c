@@ -1,5 +1,5 @@
 /*
- * reference.c: growing sums, in plain C. Floats are added in double and rounded as they are stored.
+ * reference.c: cumulative sums, in plain C. Floats are added in double and rounded when they are stored.
  */
 #include "kernels/axis.h"
 #include "kernels/cumulative/attributes.h"

@@ -8,22 +8,22 @@
 
 #include "kernels/mesh.h"
 
-/* DROPOUT           x -> y   (in training; copies otherwise)
- * The mask of element e of sample n is word e % 4 of Philox4x32-10(counter {e / 4, global sample, random_id, step low},
- * key {seed low, seed high ^ step high}), kept when word * 2^-32 >= probability; global sample = micro_batch * N + n.
- * Its gradient is the same kernel applied to dy. Of an x whose last dim is cut over an axis, elements are counted in
- * the whole: replicas that have the same piece drop the same, and together they drop what one replica would. */
+/* DROPOUT x -> y (in training; copies otherwise) The mask of element e of sample n is word e % 4 of
+ * Philox4x32-10(counter {e / 4, global sample, random_id, step low}, key {seed low, seed high ^ step high}), kept when
+ * word * 2^-32 >= probability; global sample = micro_batch * N + n. Its gradient is the same kernel applied to dy. When
+ * the last dim of x is cut over an axis, elements are numbered in the whole: replicas with the same piece drop the same
+ * elements, and together they drop what one replica would. */
 typedef struct bgi_dropout_attributes {
     double probability;
     uint32_t random_id;
     bg_mesh_axis axis;
-    uint32_t pieces; /* of the last dim; 0 is 1 */
+    uint32_t pieces; /* of the last dim; 0 means 1 */
 } bgi_dropout_attributes;
 
-/* Runs of a sample's elements that follow each other in the whole. */
+/* Runs of a sample's elements that are adjacent in the whole. */
 typedef struct bgi_dropout_runs {
-    int64_t length, count; /* of a run; of runs */
-    int64_t first, stride; /* in the whole: of the first run; from run to run */
+    int64_t length, count; /* elements of a run; number of runs */
+    int64_t first, stride; /* in the whole: the beginning of the first run; the distance between runs */
 } bgi_dropout_runs;
 
 static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call, int64_t elements)

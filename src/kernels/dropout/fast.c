@@ -1,5 +1,5 @@
 /*
- * fast.c: which dropouts are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast dropouts. fast_body.h computes them.
  */
 #include "kernels/cpu/move.h"
 

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: dropout, whose work is its random numbers. Attention drops shares with the same ones.
+ * fast_body.h: dropout, which mostly computes random numbers. Attention drops shares by the same numbers.
  */
 #ifndef BGI_KERNELS_DROPOUT_FAST_BODY_H
 #define BGI_KERNELS_DROPOUT_FAST_BODY_H
@@ -11,9 +11,9 @@
 
 /* The random numbers of one sample, and what they decide. */
 typedef struct dropout_mask {
-    uint32_t rest[3], key[2]; /* the counter behind its first word */
-    double bound;             /* words from it on are kept: 2^32 keeps none */
-    float scale;              /* of what is kept */
+    uint32_t rest[3], key[2]; /* the counter after its first word */
+    double bound;             /* words at or above it are kept: 2^32 keeps none */
+    float scale;              /* of kept elements */
 } dropout_mask;
 
 static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint32_t random_id, uint32_t sample)
@@ -24,8 +24,8 @@ static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint
                           (float)(1.0 / (1.0 - probability))};
 }
 
-/* What to multiply `count` elements with, up to 4 PHILOX_GROUP, the first of which is word 0 of counter `first`;
- * up to three more are written. */
+/* The factors of `count` elements, up to 4 PHILOX_GROUP, of which the first belongs to word 0 of counter `first`; up to
+ * three more are written. */
 static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count, float *factors)
 {
     const int64_t counters = (count + 3) / 4;
@@ -42,14 +42,14 @@ static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count
             factors[4 * i + w] = words[w][i] >= threshold ? mask->scale : 0.0f;
 }
 
-/* What is dropped is zero, whatever it was. */
+/* Dropped elements become zero, also when they are NaN. */
 static void drop_elements(const float *x, const float *factors, float *y, int64_t count)
 {
     for (int64_t e = 0; e < count; e++)
         y[e] = factors[e] == 0.0f ? 0.0f : x[e] * factors[e];
 }
 
-/* `length` elements from `at` on, which are elements `first` and so on of the whole sample. */
+/* Drops `length` elements from `at` on, which are elements `first` and so on of the whole sample. */
 static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64_t at, int64_t first, int64_t length)
 {
     const bg_dtype dtype = call->types[0].dtype;

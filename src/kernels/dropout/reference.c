@@ -1,6 +1,6 @@
 /*
- * reference.c: dropout in plain C. The mask is a function of where an element is in the training run, not of when or
- * where it is computed; attributes.h has the formula. y may overwrite x.
+ * reference.c: dropout in plain C. The mask depends on an element's place in the training run, not on when or where it
+ * is computed; attributes.h has the formula. y may overwrite x.
  */
 #include <brigade/random.h>
 

@@ -1,5 +1,5 @@
 /*
- * attributes.h: the operands and attributes of functions of one element or two. Notation: kernels.h.
+ * attributes.h: the operands and attributes of functions of one or two elements. Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_ELEMENTWISE_ATTRIBUTES_H
 #define BGI_KERNELS_ELEMENTWISE_ATTRIBUTES_H
@@ -14,7 +14,7 @@
  * use y for those of bgi_unary_derives_from_output (x may be y), and x for the rest (y may be x). */
 typedef struct bgi_unary_attributes {
     bg_unary function;
-    double a, b; /* its parameters; 0 where it has none */
+    double a, b; /* its parameters; 0 for functions without parameters */
 } bgi_unary_attributes;
 
 static inline bool bgi_unary_derives_from_output(bg_unary function)
@@ -23,7 +23,7 @@ static inline bool bgi_unary_derives_from_output(bg_unary function)
            function == BG_SQRT || function == BG_RECIPROCAL || function == BG_RSQRT || function == BG_TAN;
 }
 
-/* Whether it can follow a product in the same kernel: it has no parameters, and vectors have a way for it. */
+/* Whether it can follow a product in the same kernel: it has no parameters, and a vector form. */
 static inline bool bgi_unary_fuses(bg_unary function)
 {
     return function < BG_TAN;

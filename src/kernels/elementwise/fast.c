@@ -1,5 +1,5 @@
 /*
- * fast.c: which functions of one element or two are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast functions of one or two elements. fast_body.h computes them.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"

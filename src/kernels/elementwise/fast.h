@@ -1,5 +1,5 @@
 /*
- * fast.h: how element-by-element kernels cut their work, and how operands that broadcast are read.
+ * fast.h: how elementwise kernels divide their work, and how broadcast operands are read.
  */
 #ifndef BGI_KERNELS_ELEMENTWISE_FAST_H
 #define BGI_KERNELS_ELEMENTWISE_FAST_H
@@ -9,8 +9,8 @@
 
 enum {
     BGI_ELEMENTWISE_GRAIN = 64,   /* elements: parts begin at cache lines, whatever the type */
-    BGI_ELEMENTWISE_PART = 12288, /* elements in a part, about */
-    BGI_ELEMENTWISE_CHUNK = 512   /* elements handled at once: buffers stay in the first-level cache */
+    BGI_ELEMENTWISE_PART = 12288, /* approximate number of elements in a part */
+    BGI_ELEMENTWISE_CHUNK = 512   /* elements handled at once: buffers fit the first-level cache */
 };
 
 static inline uint32_t bgi_elementwise_parts(int64_t count)
@@ -19,7 +19,7 @@ static inline uint32_t bgi_elementwise_parts(int64_t count)
                               BGI_ELEMENTWISE_PART);
 }
 
-/* Where part `part` begins; part `parts` begins at the end. */
+/* The first element of part `part`; part `parts` begins at the end. */
 static inline int64_t bgi_elementwise_start(int64_t count, uint32_t part)
 {
     const int64_t grains = (count + BGI_ELEMENTWISE_GRAIN - 1) / BGI_ELEMENTWISE_GRAIN;
@@ -28,14 +28,14 @@ static inline int64_t bgi_elementwise_start(int64_t count, uint32_t part)
     return start < count ? start : count;
 }
 
-/* One part or several, of a kernel over the elements of `type`. */
+/* Sets the parts of a kernel over the elements of `type`. */
 static inline bool bgi_elementwise_take(bg_kernel *kernel, const bg_type *type)
 {
     kernel->part_count = bgi_elementwise_parts(bg_type_element_count(type));
     return true;
 }
 
-/* Kernels whose parts leave `numbers` doubles each. */
+/* Kernels whose parts each store `numbers` doubles. */
 static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *request, size_t numbers, bg_kernel *kernel)
 {
     if (!bgi_dtype_is_single(request->types[0].dtype) || !bgi_elementwise_take(kernel, &request->types[0]))
@@ -44,8 +44,8 @@ static inline bool bgi_elementwise_take_statistic(const bgi_kernel_request *requ
     return true;
 }
 
-/* One element of a function and of its gradient, in double: the plain kernels, and the fast ones where vectors have no
- * way of their own. */
+/* One element of a function and of its gradient, in double: for the plain kernels, and for the fast ones where a
+ * function has no vector form. */
 double bgi_unary_value(const bgi_unary_attributes *attributes, double x);
 double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, double x, double y);
 
@@ -54,7 +54,7 @@ typedef struct bgi_broadcast_view {
     int64_t run, count;
 } bgi_broadcast_view;
 
-/* False: the operand broadcasts along dims that do not lie side by side. */
+/* False: the operand broadcasts along dims that are not adjacent. */
 static inline bool bgi_broadcast_view_make(const bg_type *output, const bg_type *operand, bgi_broadcast_view *out)
 {
     int64_t run = 1, count = 1;

@@ -1,7 +1,7 @@
 /*
- * fast_body.h: functions of one element, or of two that broadcast. Every kernel walks its part in chunks that
- * fit the first-level cache: what is kept in 16 bits is widened into a buffer and narrowed out of one; float32 is read
- * and written in place. A chunk is read before it is written, so a result may overwrite an operand of its own shape.
+ * fast_body.h: functions of one element, or of two with broadcasting. Every kernel iterates over its part in chunks
+ * that fit the first-level cache: 16-bit values are widened into a buffer and narrowed out of one; float32 is read and
+ * written in place. A chunk is read before it is written, so a result may overwrite an operand of its own shape.
  */
 #ifndef BGI_KERNELS_ELEMENTWISE_FAST_BODY_H
 #define BGI_KERNELS_ELEMENTWISE_FAST_BODY_H
@@ -11,7 +11,7 @@
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"
 
-/* The chunk's result goes straight into a float32 output, or into `buffer`, to be narrowed by end_output. */
+/* The chunk's result is written directly to a float32 output, or to `buffer`, which end_output narrows. */
 static inline float *begin_output(bg_dtype dtype, void *data, int64_t index, float *buffer)
 {
     return dtype == BG_FLOAT32 ? (float *)data + index : buffer;
@@ -36,7 +36,7 @@ ALWAYS_INLINE vf vclamp(vf x, vf lowest, vf highest)
     return vselect(vgreater(lowest, x), lowest, vselect(vgreater(x, highest), highest, x));
 }
 
-/* `p`: what a function with parameters takes them from. */
+/* `p`: the parameters of functions that have some. */
 ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_attributes *p)
 {
     const vf one = vset(1.0f), zero = vset(0.0f);
@@ -74,7 +74,7 @@ ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_at
     case BG_SILU:
         return x * vsigmoid(x);
     case BG_MISH: {
-        /* tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2); 1, to the last bit, where e is large */
+        /* tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2), which is 1 to the last bit for large e */
         const vf e = vexp(vmin(x, vset(20.0f))), n = vfma(e, e, e + e);
 
         return x * (n / (n + vset(2.0f)));
@@ -123,7 +123,7 @@ ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_at
     }
 }
 
-/* dx; `s` is what the function keeps, x or y (attributes.h). */
+/* dx; `s` is the operand that the function saves, x or y (attributes.h). */
 ALWAYS_INLINE vf compute_unary_backward(const bg_unary function, vf dy, vf s, const bgi_unary_attributes *p)
 {
     const vf one = vset(1.0f), zero = vset(0.0f);
@@ -278,7 +278,7 @@ UNARY_LOOPS(leaky_relu, BG_LEAKY_RELU)
 UNARY_LOOPS(hard_sigmoid, BG_HARD_SIGMOID)
 UNARY_LOOPS(clamp, BG_CLAMP)
 
-/* Functions that are rare: element by element in double, as the plain kernel does it. */
+/* Rare functions are computed element by element in double, as in the plain kernel. */
 static void scalar_loop(const float *x, float *y, int64_t count, const bgi_unary_attributes *p)
 {
     for (int64_t i = 0; i < count; i++)
@@ -292,7 +292,7 @@ static void scalar_backward_loop(const float *dy, const float *s, float *y, int6
         y[i] = (float)bgi_unary_gradient(p, (double)dy[i], (double)s[i], (double)s[i]);
 }
 
-/* x^e for the exponents that have a short way; false: another exponent. */
+/* x^e for exponents that have a short form; false for others. */
 ALWAYS_INLINE bool raise_vector(vf x, double e, vf *out)
 {
     if (e == 0.0)
@@ -342,12 +342,12 @@ static void power_backward_loop(const float *dy, const float *s, float *y, int64
 
         raise_vector(vload_n(s + i, here), p->a - 1.0, &value);
         value = vset((float)p->a) * value;
-        /* flat at 0, whatever dy is */
+        /* the gradient is 0 there, whatever dy is */
         vstore_n(y + i, vselect(vis_zero(value), vset(0.0f), gradient * value), here);
     }
 }
 
-/* Whether the derivative is computed from y (else from x): bgi_unary_derives_from_output. */
+/* Whether the derivative is computed from y or from x: bgi_unary_derives_from_output. */
 static const struct {
     void (*forward)(const float *x, float *y, int64_t count, const bgi_unary_attributes *p);
     void (*backward)(const float *dy, const float *s, float *dx, int64_t count, const bgi_unary_attributes *p);
@@ -469,7 +469,7 @@ static void (*const binary_table[BG_BINARY_COUNT])(const float *a, const float *
     [BG_ADD] = add_loop,       [BG_SUBTRACT] = subtract_loop, [BG_MULTIPLY] = multiply_loop,
     [BG_DIVIDE] = divide_loop, [BG_MAXIMUM] = maximum_loop,   [BG_MINIMUM] = minimum_loop};
 
-/* The operand's elements for outputs index..index + count - 1: in place where they lie side by side, else gathered. */
+/* The operand's elements for outputs index..index + count - 1: in place if they are adjacent, otherwise gathered. */
 static const float *view_broadcast(bg_dtype dtype, const void *data, bgi_broadcast_view view, int64_t index,
                                    int64_t count, float *buffer)
 {
@@ -519,7 +519,8 @@ static void run_binary(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* dy where a wins over b, or where neither does half of it; of NaN all. `sign` -1: the smaller one wins. */
+/* dy where a wins over b, half of it where neither wins; dy where an operand is NaN. `sign` -1: the smaller one
+ * wins. */
 static void select_loop(const float *dy, const float *a, const float *b, float sign, float *da, int64_t count)
 {
     const vf zero = vset(0.0f), half = vset(0.5f), which = vset(sign);
@@ -616,7 +617,7 @@ static void look_up(const float *table, const uint8_t *x, float *y, int64_t coun
         y[i] = table[x[i]];
 }
 
-/* A byte has 256 values: each is standardized once, by just the operations the op names. */
+/* A byte has 256 values: each is standardized once, by exactly the op's operations. */
 static void run_standardize(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_standardize_attributes *attributes = call->attributes;

@@ -1,7 +1,7 @@
 /*
  * reference.c: functions of one element, or of two that broadcast. Floats are computed in double and rounded once,
- * except STANDARDIZE, whose every operation rounds to float32 as torchvision's do. BINARY computes integers as
- * integers.
+ * except STANDARDIZE, whose every operation rounds to float32 as torchvision's do. BINARY computes integers with
+ * integer arithmetic.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"
@@ -143,7 +143,7 @@ static double derive_mish(double x)
     return t + x * sigmoid(x) * (1.0 - t * t);
 }
 
-/* The derivative, from whichever of x and y is given (bgi_unary_derives_from_output says which). */
+/* The derivative, from x or y, whichever is given (bgi_unary_derives_from_output says which). */
 static double derive_unary(const bgi_unary_attributes *attributes, double x, double y)
 {
     const double a = attributes->a, b = attributes->b;
@@ -240,7 +240,8 @@ double bgi_unary_gradient(const bgi_unary_attributes *attributes, double dy, dou
 {
     const double derivative = derive_unary(attributes, x, y);
 
-    /* Where these are flat, by a rule and not by underflow, the gradient is zero whatever dy is, as in PyTorch. */
+    /* Where a function is constant by definition, and not by underflow, the gradient is zero whatever dy is, as in
+     * PyTorch. */
     switch (attributes->function) {
     case BG_RELU:
     case BG_HARD_SWISH:
@@ -312,7 +313,7 @@ static uint64_t compute_integers(bg_binary function, int64_t a, int64_t b)
         return (uint64_t)a - (uint64_t)b;
     case BG_MULTIPLY:
         return (uint64_t)a * (uint64_t)b;
-    case BG_DIVIDE: /* C leaves a division by 0, and of the smallest number by -1, undefined */
+    case BG_DIVIDE: /* C does not define division by 0, and of the smallest number by -1 */
         return b == 0 ? 0 : b == -1 ? 0 - (uint64_t)a : (uint64_t)(a / b);
     case BG_MAXIMUM:
         return (uint64_t)(a > b ? a : b);
@@ -378,7 +379,7 @@ void bgi_reference_cast(const bg_kernel_call *call, uint32_t part)
 
     (void)part;
     for (int64_t i = 0; i < count; i++)
-        if (from == BG_INT64 && to == BG_FLOAT32) /* by double it would be rounded twice */
+        if (from == BG_INT64 && to == BG_FLOAT32) /* through double it would be rounded twice */
             ((float *)call->operands[1])[i] = (float)((const int64_t *)call->operands[0])[i];
         else
             bgi_store(to, call->operands[1], i, bgi_load(from, call->operands[0], i));

@@ -19,7 +19,7 @@ typedef struct bgi_embedding_attributes {
     bg_mesh_axis axis;
 } bgi_embedding_attributes;
 
-/* The id as a row of the replica's table, which has so many; -1: it has no such row. */
+/* The id as a row of the replica's table, which has `rows` rows; -1: it has no such row. */
 static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_embedding_attributes *attributes,
                                         int32_t id, int64_t rows)
 {
@@ -33,7 +33,7 @@ static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_em
 typedef struct bgi_embedding_slots {
     int32_t *of_row;   /* by row: 1 + its slot; 0: not used in this step */
     int32_t *last_use; /* by row: 1 + its last use so far in the micro-batch; 0: none */
-    int32_t *used;     /* how many slots are taken */
+    int32_t *used;     /* the number of used slots */
 } bgi_embedding_slots;
 
 static inline bgi_embedding_slots bgi_embedding_view_slots(int32_t *slots, int64_t rows)

@@ -27,7 +27,7 @@ static void run_embedding(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the table's rows, and adds what belongs to them in the order of the ids. */
+/* A part owns a run of the table's rows, and adds their gradients in the order of the ids. */
 static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_embedding_attributes *attributes = call->attributes;
@@ -52,7 +52,7 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
 enum { EMBEDDING_COLUMNS = 512 };
 
 /* A part owns a run of the uses, and the rows of those that are the first of their id. The sum over the micro-batch is
- * complete before it is added to a row, as EMBEDDING_BACKWARD and ACCUMULATE have it. */
+ * complete before it is added to a row, as with EMBEDDING_BACKWARD and ACCUMULATE. */
 static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t width = call->types[2].dims[1], count = bg_type_element_count(&call->types[1]) / 2;
@@ -79,7 +79,7 @@ static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the table's rows. Those that were not used get +0, which has a dense sum's bits for -0 too. */
+/* A part owns a run of the table's rows. Unused rows get +0 added, which gives the bits of a dense sum for -0 too. */
 static void run_embedding_rows_add(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *table = &call->types[0];

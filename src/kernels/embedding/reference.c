@@ -34,7 +34,8 @@ static bool is_first_use(const int32_t *ids, int64_t i)
     return true;
 }
 
-/* The gradient of one row: what all uses of the id bring, in order, kept in double for a few columns at a time. */
+/* The gradient of one row: the contributions of all uses of the id, in order, summed in double for a few columns at a
+ * time. */
 static void sum_row(const bg_kernel_call *call, const int32_t *ids, int64_t id_count, int64_t first_use, int64_t row)
 {
     enum { COLUMNS = 64 };
@@ -106,7 +107,7 @@ void bgi_reference_embedding_slots(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* As bgi_reference_embedding_backward rounds the sum over a micro-batch, before it is accumulated. */
+/* Rounds the sum over a micro-batch before it is accumulated, as bgi_reference_embedding_backward does. */
 static double round_to(bg_dtype dtype, double value)
 {
     double room;

@@ -1,5 +1,5 @@
 /*
- * attributes.h: the operands and attributes of a convolution that goes on with its results. Notation: kernels.h.
+ * attributes.h: the operands and attributes of a convolution with fused following ops. Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_FUSED_CONV_ATTRIBUTES_H
 #define BGI_KERNELS_FUSED_CONV_ATTRIBUTES_H
@@ -7,10 +7,9 @@
 #include "kernels/conv/attributes.h"
 #include "kernels/elementwise/attributes.h"
 
-/* FUSED_CONV2D  x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y     float32 alone
- * The convolution, then each step that the attributes name, in this order: batch norm by the running statistics, the
- * sum with `other`, which has y's shape, and a function of one element. Every step makes the float operations that its
- * own kernel makes. */
+/* FUSED_CONV2D x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y float32 alone The convolution,
+ * then each step that the attributes name, in this order: batch norm by the running statistics, the sum with `other`,
+ * which has y's shape, and a function of one element. Every step does the float operations of its own kernel. */
 typedef struct bgi_fused_conv2d_attributes {
     bgi_conv2d_attributes conv; /* first: kernels of convolutions may read these as their own */
     bgi_unary_attributes unary;
@@ -18,7 +17,7 @@ typedef struct bgi_fused_conv2d_attributes {
     uint8_t has_bias, norms, adds, maps; /* 0: no */
 } bgi_fused_conv2d_attributes;
 
-/* Where operands are that there may be: gamma is followed by the other three. */
+/* The numbers of optional operands: gamma is followed by the other three. */
 static inline uint32_t bgi_fused_conv2d_gamma(const bgi_fused_conv2d_attributes *attributes)
 {
     return attributes->has_bias ? 3 : 2;

@@ -1,5 +1,5 @@
 /*
- * fast.c: which fused convolutions are taken: those whose convolution is. The work itself is in fast_body.h.
+ * fast.c: fused convolutions are supported where the convolution is. fast_body.h computes them.
  */
 #include "kernels/fused_conv/fast.h"
 

@@ -9,7 +9,8 @@
 
 enum { BGI_FUSED_CONV2D_OPERANDS = 4 }; /* x, w, bias?, y */
 
-/* Points into itself. Scratch begins with three floats a channel: the mean, scale and shift of batch norm. */
+/* The struct contains pointers into itself. Scratch begins with three floats a channel: the mean, scale and shift of
+ * batch norm. */
 typedef struct bgi_fused_conv2d_call {
     bg_kernel_call call;
     bg_type types[BGI_FUSED_CONV2D_OPERANDS];
@@ -44,7 +45,7 @@ static inline void bgi_fused_conv2d_call_make(const bg_kernel_call *fused, bgi_f
     for (uint32_t i = 0; i < out->call.input_count; i++)
         out->operands[i] = fused->operands[i];
     out->operands[out->call.input_count] = fused->operands[fused->input_count];
-    if (fused->scratch != NULL) /* plain bodies have none */
+    if (fused->scratch != NULL) /* plain bodies have no scratch */
         out->call.scratch = (float *)fused->scratch + bgi_fused_conv2d_floats(&fused->types[1], attributes);
 }
 

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: convolutions that go on with their results while these are in the first-level cache: a tile's rows, as
- * soon as their sums are complete.
+ * fast_body.h: convolutions that process their results further while these are in the first-level cache: a tile's rows,
+ * when their sums are complete.
  */
 #ifndef BGI_KERNELS_FUSED_CONV_FAST_BODY_H
 #define BGI_KERNELS_FUSED_CONV_FAST_BODY_H
@@ -17,7 +17,7 @@ typedef struct fused_conv_steps {
     const bgi_unary_attributes *unary; /* any other function; or NULL */
 } fused_conv_steps;
 
-/* The steps on `count` results side by side, of one channel, `index` elements behind the first of y. */
+/* Applies the steps to `count` adjacent results of one channel, `index` elements after the first of y. */
 static void finish_convolution(const void *source, int64_t channel, int64_t index, int64_t count, float *y)
 {
     const fused_conv_steps *s = source;

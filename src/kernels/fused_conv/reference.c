@@ -1,5 +1,5 @@
 /*
- * reference.c: a convolution and what follows it, one after the other, each rounded as by its own kernel.
+ * reference.c: runs a convolution and the ops that follow it one after another, each rounded as by its own kernel.
  */
 #include "kernels/kernels.h"
 

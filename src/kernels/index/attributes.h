@@ -1,5 +1,5 @@
 /*
- * attributes.h: the operands and attributes of kernels that take and put elements by numbers along an axis. Notation:
+ * attributes.h: the operands and attributes of kernels that read and write elements by index along an axis. Notation:
  * kernels.h.
  */
 #ifndef BGI_KERNELS_INDEX_ATTRIBUTES_H
@@ -28,7 +28,7 @@ typedef struct bgi_top_k_attributes {
     uint32_t unused;
 } bgi_top_k_attributes;
 
-/* A number along an axis of `size`, from the end when it is negative; -1: it is outside. */
+/* An index along an axis of `size`, from the end when it is negative; -1: it is outside. */
 static inline int64_t bgi_index_resolve(bg_dtype dtype, const void *ids, int64_t at, int64_t size)
 {
     const int64_t id = bgi_load_integer(dtype, ids, at), place = id < 0 ? id + size : id;

@@ -1,5 +1,5 @@
 /*
- * fast.c: which kernels of elements by number are taken, and in how many parts. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast kernels of elements by index, and their parts. fast_body.h computes them.
  */
 #include "kernels/index/fast.h"
 

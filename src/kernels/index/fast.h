@@ -1,5 +1,5 @@
 /*
- * fast.h: how kernels of elements by number cut their work.
+ * fast.h: how kernels of elements by index divide their work.
  */
 #ifndef BGI_KERNELS_INDEX_FAST_H
 #define BGI_KERNELS_INDEX_FAST_H
@@ -24,8 +24,8 @@ static inline bgi_gather bgi_gather_make(const bg_type *types, const bgi_index_a
     return g;
 }
 
-/* Parts are runs of columns: of each outer index as many as there are inner ones, in blocks. All that comes to an
- * element is added by one part, in the order of ids. */
+/* Parts are runs of columns: each outer index has as many as there are inner ones, in blocks. One part adds all
+ * contributions to an element, in the order of ids. */
 enum { BGI_SCATTER_BLOCK = 64 };
 typedef struct bgi_scatter {
     bgi_axis_view view; /* of dx */

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: elements by number: rows are copied whole; sums go column by column, so that their order is that of ids
- * in any number of parts; the largest of a row are kept in a heap.
+ * fast_body.h: elements by index: rows are copied whole; sums go column by column, so that their order is that of ids
+ * for any number of parts; the largest elements of a row are kept in a heap.
  */
 #ifndef BGI_KERNELS_INDEX_FAST_BODY_H
 #define BGI_KERNELS_INDEX_FAST_BODY_H
@@ -28,8 +28,9 @@ static void run_gather(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* One block of columns of dx: zeros, then what each row of dy brings. There is an id for each row, or each element.
- * Sums are of float32: those of 16 bits stand in scratch, as dx will, until they are done. */
+/* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. There is an id for each row, or
+ * for each element. Sums are float32: sums of 16-bit values are kept in scratch, laid out like dx, until they are
+ * complete. */
 static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t column,
                           int64_t columns, int64_t count, bool by_element)
 {
@@ -105,11 +106,12 @@ static void run_gather_elements(const bg_kernel_call *call, uint32_t part)
 /* ---- the largest ---- */
 
 typedef struct ranked {
-    float key; /* the element; negated where the smallest are wanted */
+    float key; /* the element; negated when the smallest are wanted */
     int32_t number;
 } ranked;
 
-/* NaN is more than all else; of equal ones the first comes first. Of negated elements NaN is the last. */
+/* NaN is larger than all numbers; among equal elements the first one comes first. Among negated elements NaN is the
+ * last. */
 ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
 {
     const bool a_is_nan = a.key != a.key, b_is_nan = b.key != b.key;
@@ -121,7 +123,7 @@ ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
     return a.number < b.number;
 }
 
-/* A heap with the lowest in front: puts `item` in the place of heap[at] and lets it sink. */
+/* A heap with the lowest element in front: replaces heap[at] by `item` and restores the order. */
 static void sink(ranked *heap, int64_t count, int64_t at, ranked item, bool nan_is_last)
 {
     for (int64_t child; (child = 2 * at + 1) < count; at = child) {

@@ -1,5 +1,5 @@
 /*
- * reference.c: elements by number, in plain C. A number outside the axis reads as zeros and gets no gradient. Gradients
+ * reference.c: elements by index, in plain C. An index outside the axis reads as zero and gets no gradient. Gradients
  * of one element are added in the order of ids.
  */
 #include "kernels/index/attributes.h"
@@ -30,7 +30,7 @@ void bgi_reference_gather(const bg_kernel_call *call, uint32_t part)
         }
 }
 
-/* Rounded at each step. */
+/* The sum is rounded at each step. */
 static void add_element(bg_dtype dtype, void *data, int64_t at, double more)
 {
     bgi_store(dtype, data, at, bgi_load(dtype, data, at) + more);
@@ -91,7 +91,7 @@ void bgi_reference_gather_elements(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Whether element `a` comes before `b`: the larger (or smaller) first, NaN as the largest of all, equal ones in their
+/* Whether element `a` comes before `b`: the larger (or smaller) first, NaN as the largest, equal ones in their
  * order. */
 static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int64_t b)
 {
@@ -107,7 +107,7 @@ static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int6
     return attributes->smallest ? b_is_more : a_is_more;
 }
 
-/* By insertion: for each element its place among those before it. */
+/* Inserts each element among the previous ones. */
 void bgi_reference_top_k(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_top_k_attributes *attributes = call->attributes;

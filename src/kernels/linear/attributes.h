@@ -18,9 +18,9 @@ typedef struct bgi_linear_backward_attributes {
     uint8_t bias; /* db is wanted */
 } bgi_linear_backward_attributes;
 
-/* FUSED_PRODUCT  the operands of a product, other? -> y, sum?
- * One of the products above, and what is done next with each element of its result. The bits are those of the separate
- * kernels, element by element and rounding by rounding. `sum`, if kept, is the result before the function.
+/* FUSED_PRODUCT the operands of a product, other? -> y, sum? One of the products above, followed by a step on each
+ * element of its result. The bits are those of the separate kernels, with each rounding in place. `sum`, if stored, is
+ * the result before the function.
  *
  *     follows NOTHING     y = product + bias             MATMUL alone; other = bias [columns]
  *     follows FUNCTION    y = function(sum)              sum = the product, after MATMUL + bias when there is one
@@ -42,14 +42,14 @@ typedef enum bgi_product_follower {
 } bgi_product_follower;
 
 typedef struct bgi_fused_product_attributes {
-    bgi_matmul_attributes layout; /* of MATMUL; first, so that it may read these as its own */
+    bgi_matmul_attributes layout; /* of MATMUL; first, so that MATMUL may read these as its own */
     uint8_t product;              /* bgi_product_kind */
     uint8_t follows;              /* bgi_product_follower */
     uint8_t keeps_sum;            /* of FUNCTION */
     uint8_t function;             /* bg_unary; 0 for NOTHING */
 } bgi_fused_product_attributes;
 
-/* How many of the inputs are the product's. */
+/* The number of inputs that belong to the product. */
 static inline uint32_t bgi_fused_product_inputs(const bgi_fused_product_attributes *attributes, uint32_t input_count)
 {
     return attributes->product == BGI_PRODUCT_LINEAR && attributes->follows != BGI_FOLLOWS_DERIVATIVE ? input_count : 2;

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: the linear layer's three products, and matmul, as products of gemm_body.h; and each of them with the
- * bias, function or derivative that follows it.
+ * fast_body.h: the linear layer's three products, and matmul, as products of gemm_body.h; each also with the bias,
+ * function or derivative that follows it.
  */
 #ifndef BGI_KERNELS_LINEAR_FAST_BODY_H
 #define BGI_KERNELS_LINEAR_FAST_BODY_H
@@ -9,7 +9,7 @@
 #include "kernels/linear/attributes.h"
 #include "kernels/linear/gemm_body.h"
 
-/* What follows a product. */
+/* The step that follows a product. */
 typedef struct product_next {
     const void *bias; /* added to the complete product; or NULL */
     void (*map)(const float *x, float *y, int64_t count, const bgi_unary_attributes *none);
@@ -44,7 +44,7 @@ static void finish_product(const gemm_job *job, int64_t index, int64_t column, i
     }
 }
 
-/* In float32 the sums get their bias before they are written at all. */
+/* For float32 the bias is added to the sums before they are written. */
 static void add_next(gemm_job *job, product_next *next)
 {
     if (!next)
@@ -72,7 +72,7 @@ static void run_units(gemm_job *job, const bg_kernel_call *call, uint32_t part)
         multiply_matrix_unit(job, unit, scratch);
 }
 
-/* y [rows, out] = x [rows, in] w^T + b; `next`: what follows, or NULL */
+/* y [rows, out] = x [rows, in] w^T + b; `next`: the step that follows, or NULL */
 static void multiply_linear(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
@@ -101,7 +101,7 @@ static void run_linear(const bg_kernel_call *call, uint32_t part)
     multiply_linear(call, part, NULL);
 }
 
-/* dx [rows, in] = dy [rows, out] w; `next`: what follows, or NULL */
+/* dx [rows, in] = dy [rows, out] w; `next`: the step that follows, or NULL */
 static void multiply_linear_backward_input(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bg_type *w = &call->types[1];
@@ -129,7 +129,7 @@ static void run_linear_backward_input(const bg_kernel_call *call, uint32_t part)
     multiply_linear_backward_input(call, part, NULL);
 }
 
-/* sums[j] = the sum of column from + j of `rows` rows, in row order; added to what stands there when `add`. */
+/* sums[j] = the sum of column from + j of `rows` rows, in row order; added to the existing value when `add`. */
 static void sum_columns(bg_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t from, int64_t count,
                         bool add, void *sums)
 {
@@ -183,7 +183,7 @@ static void run_linear_backward_weights(const bg_kernel_call *call, uint32_t par
         }
 }
 
-/* Which matrix of a batched operand belongs to matrix `batch` of the output: broadcast dims do not move. */
+/* The matrix of a batched operand for matrix `batch` of the output: broadcast dims do not advance. */
 static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand, int64_t batch)
 {
     int64_t matrix = 0, stride = 1;
@@ -199,7 +199,7 @@ static int64_t find_operand_matrix(const bg_type *output, const bg_type *operand
     return matrix;
 }
 
-/* `next`: what follows, or NULL */
+/* `next`: the step that follows, or NULL */
 static void multiply_matmul(const bg_kernel_call *call, uint32_t part, product_next *next)
 {
     const bgi_matmul_attributes *attributes = call->attributes;
@@ -239,7 +239,7 @@ static void run_matmul(const bg_kernel_call *call, uint32_t part)
     multiply_matmul(call, part, NULL);
 }
 
-/* One of the products above into `sum`, or into y when nobody wants the sum, and what follows. */
+/* Computes one of the products above into `sum`, or into y when the sum is not stored, and the step that follows. */
 static void run_fused_product(const bg_kernel_call *call, uint32_t part)
 {
     static void (*const multiply[BGI_PRODUCT_COUNT])(const bg_kernel_call *, uint32_t, product_next *) = {

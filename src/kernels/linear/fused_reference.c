@@ -1,5 +1,5 @@
 /*
- * fused_reference.c: a product and what follows it, by the kernels of each, one after the other.
+ * fused_reference.c: runs a product and the step that follows it by their own kernels, one after another.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernels.h"
@@ -25,7 +25,7 @@ void bgi_fused_call_make(const bg_kernel_call *fused, bgi_fused_call *out)
     out->operands[inputs] = bgi_output(fused, keeps_sum ? 1 : 0);
 }
 
-/* Of y's type all, but for a bias. */
+/* All operands have y's type, except a bias. */
 static void run_next(const bg_kernel_call *fused, bg_kernel_function kernel, void *const *operands,
                      const bg_type *second, uint32_t input_count, const void *attributes)
 {

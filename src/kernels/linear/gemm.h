@@ -1,9 +1,9 @@
 /*
  * gemm.h: the geometry of matrix products: C [M,N] = A [M,K] B [K,N], for every layout, in batches.
  *
- * B is read in panels: a few vectors of columns, all of a block of K. A block of rows of A meets a run of panels: that
- * is one unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h):
- * partial sums of a block are added to what stands in C.
+ * B is read in panels: a few vectors of columns over a block of K. A block of rows of A times a run of panels is one
+ * unit of work, and parts are runs of units. Every element's sum runs over K in order, in blocks (kernels.h): partial
+ * sums of a block are added to C.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_H
 #define BGI_KERNELS_LINEAR_GEMM_H
@@ -14,13 +14,14 @@
 
 enum {
     BGI_GEMM_PANEL_VECTORS = 3,
-    BGI_GEMM_ROWS = 256,             /* of A in a unit: with a block's columns they stay in a second-level cache */
-    BGI_GEMM_UNIT_ELEMENTS = 131072, /* of C: enough panels for each row of A, and rows for each panel, once laid out */
-    BGI_GEMM_FEWEST_UNITS = 16,      /* though, so that workers share the work evenly */
-    BGI_GEMM_FEW_ROWS = 64,          /* that do not pay for packing A, nor a row-major B */
-    BGI_GEMM_PACKED_COLUMNS = 32,    /* of A at a time */
+    BGI_GEMM_ROWS = 256,             /* rows of A in a unit: with a block's columns they fit a second-level cache */
+    BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and rows for each
+                                        panel, once laid out */
+    BGI_GEMM_FEWEST_UNITS = 16,      /* but at least this many units, so that workers share the work evenly */
+    BGI_GEMM_FEW_ROWS = 64,          /* too few rows for packing A, or a row-major B, to pay */
+    BGI_GEMM_PACKED_COLUMNS = 32,    /* columns of A packed at a time */
     BGI_GEMM_TILE_ROWS = 8,          /* at most, of any instruction set */
-    BGI_GEMM_PAIRS_DEPTH = 512       /* of products of pairs: whole tiles; a strip of B stays in a first-level cache */
+    BGI_GEMM_PAIRS_DEPTH = 512 /* terms of products of pairs: whole tiles; a strip of B fits a first-level cache */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
 
@@ -38,7 +39,7 @@ typedef struct bgi_gemm {
     bgi_isa pairs;           /* how bfloat16 is multiplied: bgi_product_pairs */
 } bgi_gemm;
 
-/* The scratch of a part, which does one unit after the other. */
+/* The scratch of a part, which computes one unit after another. */
 static inline void bgi_gemm_size(bgi_gemm *g, int64_t lanes)
 {
     const int64_t rows = (g->m + g->row_blocks - 1) / g->row_blocks;
@@ -63,7 +64,7 @@ static inline void bgi_gemm_keep_sums(bgi_gemm *g, int64_t lanes)
     bgi_gemm_size(g, lanes);
 }
 
-/* How many parts of `part_floats` are within a limit: at least one, at most `parts`. */
+/* The number of parts of `part_floats` within a limit: at least one, at most `parts`. */
 static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, uint64_t limit_bytes)
 {
     const uint64_t fit = limit_bytes / ((uint64_t)part_floats * sizeof(float));
@@ -71,8 +72,8 @@ static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, u
     return fit >= parts ? parts : fit < 1 ? 1 : (uint32_t)fit;
 }
 
-/* The product with at most so much scratch (bgi_product_limit), as far as it goes: fewer parts, and when one is too
- * large, fewer rows in a unit. Neither changes an element's sum. */
+/* Limits the scratch of a product (bgi_product_limit) as far as possible: by fewer parts, and when one is too large, by
+ * fewer rows in a unit. Neither changes an element's sum. */
 static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_bytes)
 {
     while ((uint64_t)g.part_floats * sizeof(float) > limit_bytes && g.part_floats > g.panel_floats &&
@@ -85,7 +86,7 @@ static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_
     return g;
 }
 
-/* The same as the state of its kernel wants it (bgi_product), which also says by which instructions. */
+/* The product with the limits in its kernel's state (bgi_product), which also names the instructions. */
 static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state)
 {
     g.pairs = bgi_product_pairs(state);
@@ -97,7 +98,7 @@ static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state
     return bgi_gemm_bound(g, lanes, bgi_product_limit(state));
 }
 
-/* Units beyond which columns are not cut further. */
+/* The number of units beyond which columns are not cut further. */
 static inline int64_t bgi_gemm_enough_units(int64_t batch, int64_t m, int64_t n)
 {
     const int64_t units = batch * m * n / BGI_GEMM_UNIT_ELEMENTS;
@@ -128,7 +129,8 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     return g;
 }
 
-/* Whether the sums of a product that is added to C need a block of their own, so that C gets the complete one. */
+/* Whether the sums of a product that is added to C need a block of their own, so that only complete sums are added to
+ * C. */
 static inline bool bgi_gemm_adds_apart(const bgi_gemm *g, int64_t repeats)
 {
     return g->depth_blocks * repeats > 1;

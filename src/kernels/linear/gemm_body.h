@@ -1,9 +1,9 @@
 /*
  * gemm_body.h: one unit of a matrix product: a block of rows of A against a run of panels of B. Geometry: gemm.h.
  *
- * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B comes in packed panels (or straight from
- * memory where a panel would be used once), A is read where it lies, one element broadcast at a time. How B is packed
- * is the caller's: that is how convolutions become products without a matrix of their patches in memory.
+ * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B is read from packed panels (or directly
+ * from memory when a panel would be used once), A in place, one element broadcast at a time. The caller packs B, so
+ * convolutions can be products without a matrix of their patches in memory.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_BODY_H
 #define BGI_KERNELS_LINEAR_GEMM_BODY_H
@@ -22,30 +22,32 @@ typedef struct gemm_job gemm_job;
 struct gemm_job {
     const bgi_gemm *gemm;
     bg_dtype dtype, c_dtype;
-    int64_t repeats; /* 0 is 1: so many products are added up, A a_repeat apart; `pack` is told which */
+    int64_t
+        repeats; /* 0 means 1: the number of products that are summed, with A a_repeat apart; `pack` gets the number */
     int64_t a_repeat;
     const void *a; /* a_row, a_column: strides in elements */
     int64_t a_start, a_row, a_column;
     const void *b; /* one of b_row, b_column is 1, unless `pack` is set */
     int64_t b_start, b_row, b_column;
-    void *c; /* rows c_row apart, columns side by side */
+    void *c; /* rows c_row apart, with adjacent columns */
     int64_t c_start, c_row;
-    bool rounds;             /* sums to C's type, of 16 bits, after each block */
-    bool add;                /* the complete product is added to what stands in C, which is float32; no biases then */
+    bool rounds;             /* rounds sums to C's 16-bit type after each block */
+    bool add;                /* adds the complete product to C, which is float32; there are no biases then */
     const void *column_bias; /* or NULL */
-    bool biases_last;     /* column_bias is added to the complete sums, of float32, else to those of the first block */
-    const void *row_bias; /* or NULL */
-    /* Rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many floats.
-     * NULL: B is a matrix. */
+    bool biases_last;        /* column_bias is added to the complete sums, of float32, otherwise to those of the first
+                                block */
+    const void *row_bias;    /* or NULL */
+    /* Packs rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many
+     * floats. NULL: B is a matrix. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                  int64_t width, float *to, float *spare);
     const void *source; /* for `pack` */
     int64_t batch;      /* likewise */
-    /* What is done next with `count` complete elements of C from `index` on, which are in column `column` and those
-     * that follow, while they are in the cache. NULL: nothing. */
+    /* The next step on `count` complete elements of C from `index` on, in column `column` and the following ones, while
+     * they are in the cache. NULL: nothing. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
-    const void *beside; /* of C's shape and type, what `finish` takes or makes beside C; or NULL */
+    const void *beside; /* of C's shape and type, which `finish` reads or writes beside C; or NULL */
 };
 
 /* ---- what will be packed next ---- */
@@ -56,9 +58,9 @@ typedef struct gemm_ahead {
     int64_t rows, stride, bytes;
 } gemm_ahead;
 
-/* The cache lines of some rows of it, one after the other, `each` of them in each group of steps. They go into the
- * second-level cache: rows lie in pages of their own, where the processor does not look ahead. Few at a time: the
- * processor waits when it is asked for more lines than it can have under way. */
+/* Prefetches cache lines of some of its rows, one after another, `each` of them in each group of steps. They go into
+ * the second-level cache, because rows are in different pages, where the processor does not prefetch. Only a few at a
+ * time, because the processor waits when too many lines are requested. */
 typedef struct gemm_walk {
     const char *row;
     int64_t rows, stride, bytes, at, each;
@@ -99,15 +101,15 @@ ALWAYS_INLINE void walk_on(gemm_walk *walk)
 typedef struct gemm_tile {
     const float *a;
     int64_t a_row, a_column;
-    int64_t a_tile; /* where the next tile's A begins; 0: where its first row does */
+    int64_t a_tile; /* the distance to the next tile's A; 0: that of its first row */
     const float *b;
     int64_t b_row;
     int64_t depth;
     float *c;
     int64_t c_row;
-    const float *beside;      /* what is wanted next at C's places; or NULL */
+    const float *beside;      /* memory needed next for C's elements; or NULL */
     int64_t columns;          /* valid ones */
-    bool add;                 /* to what is in C */
+    bool add;                 /* adds to C */
     bool is_first, is_last;   /* of the blocks of depth */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
@@ -130,7 +132,7 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
         UNROLL
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
-            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* here before the sums are */
+            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* arrives before the sums are complete */
             if (t->beside)
                 __builtin_prefetch(t->beside + r * t->c_row + v * LANES, 1, 2);
         }
@@ -208,7 +210,7 @@ static void (*const tile_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const gemm_ti
 
 /* ---- packing ---- */
 
-/* The panel of a matrix: rows are copied, or blocks transposed; `spare` takes widened elements. */
+/* Packs the panel of a matrix: rows are copied, or blocks transposed; `spare` holds widened elements. */
 static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                         int64_t width, float *to, float *spare)
 {
@@ -259,8 +261,8 @@ static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, i
     return buffer;
 }
 
-/* Lays a block of a transposed A out tile by tile, [k][rows of the tile]: what the tiles read in order. Its columns lie
- * far apart in memory, and would fall out of the cache between two tiles; here they are taken a few at a time. */
+/* Lays out a block of a transposed A tile by tile, [k][rows of the tile], in the order in which tiles read. Its columns
+ * are far apart in memory and would be evicted between two tiles, so a few are copied at a time. */
 static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
@@ -285,7 +287,7 @@ static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
-/* Run `part` of `parts` of what is to be fetched. */
+/* Run `part` of `parts` of the memory to prefetch. */
 static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
 {
     gemm_ahead cut = *whole;
@@ -296,8 +298,8 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     return cut;
 }
 
-/* Goes on with complete sums while they are in the first-level cache: rows of C lie so far apart that many of them
- * would push one another out of any. */
+/* Processes complete sums further while they are in the first-level cache: rows of C are so far apart that many of them
+ * would evict one another. */
 static void finish_tile(const gemm_tile *tile, int64_t rows)
 {
     const gemm_job *job = tile->finishing;
@@ -306,7 +308,7 @@ static void finish_tile(const gemm_tile *tile, int64_t rows)
         job->finish(job, tile->c - (float *)job->c + r * tile->c_row, tile->column, tile->columns);
 }
 
-/* One panel, for all rows of the unit: tiles as even as can be. */
+/* One panel, for all rows of the unit, in tiles of as even sizes as possible. */
 static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, const gemm_ahead ahead[2])
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
@@ -327,8 +329,7 @@ static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, con
     }
 }
 
-/* A product of float32 blocks that lie in caches: c = a b, or added to c. B's rows are
- * readable in whole vectors. */
+/* A product of float32 blocks in caches: c = a b, or added to c. B's rows are readable in whole vectors. */
 typedef struct gemm_block {
     const float *a, *b;
     float *c;
@@ -365,7 +366,7 @@ typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* Of B: the panel behind panel p of the run p0..p1, or the run's first in the next block of depth. */
+/* For B: the panel after panel p of the run p0..p1, or the run's first one in the next block of depth. */
 static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
 {
     const bgi_gemm *g = job->gemm;
@@ -386,7 +387,7 @@ static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, i
     return ahead;
 }
 
-/* Of A: rows m0.. in the next block of depth. */
+/* For A: rows m0.. in the next block of depth. */
 static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
 {
     const bgi_gemm *g = job->gemm;
@@ -401,7 +402,8 @@ static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0
                               : (gemm_ahead){from, depth, job->a_column * size, m_count * size};
 }
 
-/* The run of panels p0..p1 for one block of depth; the tile comes with A, C and depth; `rows`: to fetch meanwhile. */
+/* Multiplies the run of panels p0..p1 for one block of depth; the tile has A, C and depth; `rows`: memory to prefetch
+ * meanwhile. */
 static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
                             int64_t p0, int64_t p1, const gemm_ahead *rows, const gemm_scratch *scratch)
 {
@@ -439,7 +441,7 @@ static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat,
     }
 }
 
-/* Floats to the nearest of a type of 16 bits, in place. */
+/* Rounds floats to a 16-bit type in place. */
 static void round_floats(bg_dtype dtype, float *data, int64_t count)
 {
     uint16_t narrowed[BGI_GEMM_PANEL_VECTORS * LANES];
@@ -454,8 +456,8 @@ static void round_floats(bg_dtype dtype, float *data, int64_t count)
 }
 
 #if LANES == 16
-/* Rows m0.. and columns n0.. of bfloat16 by instructions that multiply pairs, for one block of depth (pairs.h). Sums
- * are beside C, which is bfloat16, and begin with the biases. */
+/* Multiplies rows m0.. and columns n0.. of bfloat16 by instructions for pairs, for one block of depth (pairs.h). Sums
+ * are stored beside C, which is bfloat16, and begin with the biases. */
 static void multiply_pairs(const gemm_job *job, const gemm_tile *tile, int64_t repeat, int64_t m0, int64_t m_count,
                            int64_t k0, int64_t n0, int64_t n_count, float *scratch)
 {

@@ -1,14 +1,14 @@
 /*
- * pairs.h: products of bfloat16 matrices by instructions that multiply without widening: AVX512-BF16's, which add two
- * products to each sum, and AMX's, which multiply tiles of 16 rows by 16 columns and 32 terms. Both treat subnormal
- * numbers as zero, round sums to nearest and add in an order of their own, which depends on K alone:
+ * pairs.h: products of bfloat16 matrices by instructions without widening: AVX512-BF16's, which add two products to
+ * each sum, and AMX's, which multiply tiles of 16 rows by 16 columns and 32 terms. Both treat subnormal numbers as
+ * zero, round sums to nearest and add in an order of their own, which depends only on K:
  *
  *     AVX512-BF16   for each pair of terms 2i, 2i + 1: sum += a[2i+1] b[2i+1], then sum += a[2i] b[2i]
  *     AMX           for each 32 terms from the first on: even = the sum of the 16 products of even terms, odd = of odd
  *                   ones, each from 0 on in order; sum += even + odd
  *
  * Every product is exact in float32, so each `+=` is one rounding. Missing terms at the end are zeros. Intel's
- * Architectures Software Developer's Manual, volume 2: VDPBF16PS, TDPBF16PS. Tests hold both against these lines
+ * Architectures Software Developer's Manual, volume 2: VDPBF16PS, TDPBF16PS. Tests compare both with these formulas
  * (tests/kernels/test_pairs.c).
  */
 #ifndef BGI_KERNELS_LINEAR_PAIRS_H
@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 enum {
-    BGI_PAIRS_TERMS = 32,  /* K is filled up with zeros to a multiple */
-    BGI_PAIRS_ROWS = 16,   /* M likewise: rows of a tile */
-    BGI_PAIRS_COLUMNS = 48 /* of B that are packed at a time: three tiles */
+    BGI_PAIRS_TERMS = 32,  /* K is padded with zeros to a multiple */
+    BGI_PAIRS_ROWS = 16,   /* M is padded too: rows of a tile */
+    BGI_PAIRS_COLUMNS = 48 /* columns of B that are packed at a time: three tiles */
 };
 
-/* C [m, n] = A [m, k] B [k, n]; with `goes_on` sums begin with what stands in C. Strides in elements. */
+/* C [m, n] = A [m, k] B [k, n]; with `goes_on` sums begin with the values in C. Strides in elements. */
 typedef struct bgi_pairs {
     const uint16_t *a; /* one of a_row, a_column is 1 */
     int64_t a_row, a_column;

@@ -4,7 +4,7 @@
  */
 #include "kernels/linear/pairs.h"
 
-#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc's name, clang's */
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc's name, and clang's */
 #include "kernels/linear/pairs_body.h"
 
 enum { ROW_BYTES = 64 };
@@ -44,7 +44,7 @@ static void put(const place *at, const float sums[TILE * TILE])
         _mm512_mask_storeu_ps(at->c + r * at->c_row, live, _mm512_loadu_ps(sums + r * TILE));
 }
 
-/* Numbers of tiles are part of the instruction. */
+/* Numbers of tiles are constants in the instruction. */
 #define BEGIN(tile, at)                                                                                                \
     do {                                                                                                               \
         if (!p->goes_on) {                                                                                             \
@@ -66,13 +66,13 @@ static void put(const place *at, const float sums[TILE * TILE])
         }                                                                                                              \
     } while (0)
 
-/* A's rows, packed or as they lie. */
+/* A's rows, packed or in place. */
 typedef struct rows {
     const uint16_t *at;
     int64_t row;
 } rows;
 
-/* Two by two tiles from row m and column n on. Without a second one of either kind its place is the first one's. */
+/* Two by two tiles from row m and column n on. Without a second tile in a direction, its place is the first one's. */
 static void multiply_four(const bgi_pairs *p, rows a, const uint16_t *b, int64_t terms, int64_t m, int64_t n)
 {
     const size_t a_bytes = (size_t)a.row * sizeof(uint16_t);

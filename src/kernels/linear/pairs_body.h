@@ -1,8 +1,8 @@
 /*
  * pairs_body.h: packing for products of pairs (pairs.h), for both instruction sets.
  *
- * A is packed as rows of K, filled up with zeros. B is packed in tiles of 16 columns: for each pair of terms 16 pairs
- * of elements side by side, a cache line.
+ * A is packed as rows of K, padded with zeros. B is packed in tiles of 16 columns: for each pair of terms 16 pairs of
+ * elements side by side, a cache line.
  */
 #ifndef BGI_KERNELS_LINEAR_PAIRS_BODY_H
 #define BGI_KERNELS_LINEAR_PAIRS_BODY_H
@@ -24,7 +24,7 @@ static inline __mmask32 pairs_mask(int64_t count)
     return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-/* 16 x 16 numbers of 32 bits, rows for columns. */
+/* Transposes 16 x 16 numbers of 32 bits. */
 static inline void pairs_transpose(__m512i r[TILE])
 {
     __m512i t[TILE];
@@ -53,7 +53,7 @@ static inline void pairs_transpose(__m512i r[TILE])
     }
 }
 
-/* `count` pairs side by side of two runs of at most 16 elements. */
+/* Interleaves two runs of at most 16 elements to `count` pairs. */
 static inline __m512i pairs_join(const uint16_t *even, const uint16_t *odd, int64_t count, bool has_odd)
 {
     const __mmask16 live = (__mmask16)pairs_mask(count < TILE ? count : TILE);
@@ -65,7 +65,7 @@ static inline __m512i pairs_join(const uint16_t *even, const uint16_t *odd, int6
 }
 
 /* A tile of 16 lines (rows of A, columns of B), 32 terms from k on: r[i] has the pairs of line i. `along`: the stride
- * of terms, `across` of lines, one of which is 1; if it is `across`, r[i] has the 16 lines of pair i instead. */
+ * of terms, `across` that of lines, one of which is 1; if it is `across`, r[i] has the 16 lines of pair i instead. */
 static inline void pairs_load(const uint16_t *from, int64_t along, int64_t across, int64_t lines, int64_t k,
                               int64_t k_count, __m512i r[TILE])
 {
@@ -85,7 +85,7 @@ static inline void pairs_load(const uint16_t *from, int64_t along, int64_t acros
     }
 }
 
-/* to[rows, filled up to 16][terms] */
+/* to[rows, padded to 16][terms] */
 static inline void pairs_pack_a(const bgi_pairs *p, int64_t terms, uint16_t *to)
 {
     for (int64_t m = 0; m < p->m; m += TILE)

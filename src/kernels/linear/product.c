@@ -1,12 +1,13 @@
 /*
- * product.c: what products know beside their shapes: constants that every kernel may point to, since a plan keeps them.
+ * product.c: the settings of products besides their shapes: constants that every kernel may point to, because a plan
+ * keeps them.
  */
 #include "kernels/linear/product.h"
 
 #include "core/narrow.h"
 
-/* What is done with each block's sums, or by which instructions pairs are multiplied; and the limit of scratch: the
- * exponents of the powers of two that there are. */
+/* They say what happens to each block's sums, or which instructions multiply pairs, and the limit of scratch as the
+ * exponent of a power of two. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \

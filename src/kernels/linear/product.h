@@ -1,6 +1,6 @@
 /*
- * product.h: what matrix products, and convolutions made of them, know of a request beside its shapes; and the product
- * in a FUSED_PRODUCT.
+ * product.h: the settings of matrix products, and of convolutions built from them, besides their shapes; and the
+ * product in a FUSED_PRODUCT.
  */
 #ifndef BGI_KERNELS_LINEAR_PRODUCT_H
 #define BGI_KERNELS_LINEAR_PRODUCT_H
@@ -10,11 +10,11 @@
 
 /* ---- matrix products whose partial sums are kept in 16 bits ----
  *
- * Sums run over K in order, in blocks. Of operands in bfloat16 or float16, when asked for, what is summed up so far is
- * rounded to their type after each block; inside a block it is float32, in which the products are exact, so that every
- * kernel gives the same bits. Without rounding, instruction sets for bfloat16 have an order of their own (pairs.h). */
+ * Sums run over K in order, in blocks. With operands in bfloat16 or float16, and on request, the sum so far is rounded
+ * to their type after each block; inside a block it is float32, in which the products are exact, so that every kernel
+ * gives the same bits. Without rounding, instruction sets for bfloat16 have an order of their own (pairs.h). */
 
-/* Terms of a block of K, and how many blocks there are: by K alone. */
+/* Terms of a block of K, and the number of blocks, which depends only on K. */
 enum { BGI_PRODUCT_BLOCK = 256 };
 static inline int64_t bgi_product_blocks(int64_t k)
 {
@@ -27,17 +27,18 @@ static inline int64_t bgi_product_block(int64_t k)
 
 /* ---- matrix products whose scratch is bounded ----
  *
- * They have fewer parts, or smaller ones, one after the other: each element's sum is as it was. At least one part of
- * the smallest kind is needed, whatever the limit. CONV2D_POOL_BACKWARD_WEIGHTS takes no notice: its parts are summed
- * up, so that their number is part of the result. */
+ * Limited scratch means fewer or smaller parts, one after another; each element's sum is unchanged. At least one part
+ * of the smallest size is needed, whatever the limit. CONV2D_POOL_BACKWARD_WEIGHTS ignores the limit: its parts are
+ * summed, so their number affects the result. */
 
 typedef struct bgi_product {
-    uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: none */
+    uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: no limit */
     bool rounds;
-    bgi_isa pairs; /* of bfloat16: AVX512_BF16 or AMX (pairs.h), else it is widened to float32, as where sums round */
+    bgi_isa pairs; /* of bfloat16: AVX512_BF16 or AMX (pairs.h), otherwise it is widened to float32, as it is when sums
+                      round */
 } bgi_product;
 
-/* The state of the kernel of a request: a bgi_product where there is something to know, else NULL. */
+/* The state of the kernel of a request: a bgi_product when settings differ from the defaults, otherwise NULL. */
 void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa);
 static inline bool bgi_product_rounds(const bg_kernel_call *call)
 {
@@ -56,7 +57,8 @@ static inline bgi_isa bgi_product_pairs(const void *state)
 
 enum { BGI_FUSED_OPERANDS = 4 }; /* of the product: three inputs at most */
 
-/* The call of the product alone, into `sum` where it is kept, else into y. Points into itself. */
+/* The call of the product alone, into `sum` when it is stored, otherwise into y. The struct contains pointers into
+ * itself. */
 typedef struct bgi_fused_call {
     bg_kernel_call call;
     bg_type types[BGI_FUSED_OPERANDS];

@@ -1,6 +1,6 @@
 /*
- * reference.c: matrix products by three plain loops. Rows are the leading dims of x taken together; each sum is taken
- * in double, in index order, and rounded once; or with partial sums in 16 bits, as kernels.h says.
+ * reference.c: matrix products by three plain loops. Rows are the leading dims of x combined; each sum is computed in
+ * double, in index order, and rounded once; or with partial sums in 16 bits, as kernels.h says.
  */
 #include "kernels/kernels.h"
 #include "kernels/linear/attributes.h"
@@ -96,7 +96,7 @@ void bgi_reference_linear_backward_weights(const bg_kernel_call *call, uint32_t 
     }
 }
 
-/* Which matrix of a batched operand belongs to matrix `batch` of the output: broadcast dims do not move. */
+/* The matrix of a batched operand for matrix `batch` of the output: broadcast dims do not advance. */
 static int64_t find_matrix(const bg_type *output, const bg_type *operand, int64_t batch)
 {
     int64_t matrix = 0, stride = 1;

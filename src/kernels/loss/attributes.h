@@ -25,13 +25,13 @@ typedef struct bgi_loss_attributes {
     bg_loss_reduction reduction;
     int64_t ignore_index;
     bg_mesh_axis axis;
-    int64_t classes;             /* of the whole; 0: as many as logits have columns */
-    double smoothing;            /* this share of a label's weight is spread over all classes */
+    int64_t classes;             /* of the whole; 0: the number of columns of logits */
+    double smoothing;            /* this fraction of a label's weight is spread over all classes */
     uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
 } bgi_loss_attributes;
 
-/* What is lost for a row: `label` (the logarithm of the sum less the label's logit) and `all` (the weighted sum of that
- * over all classes), of a label of weight w. */
+/* A row's loss from `label` (the logarithm of the sum minus the label's logit) and `all` (the weighted sum of that over
+ * all classes), for a label of weight w. */
 static inline double bgi_loss_of_row(const bgi_loss_attributes *attributes, int64_t classes, double weight,
                                      double label, double all)
 {
@@ -40,8 +40,8 @@ static inline double bgi_loss_of_row(const bgi_loss_attributes *attributes, int6
     return (1.0 - attributes->smoothing) * weight * label + attributes->smoothing / (double)classes * all;
 }
 
-/* Of a row's gradient: times its probabilities; less `at_label` at the label; less `everywhere` times each class's
- * weight. total: the sum of these. */
+/* Factors of a row's gradient: of its probabilities; minus `at_label` at the label; minus `everywhere` times each
+ * class's weight. total: their sum. */
 typedef struct bgi_loss_shares {
     double softmax, at_label, everywhere;
 } bgi_loss_shares;
@@ -55,10 +55,10 @@ static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *at
     return (bgi_loss_shares){at_label + everywhere * total, at_label, everywhere};
 }
 
-/* Which classes a replica's columns are. */
+/* The classes of a replica's columns. */
 typedef struct bgi_loss_classes {
     int64_t total;       /* of the whole */
-    int64_t first, live; /* here: the first, and how many columns are classes */
+    int64_t first, live; /* of this replica: the first class, and the number of columns that are classes */
 } bgi_loss_classes;
 
 static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call, int64_t columns)

@@ -1,5 +1,5 @@
 /*
- * fast.c: which losses are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast losses. fast_body.h computes them.
  */
 #include "kernels/loss/fast.h"
 

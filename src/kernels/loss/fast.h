@@ -1,5 +1,5 @@
 /*
- * fast.h: how the losses over rows of logits cut their work: parts are runs of rows.
+ * fast.h: how the losses over rows of logits divide their work: parts are runs of rows.
  */
 #ifndef BGI_KERNELS_LOSS_FAST_H
 #define BGI_KERNELS_LOSS_FAST_H

@@ -1,7 +1,7 @@
 /*
- * fast_body.h: cross-entropy, whole or of classes that are cut, and the count of correct rows. Exponentials are float32
- * vectors; a row's logarithm and all sums over rows are double. Parts leave their sums in scratch; they are added in
- * part order.
+ * fast_body.h: cross-entropy, over all classes or a cut of them, and the count of correct rows. Exponentials are
+ * float32 vectors; a row's logarithm and all sums over rows are double. Parts store their sums in scratch; they are
+ * added in part order.
  */
 #ifndef BGI_KERNELS_LOSS_FAST_BODY_H
 #define BGI_KERNELS_LOSS_FAST_BODY_H
@@ -31,7 +31,7 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* The larger of two; NaN when there is one, where max alone would lose it. */
+/* The larger of two, or NaN when one of them is NaN, which max alone would lose. */
 ALWAYS_INLINE vf vlarger(vf so_far, vf v)
 {
     return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
@@ -61,7 +61,7 @@ static float find_row_maximum(const float *x, int64_t count)
     return maximum;
 }
 
-enum { LOG_SUM_VECTORS = 8 }; /* added up in float32 before they go into the double */
+enum { LOG_SUM_VECTORS = 8 }; /* added in float32 before they are added to the double */
 
 /* The sum of e^(x - maximum). */
 static double sum_exponentials(const float *x, float maximum, int64_t count)
@@ -96,8 +96,8 @@ static double find_log_sum(const float *x, int64_t count)
     return (double)maximum + log(sum_exponentials(x, maximum, count));
 }
 
-/* The sum of weights x (log_sum - x); weights NULL: all are 1. The difference is from a float32, what is left of
- * log_sum comes to the sum of weights, `total`. */
+/* The sum of weights x (log_sum - x); weights NULL: all are 1. The difference is computed from a float32; the remainder
+ * of log_sum contributes its product with `total`, the sum of weights. */
 static double sum_over_classes(const float *x, const float *weights, double log_sum, double total, int64_t count)
 {
     const vf high = vset((float)log_sum), one = vset(1.0f);
@@ -123,7 +123,7 @@ static double sum_class_weights(const float *weights, int64_t classes)
     return weights != NULL ? sum : (double)classes;
 }
 
-/* A row's loss, of a label of this weight, if it counts; a label of no class makes it no number. */
+/* Adds a row's loss, for a label of this weight, if it counts; an invalid label makes it NaN. */
 static void add_row_loss(const bg_kernel_call *call, loss_sums *sums, int64_t row, int64_t classes, double weight,
                          double loss)
 {
@@ -169,7 +169,7 @@ static void run_cross_entropy(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Also of SHARDED_CROSS_ENTROPY. */
+/* Also used by SHARDED_CROSS_ENTROPY. */
 static void finish_cross_entropy(const bg_kernel_call *call)
 {
     const bgi_loss_attributes *attributes = call->attributes;
@@ -189,8 +189,8 @@ static void finish_cross_entropy(const bg_kernel_call *call)
     }
 }
 
-/* scale e^(x - log_sum), log_sum in two parts: the difference from the first, which x is near where that matters, is
- * exact there, so that large logits lose no digits; what is left goes into the factor. */
+/* scale e^(x - log_sum), with log_sum in two parts: the difference from the first one is exact for x near it, so that
+ * large logits lose no digits; the second one goes into the factor. */
 static void scale_softmax(const float *x, double log_sum, double scale, float *y, int64_t count)
 {
     const float high = (float)log_sum;
@@ -210,7 +210,7 @@ static void take_from_classes(double share, const float *weights, int64_t count,
         dx[c] -= (float)share * (weights != NULL ? weights[c] : 1.0f);
 }
 
-/* dlogits may be the logits' own memory: a row is read before it is written. */
+/* dlogits may be the logits' own memory, because a row is read before it is written. */
 static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_loss_attributes *attributes = call->attributes;
@@ -240,7 +240,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
             for (int64_t c = 0; c < rows.classes; c++)
                 dx[c] = c < classes.live ? NAN : 0.0f;
         } else {
-            /* near probability one the difference to one needs all of the double's digits */
+            /* for probabilities near one, the difference to one needs all of the double's digits */
             const int64_t here = label - classes.first;
             const bool is_here = here >= 0 && here < classes.live;
             const double weight = weights != NULL ? (double)weights[label] : 1.0;

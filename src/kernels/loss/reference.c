@@ -56,7 +56,7 @@ static double class_weight(const bg_kernel_call *call, uint32_t operand, int64_t
     return operand == 0 ? 1.0 : bgi_load(bgi_input_type(call, operand)->dtype, call->operands[operand], class_index);
 }
 
-/* One row's loss, of a label of this weight, if it counts; a label of no class makes it no number. */
+/* Adds one row's loss, for a label of this weight, if it counts; an invalid label makes it NaN. */
 static void add_loss(const bg_kernel_call *call, loss_sum *sum, int64_t row, int64_t classes, double weight,
                      double loss)
 {

@@ -15,23 +15,23 @@
  * LOSS_GUARD  hyper!, counts -> hyper
  *             (SKIP is 1 + env->optimizer_step of the first update whose losses were not all finite) */
 
-/* What RANGE_COUNT counts. */
+/* The counters of RANGE_COUNT. */
 enum {
     BGI_RANGE_LOWER = 0,  /* |x| <= edge */
     BGI_RANGE_UPPER,      /* the others */
-    BGI_RANGE_NOT_FINITE, /* those of the others that are infinite or no number */
+    BGI_RANGE_NOT_FINITE, /* those of the others that are infinite or NaN */
     BGI_RANGE_COUNTS
 };
 
 typedef struct bgi_range_count_attributes {
     double edge;
     int64_t elements;     /* of the whole x */
-    uint32_t pieces;      /* of which x may be one in an update; 0: x is whole */
+    uint32_t pieces;      /* in an update x may be one of these pieces; 0: x is whole */
     bool only_not_finite; /* the other counts are zero */
-    uint8_t unused[3];    /* no padding: see bg_op_type */
+    uint8_t unused[3];    /* fills the padding: see bg_op_type */
 } bgi_range_count_attributes;
 
-/* Elements of the call's operand that are no padding. */
+/* The elements of the call's operand that are not padding. */
 static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *attributes, const bg_kernel_call *call)
 {
     if (attributes->pieces == 0 || bgi_has_all_pieces(&call->types[0], attributes->elements))
@@ -39,17 +39,17 @@ static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *att
     return bgi_piece_live(attributes->elements, attributes->pieces, call->env->place.data);
 }
 
-/* What an automatic loss scale remembers besides itself. */
+/* The state of an automatic loss scale besides the scale. */
 enum {
-    BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* of the updates since it was adapted */
+    BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* over the updates since it was adapted */
     BGI_STATISTICS_UPPER = BGI_RANGE_UPPER,
-    BGI_STATISTICS_UPDATES, /* how many these are */
+    BGI_STATISTICS_UPDATES, /* the number of these updates */
     BGI_STATISTICS_SKIPPED, /* of the updates with the present optimizer state */
     BGI_STATISTICS_COUNT
 };
 
 typedef struct bgi_loss_scale_attributes {
-    double threshold; /* share of UPPER above which the scale is decreased */
+    double threshold; /* fraction of UPPER above which the scale is decreased */
     double increase, decrease;
     double minimum, maximum;
     double period; /* a whole number */

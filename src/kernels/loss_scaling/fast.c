@@ -1,5 +1,5 @@
 /*
- * fast.c: which counts of gradients are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast counts over gradients. fast_body.h computes them.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/loss_scaling/attributes.h"

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: how many elements are large, small or no numbers.
+ * fast_body.h: counts elements that are large, small, or not finite.
  */
 #ifndef BGI_KERNELS_LOSS_SCALING_FAST_BODY_H
 #define BGI_KERNELS_LOSS_SCALING_FAST_BODY_H
@@ -9,7 +9,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/loss_scaling/attributes.h"
 
-/* Counts of whole numbers: no order matters. */
+/* Counts are integers, so their order does not matter. */
 static void run_range_count(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_range_count_attributes *attributes = call->attributes;

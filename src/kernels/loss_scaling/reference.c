@@ -1,8 +1,8 @@
 /*
- * reference.c: an automatic loss scale: how many elements of gradients are near the end of a range, and what becomes
- * of the scale. The rule is PopART's (automatic loss scaling): with more than a share t of elements beyond the edge,
- * upper > t / (1 - t) lower, the scale falls, else it rises; it takes effect from the next update on. Beyond that rule
- * the scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
+ * reference.c: an automatic loss scale: counts elements of gradients near the end of a range, and adapts the scale. The
+ * rule is PopART's (automatic loss scaling): when more than a fraction t of elements is beyond the edge, upper > t / (1
+ * - t) lower, the scale decreases, otherwise it increases; it takes effect from the next update on. In addition the
+ * scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
  */
 #include "kernels/kernels.h"
 #include "kernels/loss_scaling/attributes.h"
@@ -52,12 +52,13 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     float *loss_scale = call->operands[LOSS_SCALE];
     double *statistics = call->operands[STATISTICS], *hyper = call->operands[HYPER_OUT];
     const double *counts = call->operands[COUNTS], *given = call->operands[HYPER];
-    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss itself: the scale is not the reason */
+    const bool is_refused = given[BGI_HYPER_SKIP] != 0.0; /* the loss itself was not finite, which does not concern the
+                                                             scale */
     const bool overflows = is_refused || counts[BGI_RANGE_NOT_FINITE] > 0.0;
     const double steps = (double)call->env->optimizer_step;
 
     (void)part;
-    /* A new optimizer state has skipped nothing; no state has skipped more than there was. */
+    /* A new optimizer state has no skipped updates, and no state has skipped more updates than there were. */
     if (statistics[BGI_STATISTICS_SKIPPED] > steps)
         statistics[BGI_STATISTICS_SKIPPED] = steps;
     for (int k = 0; k < BGI_HYPER_COUNT; k++)

@@ -13,7 +13,7 @@
  * mean and rstd = 1 / sqrt(variance + epsilon) are float32, float64 for float64 x. */
 typedef struct bgi_norm_attributes {
     double epsilon, momentum;
-    uint64_t is_synchronized; /* BATCH_NORM, 0 or 1: plans for several replicas make SYNC_BATCH_NORM of it */
+    uint64_t is_synchronized; /* BATCH_NORM, 0 or 1: plans for several replicas replace it by SYNC_BATCH_NORM */
 } bgi_norm_attributes;
 
 /* Batch norm over the micro-batches of all data-parallel replicas, which have equally many values. Moments are float64

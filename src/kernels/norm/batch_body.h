@@ -1,9 +1,10 @@
 /*
  * batch_body.h: batch norm. A part goes through blocks of channels: a block's statistics first, then its results, while
- * what was read is in the caches. Sums are kept in double, in one pass: float32 cannot show what is lost there.
+ * the operands are in the caches. Sums are kept in double, in one pass; float32 results do not show the remaining
+ * error.
  *
- * Differences are taken from a channel's first element, so that squares of the mean, however large, do not cancel: what
- * remains is at most the number of elements times the variance.
+ * Differences are taken from a channel's first element, so that squares of a large mean do not cancel: the sum is at
+ * most the number of elements times the variance.
  */
 #ifndef BGI_KERNELS_NORM_BATCH_BODY_H
 #define BGI_KERNELS_NORM_BATCH_BODY_H
@@ -11,7 +12,7 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/norm/fast.h"
 
-/* Two sums over a channel: in lanes, and of elements that fill no vector. */
+/* Two sums over a channel: in lanes, and of the remaining elements. */
 typedef struct channel_sums {
     vd lanes[2][2];
     double rest[2];
@@ -24,7 +25,7 @@ static inline double total_of(const channel_sums *sums, int which)
 
 /* ---- statistics ---- */
 
-/* Sums of x - shift and its square over elements side by side. */
+/* Sums of x - shift and its square over adjacent elements. */
 static void add_moments(const float *x, int64_t count, double shift, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, squares[2] = {sums->lanes[1][0], sums->lanes[1][1]};
@@ -52,7 +53,7 @@ static void add_moments(const float *x, int64_t count, double shift, channel_sum
     }
 }
 
-/* The same for channels that are one element wide and lie side by side: sums are theirs alone. */
+/* The same for adjacent channels of one element each, which have sums of their own. */
 static void add_moments_across(const float *x, int64_t count, const double *shifts, double *sums, double *squares)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -67,7 +68,7 @@ static double first_of(bg_dtype dtype, const void *x, int64_t at)
 {
     const double first = bgi_load(dtype, x, at);
 
-    return isfinite(first) ? first : 0.0; /* infinity less infinity would make everything NaN */
+    return isfinite(first) ? first : 0.0; /* infinity minus infinity would make everything NaN */
 }
 
 /* Mean and sum of squared differences from it, from sums of differences from `shift` and of their squares. */
@@ -79,7 +80,7 @@ static void settle_moments(double shift, double sum, double squares, double coun
     *differences = all < 0.0 ? 0.0 : all; /* NaN stays */
 }
 
-/* Of channels first..first + count - 1: mean, and sum of squared differences from it. */
+/* For channels first..first + count - 1: the mean, and the sum of squared differences from it. */
 static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void *x, int64_t first, int64_t count,
                              double *means, double *differences)
 {
@@ -117,7 +118,7 @@ static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void
 
 /* ---- forward ---- */
 
-/* y = (x - mean) scale + shift. The mean in two floats, the second of them in `shift`. */
+/* y = (x - mean) scale + shift. The mean is in two floats, of which the second is part of `shift`. */
 typedef struct channel_scales {
     float mean[BGI_CHANNELS_CHUNK], scale[BGI_CHANNELS_CHUNK], shift[BGI_CHANNELS_CHUNK];
 } channel_scales;
@@ -137,7 +138,7 @@ static void scale_across(const float *x, int64_t count, const channel_scales *s,
              live);
 }
 
-/* The numbers above of one channel. */
+/* Computes the numbers above for one channel. */
 static void settle_scale(double mean, double rstd, double gamma, double beta, float *out_mean, float *out_scale,
                          float *out_shift)
 {
@@ -180,7 +181,7 @@ static void normalize_channels(const bg_kernel_call *call, const bgi_channels *a
             }
 }
 
-/* Blocks of channels of a part. */
+/* The blocks of channels of a part. */
 #define FOR_BLOCKS(all, part, first, count)                                                                            \
     for (int64_t first = bgi_channels_start(&(all), (part)), end_ = bgi_channels_start(&(all), (part) + 1),            \
                  count = clip(end_ - first, bgi_channels_block(&(all)));                                               \
@@ -213,7 +214,7 @@ static void run_batch_norm(const bg_kernel_call *call, uint32_t part)
 
 /* ---- backward ---- */
 
-/* Sums of dy and of dy (x - mean) over elements side by side. */
+/* Sums of dy and of dy (x - mean) over adjacent elements. */
 static void add_products(const float *dy, const float *x, int64_t count, float mean, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, products[2] = {sums->lanes[1][0], sums->lanes[1][1]};
@@ -310,7 +311,7 @@ static void slope_across(const float *dy, const float *x, int64_t count, const f
              live);
 }
 
-/* dy, x, mean, rstd, gamma, ... -> dx. `sums`, `products` and `elements` are over all that the statistics are of. */
+/* dy, x, mean, rstd, gamma, ... -> dx. `sums`, `products` and `elements` cover everything that the statistics cover. */
 static void store_channel_gradients(const bg_kernel_call *call, const bgi_channels *all, int64_t first, int64_t count,
                                     const double *sums, const double *products, double elements)
 {

@@ -1,5 +1,5 @@
 /*
- * channels.h: the channels of a batch norm, and what is done once a channel: the same for plain and fast bodies.
+ * channels.h: the channels of a batch norm, and the computations once a channel, which plain and fast bodies share.
  */
 #ifndef BGI_KERNELS_NORM_CHANNELS_H
 #define BGI_KERNELS_NORM_CHANNELS_H
@@ -21,7 +21,7 @@ static inline bgi_channels bgi_channels_read(const bg_type *x)
     return all;
 }
 
-/* Running statistics take the unbiased variance; of a single value there is none, and 0 stands for it. */
+/* Running statistics use the unbiased variance; for a single value, which has none, it is 0. */
 static inline void bgi_update_running(const bg_kernel_call *call, double momentum, int64_t count, int64_t channel,
                                       double mean, double variance)
 {

@@ -1,5 +1,5 @@
 /*
- * fast.c: which norms are taken. The work itself is in fast_body.h and batch_body.h.
+ * fast.c: the shapes of fast norms. fast_body.h and batch_body.h compute them.
  */
 #include "kernels/norm/fast.h"
 
@@ -41,7 +41,7 @@ bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int6
 
 /* ---- batch norm ---- */
 
-/* `x`: which operand that is. Statistics are float32 then. */
+/* `x`: the number of that operand. Statistics must be float32. */
 static bool take_channels(const bgi_kernel_request *request, uint32_t x, bg_kernel *kernel)
 {
     const bgi_channels all = bgi_channels_read(&request->types[x]);

@@ -1,5 +1,5 @@
 /*
- * fast.h: how batch norms cut their work: parts are runs of channels.
+ * fast.h: how batch norms divide their work: parts are runs of channels.
  */
 #ifndef BGI_KERNELS_NORM_FAST_H
 #define BGI_KERNELS_NORM_FAST_H
@@ -8,12 +8,12 @@
 #include "kernels/norm/channels.h"
 
 enum {
-    BGI_CHANNELS_LINE = 16,     /* channels of a cache line, where they lie side by side */
-    BGI_CHANNELS_TOGETHER = 64, /* channels at most, of several elements each */
+    BGI_CHANNELS_LINE = 16,     /* channels in a cache line, when they are adjacent */
+    BGI_CHANNELS_TOGETHER = 64, /* the most channels handled together when each has several elements */
     BGI_CHANNELS_CHUNK = 1024   /* elements handled at once */
 };
 
-/* Channels come in groups, which no part cuts. */
+/* Channels come in groups that parts do not cut. */
 static inline int64_t bgi_channels_group(const bgi_channels *all)
 {
     return all->inner == 1 ? BGI_CHANNELS_LINE : 1;
@@ -27,7 +27,7 @@ static inline uint32_t bgi_channels_parts(const bgi_channels *all)
                               BGI_ROWS_PART_ELEMENTS);
 }
 
-/* Where part `part` begins; part + 1 gives its end. */
+/* The first channel of part `part`; part + 1 gives its end. */
 static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
 {
     const int64_t group = bgi_channels_group(all);
@@ -36,8 +36,8 @@ static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
     return start < all->c ? start : all->c;
 }
 
-/* Channels that are handled together: of small ones as many as fill a chunk, since what lies side by side in memory
- * is read best together. */
+/* Channels that are handled together: small ones fill a chunk together, because adjacent memory is read best
+ * together. */
 static inline int64_t bgi_channels_block(const bgi_channels *all)
 {
     const int64_t fit = BGI_CHANNELS_CHUNK / all->inner;

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: layer norm, also of rows that are cut; batch_body.h: batch norm. Rows are read before they are written,
- * so results may overwrite an operand of their shape.
+ * fast_body.h: layer norm, also of rows that are cut; batch_body.h has batch norm. Rows are read before they are
+ * written, so results may overwrite an operand of their shape.
  */
 #ifndef BGI_KERNELS_NORM_FAST_BODY_H
 #define BGI_KERNELS_NORM_FAST_BODY_H
@@ -10,7 +10,7 @@
 #include "kernels/norm/attributes.h"
 #include "kernels/norm/batch_body.h"
 
-/* Mean, then squared differences from it: safe against cancellation. */
+/* The mean, then squared differences from it, which avoids cancellation. */
 static void measure_row(const float *x, int64_t count, double epsilon, float *out_mean, float *out_rstd)
 {
     vf sum = vset(0.0f), squares = vset(0.0f), mean;
@@ -67,8 +67,8 @@ static void run_layer_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Sums of g and g xhat over a row, with xhat = (x - mean) rstd and g = dy gamma; dgamma += dy xhat and dbeta += dy
- * where they are wanted. */
+/* Sums of g and g xhat over a row, with xhat = (x - mean) rstd and g = dy gamma; dgamma += dy xhat and dbeta += dy when
+ * they are requested. */
 static void sum_gradient_row(const float *dy, const float *x, float mean, float rstd, const float *gamma, float *dgamma,
                              float *dbeta, int64_t count, float sums[2])
 {
@@ -139,7 +139,7 @@ static void run_layer_norm_backward(const bg_kernel_call *call, uint32_t part)
     run_norm_backward(call, part, NULL, 0);
 }
 
-/* dgamma and dbeta: parts added in order. Also of SHARDED_NORM_BACKWARD. */
+/* dgamma and dbeta: parts added in order. Also used by SHARDED_NORM_BACKWARD. */
 static void finish_layer_norm_backward(const bg_kernel_call *call)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
@@ -155,9 +155,9 @@ static void finish_layer_norm_backward(const bg_kernel_call *call)
 
 /* ---- layer norm of rows that are cut ---- */
 
-enum { NORM_CHAINS = 8 }; /* of doubles: of every eighth element each */
+enum { NORM_CHAINS = 8 }; /* of doubles: over every eighth element each */
 
-/* Sums of x and x^2, in double as the reference has them: the variance is their difference. */
+/* Sums of x and x^2, in double as in the reference, because the variance is their difference. */
 static void run_norm_sums(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[0], 1);

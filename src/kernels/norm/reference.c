@@ -1,10 +1,10 @@
 /*
- * reference.c: layer and batch normalization in plain C. Statistics come in two passes (mean, then squared differences
- * from it), which is safe against cancellation. The element-by-element pass reads before it writes: y may overwrite x.
+ * reference.c: layer and batch normalization in plain C. Statistics are computed in two passes (mean, then squared
+ * differences from it), which avoids cancellation. The elementwise pass reads before it writes, so y may overwrite x.
  *
  * With xhat = (x - mean) rstd and g = dy gamma, both gradients are
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  dgamma = sum(dy xhat),  dbeta = sum(dy),
- * with means over what was normalized together.
+ * Means are over the elements that were normalized together.
  */
 #include "kernels/kernels.h"
 
@@ -152,8 +152,8 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
 
 /* ---- layer norm in pieces: the statistics are added up over replicas between these ---- */
 
-/* Sums of x and of x^2 in double, in which the squares of float32 are exact: what cancels in the variance is nothing
- * that float32 would show. */
+/* Sums of x and of x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance
+ * does not affect float32 results. */
 void bgi_reference_norm_sums(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *type = bgi_input_type(call, 0);
@@ -223,7 +223,7 @@ void bgi_reference_sharded_norm_backward(const bg_kernel_call *call, uint32_t pa
 
 /* ---- batch norm: channels, dim 1 ---- */
 
-/* Where element i of n * inner of a channel is. */
+/* The place of element i of n * inner of a channel. */
 static int64_t index_of(const bgi_channels *all, int64_t channel, int64_t i)
 {
     return (i / all->inner * all->c + channel) * all->inner + i % all->inner;
@@ -287,7 +287,7 @@ void bgi_reference_batch_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The statistics of a channel as the forward op left them, and the operands of its gradient. */
+/* A channel's statistics from the forward op, and the operands of its gradient. */
 typedef struct channel_gradient {
     bg_dtype dtype;
     const void *dy, *x;
@@ -318,7 +318,7 @@ static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *
     }
 }
 
-/* `sums` and `count` are over all values that the statistics are of. */
+/* `sums` and `count` cover all values that the statistics cover. */
 static void store_channel_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
                                    int64_t channel, const double *sums, double count)
 {

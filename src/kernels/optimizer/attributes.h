@@ -9,21 +9,20 @@
 #include "kernels/pieces.h"
 #include "kernels/rounding.h"
 
-/* hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
- * SGD_UPDATE   parameter!, gradient, hyper, scale, velocity?!      (bgi_sgd_attributes)
- * ADAM_UPDATE  parameter!, gradient, hyper, scale, m!, v!          (bgi_adam_attributes)
- * RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centered), velocity?!
+/* hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first. SGD_UPDATE
+ * parameter!, gradient, hyper, scale, velocity?! (bgi_sgd_attributes) ADAM_UPDATE parameter!, gradient, hyper, scale,
+ * m!, v! (bgi_adam_attributes) RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centered),
+ * velocity?!
  *                                                                  (bgi_rmsprop_attributes)
  *              AdaGrad: ..., sum of squares!; AdaDelta: ..., mean of squares!, mean of the changes' squares!
- * LAMB_MOMENTS parameter, gradient, hyper, scale, m!, v! -> squares   (bgi_lamb_attributes)
- * LAMB_UPDATE  parameter!, squares, hyper, m, v                       (bgi_lamb_attributes)
- * t = env->optimizer_step - hyper[SKIPPED] + 1. Formulas: PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad,
- * Adadelta, in its order of operations, float32. Combined SGD: v = momentum v + admitted scaling g, w -= rate / scaling
- * v, with Nesterov rate / scaling (scaling g + momentum v). With `maximum` v is the largest gradient, max(beta2 v,
- * |g|), and divides as it is (AdaMax). A centered RMSProp's variance is never less than 0, whatever rounding says.
- */
-/* Elements of hyper; options/optimizers.def says which setting is at which. Settings that no optimizer has together
- * share one. */
+ * LAMB_MOMENTS parameter, gradient, hyper, scale, m!, v! -> squares (bgi_lamb_attributes) LAMB_UPDATE parameter!,
+ * squares, hyper, m, v (bgi_lamb_attributes) t = env->optimizer_step - hyper[SKIPPED] + 1. Formulas: PyTorch's
+ * torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, in its order of operations, float32. Combined SGD: v =
+ * momentum v + admitted scaling g, w -= rate / scaling v, with Nesterov rate / scaling (scaling g + momentum v). With
+ * `maximum`, v is the largest gradient, max(beta2 v, |g|), and divides without a square root (AdaMax). A centered
+ * RMSProp's variance is clamped to 0, because rounding could make it negative. */
+/* Elements of hyper; options/optimizers.def assigns settings to them. Settings that no optimizer has together share an
+ * element. */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
     BGI_HYPER_WEIGHT_DECAY,
@@ -33,48 +32,48 @@ enum {
     BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
     BGI_HYPER_ALPHA = BGI_HYPER_DAMPENING, /* RMSProp, with MOMENTUM */
     BGI_HYPER_EPSILON,
-    /* Of an update whose loss scale is automatic (LOSS_SCALE), or whose loss is guarded (LOSS_GUARD): not 0: leave
-     * everything as it is. */
+    /* Not 0 for an update that leaves everything unchanged: set by an automatic loss scale (LOSS_SCALE) or a guarded
+     * loss (LOSS_GUARD). */
     BGI_HYPER_SKIP,
-    BGI_HYPER_SKIPPED,         /* updates of those in env->optimizer_step that were skipped */
-    BGI_HYPER_MAX_WEIGHT_NORM, /* LAMB, with BETA1, BETA2 and EPSILON */
+    BGI_HYPER_SKIPPED,                                      /* skipped updates among those in env->optimizer_step */
+    BGI_HYPER_MAX_WEIGHT_NORM,                              /* LAMB, with BETA1, BETA2 and EPSILON */
     BGI_HYPER_VELOCITY_SCALING = BGI_HYPER_MAX_WEIGHT_NORM, /* combined SGD */
     BGI_HYPER_COUNT = 8
 };
 
-/* Updates begin with how results of 16 bits are rounded. */
+/* Attributes of updates begin with how 16-bit results are rounded. */
 typedef struct bgi_sgd_attributes {
     bgi_rounding rounding;
     uint8_t nesterov;
     uint8_t combined;
-    uint8_t without_decay; /* whatever hyper says */
-    uint8_t unused[5];     /* no padding: see bg_op_type */
+    uint8_t without_decay; /* overrides hyper */
+    uint8_t unused[5];     /* fills the padding: see bg_op_type */
 } bgi_sgd_attributes;
 
 typedef struct bgi_adam_attributes {
     bgi_rounding rounding;
     uint8_t decoupled_decay; /* AdamW */
     uint8_t maximum;         /* AdaMax */
-    uint8_t uncorrected;     /* moments as they are, not divided by 1 - beta^t */
-    uint8_t without_decay;   /* whatever hyper says */
+    uint8_t uncorrected;     /* does not divide moments by 1 - beta^t */
+    uint8_t without_decay;   /* overrides hyper */
     uint8_t unused[4];
 } bgi_adam_attributes;
 
 /* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
- * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and a
- * piece's sum is one of its own: replicas that update a piece each have the bits of those that update all.
+ * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and each
+ * piece has a sum of its own: replicas that update a piece each get the bits of those that update all.
  *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
  *              rows of the others 0, so that the largest over the replicas is all of it */
 typedef struct bgi_lamb_attributes {
     bgi_rounding rounding;
     int64_t elements; /* of the whole */
-    uint32_t pieces;  /* replicas with data of their own, whether they share the update out or not */
+    uint32_t pieces;  /* replicas with different data, whether or not they share the update */
     uint8_t uncorrected;
     uint8_t without_decay;
     uint8_t unused[2];
 } bgi_lamb_attributes;
 
-/* Elements of a piece; the last ones may have fewer, or none. */
+/* Elements of a piece; the last pieces may have fewer, or none. */
 static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
 {
     return bgi_piece_size(attributes->elements, attributes->pieces);
@@ -85,7 +84,7 @@ static inline int64_t bgi_lamb_live(const bgi_lamb_attributes *attributes, uint3
     return bgi_piece_live(attributes->elements, attributes->pieces, piece);
 }
 
-/* What the rate is multiplied by. */
+/* The factor of the rate. */
 static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const double *squares, double maximum)
 {
     double weights = 0.0, direction = 0.0;
@@ -99,11 +98,11 @@ static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const
 }
 typedef enum bgi_rmsprop_rule {
     BGI_RULE_RMSPROP = 0,
-    BGI_RULE_ADAGRAD, /* the squares are added up: a mean of which all stays and all is admitted */
+    BGI_RULE_ADAGRAD, /* the squares are summed: a mean with both factors 1 */
     BGI_RULE_ADADELTA /* the learning rate is multiplied by the root of the changes' mean square */
 } bgi_rmsprop_rule;
 
-/* What divides a gradient by the root of the squares of those before. */
+/* How the divisor of a gradient is computed from the squares of earlier ones. */
 typedef struct bgi_rmsprop_attributes {
     bgi_rounding rounding;
     uint8_t rule; /* bgi_rmsprop_rule */

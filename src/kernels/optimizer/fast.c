@@ -1,5 +1,5 @@
 /*
- * fast.c: which updates are taken. The work itself is in update_body.h and lamb_body.h.
+ * fast.c: the shapes of fast updates. update_body.h and lamb_body.h compute them.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/optimizer/attributes.h"

@@ -1,6 +1,6 @@
 /*
- * lamb_body.h: LAMB in two passes: the moments with the norms of what comes of them, and the update. The second pass
- * makes the direction again, from the same numbers, which is cheaper than to keep it.
+ * lamb_body.h: LAMB in two passes: the moments with the norms of the weights and directions, and the update. The second
+ * pass computes the direction again, from the same numbers, which is cheaper than storing it.
  */
 #ifndef BGI_KERNELS_OPTIMIZER_LAMB_BODY_H
 #define BGI_KERNELS_OPTIMIZER_LAMB_BODY_H
@@ -49,7 +49,7 @@ static void update_lamb_moments(const lamb_factors *f, float scale, const update
     }
 }
 
-/* Moments of other types than float32 are rounded to them, and from here on what is stored counts. */
+/* Moments of types other than float32 are rounded to them, and later operations use the stored values. */
 static void store_moments(const bg_kernel_call *call, int64_t index, int64_t count, update_buffers *buffers)
 {
     for (uint32_t s = 0; s < 2; s++) {
@@ -75,7 +75,7 @@ static void add_direction(const lamb_factors *f, const update_chunk *c, double *
     add_squares(direction, c->count, sums);
 }
 
-/* Part q of piece p is one sum: where it begins depends on the piece's size alone. */
+/* Part q of piece p is one sum; its beginning depends only on the piece's size. */
 static void run_lamb_moments(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_lamb_attributes *attributes = call->attributes;

@@ -1,7 +1,7 @@
 /*
- * lamb_reference.c: LAMB (You et al., "Large Batch Optimization for Deep Learning", 2019): Adam's direction, with a
- * length that is the weights'. Operations are rounded one by one, as in reference.c; norms are in double, summed in
- * index order.
+ * lamb_reference.c: LAMB (You et al., "Large Batch Optimization for Deep Learning", 2019): Adam's direction, scaled to
+ * the length of the weights. Operations are rounded one by one, as in reference.c; norms are summed in double, in index
+ * order.
  */
 #include "kernels/kernels.h"
 #include "kernels/optimizer/attributes.h"

@@ -1,10 +1,10 @@
 /*
  * reference.c: the weight updates. They follow PyTorch's torch.optim (SGD, Adam, AdamW: single tensor, float32)
- * operation by operation, because a trained network is what comes of many thousand of them.
+ * operation by operation, because differences would grow over thousands of updates.
  *
- * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives the very
- * bits of float32 arithmetic (double has more than twice float32's digits and two more). So one text serves float32,
- * bfloat16 (whose mathematics is float32) and, without the rounding, float64.
+ * Each operation is computed in double and rounded to float32, which for + - * / and the square root gives exactly
+ * float32 arithmetic (double has more than twice float32's digits and two more). So the same code serves float32,
+ * bfloat16 (which is computed in float32) and, without the rounding, float64.
  */
 #include "kernels/kernels.h"
 #include "kernels/optimizer/attributes.h"
@@ -40,7 +40,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
     const double momentum = bgi_rounded(in_double, hyper[BGI_HYPER_MOMENTUM]);
     const double admitted = bgi_rounded(in_double, (1.0 - hyper[BGI_HYPER_DAMPENING]) * scaling);
     const bool has_velocity = call->input_count > STATE && momentum != 0.0;
-    /* the first velocity is the gradient, not dampened; the combined one comes of nothing */
+    /* the first velocity is the gradient, not dampened; that of the combined form starts from zero */
     const bool is_first = (double)call->env->optimizer_step == hyper[BGI_HYPER_SKIPPED];
 
     (void)part;
@@ -72,7 +72,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
 
 /* ---- Adam and its relatives ---- */
 
-/* What Adam's formulas need besides the elements: computed in double, then in the precision of the update. */
+/* The factors of Adam's formulas, computed in double, then in the precision of the update. */
 typedef struct adam_factors {
     bool in_double, is_decoupled, is_maximum;
     double decay; /* of the gradient (L2), or the factor of the parameter (decoupled) */
@@ -196,7 +196,7 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
                     : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
-/* The change is as long as those before, whose squares `changes` is the mean of. */
+/* The change has the size of the earlier ones, the mean of whose squares is `changes`. */
 static void finish_adadelta(const rmsprop_factors *f, double gradient, double square, double *changes,
                             double *parameter)
 {

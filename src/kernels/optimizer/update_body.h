@@ -44,7 +44,7 @@ static update_chunk begin_updates(const bg_kernel_call *call, int64_t index, int
     return chunk;
 }
 
-/* All at once; and then, once in many thousand elements, one by one. */
+/* All elements at once; then the rare ones (one in many thousands) that need more random bits, one by one. */
 static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, int64_t count, const float *from,
                                      const uint32_t *chance, uint16_t *to)
 {
@@ -56,7 +56,7 @@ static void narrow_float16_by_chance(const bgi_chances *chances, int64_t first, 
         to[i] = bgi_narrow_by_chance(BG_FLOAT16, from[i], chance[i], chances, first + i);
 }
 
-/* Blocks of chances are made for a chunk at once, which may begin and end inside a block. */
+/* Random blocks are made for a whole chunk, which may begin and end inside a block. */
 static void narrow_by_chance(bg_dtype dtype, const bgi_chances *chances, int64_t index, int64_t count,
                              const float *from, uint16_t *to)
 {
@@ -83,7 +83,7 @@ static void narrow_by_chance(bg_dtype dtype, const bgi_chances *chances, int64_t
     }
 }
 
-/* What was computed in `buffer` goes back to where it belongs, float32 is there already. */
+/* Stores results from `buffer` at their place; float32 is in place already. */
 static void end_update(const bg_kernel_call *call, uint32_t operand, int64_t index, int64_t count, const float *buffer)
 {
     const bgi_rounding *rounding = call->attributes; /* every update's attributes begin with it */
@@ -118,7 +118,7 @@ static bool is_skipped(const bg_kernel_call *call)
     return ((const double *)call->operands[UPDATE_HYPER])[BGI_HYPER_SKIP] != 0.0;
 }
 
-/* The part, chunk by chunk. */
+/* Updates the part, chunk by chunk. */
 static void run_updates(const bg_kernel_call *call, uint32_t part,
                         void (*update)(const void *factors, const update_chunk *chunk), const void *factors)
 {
@@ -272,7 +272,7 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
                                  call->input_count > UPDATE_STATE + 1u + attributes->centered + is_adadelta};
 }
 
-/* The change is as long as those before, whose squares `changes` is the mean of. */
+/* The change has the size of the earlier ones, the mean of whose squares is `changes`. */
 static inline vf finish_adadelta(const rmsprop_factors *f, vf gradient, vf square, vf *changes, vf parameter)
 {
     const vf change = vsqrt(*changes + vset(f->epsilon)) / vsqrt(square + vset(f->epsilon)) * gradient;

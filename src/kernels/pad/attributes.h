@@ -16,7 +16,8 @@ typedef struct bgi_pad_attributes {
     double value;
 } bgi_pad_attributes;
 
-/* The element of a dimension of `size` that stands at `at` (0: its first, before padding -before); -1: the constant. */
+/* The element of a dimension of `size` that is shown at `at` (0: its first one; the padding begins at -before); -1: the
+ * constant. */
 static inline int64_t bgi_pad_source(bg_pad_mode mode, int64_t at, int64_t size)
 {
     if (at >= 0 && at < size)

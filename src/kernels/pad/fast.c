@@ -1,5 +1,5 @@
 /*
- * fast.c: which paddings are taken, and in how many parts. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast paddings, and their parts. fast_body.h computes them.
  */
 #include "kernels/pad/fast.h"
 
@@ -14,7 +14,8 @@ bool bgi_cpu_shape_pad(const bgi_kernel_request *request, int64_t lanes, bg_kern
     return true;
 }
 
-/* Rows of dy meet in rows of dx: one part. Padding is a small share of what surrounds it. */
+/* Several rows of dy may be added to one row of dx, so there is one part. Padding takes little time compared with the
+ * surrounding ops. */
 bool bgi_cpu_shape_pad_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

@@ -1,5 +1,5 @@
 /*
- * fast.h: how padding is walked: rows along the last dimension, and where in x each comes from.
+ * fast.h: how padding iterates: rows along the last dimension, and the row of x that each shows.
  */
 #ifndef BGI_KERNELS_PAD_FAST_H
 #define BGI_KERNELS_PAD_FAST_H
@@ -26,7 +26,7 @@ static inline bgi_pad_rows bgi_pad_rows_make(const bgi_pad_attributes *a)
     return r;
 }
 
-/* The row of x that padded row `row` shows; -1: constants alone. */
+/* The row of x that padded row `row` shows; -1: only constants. */
 static inline int64_t bgi_pad_row_source(const bgi_pad_attributes *a, int64_t row)
 {
     int64_t source = 0, stride = 1;

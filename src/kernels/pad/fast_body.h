@@ -1,5 +1,5 @@
 /*
- * fast_body.h: padding row by row: what lies inside is copied at once, the rest element by element.
+ * fast_body.h: padding row by row: the inner part is copied at once, the rest element by element.
  */
 #ifndef BGI_KERNELS_PAD_FAST_BODY_H
 #define BGI_KERNELS_PAD_FAST_BODY_H
@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/pad/fast.h"
 
-/* Where the copied middle of a row begins and ends, in the padded row. */
+/* The beginning and end of a row's copied middle, in the padded row. */
 ALWAYS_INLINE void find_middle(const bgi_pad_rows *r, int64_t *begin, int64_t *end)
 {
     *begin = r->before > 0 ? r->before : 0;

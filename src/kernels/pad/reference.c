@@ -28,7 +28,7 @@ void bgi_reference_pad(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Rounded at each step. */
+/* The sum is rounded at each step. */
 void bgi_reference_pad_backward(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_pad_attributes *attributes = call->attributes;

@@ -14,11 +14,11 @@ typedef struct bgi_pointwise_loss_attributes {
     bg_pointwise_loss_function function;
     bg_loss_reduction reduction;
     double parameter;
-    uint32_t of_target; /* 0 or 1; as wide as it is so that there is no padding but at the end */
+    uint32_t of_target; /* 0 or 1; 32 bits wide so that padding is only at the end */
     uint32_t unused;
 } bgi_pointwise_loss_attributes;
 
-/* One element in double: what the reference computes. */
+/* One element in double, as the reference computes it. */
 double bgi_pointwise_loss_value(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 double bgi_pointwise_loss_slope(const bgi_pointwise_loss_attributes *attributes, double p, double t);
 

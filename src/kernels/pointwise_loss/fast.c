@@ -1,10 +1,10 @@
 /*
- * fast.c: which losses of single elements are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast elementwise losses. fast_body.h computes them.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/pointwise_loss/attributes.h"
 
-/* A loss that is one number is summed from the parts' sums. */
+/* A loss that is one number is the sum of the parts' sums. */
 bool bgi_cpu_shape_pointwise_loss(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: losses element by element over vectors, in chunks that fit the first-level cache. Sums are of doubles: a
- * part's in its place in scratch, and those of the parts in order.
+ * fast_body.h: losses element by element over vectors, in chunks that fit the first-level cache. Sums are doubles: each
+ * part has one in scratch, and those are added in order.
  */
 #ifndef BGI_KERNELS_POINTWISE_LOSS_FAST_BODY_H
 #define BGI_KERNELS_POINTWISE_LOSS_FAST_BODY_H
@@ -8,7 +8,7 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/pointwise_loss/attributes.h"
 
-/* As PyTorch bounds logarithms of probabilities that are 0. */
+/* The bound of PyTorch for logarithms of probabilities that are 0. */
 #define LOWEST_LOGARITHM (-100.0f)
 #define LEAST_VARIANCE   1e-12f
 
@@ -17,7 +17,7 @@ ALWAYS_INLINE vf vbounded(vf logarithm)
     return vselect(vgreater(vset(LOWEST_LOGARITHM), logarithm), vset(LOWEST_LOGARITHM), logarithm); /* NaN stays */
 }
 
-/* Zero and NaN stay. */
+/* Zero and NaN are unchanged. */
 ALWAYS_INLINE vf vsign(vf x)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);
@@ -25,7 +25,7 @@ ALWAYS_INLINE vf vsign(vf x)
     return vselect(vgreater(x, zero), one, vselect(vgreater(zero, x), -one, x));
 }
 
-/* Where t is above 0: `value`; at 0: 0. Anything else has no logarithm. */
+/* `value` where t is above 0, 0 where t is 0. Other values have no logarithm. */
 ALWAYS_INLINE vf vwhere_probable(vf t, vf value)
 {
     return vselect(vgreater(t, vset(0.0f)), value, vselect(vis_zero(t), vset(0.0f), vset(NAN)));
@@ -128,7 +128,7 @@ static void run_pointwise_loss(const bg_kernel_call *call, uint32_t part)
     const bgi_pointwise_loss_attributes *attributes = call->attributes;
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    enum { SUMS = 8 }; /* one after the other they would wait for each addition */
+    enum { SUMS = 8 }; /* a single sum would wait for each addition */
     double sums[SUMS] = {0.0};
     float in_p[BGI_ELEMENTWISE_CHUNK], in_t[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
 

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* As PyTorch bounds logarithms of probabilities that are 0. */
+/* The bound of PyTorch for logarithms of probabilities that are 0. */
 static const double lowest_logarithm = -100.0;
 static const double least_variance = 1e-12;
 
@@ -25,7 +25,7 @@ static double softplus_of_minus(double x)
 
 static double sign(double x)
 {
-    return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; /* zero and NaN stay */
+    return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; /* zero and NaN are unchanged */
 }
 
 double bgi_pointwise_loss_value(const bgi_pointwise_loss_attributes *attributes, double p, double t)

@@ -1,5 +1,5 @@
 /*
- * fast.c: which poolings are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast poolings. fast_body.h computes them.
  */
 #include "kernels/pool/fast.h"
 

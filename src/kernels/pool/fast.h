@@ -1,5 +1,5 @@
 /*
- * fast.h: the geometry of poolings, and how they cut their work.
+ * fast.h: the geometry of poolings, and how they divide their work.
  */
 #ifndef BGI_KERNELS_POOL_FAST_H
 #define BGI_KERNELS_POOL_FAST_H
@@ -12,7 +12,7 @@
 typedef struct bgi_pool {
     bg_dtype dtype;
     int64_t planes, h, w, oh, ow;
-    bool is_whole; /* one window, which is the plane */
+    bool is_whole; /* one window covers the plane */
     const bg_pool2d_options *options;
     uint32_t parts;
     int64_t in_floats, out_floats, row_floats, part_floats;

@@ -1,9 +1,9 @@
 /*
- * fast_body.h: max and average pooling of any window, and their gradients. A part is a run of planes; 16 bits are
- * widened plane by plane.
+ * fast_body.h: max and average pooling of any window, and their gradients. A part is a run of planes; 16-bit planes are
+ * widened one by one.
  *
- * Windows are taken a row of outputs at a time, LANES of them side by side where their columns are 1 or 2 apart; what
- * reaches into the padding, and other strides, one by one.
+ * Windows are computed a row of outputs at a time, LANES of them together when their columns are 1 or 2 apart; windows
+ * that reach into the padding, and other strides, one by one.
  */
 #ifndef BGI_KERNELS_POOL_FAST_BODY_H
 #define BGI_KERNELS_POOL_FAST_BODY_H
@@ -12,7 +12,7 @@
 #include "kernels/pool/attributes.h"
 #include "kernels/pool/fast.h"
 
-/* Where the window that begins at `start` first and last reads inside 0..size - 1. */
+/* The first and last places at which the window that begins at `start` reads inside 0..size - 1. */
 static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t size, int64_t *first, int64_t *end)
 {
     const int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
@@ -22,7 +22,7 @@ static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t
     *end = start + (fit < kernel ? fit : kernel) * dilation;
 }
 
-/* Output columns first..end - 1 read inside the rows alone. */
+/* Output columns first..end - 1, which read only inside the rows. */
 static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 {
     const bg_pool2d_options *o = s->options;
@@ -68,7 +68,7 @@ static void pick_largest(const bgi_pool *s, const float *x, int64_t oh, int64_t 
     }
 }
 
-/* `live` windows side by side from column `ow` on, all inside the row; rows h0..h1 - 1 are there. */
+/* `live` adjacent windows from column `ow` on, all inside the row; rows h0..h1 - 1 exist. */
 ALWAYS_INLINE void pick_largest_side_by_side(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t oh,
                                              int64_t ow, int64_t live, const int64_t apart, float *y, int32_t *where)
 {
@@ -158,7 +158,7 @@ static void run_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* What windows along a dim are divided by: the elements inside, or all that are inside or padding. */
+/* The divisor of windows along a dim: the elements inside, or all that are inside or padding. */
 static int64_t count_along(const bgi_pool *s, int dim, int64_t out)
 {
     const bg_pool2d_options *o = s->options;
@@ -175,7 +175,7 @@ static void count_columns(const bgi_pool *s, float *widths)
         widths[ow] = (float)count_along(s, 1, ow);
 }
 
-/* The rows of windows at row `oh`, added. */
+/* Adds the rows of windows at row `oh`. */
 static const float *add_rows(const bgi_pool *s, const float *x, int64_t oh, float *sums)
 {
     const bg_pool2d_options *o = s->options;
@@ -268,7 +268,7 @@ static void run_avg_pool2d(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* What a row of windows gives each element of a row below them. `shares`: room for a row. */
+/* The gradient of each element of a row below a row of windows. `shares`: memory for a row. */
 static void spread_row(const bgi_pool *s, const float *dy, float height, const float *widths, float *shares, float *row)
 {
     const bg_pool2d_options *o = s->options;
@@ -303,12 +303,12 @@ static void spread_row(const bgi_pool *s, const float *dy, float height, const f
     }
 }
 
-/* `rows`: room for two. */
+/* `rows`: memory for two rows. */
 static void spread_plane(const bgi_pool *s, const float *dy, const float *widths, float *rows, float *dx)
 {
     const bg_pool2d_options *o = s->options;
     float *shares = rows, *row = rows + s->row_floats;
-    int64_t done = 0; /* rows of dx that some window gave to */
+    int64_t done = 0; /* rows of dx that have received gradients */
 
     if (s->is_whole) {
         FOR_ROW(s->h * s->w, live)

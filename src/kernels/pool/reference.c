@@ -1,6 +1,6 @@
 /*
  * reference.c: max and average pooling in plain C. Planes are the N x C images of H x W. Gradients are gathered: each
- * element of dx adds, in index order, what the windows over it give.
+ * element of dx sums, in index order, the gradients from the windows over it.
  */
 #include "kernels/kernels.h"
 
@@ -23,7 +23,7 @@ static pool_geometry read_geometry(const bg_type *x, const bg_type *y, const bgi
                            .options = attributes->options};
 }
 
-/* Where window `out` has its k-th element along `dim`; it may lie in the padding. */
+/* The place of window `out`'s k-th element along `dim`, which may be in the padding. */
 static int64_t window_position(const pool_geometry *g, int dim, int64_t out, int64_t k)
 {
     return out * g->options.stride[dim] - g->options.padding[dim] + k * g->options.dilation[dim];
@@ -46,7 +46,8 @@ static int64_t window_of(const pool_geometry *g, int dim, int64_t at, int64_t k)
 
 /* ---- max ---- */
 
-/* Index in the plane of the first largest element of a window; NaN wins. The shape rule saw to it that there is one. */
+/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that there is
+ * one. */
 static int64_t find_largest(const pool_geometry *g, bg_dtype dtype, const void *x, int64_t plane, int64_t oh,
                             int64_t ow)
 {
@@ -90,8 +91,8 @@ void bgi_reference_max_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* Elements that the window is divided by: those inside, or all that are inside or padding (what ceil_mode adds beyond
- * the padding never counts). */
+/* The divisor of a window: its elements inside, or all that are inside or padding (places that ceil_mode adds beyond
+ * the padding never count). */
 static double count_window(const pool_geometry *g, int64_t oh, int64_t ow)
 {
     const int64_t out[2] = {oh, ow};
@@ -133,7 +134,7 @@ void bgi_reference_avg_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- gradients ---- */
 
-/* What dx[plane,h,w] receives. `where` NULL: average. k runs down so that windows come in index order. */
+/* The gradient of dx[plane,h,w]. `where` NULL: average pooling. k decreases so that windows come in index order. */
 static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
                               int64_t plane, int64_t h, int64_t w)
 {

@@ -1,5 +1,5 @@
 /*
- * fast.c: which recurrences are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast recurrences. fast_body.h computes them.
  */
 #include "kernels/recurrent/fast.h"
 

@@ -1,6 +1,6 @@
 /*
- * fast.h: how recurrences cut their work. A part has some of the samples, all steps of them: what goes from step to
- * step stays with it. The weight is laid out in panels once, for all parts.
+ * fast.h: how recurrences divide their work. A part has some of the samples and all their steps, so states stay within
+ * a part. The weight is laid out in panels once, for all parts.
  */
 #ifndef BGI_KERNELS_RECURRENT_FAST_H
 #define BGI_KERNELS_RECURRENT_FAST_H
@@ -12,18 +12,19 @@
 typedef struct bgi_recurrent {
     bgi_recurrent_shape shape;
     bg_dtype dtype;
-    int64_t gates;        /* the weight has so many times H rows */
+    int64_t gates;        /* the weight has `gates` times H rows */
     int64_t rows;         /* samples of a part */
-    int64_t width_floats; /* H and the weight's rows in whole cache lines */
+    int64_t width_floats; /* H and the weight's rows, rounded up to whole cache lines */
     int64_t gates_floats;
-    int64_t panel_columns; /* of the weight as laid out: columns and depth of the product */
+    int64_t panel_columns; /* of the laid-out weight: columns and depth of the product */
     int64_t columns, depth, panels;
     int64_t weight_floats, part_floats;
     uint32_t parts;
 } bgi_recurrent;
 
-/* Forward the product is h weight^T, backward d weight. Scratch: the weight; for each part two states, the products or
- * the gates' gradients of its samples, rows of operands and results, and what a reset state gives to the gates. */
+/* The forward product is h weight^T, the backward one d weight. Scratch: the weight; for each part two states, the
+ * products or the gates' gradients of its samples, rows of operands and results, and the reset states' contribution to
+ * the gates. */
 static inline bgi_recurrent bgi_recurrent_plan(const bg_type *y, const bg_type *weight,
                                                const bgi_recurrent_attributes *attributes, bool is_backward,
                                                int64_t lanes)

@@ -1,7 +1,7 @@
 /*
  * fast_body.h: recurrences, step by step: one product of the samples' states and the weight, by the tiles of
- * gemm_body.h, and then the cells, a row at a time. States are rounded to their type at each step, as y and c keep
- * them; their gradients stay in float32 on the way back.
+ * gemm_body.h, and then the cells, row by row. States are rounded to their type at each step, as y and c store them; in
+ * the backward pass their gradients stay in float32.
  */
 #ifndef BGI_KERNELS_RECURRENT_FAST_BODY_H
 #define BGI_KERNELS_RECURRENT_FAST_BODY_H
@@ -44,7 +44,7 @@ static void lay_out(const bg_kernel_call *call, const bgi_recurrent *r, const vo
     }
 }
 
-/* A part of the product: columns in whole panels, which may have some more; the depth exactly. */
+/* A part of the product: columns in whole panels, which may have a few more; the depth is exact. */
 typedef struct panel_range {
     int64_t first_column, end_column, first_depth, end_depth;
 } panel_range;
@@ -80,7 +80,7 @@ typedef struct recurrent_part {
     int64_t first, count; /* samples */
     float *h, *c, *gates; /* of all: states, products; backward their gradients */
     float *rows[14];      /* for one sample: three of gates' size, then four of H each */
-    float *second;        /* of all: what a reset state gives to the gates */
+    float *second;        /* for all samples: the reset states' contribution to the gates */
 } recurrent_part;
 
 static recurrent_part enter_part(const bg_kernel_call *call, const bgi_recurrent *r, uint32_t part)
@@ -108,7 +108,7 @@ static void write_states(const bgi_recurrent *r, const recurrent_part *p, void *
         write_floats(r->dtype, data, (p->first + i) * r->shape.width, r->shape.width, from + i * r->width_floats);
 }
 
-/* A new state, as its tensor keeps it. */
+/* Stores a new state in its tensor's type. */
 static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *state)
 {
     write_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
@@ -116,7 +116,7 @@ static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *s
         read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
 }
 
-/* The products of a step: bias + h weight^T, of so many columns at least. */
+/* The products of a step: bias + h weight^T, of at least this many columns. */
 static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias,
                             int64_t columns)
 {
@@ -148,7 +148,7 @@ static void step_lstm_row(const float *x, const float *s, float *c, float *h, fl
         vstore_n(gates + 2 * width + i, cell, live);
         vstore_n(gates + 3 * width + i, out, live);
         vstore_n(c + i, now, live);
-        vstore_n(h + i, out, live); /* times tanh(c), once that is rounded */
+        vstore_n(h + i, out, live); /* times tanh(c), after c was rounded */
     }
 }
 
@@ -195,7 +195,7 @@ static void prepare_lstm_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* dh and dc: in, of the state behind; out, dc of the state before; d: of the gates. */
+/* dh and dc: in, of the following state; out, dc of the previous state; d: of the gates. */
 static void differentiate_lstm_row(const float *gates, const float *c, const float *before, const float *dh, float *dc,
                                    float *d, int64_t width)
 {
@@ -225,7 +225,7 @@ static void add_row(const bgi_recurrent *r, const void *data, int64_t row, float
     vstore_n(to + i, vload_n(to + i, live) + vload_n(from + i, live), live);
 }
 
-/* The state before a step: in `states` one step back, or `first`. */
+/* The state before a step: the previous one in `states`, or `first`. */
 static const float *view_before(const bgi_recurrent *r, const void *states, const void *first, int64_t step,
                                 int64_t sample, float *buffer)
 {
@@ -284,7 +284,7 @@ static void step_gru_row(const float *x, const float *s, float *h, float *gates,
     }
 }
 
-/* Of r and z in place of their sums, and of the state that r leaves. */
+/* Writes r and z in place of their sums, and the reset state. */
 static void step_reset_row(const float *x, const float *h, float *gates, float *left, int64_t width)
 {
     FOR_ROW(width, live)
@@ -315,7 +315,7 @@ static void step_fresh_row(const float *x, const float *sums, const float *hidde
     }
 }
 
-/* The products of a step with the reset states, in p->second: those for n alone are whole. */
+/* The products of a step with the reset states, in p->second; those for n alone are complete. */
 static void multiply_reset(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
 {
     const int64_t width = r->shape.width;
@@ -397,7 +397,7 @@ static void prepare_gru_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* dh: in, of the state behind; out, dh z. d: of the gates' sums, hidden: of s. */
+/* dh: in, of the following state; out, dh z. d: of the gates' sums, hidden: of s. */
 static void differentiate_gru_row(const float *gates, const float *before, float *dh, float *d, float *hidden,
                                   int64_t width)
 {
@@ -421,7 +421,7 @@ static void differentiate_gru_row(const float *gates, const float *before, float
     }
 }
 
-/* With reset_first, before what n gives to the state: d of z and n, dh z in dh. */
+/* With reset_first, before the gradient that n passes to the state: d of z and n, dh z in dh. */
 static void differentiate_fresh_row(const float *gates, const float *before, float *dh, float *d, int64_t width)
 {
     const vf one = vset(1.0f);
@@ -437,7 +437,7 @@ static void differentiate_fresh_row(const float *gates, const float *before, flo
     }
 }
 
-/* Behind it: `left` is the gradient of r h. */
+/* After it: `left` is the gradient of r h. */
 static void differentiate_reset_row(const float *gates, const float *before, const float *left, float *dh, float *d,
                                     int64_t width)
 {
@@ -561,7 +561,7 @@ static void prepare_rnn_backward(const bg_kernel_call *call)
     prepare_gru_backward(call);
 }
 
-/* Both functions' slopes are known from their results. */
+/* The slopes of both functions follow from their results. */
 static void differentiate_rnn_row(const float *y, const float *dh, float *d, bool relu, int64_t width)
 {
     const vf zero = vset(0.0f), one = vset(1.0f);

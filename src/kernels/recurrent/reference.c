@@ -1,7 +1,7 @@
 /*
- * reference.c: recurrences in plain C. What goes from step to step is kept where it is a result: states in y and c,
- * gradients of states in dh0 and dc0, so that it is rounded to their type on the way. Formulas: attributes.h; backward,
- * with h and c the states before a step, dh and dc the gradients of those behind it:
+ * reference.c: recurrences in plain C. Values that pass from step to step are stored in results: states in y and c,
+ * gradients of states in dh0 and dc0, so they are rounded to those types. Formulas: attributes.h; backward, with h and
+ * c the states before a step, and dh and dc the gradients of the states after it:
  *
  *     LSTM  dc += dh o (1 - tanh(c')^2);  di = dc g i (1 - i), df = dc c f (1 - f), dg = dc i (1 - g^2),
  *           do = dh tanh(c') o (1 - o);  dh = weight^T d(i, f, g, o), dc = dc f
@@ -13,14 +13,14 @@
 #include "kernels/reference/operands.h"
 #include "kernels/recurrent/attributes.h"
 
-/* A call, and where in it its state tensors are. */
+/* A call, and the numbers of its state tensors. */
 typedef struct recurrence {
     const bg_kernel_call *call;
     bgi_recurrent_shape shape;
     bg_dtype dtype;
     const void *weight, *bias, *h0, *c0;
     const void *y, *c;
-    int64_t gates; /* how many times H the weight has rows */
+    int64_t gates; /* the weight has `gates` times H rows */
 } recurrence;
 
 static double load(const recurrence *r, const void *data, int64_t row, int64_t width, int64_t i)
@@ -60,7 +60,7 @@ static bool has_input(const bg_kernel_call *call, uint32_t input)
 
 typedef void (*unit_function)(const recurrence *r, int64_t step, int64_t sample, int64_t unit);
 
-/* Steps in order, or from the last one back. */
+/* In the order of steps, or in reverse. */
 static void for_each_unit(const recurrence *r, bool is_backward, unit_function function)
 {
     for (int64_t step = 0; step < r->shape.steps; step++)
@@ -123,7 +123,7 @@ static void step_gru(const recurrence *r, int64_t step, int64_t sample, int64_t 
               (1.0 - gates[1]) * gates[2] + gates[1] * load_before(r, r->y, r->h0, step, sample, unit));
 }
 
-/* With reset_first: r and z of all units of a sample come first. */
+/* With reset_first: r and z of all units of a sample are computed first. */
 static void step_reset_gru(const recurrence *r, int64_t step, int64_t sample)
 {
     const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
@@ -196,7 +196,7 @@ void bgi_reference_rnn(const bg_kernel_call *call, uint32_t part)
 
 /* ---- backward ---- */
 
-/* weight^T d, what the step behind gives to the state before it; 0 behind the last one. */
+/* weight^T d, the following step's gradient of the previous state; 0 after the last step. */
 static double sum_across(const recurrence *r, const void *gradients, int64_t step, int64_t sample, int64_t unit)
 {
     const int64_t width = r->shape.width;
@@ -210,7 +210,7 @@ static double sum_across(const recurrence *r, const void *gradients, int64_t ste
     return sum;
 }
 
-/* The gradient of h0, from those of step 0. Counted as the step before it. */
+/* The gradient of h0, from that of step 0. It counts as the step before step 0. */
 static double sum_first(const recurrence *r, const void *gradients, int64_t sample, int64_t unit)
 {
     return sum_across(r, gradients, -1, sample, unit);
@@ -267,7 +267,7 @@ static void step_gru_back(const recurrence *r, int64_t step, int64_t sample, int
     const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample), at = sample * width + unit;
     void *dhidden = bgi_output(call, 1), *dh0 = bgi_output(call, 2);
     const bool is_last = step + 1 == r->shape.steps;
-    /* dh0 holds dh z of the step behind */
+    /* dh0 holds dh z of the following step */
     const double dh = load(r, call->operands[4], row, width, unit) + (is_last ? 0.0 : bgi_load(r->dtype, dh0, at)) +
                       sum_across(r, dhidden, step, sample, unit);
     double gates[4], gradients[3];
@@ -294,7 +294,7 @@ static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t 
     return sum;
 }
 
-/* With reset_first; dh0 has the whole gradient of the state that the step leaves. */
+/* With reset_first; dh0 has the whole gradient of the step's resulting state. */
 static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
 {
     const bg_kernel_call *call = r->call;

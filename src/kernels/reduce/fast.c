@@ -1,5 +1,5 @@
 /*
- * fast.c: which reductions and broadcasts are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast reductions and broadcasts. fast_body.h computes them.
  */
 #include "kernels/reduce/fast.h"
 

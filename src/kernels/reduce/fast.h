@@ -1,14 +1,14 @@
 /*
- * fast.h: how reductions cut their work.
+ * fast.h: how reductions divide their work.
  */
 #ifndef BGI_KERNELS_REDUCE_FAST_H
 #define BGI_KERNELS_REDUCE_FAST_H
 
 #include "kernels/cpu/rows.h"
 
-/* x as [outer, reduced, inner]: what is reduced lies side by side. Work is cut along outer, or for few of those along
- * inner, in runs of `run` elements; where these are still few, along what is reduced too: pieces leave results of their
- * own in scratch, `run` floats each, which are put together in order. */
+/* x as [outer, reduced, inner]: reduced dims are adjacent. Work is divided along outer, or when that is small along
+ * inner, in runs of `run` elements; when these are few too, it is divided along the reduced dims: pieces store results
+ * of their own in scratch, `run` floats each, which are combined in order. */
 typedef struct bgi_reduction {
     int64_t outer, reduced, inner;
     int64_t run, runs; /* of inner */
@@ -18,7 +18,7 @@ typedef struct bgi_reduction {
 
 enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
 
-/* False: the reduced dims do not lie side by side. */
+/* False: the reduced dims are not adjacent. */
 static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
 {
     bgi_reduction r = {.outer = 1, .reduced = 1, .inner = 1};
@@ -52,15 +52,15 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
     return true;
 }
 
-/* Of work that cannot be cut along what is reduced. */
+/* The parts of work that cannot be divided along the reduced dims. */
 static inline uint32_t bgi_reduction_whole_parts(const bgi_reduction *r)
 {
     return bgi_cpu_part_count(r->outer * r->runs, (double)r->outer * (double)r->reduced * (double)r->inner,
                               BGI_ROWS_PART_ELEMENTS);
 }
 
-/* y of any broadcast, as rows of `inner` elements that repeat one of x (is_filled) or are side by side there. Row r is
- * at the sum of (r / every[i]) % dims[i] * strides[i] in x. */
+/* y of any broadcast, as rows of `inner` elements that repeat one of x (is_filled) or are adjacent there. Row r is at
+ * the sum of (r / every[i]) % dims[i] * strides[i] in x. */
 typedef struct bgi_broadcast_rows {
     int64_t rows, inner;
     bool is_filled;

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: reductions over dims that lie side by side, and broadcasts.
+ * fast_body.h: reductions over adjacent dims, and broadcasts.
  */
 #ifndef BGI_KERNELS_REDUCE_FAST_BODY_H
 #define BGI_KERNELS_REDUCE_FAST_BODY_H
@@ -14,7 +14,7 @@ static float larger_of(float a, float b)
     return a == a && !(b <= a) ? b : a; /* NaN wins */
 }
 
-/* One run of inner elements: the sum, or the largest, over `rows` rows that are `stride` apart. */
+/* One run of inner elements: the sum, or the maximum, over `rows` rows that are `stride` apart. */
 static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t rows, int64_t stride,
                        int64_t count, float *y)
 {
@@ -33,7 +33,7 @@ static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, i
     }
 }
 
-/* Elements side by side: sums in four vectors. */
+/* Adjacent elements: sums in four vectors. */
 static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count)
 {
     float buffer[BGI_ELEMENTWISE_CHUNK], maximum = -INFINITY;
@@ -59,7 +59,7 @@ static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, 
     return is_max ? maximum : vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* Results of run `run` of outer element `outer`, from the rows of a piece. Returns how many. */
+/* Results of run `run` of outer element `outer`, from the rows of a piece. Returns their number. */
 static int64_t reduce_piece(const bg_kernel_call *call, const bgi_reduction *r, bool is_max, int64_t outer, int64_t run,
                             int64_t piece, float *y)
 {
@@ -104,7 +104,7 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Only where there are pieces. */
+/* Used only with pieces. */
 static void finish_reduce(const bg_kernel_call *call)
 {
     const bgi_reduce_attributes *attributes = call->attributes;
@@ -123,7 +123,7 @@ static void finish_reduce(const bg_kernel_call *call)
     }
 }
 
-/* dx of one run: dy at the first row that has y. NaN is found where y is one. */
+/* dx of one run: dy at the first row that has y. NaN is found where y is NaN. */
 static void spread_largest(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer, int64_t first,
                            int64_t count)
 {
@@ -151,7 +151,7 @@ static void spread_largest(const bg_kernel_call *call, const bgi_reduction *r, i
     }
 }
 
-/* The same where elements lie side by side: the first place is looked for. */
+/* The same for adjacent elements: searches the first place. */
 static void spread_largest_along(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer)
 {
     const bg_dtype dtype = call->types[1].dtype;

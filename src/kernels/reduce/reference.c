@@ -1,13 +1,13 @@
 /*
- * reference.c: reductions over any set of dims, the way back, broadcasting and argmax. An output element's inputs are
- * visited in index order; sums are kept in double, those of integers in 64 bits, which wrap around.
+ * reference.c: reductions over any set of dims, their gradients, broadcasting and argmax. An output element's inputs
+ * are visited in index order; floats are summed in double, integers in 64 bits, which wrap around.
  */
 #include "kernels/kernels.h"
 #include "kernels/reduce/attributes.h"
 #include "kernels/reference/broadcast.h"
 #include "kernels/reference/element.h"
 
-/* The dims of x parted into those that stay and those that are reduced, each with its strides in x. */
+/* The dims of x, divided into kept and reduced ones, each with its strides in x. */
 typedef struct reduction {
     uint32_t kept_rank, reduced_rank;
     int64_t kept_dims[BG_MAX_RANK], kept_strides[BG_MAX_RANK];
@@ -87,7 +87,7 @@ void bgi_reference_reduce(const bg_kernel_call *call, uint32_t part)
     const bg_dtype dtype = call->types[0].dtype;
 
     (void)part;
-    if (!bg_dtype_is_float(dtype)) { /* there is no mean of integers */
+    if (!bg_dtype_is_float(dtype)) { /* integers have no mean */
         reduce_integers(call, attributes->function == BG_REDUCE_MAX);
         return;
     }

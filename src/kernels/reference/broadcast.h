@@ -1,12 +1,12 @@
 /*
- * broadcast.h: where an element of a broadcast operand lies, for the kernels that follow NumPy's rule.
+ * broadcast.h: the place of an element in a broadcast operand, for the kernels that follow NumPy's rule.
  */
 #ifndef BGI_REFERENCE_BROADCAST_H
 #define BGI_REFERENCE_BROADCAST_H
 
 #include <brigade/base.h>
 
-/* The index in `operand` of what stands at `index` of `output`, which operand's shape broadcasts to. */
+/* The index in `operand` for the element at `index` of `output`, to which operand's shape broadcasts. */
 static inline int64_t bgi_broadcast_index(const bg_type *output, const bg_type *operand, int64_t index)
 {
     int64_t found = 0, stride = 1;

@@ -1,5 +1,5 @@
 /*
- * element.h: reading and writing one element of any type as a double: what lets each reference kernel be written once.
+ * element.h: reads and writes one element of any type as a double, so that each reference kernel is written once.
  */
 #ifndef BGI_REFERENCE_ELEMENT_H
 #define BGI_REFERENCE_ELEMENT_H
@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* In double, or as one operation of float32 arithmetic gives it. GCC 12 leaves out conversions to float and back where
- * it makes vectors of neighboring ones (-O3 -fno-math-errno); not those of a volatile. */
+/* Rounds as one operation of float32 arithmetic, or not at all in double. GCC 12 removes conversions to float and back
+ * when it vectorizes neighboring ones (-O3 -fno-math-errno), but not those of a volatile. */
 static inline double bgi_rounded(bool in_double, double value)
 {
     const volatile float narrow = (float)value;
@@ -35,7 +35,7 @@ static inline double bgi_load(bg_dtype dtype, const void *data, int64_t index)
         return ((const int32_t *)data)[index];
     case BG_UINT8:
         return ((const uint8_t *)data)[index];
-    case BG_INT64: /* exact up to 2^53 in size; kernels that need all bits use bgi_load_integer */
+    case BG_INT64: /* exact up to 2^53; kernels that need all bits use bgi_load_integer */
         return (double)((const int64_t *)data)[index];
     default:
         return NAN;
@@ -50,7 +50,7 @@ static inline int64_t bgi_load_integer(bg_dtype dtype, const void *data, int64_t
                                : ((const uint8_t *)data)[index];
 }
 
-/* To int32 or int64: the low bits, so that sums wrap around. */
+/* Stores the low bits to int32 or int64, so that sums wrap around. */
 static inline void bgi_store_bits(bg_dtype dtype, void *data, int64_t index, uint64_t bits)
 {
     if (dtype == BG_INT64)
@@ -59,7 +59,7 @@ static inline void bgi_store_bits(bg_dtype dtype, void *data, int64_t index, uin
         ((uint32_t *)data)[index] = (uint32_t)bits;
 }
 
-/* Integers truncate and saturate. Floats of 16 bits round through float32. */
+/* Integers truncate and saturate. 16-bit floats are rounded through float32. */
 static inline void bgi_store(bg_dtype dtype, void *data, int64_t index, double value)
 {
     switch (dtype) {

@@ -1,6 +1,6 @@
 /*
- * operands.h: naming the operands of a kernel call. Trailing operands may be absent: then they are beyond the counts or
- * have no element type.
+ * operands.h: access to the operands of a kernel call. Trailing operands may be absent: then they are beyond the counts
+ * or have no element type.
  */
 #ifndef BGI_REFERENCE_OPERANDS_H
 #define BGI_REFERENCE_OPERANDS_H
@@ -28,13 +28,13 @@ static inline bool bgi_has_output(const bg_kernel_call *call, uint32_t output)
     return output < call->output_count && bgi_output_type(call, output)->dtype != BG_DTYPE_NONE;
 }
 
-/* Whether there is an operand of that number, inputs and outputs counted through. */
+/* Whether the operand exists; numbers count inputs, then outputs. */
 static inline bool bgi_has_operand(const bg_kernel_call *call, uint32_t operand)
 {
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* One element of a gradient, rounded; the accumulating form adds it. */
+/* Stores one element of a gradient, rounded; the accumulating form adds it. */
 static inline void bgi_store_gradient(const bg_kernel_call *call, uint32_t operand, int64_t index, double value)
 {
     const bg_dtype dtype = call->types[operand].dtype;

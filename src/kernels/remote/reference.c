@@ -1,8 +1,7 @@
 /*
- * reference.c: one entry of a buffer of many, out and in. Whether the buffer lies in a device's memory or in its remote
- * store, only the one entry is touched. An index beyond the entries loads zeros and stores nothing. No attributes:
- * REMOTE_LOAD   buffer [E, ...], index int32 (one) -> entry [...]
- * REMOTE_STORE  buffer [E, ...], index, entry -> index
+ * reference.c: loads and stores one entry of a buffer of many. Only that entry is accessed, whether the buffer is in a
+ * device's memory or in its remote store. An index beyond the entries loads zeros and stores nothing. No attributes:
+ * REMOTE_LOAD buffer [E, ...], index int32 (one) -> entry [...] REMOTE_STORE buffer [E, ...], index, entry -> index
  */
 #include "kernels/kernels.h"
 

@@ -1,6 +1,6 @@
 /*
- * attributes.h: the operands and attributes of interpolation, and which elements each element of a result is made of.
- * Notation: kernels.h.
+ * attributes.h: the operands and attributes of interpolation, and the elements from which each element of a result is
+ * computed. Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_RESAMPLE_ATTRIBUTES_H
 #define BGI_KERNELS_RESAMPLE_ATTRIBUTES_H
@@ -12,8 +12,8 @@
 /* RESAMPLE  x [.., H, W] -> y [.., OH, OW]; with is_backward dy [.., OH, OW] -> dx [.., H, W] */
 typedef struct bgi_resample_axis {
     int64_t in, out; /* sizes, of x and of y */
-    double scale;    /* positions are divided by it; 0: out / in, exactly */
-    uint8_t is_same; /* nothing happens along this axis; in = out */
+    double scale;    /* positions are divided by it; 0: exactly out / in */
+    uint8_t is_same; /* this axis does not change; in = out */
 } bgi_resample_axis;
 
 typedef struct bgi_resample_attributes {
@@ -27,8 +27,7 @@ typedef struct bgi_resample_attributes {
 
 enum { BGI_RESAMPLE_WEIGHTS = 4 };
 
-/* An element of y is the sum of `count` neighbors in x from `first` on, by their weights; more than four are averaged.
- */
+/* An element of y is the weighted sum of `count` neighbors in x from `first` on; more than four are averaged. */
 typedef struct bgi_resample_taps {
     int64_t first, count;
     double weights[BGI_RESAMPLE_WEIGHTS];
@@ -39,7 +38,7 @@ static inline double bgi_resample_weight(const bgi_resample_taps *taps, int64_t 
     return taps->count > BGI_RESAMPLE_WEIGHTS ? 1.0 / (double)taps->count : taps->weights[k];
 }
 
-/* Where in x element `at` of y lies: 0 is the middle of x's first element. */
+/* The position in x of element `at` of y: 0 is the middle of x's first element. */
 static inline double bgi_resample_position(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at)
 {
     const double in = (double)axis->in, out = (double)axis->out, o = (double)at;
@@ -66,7 +65,7 @@ static inline double bgi_resample_clamp(double position, int64_t size)
     return position < 0.0 ? 0.0 : position > (double)(size - 1) ? (double)(size - 1) : position;
 }
 
-/* The four neighbors of a position that lies t behind the second (Keys, 1981); those outside are the edge. */
+/* The four neighbors of a position t after the second one (Keys, 1981); those outside are replaced by the edge. */
 static inline bgi_resample_taps bgi_resample_cubic(double a, double floor_at, double t, int64_t size)
 {
     const double u = 1.0 - t;
@@ -119,8 +118,8 @@ static inline bgi_resample_taps bgi_resample_taps_of(const bgi_resample_attribut
     return taps;
 }
 
-/* The elements of y, `begin` to before `end`, among which are all that element `at` of x is part of; positions ascend.
- */
+/* The elements of y, `begin` to before `end`, that include all those computed from element `at` of x; positions
+ * ascend. */
 static inline void bgi_resample_users(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at,
                                       int64_t *begin, int64_t *end)
 {

@@ -1,9 +1,9 @@
 /*
- * fast.c: which interpolations are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast interpolations. fast_body.h computes them.
  */
 #include "kernels/resample/fast.h"
 
-/* Tables beyond this are of scales that put nearly all of a long axis into one element. */
+/* Larger tables belong to scales that combine nearly all of a long axis into one element. */
 static const int64_t most_shared_floats = 1 << 22;
 
 bool bgi_cpu_shape_resample(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)

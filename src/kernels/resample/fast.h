@@ -1,12 +1,11 @@
 /*
- * fast.h: how interpolation is cut, and its tables.
+ * fast.h: how interpolation divides its work, and its tables.
  *
- * Both axes are sums by a table each: for every element of the result the first of `taps` neighbors, and their weights,
- * tap by tap, so that neighbors in the result are neighbors in the table too. Gradients have tables of the same form,
- * the other way round; weights of neighbors that do not count are 0. Tables are made once a call.
+ * Each axis has a table: for every element of the result the first of its `taps` neighbors, and their weights, tap by
+ * tap, so that neighbors in the result are neighbors in the table too. Gradients have tables of the same form in the
+ * other direction; neighbors that do not count have weight 0. Tables are made once a call.
  *
- * Columns are summed where there are fewer rows of them: of all rows of a plane first, or of each row that the sum over
- * rows has made.
+ * Columns are summed where that needs fewer rows: in all rows of a plane first, or in each row after the sum over rows.
  */
 #ifndef BGI_KERNELS_RESAMPLE_FAST_H
 #define BGI_KERNELS_RESAMPLE_FAST_H
@@ -15,11 +14,11 @@
 #include "kernels/resample/attributes.h"
 
 enum {
-    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* of rows whose columns are summed first: they stay in a cache */
-    BGI_RESAMPLE_FEW_PLANES = 8            /* are cut into rows, so that there is work for several cores */
+    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* of rows whose columns are summed first: they fit a cache */
+    BGI_RESAMPLE_FEW_PLANES = 8            /* fewer planes are cut into rows, so that there is work for several cores */
 };
 
-/* Scratch begins with these: walking the axes once a call is enough. */
+/* Scratch begins with these, so that the axes are examined once a call. */
 typedef struct bgi_resample_head {
     int64_t taps[2];
     int64_t table_floats[2];
@@ -31,7 +30,7 @@ _Static_assert(sizeof(bgi_resample_head) <= BGI_RESAMPLE_HEAD_FLOATS * sizeof(fl
 
 typedef struct bgi_resample {
     bg_dtype dtype;
-    int64_t planes, in[2], out[2]; /* of the operand and the result, whichever way it goes */
+    int64_t planes, in[2], out[2]; /* of the operand and the result, in either direction */
     bool columns_first;
     int64_t units; /* planes, or rows of the result */
     uint32_t parts;
@@ -50,7 +49,8 @@ static inline int64_t bgi_resample_most_taps(const bgi_resample_attributes *a, c
         }
         return most;
     }
-    /* As bgi_resample_users finds them, in one walk: those of element i end before the first that begins behind it. */
+    /* As bgi_resample_users finds them, in one walk: those of element i end before the first one that begins after
+     * it. */
     for (int64_t i = 0, end = 0; i < axis->in; i++) {
         while (begin < axis->out) {
             const bgi_resample_taps taps = bgi_resample_taps_of(a, axis, begin);

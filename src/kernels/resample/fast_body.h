@@ -1,5 +1,5 @@
 /*
- * fast_body.h: interpolation by tables: rows are sums of rows, columns of elements that are gathered. In float32.
+ * fast_body.h: interpolation by tables: rows are sums of rows, columns are sums of gathered elements. In float32.
  */
 #ifndef BGI_KERNELS_RESAMPLE_FAST_BODY_H
 #define BGI_KERNELS_RESAMPLE_FAST_BODY_H
@@ -22,7 +22,7 @@ static resample_table find_resample_table(const bg_kernel_call *call, const bgi_
     return (resample_table){(const int32_t *)(const void *)table, table + s->out[axis], s->out[axis], head->taps[axis]};
 }
 
-/* Neighbors begin where all taps are inside. */
+/* Moves the first neighbor so that all taps are inside. */
 static int64_t fit_resample_taps(int64_t first, int64_t taps, int64_t size)
 {
     return first + taps <= size ? first : size - taps;
@@ -85,7 +85,7 @@ ALWAYS_INLINE vf vgather(const float *x, const int32_t *numbers, int64_t live)
 #endif
 }
 
-/* y[o]: the sum of x's elements from first[o] on. */
+/* y[o] = the sum of x's elements from first[o] on. */
 static void resample_columns(const resample_table *t, const float *x, float *y)
 {
     for (int64_t o = 0; o < t->count; o += LANES) {
@@ -111,7 +111,7 @@ static void add_weighted_row(const float *x, float weight, bool is_first, int64_
                  count - i);
 }
 
-/* Row o of the result of as many rows of `width`, of which row r is `rows + r width` (in `dtype`). */
+/* Row o of the result from rows of `width`, of which row r is `rows + r width` (in `dtype`). */
 static void resample_rows(const resample_table *t, int64_t o, bg_dtype dtype, const void *data, int64_t begin,
                           int64_t width, float *buffer, float *sum)
 {

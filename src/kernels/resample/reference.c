@@ -6,7 +6,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/resample/attributes.h"
 
-/* Of one element along an axis: what it is the sum of, and how much of each. */
+/* For one element along an axis: the elements that it is the sum of, and their weights. */
 typedef struct sources {
     int64_t begin, end;
 } sources;
@@ -24,7 +24,7 @@ static sources find_sources(const bgi_resample_attributes *a, int axis, int64_t 
     return found;
 }
 
-/* How much of element `from` goes into element `to`. */
+/* The weight of element `from` in element `to`. */
 static double find_share(const bgi_resample_attributes *a, int axis, int64_t from, int64_t to)
 {
     const bgi_resample_taps taps = bgi_resample_taps_of(a, &a->axes[axis], a->is_backward ? from : to);

@@ -6,7 +6,7 @@
 
 #include <brigade/ops.h>
 
-/* The shape of a result that the operands do not give away: of BROADCAST and reshape. */
+/* The shape of a result that does not follow from the operands: of BROADCAST and reshape. */
 typedef struct bgi_dims_attributes {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK];

@@ -1,5 +1,5 @@
 /*
- * fast.c: which copies, transpositions and slices are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast copies, transpositions and slices. fast_body.h computes them.
  */
 #include "kernels/reshape/fast.h"
 

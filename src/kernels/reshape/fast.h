@@ -1,5 +1,5 @@
 /*
- * fast.h: how transpositions cut their work.
+ * fast.h: how transpositions divide their work.
  */
 #ifndef BGI_KERNELS_RESHAPE_FAST_H
 #define BGI_KERNELS_RESHAPE_FAST_H
@@ -7,12 +7,12 @@
 #include "kernels/axis.h"
 #include "kernels/cpu/move.h"
 
-/* A permutation of dims with those that stay together merged: y's dims, and the stride in x of each. */
+/* A permutation of dims, with dims that stay together merged: y's dims, and the stride in x of each. */
 typedef struct bgi_transposition {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK], strides[BG_MAX_RANK];
-    /* The dim of y that is side by side in x (stride 1). Matrices of it and y's last dim are transposed; when it is
-     * y's last, rows are copied. The other dims are walked: `items` of them. */
+    /* The dim of y that is contiguous in x (stride 1). Matrices of it and y's last dim are transposed; when it is y's
+     * last dim, rows are copied. The other dims are iterated over: `items` of them. */
     uint32_t source;
     int64_t items;
     uint32_t parts;

@@ -1,5 +1,5 @@
 /*
- * fast.c: which norms by the root of the mean square are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast norms by the root of the mean square. fast_body.h computes them.
  */
 #include "kernels/cpu/rows.h"
 

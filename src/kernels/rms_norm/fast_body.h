@@ -1,6 +1,6 @@
 /*
  * fast_body.h: norms by the root of the mean square, row by row. Rows are read before they are written, so results may
- * overwrite an operand of their shape. dgamma is summed by parts, which are added in order.
+ * overwrite an operand of their shape. dgamma is summed in parts, which are added in order.
  */
 #ifndef BGI_KERNELS_RMS_NORM_FAST_BODY_H
 #define BGI_KERNELS_RMS_NORM_FAST_BODY_H
@@ -40,7 +40,7 @@ static void run_rms_norm(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* One row: dx, and dgamma += dy x s where it is wanted. */
+/* One row: dx, and dgamma += dy x s when it is requested. */
 static void differentiate_rms_row(const float *dy, const float *x, float s, const float *gamma, float *dgamma,
                                   float *dx, int64_t count)
 {

@@ -1,7 +1,7 @@
 /*
  * reference.c: norms by the root of the mean square, in plain C. With s the row's scale and g = dy gamma
  *     dx = s (g - x s mean(g x s)),  dgamma = sum(dy x s).
- * The element-by-element passes read before they write: y may overwrite x.
+ * The elementwise passes read before they write, so y may overwrite x.
  */
 #include "kernels/kernels.h"
 #include "kernels/reference/element.h"

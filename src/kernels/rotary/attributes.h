@@ -17,21 +17,21 @@ typedef struct bgi_rotary_attributes {
     double base, scaling;
     /* Of YARN and LLAMA3: L, and the turns in L positions from which a frequency stays, and to which it is divided. */
     double trained_length, most_turns, least_turns;
-    double magnitude; /* what is turned is multiplied by it; 0: nothing is */
+    double magnitude; /* a factor of the rotated features; 0: none */
     uint8_t interleaved, inverse;
-    uint8_t kind; /* bg_rotary_scaling: LINEAR, whose base NTK changes, YARN or LLAMA3 */
+    uint8_t kind; /* bg_rotary_scaling: LINEAR (NTK changes its base), YARN or LLAMA3 */
 } bgi_rotary_attributes;
 
 #define BGI_ROTARY_TURN 6.283185307179586
 
-/* The pair, in fractions, that turns so many times in L positions. */
+/* The (fractional) pair that turns this many times in L positions. */
 static inline double bgi_rotary_pair_of(const bgi_rotary_attributes *attributes, double turns)
 {
     return (double)attributes->features * log(attributes->trained_length / (turns * BGI_ROTARY_TURN)) /
            (2.0 * log(attributes->base));
 }
 
-/* How much of a frequency is divided by the scaling, 0 to 1. */
+/* The fraction of a frequency that is divided by the scaling, 0 to 1. */
 static inline double bgi_rotary_share(const bgi_rotary_attributes *attributes, int64_t pair, double frequency)
 {
     double share = 1.0;
@@ -62,7 +62,7 @@ static inline double bgi_rotary_magnitude(const bgi_rotary_attributes *attribute
     return attributes->magnitude == 0.0 ? 1.0 : attributes->magnitude;
 }
 
-/* Rows that have positions of their own: S, or all. */
+/* Rows with positions of their own: S, or all. */
 static inline int64_t bgi_rotary_places(const bg_type *x, const bg_type *positions)
 {
     return positions != NULL ? bg_type_element_count(positions) : x->dims[x->rank - 2];

@@ -1,5 +1,5 @@
 /*
- * fast.c: which rotary positions are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast rotary positions. fast_body.h computes them.
  */
 #include "kernels/rotary/fast.h"
 

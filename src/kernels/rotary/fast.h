@@ -1,5 +1,5 @@
 /*
- * fast.h: how rotary positions cut their work: a piece is a place, whose angles all samples that share it turn by.
+ * fast.h: how rotary positions divide their work: a piece is a position, whose angles all samples that share it use.
  */
 #ifndef BGI_KERNELS_ROTARY_FAST_H
 #define BGI_KERNELS_ROTARY_FAST_H
@@ -16,7 +16,7 @@ typedef struct bgi_rotary {
     uint32_t parts;
 } bgi_rotary;
 
-/* Scratch of a part: frequencies in double, cosines, sines; a row of x and one of y, for types of 16 bits. */
+/* Scratch of a part: frequencies in double, cosines, sines; a row of x and one of y, for 16-bit types. */
 static inline bgi_rotary bgi_rotary_plan(const bg_type *types, uint32_t input_count,
                                          const bgi_rotary_attributes *attributes)
 {

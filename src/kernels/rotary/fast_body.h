@@ -1,6 +1,6 @@
 /*
- * fast_body.h: rotary positions, place by place. Angles, their sines and cosines are made in double, so that they are
- * the same for every instruction set and do not lose digits at large positions.
+ * fast_body.h: rotary positions, position by position. Angles, sines and cosines are computed in double, so that they
+ * are the same for every instruction set and precise at large positions.
  */
 #ifndef BGI_KERNELS_ROTARY_FAST_BODY_H
 #define BGI_KERNELS_ROTARY_FAST_BODY_H

@@ -1,13 +1,13 @@
 /*
- * reference.c: rotary positions (Su et al., RoFormer, 2021), in plain C: a pair (a, b) that is turned by an angle t
- * becomes (a cos t - b sin t, b cos t + a sin t).
+ * reference.c: rotary positions (Su et al., RoFormer, 2021), in plain C: a pair (a, b) rotated by an angle t becomes (a
+ * cos t - b sin t, b cos t + a sin t).
  */
 #include "kernels/kernels.h"
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 #include "kernels/rotary/attributes.h"
 
-/* The pair that feature `d` is of, and whether it is its second. */
+/* The pair of feature `d`, and whether `d` is its second element. */
 static int64_t find_pair(const bgi_rotary_attributes *attributes, int64_t d, bool *is_second)
 {
     const int64_t half = attributes->features / 2;

@@ -1,5 +1,5 @@
 /*
- * fast.c: which softmaxes are taken. The work itself is in fast_body.h.
+ * fast.c: the shapes of fast softmaxes. fast_body.h computes them.
  */
 #include "kernels/cpu/rows.h"
 #include "kernels/softmax/attributes.h"
