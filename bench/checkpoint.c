@@ -1,6 +1,6 @@
 /*
- * checkpoint.c: measures how fast a checkpoint is written compared with the disk, how much it slows a training that
- * continues meanwhile, and its memory.
+ * checkpoint.c: how fast a checkpoint is written, compared with a plain file of the same size that is written and
+ * flushed before it and after it; and what writing one costs a training that goes on meanwhile: time and memory.
  *
  *   build/bench/checkpoint DIR [GIGABYTES [speed|beside]]     writes and removes DIR/brigade-checkpoint-bench
  */
@@ -15,15 +15,7 @@
 
 #include <brigade.h>
 
-enum {
-    WIDTH = 2048,
-    MICRO_BATCH = 8,
-    ACCUMULATION = 16,
-    PART_BYTES = 1 << 20,
-    SCRATCH_BYTES = 1 << 30,
-    MOST_STEPS = 4096,
-    PLAIN_STEPS = 7
-};
+enum { WIDTH = 2048, MICRO_BATCH = 8, ACCUMULATION = 16, PART_BYTES = 1 << 20, MOST_STEPS = 4096, PLAIN_STEPS = 7 };
 
 static void require(bg_status status, const bg_error *error)
 {
@@ -39,6 +31,26 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Of all threads of the process. */
+static double processor_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Peak memory counts from here on. */
+static void restart_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+
+    if (file == NULL || fputs("5", file) < 0)
+        perror("/proc/self/clear_refs");
+    if (file != NULL)
+        fclose(file);
 }
 
 /* A field of /proc/self/status, in bytes. */
@@ -58,7 +70,7 @@ static double read_status(const char *field)
 
 /* ---- the disk ---- */
 
-/* Bytes a second of a file that is written and flushed, of what does not compress. */
+/* Bytes a second of a file that is written in order and flushed. Its content does not compress. */
 static double measure_disk(const char *path, size_t bytes)
 {
     unsigned char *part = malloc(PART_BYTES);
@@ -177,23 +189,26 @@ static void remove_checkpoint(const char *folder, uint64_t number)
     unlink(path);
 }
 
-static void measure_saving(training *t, const char *folder, const char *scratch)
+static void measure_saving(training *t, const char *folder, const char *scratch, size_t state_bytes)
 {
     double before, after, seconds, bytes;
     bg_error error = {0};
 
-    before = measure_disk(scratch, SCRATCH_BYTES);
-    printf("disk before             %.0f MB/s\n", before * 1e-6);
+    before = measure_disk(scratch, state_bytes);
+    printf("plain file before       %.0f MB/s\n", before * 1e-6);
     fflush(stdout);
     seconds = now_s();
     require(bg_checkpoint_save(t->session, folder, NULL, &error), &error);
     seconds = now_s() - seconds;
     bytes = file_bytes(folder, bg_session_step(t->session));
-    printf("saved                   %.2f GB in %.1f s, %.0f MB/s\n", bytes * 1e-9, seconds, bytes / seconds * 1e-6);
+    printf("checkpoint              %.2f GB in %.1f s, %.0f MB/s\n", bytes * 1e-9, seconds, bytes / seconds * 1e-6);
     fflush(stdout);
-    after = measure_disk(scratch, SCRATCH_BYTES);
-    printf("disk after              %.0f MB/s: saved at %.0f %% of their mean\n", after * 1e-6,
-           200.0 * bytes / seconds / (before + after));
+    after = measure_disk(scratch, state_bytes);
+    printf("plain file after        %.0f MB/s\n", after * 1e-6);
+    /* Of times, not of speeds: what the plain files took on average. */
+    printf("speed of the checkpoint %.0f %% of that of the plain files\n",
+           50.0 * bytes / seconds * (1.0 / before + 1.0 / after));
+    fflush(stdout);
 }
 
 static void measure_beside(training *t, const char *folder)
@@ -201,25 +216,31 @@ static void measure_beside(training *t, const char *folder)
     static double plain[PLAIN_STEPS], beside[MOST_STEPS];
     const double resident = read_status("VmRSS:");
     bg_checkpoint_writer *writer = NULL;
-    double begun_s, bytes, peak = 0.0;
+    double begun_s, bytes, peak, plain_processor_s, processor;
     bg_error error = {0};
     bool is_written = false;
     uint64_t number;
     int count = 0;
 
+    plain_processor_s = processor_s();
     for (int i = 0; i < PLAIN_STEPS; i++)
         plain[i] = step(t);
+    plain_processor_s = (processor_s() - plain_processor_s) / PLAIN_STEPS;
     number = bg_session_step(t->session);
+    restart_peak();
     begun_s = now_s();
     require(bg_checkpoint_begin(t->session, folder, NULL, &writer, &error), &error);
     printf("copied in               %.2f s\n", now_s() - begun_s);
+    processor = processor_s();
     while (!is_written && count < MOST_STEPS) {
-        const double now = read_status("VmRSS:");
-        peak = now > peak ? now : peak;
         beside[count++] = step(t);
         require(bg_checkpoint_is_written(writer, &is_written, &error), &error);
     }
+    processor = processor_s() - processor - count * plain_processor_s;
+    printf("written in              %.1f s, of %.1f s of processor time beside the steps\n", now_s() - begun_s,
+           processor);
     require(bg_checkpoint_finish(writer, &error), &error);
+    peak = read_status("VmHWM:");
     bytes = file_bytes(folder, number);
     printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", count,
            median(beside, count), median(plain, PLAIN_STEPS), median(beside, count) / median(plain, PLAIN_STEPS));
@@ -244,7 +265,7 @@ int main(int argc, char **argv)
     open_training(&t, layers);
     step(&t);
     if (strcmp(part, "beside") != 0)
-        measure_saving(&t, folder, scratch);
+        measure_saving(&t, folder, scratch, (size_t)layers * 3 * sizeof(float) * WIDTH * WIDTH);
     if (strcmp(part, "speed") != 0)
         measure_beside(&t, folder);
     for (uint64_t number = 0; number <= bg_session_step(t.session); number++)

@@ -43,6 +43,11 @@ typedef struct bg_checkpoint_save_options {
     uint64_t keep_interval_s; /* also keep one older checkpoint for each interval of this many seconds; 0 (default):
                                  keep none */
     bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
+    bool metric_rises;        /* a higher metric is better; false (default): a lower one */
+    const char *metric_name;  /* of `metric`, which the checkpoint records; NULL (default): none */
+    double metric;            /* such as the loss of a validation with these weights; recorded when it is finite */
+    uint32_t keep_best;       /* also keep the checkpoints with the best values of the metric, this many; the newest
+                                 checkpoint with a metric says which metric; 0 (default): none */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)

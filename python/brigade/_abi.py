@@ -1747,6 +1747,10 @@ bg_checkpoint_save_options._fields_ = [
     ("info", c_char_p),
     ("keep_interval_s", c_uint64),
     ("one_file", c_bool),
+    ("metric_rises", c_bool),
+    ("metric_name", c_char_p),
+    ("metric", c_double),
+    ("keep_best", c_uint32),
 ]
 bg_checkpoint_load_options._fields_ = [
     ("struct_bytes", c_size_t),

@@ -29,10 +29,25 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out);
 
 /* A missing folder has no checkpoints. `out` must be zeroed, and the caller frees it (steps) also after an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
-/* Removes checkpoints of the list from `begin` on, except one in `keep_interval_s` seconds (0: none stays), temporary
- * files, and parts that belong to no manifest of the folder. Logs files that it cannot remove. */
-void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               uint64_t keep_interval_s, bg_log_function log, void *log_user);
+/* Removes checkpoints of the list that the options do not keep, temporary files, and parts that belong to no manifest
+ * of the folder. Logs files that it cannot remove. The list was made before the checkpoint of `step`. Of the options
+ * only numbers are read: strings may have been freed. */
+void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                               const bg_checkpoint_save_options *options, bg_log_function log, void *log_user);
+
+/* ---- best.c ---- */
+
+typedef struct bgi_checkpoint_metric {
+    const char *name; /* in the text that was read */
+    double value;
+    bool rises; /* more is better */
+} bgi_checkpoint_metric;
+
+/* Parses the metadata's text; false when it is NULL or not a metric. */
+bool bgi_checkpoint_parse_metric(const char *text, bgi_checkpoint_metric *out);
+/* For each of the checkpoints, the newest first, whether it is among the best `keep_best` by the metric of the newest
+ * checkpoint that has one. The caller frees the list; NULL: out of memory. */
+bool *bgi_checkpoint_find_best(char *const *paths, size_t count, uint32_t keep_best);
 
 /* ---- sum.c ---- */
 
@@ -43,11 +58,25 @@ bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_c
                              const bg_safetensors_metadata *metadata, size_t metadata_count, bg_safetensors_fetch fetch,
                              void *user, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
+/* Add a pair of metadata, except the checksum's own, and a tensor's name and type. */
+struct bgi_crc64;
+void bgi_checkpoint_sum_metadata(struct bgi_crc64 *crc, const bg_safetensors_metadata *pair);
+void bgi_checkpoint_sum_name(struct bgi_crc64 *crc, const bg_safetensors_entry *entry);
+
 /* The same for an opened file, whose values are read in parts when they are not in memory. */
 bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
 /* Checks a file that has a checksum; `what`: its description for the message. */
 bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what, bg_error *error);
+
+/* ---- write.c ---- */
+
+/* Writes a file whose metadata contain the checksum `sum`, which this function sets. Entries and metadata must be
+ * sorted by name. The file is read back, and its checksum compared, before it takes its name. */
+bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                      const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                      bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
+                                      bg_error *error);
 
 /* ---- record.c ---- */
 
@@ -166,7 +195,8 @@ bg_status bgi_checkpoint_compare(bgi_checkpoint_loader *l);
 #define BGI_CHECKPOINT_STEP    "step"
 #define BGI_CHECKPOINT_SEED    "seed"
 #define BGI_CHECKPOINT_INFO    "info"
-#define BGI_CHECKPOINT_BLOB    "blob" /* hexadecimal */
+#define BGI_CHECKPOINT_METRIC  "metric" /* best.c */
+#define BGI_CHECKPOINT_BLOB    "blob"   /* hexadecimal */
 /* The optimizer of the state, as bg_optimizer_describe_state prints it, and the kinds of state, sorted, separated by
  * spaces. */
 #define BGI_CHECKPOINT_OPTIMIZER "optimizer"

@@ -1,8 +1,6 @@
 /*
  * content.c: collects the content of a checkpoint from weights and writes it to a file. Values are fetched one at a
- * time, from host copies or from the session that has them, so only one value must be in memory:
- *
- *     value, value, ... --> checksum (a first pass) --> file (a second) --> read back (a third)
+ * time, from host copies or from the session that has them, so only one value must be in memory.
  */
 #include "checkpoint/checkpoint.h"
 
@@ -12,7 +10,6 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "formats/safetensors.h"
 #include "runtime/state.h"
 
 /* ---- content ---- */
@@ -151,20 +148,11 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const bg_safetensors_metadata *)a)->key, ((const bg_safetensors_metadata *)b)->key);
 }
 
-/* Compares the metadata, and so the stored checksum, with the intended ones. */
-static bg_status check_written(void *user, const bg_safetensors *file, bg_error *error)
-{
-    (void)user;
-    return bgi_checkpoint_check_sum(file, "checkpoint", error);
-}
-
 bg_status bgi_checkpoint_write(bgi_checkpoint_content *c, const char *path, bg_error *error)
 {
+    bgi_checkpoint_add(c, BGI_CHECKPOINT_SUM, c->sum);
     qsort(c->entries, c->entry_count, sizeof *c->entries, compare_names);
     qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
-    BGI_TRY(bgi_checkpoint_sum(c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch, c->user, c->sum,
-                               error));
-    bgi_checkpoint_add(c, BGI_CHECKPOINT_SUM, c->sum);
-    return bgi_safetensors_write_checked(path, c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch,
-                                         check_written, c->user, error);
+    return bgi_checkpoint_write_summed(path, c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch,
+                                       c->user, c->sum, error);
 }

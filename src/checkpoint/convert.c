@@ -283,12 +283,6 @@ static bg_status make_texts(conversion *c)
     return BG_OK;
 }
 
-static bg_status check_written(void *user, const bg_safetensors *file, bg_error *error)
-{
-    (void)user;
-    return bgi_checkpoint_check_sum(file, "checkpoint", error);
-}
-
 static bg_status write_checkpoint(conversion *c, const char *folder)
 {
     const bgi_stored *head = c->like != NULL ? c->like : c->source->is_checkpoint ? c->source : NULL;
@@ -300,9 +294,8 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
     BGI_TRY(head != NULL ? copy_texts(c, head) : make_texts(c));
     if (head != NULL)
         BGI_TRY(bgi_checkpoint_read_number(head->file, BGI_CHECKPOINT_STEP, &step, c->error));
-    qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
-    BGI_TRY(bgi_checkpoint_sum(c->entries, c->count, c->metadata, c->metadata_count, fetch, c, c->sum, c->error));
     add_text(c, BGI_CHECKPOINT_SUM, c->sum);
+    qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
     BGI_TRY(bgi_folder_create(folder, c->error));
     path = bgi_path_join(folder, bgi_checkpoint_name(step, name));
     if (path == NULL)
@@ -311,8 +304,8 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
         status =
             bg_error_set(c->error, BG_ERROR_INVALID, "%s: exists already; remove it, or name another folder", path);
     else
-        status = bgi_safetensors_write_checked(path, c->entries, c->count, c->metadata, c->metadata_count, fetch,
-                                               check_written, c, c->error);
+        status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c,
+                                             c->sum, c->error);
     free(path);
     return status;
 }

@@ -187,9 +187,9 @@ static int64_t time_of(const char *directory, uint64_t step)
 }
 
 /* Goes from the oldest on, which stays; so does each that is at least the interval younger than the last one that
- * stays. */
+ * stays. Checkpoints that `best` marks stay too. */
 static void remove_checkpoints(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               uint64_t keep_interval_s, bg_log_function log, void *log_user)
+                               uint64_t keep_interval_s, const bool *best, bg_log_function log, void *log_user)
 {
     char name[BGI_CHECKPOINT_NAME_BYTES];
     int64_t kept = INT64_MIN / 2;
@@ -198,30 +198,81 @@ static void remove_checkpoints(const char *directory, const bgi_checkpoint_list 
         const int64_t time = keep_interval_s > 0 ? time_of(directory, list->steps[i]) : 0;
         if (keep_interval_s > 0 && time - kept >= (int64_t)keep_interval_s)
             kept = time;
-        else
+        else if (best == NULL || !best[i])
             remove_file(directory, bgi_checkpoint_name(list->steps[i], name), log, log_user);
     }
 }
 
-void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
-                               uint64_t keep_interval_s, bg_log_function log, void *log_user)
+/* Of the one of `step`, which is the newest, and those of the list from `first` on, which are before it; *out has the
+ * paths that were made, also on failure. */
+static bool make_paths(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step, char **out,
+                       size_t *out_count)
+{
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+
+    out[0] = bgi_path_join(directory, bgi_checkpoint_name(step, name));
+    for (*out_count = out[0] != NULL; *out_count > 0 && first + *out_count - 1 < list->count; ++*out_count) {
+        out[*out_count] = bgi_path_join(directory, bgi_checkpoint_name(list->steps[first + *out_count - 1], name));
+        if (out[*out_count] == NULL)
+            return false;
+    }
+    return *out_count > 0;
+}
+
+/* Which of the list's checkpoints, from `first` on, are among the best: to be freed; NULL when memory is out. */
+static bool *find_best(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step,
+                       uint32_t keep_best)
+{
+    char **paths = calloc(list->count + 2, sizeof *paths);
+    bool *best = NULL;
+    size_t count = 0;
+
+    if (paths != NULL && make_paths(directory, list, first, step, paths, &count))
+        best = bgi_checkpoint_find_best(paths, count, keep_best);
+    for (size_t i = 0; i < count; i++)
+        free(paths[i]);
+    free(paths);
+    return best;
+}
+
+static void remove_listed(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                          const bg_checkpoint_save_options *options, bg_log_function log, void *log_user)
+{
+    const size_t first = list->count > 0 && list->steps[0] == step; /* the new one took the place of one */
+    const size_t begin = (size_t)options->max_checkpoints - 1 + first;
+    bool *best;
+
+    if (options->keep_best == 0) {
+        remove_checkpoints(directory, list, begin, options->keep_interval_s, NULL, log, log_user);
+        return;
+    }
+    best = find_best(directory, list, first, step, options->keep_best);
+    if (best == NULL)
+        warn(directory, "remove", "older checkpoints", "out of memory", log, log_user);
+    else /* the list's first is at 1 - first */
+        remove_checkpoints(directory, list, begin, options->keep_interval_s, best + 1 - first, log, log_user);
+    free(best);
+}
+
+void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, uint64_t step,
+                               const bg_checkpoint_save_options *options, bg_log_function log, void *log_user)
 {
     char reason[BGI_ERRNO_TEXT_BYTES];
     const struct dirent *entry;
     DIR *folder;
 
-    remove_checkpoints(directory, list, begin, keep_interval_s, log, log_user);
+    remove_listed(directory, list, step, options, log, log_user);
     folder = opendir(directory);
     if (folder == NULL)
         warn(directory, "find", "temporary files", bgi_errno_text(errno, reason), log, log_user);
     while (folder != NULL && (errno = 0, entry = readdir(folder)) != NULL) {
         char tag[BGI_CHECKPOINT_TAG_BYTES];
         const char *rest;
-        uint64_t step;
-        if (parse_name(entry->d_name, &step, &rest) && strncmp(rest, temporary_end, sizeof temporary_end - 1) == 0 &&
+        uint64_t found;
+        if (parse_name(entry->d_name, &found, &rest) && strncmp(rest, temporary_end, sizeof temporary_end - 1) == 0 &&
             strlen(rest) == sizeof temporary_end - 1 + 6)
             remove_file(directory, entry->d_name, log, log_user);
-        else if (parse_part(entry->d_name, &step, tag) && !is_meant(directory, step, tag))
+        else if (parse_part(entry->d_name, &found, tag) && !is_meant(directory, found, tag))
             remove_file(directory, entry->d_name, log, log_user);
     }
     if (folder != NULL && errno != 0)

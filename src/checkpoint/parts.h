@@ -11,7 +11,7 @@
 
 #include "checkpoint/stored.h"
 
-enum { BGI_PART_HOST_BYTES = 64 };
+enum { BGI_PART_HOST_BYTES = 64, BGI_PART_ROOM_ALIGNMENT = 64 };
 
 /* What a rank reports of its part. */
 typedef struct bgi_part_word {

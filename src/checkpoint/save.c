@@ -5,10 +5,12 @@
 #include "checkpoint/parts.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -25,6 +27,20 @@ static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char
     return bgi_checkpoint_add_text(c, key, text, error);
 }
 
+/* As best.c reads it. */
+static bg_status add_metric(bgi_checkpoint_content *c, const bg_checkpoint_save_options *options, bg_error *error)
+{
+    bgi_string *text;
+
+    if (options->metric_name == NULL || !isfinite(options->metric))
+        return BG_OK;
+    text = bgi_checkpoint_text(c);
+    bgi_string_add(text, "%s ", options->metric_rises ? "max" : "min");
+    bgi_string_add_shortest(text, options->metric);
+    bgi_string_add(text, " %s", options->metric_name);
+    return bgi_checkpoint_add_text(c, BGI_CHECKPOINT_METRIC, text, error);
+}
+
 /* Adds the metadata of a checkpoint in one file or of a manifest, except those of weights. */
 static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *session,
                               const bg_checkpoint_save_options *options, bg_error *error)
@@ -38,6 +54,7 @@ static bg_status fill_content(bgi_checkpoint_content *c, const bg_session *sessi
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_STEP, bgi_weights_step(c->weights), error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_SEED, bg_plan_options(plan)->numerics.seed, error));
     BGI_TRY(add_copy(c, BGI_CHECKPOINT_INFO, options->info != NULL ? options->info : "", error));
+    BGI_TRY(add_metric(c, options, error));
     if (options->blob_bytes > 0)
         BGI_TRY(bgi_checkpoint_add_blob(c, options->blob, options->blob_bytes, error));
     return bgi_checkpoint_add_optimizer(c, trained != NULL ? optimizer : NULL, error);
@@ -76,6 +93,8 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
             options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
     if (options->blob_bytes > 0 && options->blob == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes %zu without a blob", options->blob_bytes);
+    if (options->metric_name != NULL && options->metric_name[0] == '\0')
+        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: metric_name is empty; give a name, or NULL");
     return BG_OK;
 }
 
@@ -117,10 +136,7 @@ static bg_status write_all(void *user, bg_error *error)
     BGI_TRY_CLEANUP(add_weights(&c, error));
     BGI_TRY_CLEANUP(bgi_folder_create(directory, error));
     BGI_TRY_CLEANUP(write_content(&c, directory, step, error));
-    /* The list was made before this checkpoint, so it does not contain it, unless it replaced an old one. */
-    bgi_checkpoint_remove_old(directory, &list,
-                              (size_t)options->max_checkpoints - 1 + (list.count > 0 && list.steps[0] == step),
-                              options->keep_interval_s, run->reporting.log, run->reporting.log_user);
+    bgi_checkpoint_remove_old(directory, &list, step, options, run->reporting.log, run->reporting.log_user);
 cleanup:
     bgi_checkpoint_end(&c);
     free(list.steps);
@@ -195,7 +211,7 @@ static bg_status copy_values(bgi_part_save *p, bg_weights *weights)
 
     for (size_t i = 0; i < c->entry_count; i++)
         bytes += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
-    p->room = malloc(bytes);
+    p->room = bgi_aligned_reserve(BGI_PART_ROOM_ALIGNMENT, bytes);
     if (p->room == NULL)
         return bgi_error_memory(p->error, "a copy of all values", bytes);
     bytes = 0;
@@ -306,10 +322,8 @@ static bg_status finish_alone(bg_checkpoint_writer *w, bg_error *error)
 
     if (p->written != BG_OK)
         return bg_error_set(error, p->written, "%s", p->why.message);
-    bgi_checkpoint_remove_old(w->directory, &p->list,
-                              (size_t)w->options.max_checkpoints - 1 +
-                                  (p->list.count > 0 && p->list.steps[0] == p->step),
-                              w->options.keep_interval_s, run->reporting.log, run->reporting.log_user);
+    bgi_checkpoint_remove_old(w->directory, &p->list, p->step, &w->options, run->reporting.log,
+                              run->reporting.log_user);
     return BG_OK;
 }
 

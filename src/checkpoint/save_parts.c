@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "formats/safetensors.h"
@@ -61,7 +62,7 @@ static bg_status take_room(bgi_part_save *s, bool copies)
         most = size_bytes > most ? size_bytes : most;
         all += bgi_checkpoint_room(size_bytes);
     }
-    s->room = malloc(copies ? all : most);
+    s->room = bgi_aligned_reserve(BGI_PART_ROOM_ALIGNMENT, copies ? all : most);
     if (s->room == NULL)
         return bgi_error_memory(s->error, copies ? "a copy of this rank's values" : "a value", copies ? all : most);
     all = 0;
@@ -350,10 +351,8 @@ bg_status bgi_parts_complete(bgi_part_save *s)
             remove(s->path);
         return status;
     }
-    bgi_checkpoint_remove_old(s->directory, &s->list,
-                              (size_t)s->options.max_checkpoints - 1 +
-                                  (s->list.count > 0 && s->list.steps[0] == s->step),
-                              s->options.keep_interval_s, run->reporting.log, run->reporting.log_user);
+    bgi_checkpoint_remove_old(s->directory, &s->list, s->step, &s->options, run->reporting.log,
+                              run->reporting.log_user);
     /* The next save must wait for all ranks, which must not remove what it writes. */
     return bgi_session_settle(s->session, BG_OK, s->error);
 }

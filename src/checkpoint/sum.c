@@ -20,7 +20,7 @@ static void add_text(bgi_crc64 *crc, const char *text)
     bgi_crc64_add(crc, text, strlen(text) + 1);
 }
 
-static void add_metadata_pair(bgi_crc64 *crc, const bg_safetensors_metadata *pair)
+void bgi_checkpoint_sum_metadata(bgi_crc64 *crc, const bg_safetensors_metadata *pair)
 {
     if (strcmp(pair->key, BGI_CHECKPOINT_SUM) == 0)
         return;
@@ -28,7 +28,7 @@ static void add_metadata_pair(bgi_crc64 *crc, const bg_safetensors_metadata *pai
     add_text(crc, pair->value);
 }
 
-static void add_name(bgi_crc64 *crc, const bg_safetensors_entry *entry)
+void bgi_checkpoint_sum_name(bgi_crc64 *crc, const bg_safetensors_entry *entry)
 {
     char type[BG_TYPE_TEXT_BYTES];
 
@@ -49,13 +49,13 @@ bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_c
 
     bgi_crc64_init(&crc);
     for (size_t i = 0; i < metadata_count; i++)
-        add_metadata_pair(&crc, &metadata[i]);
+        bgi_checkpoint_sum_metadata(&crc, &metadata[i]);
     for (size_t i = 0; i < entry_count; i++) {
         const void *data = entries[i].data;
 
         if (data == NULL)
             BGI_TRY(fetch(user, &entries[i], &data, error));
-        add_name(&crc, &entries[i]);
+        bgi_checkpoint_sum_name(&crc, &entries[i]);
         bgi_crc64_add(&crc, data, bg_type_size_bytes(&entries[i].type));
     }
     print_sum(&crc, text);
@@ -87,9 +87,9 @@ bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHEC
 
     bgi_crc64_init(&crc);
     for (size_t i = 0; i < bg_safetensors_metadata_count(file); i++)
-        add_metadata_pair(&crc, bg_safetensors_metadata_at(file, i));
+        bgi_checkpoint_sum_metadata(&crc, bg_safetensors_metadata_at(file, i));
     for (size_t i = 0; status == BG_OK && i < bg_safetensors_count(file); i++) {
-        add_name(&crc, bg_safetensors_at(file, i));
+        bgi_checkpoint_sum_name(&crc, bg_safetensors_at(file, i));
         status = add_value(&crc, file, bg_safetensors_at(file, i), part, error);
     }
     print_sum(&crc, text);

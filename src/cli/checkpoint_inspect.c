@@ -104,6 +104,7 @@ static void print_head(const report *r)
     const char *optimizer = bgi_stored_text(source, BGI_CHECKPOINT_OPTIMIZER);
     const char *kinds = bgi_stored_text(source, BGI_CHECKPOINT_KINDS);
     const char *sum = bgi_stored_text(source, BGI_CHECKPOINT_SUM);
+    bgi_checkpoint_metric metric;
 
     print_line("step", "%" PRIu64 " weight update%s", r->head.step, cli_s(r->head.step));
     print_line("seed", "%" PRIu64, r->head.seed);
@@ -112,6 +113,8 @@ static void print_head(const report *r)
                kinds != NULL && kinds[0] != '\0' ? ")" : "");
     if (r->head.info[0] != '\0')
         print_line("made by", "%.500s", r->head.info);
+    if (bgi_checkpoint_parse_metric(bgi_stored_text(source, BGI_CHECKPOINT_METRIC), &metric))
+        print_line("metric", "%.200s %g, %s is better", metric.name, metric.value, metric.rises ? "higher" : "lower");
     if (r->head.blob_bytes > 0)
         print_line("caller's", "%zu bytes: %.*s", r->head.blob_bytes,
                    (int)(r->head.blob_bytes < PRINTED_BYTES ? r->head.blob_bytes : PRINTED_BYTES),
@@ -187,11 +190,20 @@ static void add_tensor(bgi_json_writer *w, const bgi_stored_tensor *tensor, cons
 
 static void add_head(bgi_json_writer *w, const report *r)
 {
+    bgi_checkpoint_metric metric;
+
     bgi_json_count(w, "step", r->head.step);
     bgi_json_count(w, "seed", r->head.seed);
     bgi_json_text(w, "optimizer", bgi_stored_text(r->source, BGI_CHECKPOINT_OPTIMIZER));
     bgi_json_text(w, "optimizer_state", bgi_stored_text(r->source, BGI_CHECKPOINT_KINDS));
     bgi_json_text(w, "info", r->head.info);
+    if (bgi_checkpoint_parse_metric(bgi_stored_text(r->source, BGI_CHECKPOINT_METRIC), &metric)) {
+        bgi_json_open(w, "metric", '{');
+        bgi_json_text(w, "name", metric.name);
+        bgi_json_real(w, "value", metric.value, 17);
+        bgi_json_text(w, "better", metric.rises ? "higher" : "lower");
+        bgi_json_close(w, '}');
+    }
     bgi_json_text(w, "blob", bgi_stored_text(r->source, BGI_CHECKPOINT_BLOB));
     bgi_json_text(w, "checksum", bgi_stored_text(r->source, BGI_CHECKPOINT_SUM));
     bgi_json_open(w, "parts", '[');

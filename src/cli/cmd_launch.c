@@ -7,6 +7,8 @@
  *           +------------------------------+ with --resume behind the command
  */
 #define _DEFAULT_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "checkpoint/checkpoint.h"
@@ -195,6 +198,35 @@ static bool find_checkpoint(const launch *l, uint64_t *out_step)
     return found;
 }
 
+/* The newest folder of a refused update beside the checkpoints: when it was written, in nanoseconds; 0: none. */
+static int64_t find_refused(const launch *l, uint64_t *out_update)
+{
+    DIR *folder = l->folder != NULL ? opendir(l->folder) : NULL;
+    const struct dirent *entry;
+    int64_t newest = 0;
+
+    *out_update = 0;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        static const char start[] = "refused-";
+        struct stat about;
+        uint64_t update;
+        int64_t time;
+
+        if (strncmp(entry->d_name, start, sizeof start - 1) != 0 ||
+            !bgi_checkpoint_number(entry->d_name + sizeof start - 1, &update) ||
+            fstatat(dirfd(folder), entry->d_name, &about, 0) != 0)
+            continue;
+        time = (int64_t)about.st_mtim.tv_sec * 1000000000 + about.st_mtim.tv_nsec;
+        if (time > newest) {
+            newest = time;
+            *out_update = update;
+        }
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return newest;
+}
+
 static void add_word(char **words, uint32_t *count, const char *word)
 {
     words[(*count)++] = (char *)(uintptr_t)word;
@@ -301,15 +333,17 @@ static int end_in_time(launch *l, pid_t launcher)
     return 128 + SIGKILL;
 }
 
-/* Starts the ranks once, and waits for their end. *out_ended: ended by a signal to this program, or successfully, so
- * there is no restart. */
+/* Starts the ranks once, and waits for their end. *out_ended: ended by a signal to this program, successfully, or by a
+ * failure that a restart would repeat, so there is no restart. */
 static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_code, bool *out_ended, bg_error *error)
 {
     struct timespec begin, end;
     char **words = NULL;
     uint64_t step = 0;
     pid_t launcher = 0;
+    uint64_t refused = 0;
     bool has_step;
+    const int64_t refused_before = find_refused(l, &refused);
 
     has_step = find_checkpoint(l, &step);
     BGI_TRY(make_words(l, ranks, attempt > 1, &words, error));
@@ -332,6 +366,13 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     say(l, "start %" PRIu64 " ended after %.1f s with exit code %d%s", attempt,
         (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), *out_code,
         *out_code == CLI_USAGE ? ", a mistake in the command line: it is not started again" : "");
+    if (!*out_ended && find_refused(l, &refused) > refused_before) {
+        say(l,
+            "update %" PRIu64 " was refused, and would be again: it is not started again; `sh %s/refused-%" PRIu64
+            "/replay.sh` repeats the update",
+            refused, l->folder, refused);
+        *out_ended = true;
+    }
     return BG_OK;
 }
 

@@ -171,6 +171,9 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
     const bg_precision precision = config->recipe.library.options.numerics.precision;
 
     BGI_TRY(cli_recipe_check(&config->recipe, error));
+    if (config->recipe.checkpoint_best != NULL && strcmp(config->recipe.checkpoint_best, "loss") != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures `loss` alone",
+                            config->recipe.checkpoint_best);
     if (precision != BG_PRECISION_32 &&
         (strcmp(config->dtype, "float32") != 0 || strcmp(config->weight_type, "float32") != 0))
         return bg_error_set(

@@ -83,6 +83,7 @@ static void on_training_event(cli_training *training, const bg_trainer_event *ev
         cli_run_save_checkpoint(&config->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_EPOCH_END) {
         cli_progress_end(progress, progress->done > 0 ? print_score(&run->score, text) : NULL);
+        cli_run_end_epoch(&config->recipe, training, &run->common, event);
     }
 }
 

@@ -54,6 +54,12 @@ static const onnx_metric metrics[] = {
     {"mse", "MSE", ONNX_METRIC_MEAN, 0, 0, ONNX_OF_NUMBERS},
 };
 
+bool onnx_metric_rises(const onnx_metric *metric)
+{
+    return metric->kind != ONNX_METRIC_MEAN &&
+           !(metric->kind == ONNX_METRIC_SCORE && metric->score == BG_SCORE_PERPLEXITY);
+}
+
 const onnx_metric *onnx_metric_find(const char *name)
 {
     for (size_t i = 0; name != NULL && i < sizeof metrics / sizeof metrics[0]; i++)

@@ -113,6 +113,8 @@ bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64
 const char *onnx_metric_name(const onnx_settings *settings);
 /* The same as a row of the table; NULL: no metric. */
 const onnx_metric *onnx_metric_of(const onnx_settings *settings);
+/* Whether a higher value of it is better. */
+bool onnx_metric_rises(const onnx_metric *metric);
 /* The number of predictions in a sample, for an accuracy. */
 double onnx_rows_per_sample(const onnx_settings *settings);
 

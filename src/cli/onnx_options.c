@@ -216,6 +216,25 @@ static bg_status check_last_batch(const onnx_settings *settings, bg_error *error
     return BG_OK;
 }
 
+/* The metric whose best checkpoint is to stay must be measured, by a validation unless it is the loss. */
+static bg_status check_best(const onnx_settings *settings, bg_error *error)
+{
+    const char *best = settings->recipe.checkpoint_best, *metric = onnx_metric_name(settings);
+
+    if (best == NULL || strcmp(best, "loss") == 0)
+        return BG_OK;
+    if (metric == NULL || strcmp(best, metric) != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: this training measures `loss`%s%s%s",
+                            best, metric != NULL ? " and `" : " alone", metric != NULL ? metric : "",
+                            metric != NULL ? "`" : "");
+    if (settings->validation.count == 0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--checkpoint-keep-best %s without --validation, which measures it after each epoch; give "
+                            "data for it, or name the loss",
+                            best);
+    return BG_OK;
+}
+
 int onnx_resolve(void *settings, bg_error *error)
 {
     onnx_settings *own = settings;
@@ -237,5 +256,5 @@ int onnx_resolve(void *settings, bg_error *error)
         return own->path == NULL || error->status == BG_ERROR_INVALID ? CLI_USAGE : CLI_FAILED;
     }
     choose_limits(own);
-    return check_last_batch(own, error) == BG_OK ? CLI_DONE : CLI_USAGE;
+    return check_last_batch(own, error) == BG_OK && check_best(own, error) == BG_OK ? CLI_DONE : CLI_USAGE;
 }

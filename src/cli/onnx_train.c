@@ -358,6 +358,19 @@ static bg_status log_validation(cli_training *training, uint64_t epoch, double l
     return cli_log_flush(&training->log, error);
 }
 
+/* For the checkpoint that the end of the epoch makes. */
+static void note_metric(const onnx_settings *settings, onnx_run *run, double loss, double value)
+{
+    const char *best = settings->recipe.checkpoint_best;
+
+    if (best == NULL)
+        return;
+    if (strcmp(best, "loss") == 0)
+        run->common.metric = (cli_metric){"loss", loss, false};
+    else
+        run->common.metric = (cli_metric){best, value, onnx_metric_rises(onnx_metric_of(settings))};
+}
+
 /* Called before the end of its epoch, whose progress line ends here. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
@@ -389,6 +402,7 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
     }
     print_score(settings, loss.mean, value, text, sizeof text);
     printf("Validation: %s\n", text);
+    note_metric(settings, run, loss.mean, value);
     cli_recipe_report(&settings->recipe, loss.mean);
     fflush(stdout);
     return BG_OK;
@@ -417,8 +431,10 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
         cli_run_note_refused(&settings->recipe, training, &run->common, event);
     } else if (event->kind == BG_ON_SAVE_CHECKPOINT) {
         cli_run_save_checkpoint(&settings->recipe, training, &run->common, event);
-    } else if (event->kind == BG_ON_EPOCH_END && progress->total > 0) {
-        cli_progress_end(progress, score);
+    } else if (event->kind == BG_ON_EPOCH_END) {
+        if (progress->total > 0)
+            cli_progress_end(progress, score);
+        cli_run_end_epoch(&settings->recipe, training, &run->common, event);
     }
     return BG_OK;
 }

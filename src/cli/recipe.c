@@ -146,6 +146,7 @@ static bg_status check_checkpoints(const cli_recipe *recipe, bg_error *error)
                         : recipe->checkpoint_async          ? "checkpoint-async"
                         : recipe->checkpoint_keep > 0       ? "checkpoint-keep"
                         : recipe->checkpoint_interval_s > 0 ? "checkpoint-keep-every"
+                        : recipe->checkpoint_best != NULL   ? "checkpoint-keep-best"
                                                             : NULL;
 
     if (recipe->checkpoint_dir == NULL && alone != NULL)
@@ -164,7 +165,7 @@ void cli_recipe_replay(cli_recipe *recipe)
     if (recipe->library.replay == NULL)
         return;
     recipe->checkpoint_dir = recipe->init_path = recipe->save_path = recipe->log_path = recipe->profile_dir = NULL;
-    recipe->resume_drop = recipe->resume_optimizer = NULL;
+    recipe->resume_drop = recipe->resume_optimizer = recipe->checkpoint_best = NULL;
     recipe->checkpoint_steps = recipe->checkpoint_keep = recipe->checkpoint_interval_s = 0;
     recipe->resume = recipe->checkpoint_async = recipe->profile = false;
     recipe->no_shuffle = true;
@@ -411,8 +412,9 @@ bg_status cli_recipe_check_distinct(const cli_recipe *recipe, const char *save_p
 void cli_recipe_agree(const cli_recipe *recipe)
 {
     cli_ranks_agree("steps %" PRIu64 "\nepochs %" PRIu64 "\nno-shuffle %d\nlast-batch %s\ncheckpoint-steps %" PRIu64
-                    "\ncheckpoint %d\ncheckpoint-async %d\nresume %d\nsave %d\n",
+                    "\ncheckpoint %d\ncheckpoint-async %d\ncheckpoint-keep-best %s\nresume %d\nsave %d\n",
                     recipe->steps, recipe->epochs, recipe->no_shuffle, recipe->last_batch, recipe->checkpoint_steps,
-                    recipe->checkpoint_dir != NULL, recipe->checkpoint_async, recipe->resume,
+                    recipe->checkpoint_dir != NULL, recipe->checkpoint_async,
+                    recipe->checkpoint_best != NULL ? recipe->checkpoint_best : "", recipe->resume,
                     recipe->save_path != NULL);
 }

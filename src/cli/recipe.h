@@ -39,7 +39,8 @@ typedef struct cli_recipe {
     const char *checkpoint_dir; /* NULL: none */
     uint64_t checkpoint_steps;  /* 0: only at the end */
     bool checkpoint_async;
-    uint64_t checkpoint_keep, checkpoint_interval_s; /* 0: one checkpoint; none by time */
+    uint64_t checkpoint_keep, checkpoint_interval_s; /* 0: one; none by time */
+    const char *checkpoint_best;                     /* the metric whose best checkpoint stays; NULL: none */
     bool resume;
     const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
     bool profile;
@@ -128,11 +129,19 @@ void cli_download_progress_end(cli_download_progress *progress, bool is_complete
 
 /* ---- a run (recipe_run.c) ---- */
 
-/* The state that every training keeps of its run. */
+/* What --checkpoint-keep-best compares. */
+typedef struct cli_metric {
+    const char *name; /* NULL: no value is known */
+    double value;
+    bool rises; /* a higher one is better */
+} cli_metric;
+
+/* What every training keeps of its run. */
 typedef struct cli_run {
     const char *save_path; /* NULL: nothing to save */
     bool is_saved, is_resumed, has_trained;
-    bool is_checkpointed;                /* the newest checkpoint is complete */
+    bool is_checkpointed;                /* the newest checkpoint is there */
+    cli_metric metric;                   /* of the next checkpoint, with the epoch's validation; a name NULL: none */
     bg_error checkpoint_failure;         /* the first one */
     struct bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
     cli_progress progress;
@@ -152,6 +161,10 @@ void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
+/* With --checkpoint-keep-best, at BG_ON_EPOCH_END: a checkpoint with the metric of the epoch, which is run->metric, or
+ * the mean loss of the epoch's training. An epoch that was stopped has none. */
+void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
+                       const bg_trainer_event *event);
 /* With --debug: prints stages, memory, workers, timetable. */
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error);
 /* An update was refused: writes the folder that repeats it beside the checkpoints. */
@@ -190,10 +203,11 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
  * of an earlier training. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* `batch` calls of the epoch are done. */
-/* With --checkpoint-async it starts writing, and *writer must be finished; an earlier writer is finished first, and its
+/* `metric` is recorded when it has a name.
+ * With --checkpoint-async it starts writing, and *writer must be finished; an earlier writer is finished first, and its
  * error is the call's. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
-                              struct bg_checkpoint_writer **writer, bg_error *error);
+                              const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --resume: loads the weights and the place of the latest checkpoint, if there is one, and sets *is_resumed.
  * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau needs; NULL
  * without plateaus. */

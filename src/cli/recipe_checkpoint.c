@@ -95,7 +95,7 @@ static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
 }
 
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
-                              bg_checkpoint_writer **writer, bg_error *error)
+                              const cli_metric *metric, bg_checkpoint_writer **writer, bg_error *error)
 {
     const uint64_t images = bg_dataset_sample_count(training->data);
     const bool is_done =
@@ -115,6 +115,10 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     options.info = info;
     options.max_checkpoints = recipe->checkpoint_keep > 0 ? (uint32_t)recipe->checkpoint_keep : 1;
     options.keep_interval_s = recipe->checkpoint_interval_s;
+    options.keep_best = recipe->checkpoint_best != NULL;
+    options.metric_name = metric->name;
+    options.metric = metric->value;
+    options.metric_rises = metric->rises;
     status = recipe->checkpoint_async ? bg_checkpoint_begin(session, recipe->checkpoint_dir, &options, writer, error)
                                       : bg_checkpoint_save(session, recipe->checkpoint_dir, &options, error);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");

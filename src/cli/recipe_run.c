@@ -66,9 +66,37 @@ void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *train
 
     cli_run_complete_checkpoint(recipe, run, true);
     run->is_checkpointed =
-        cli_checkpoint_save(recipe, training, event->epoch, event->batch, &run->writer, &error) == BG_OK;
+        cli_checkpoint_save(recipe, training, event->epoch, event->batch, &run->metric, &run->writer, &error) == BG_OK;
     if (!run->is_checkpointed)
         note_failure(recipe, run, &error);
+}
+
+/* The mean over all micro-batches where a training returns them all. */
+static cli_metric find_training_loss(const bg_trainer *trainer)
+{
+    cli_metric metric = {.name = NULL};
+    bg_trainer_metric loss;
+
+    if (bg_trainer_metric_find(trainer, BG_TRAINER_FIT, "loss.all", &loss, NULL) != BG_OK &&
+        bg_trainer_metric_find(trainer, BG_TRAINER_FIT, "loss", &loss, NULL) != BG_OK)
+        return metric;
+    metric.name = loss.samples > 0 ? "loss" : NULL;
+    metric.value = loss.mean;
+    return metric;
+}
+
+void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
+                       const bg_trainer_event *event)
+{
+    const bool is_whole = event->batch_count == 0 || event->batch >= event->batch_count;
+
+    if (recipe->checkpoint_best == NULL || !is_whole)
+        return;
+    if (run->metric.name == NULL && training->validation == NULL)
+        run->metric = find_training_loss(training->trainer);
+    if (run->metric.name != NULL)
+        cli_run_save_checkpoint(recipe, training, run, event);
+    run->metric.name = NULL;
 }
 
 void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training, cli_run *run,

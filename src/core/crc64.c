@@ -124,6 +124,31 @@ void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes)
     crc->value = add_by_table(crc, crc->value, at, size_bytes);
 }
 
+/* The product, modulo the polynomial. */
+static uint64_t multiply(uint64_t a, uint64_t b)
+{
+    uint64_t product = 0;
+
+    for (int bit = 63; bit >= 0; bit--) {
+        product ^= (a >> bit & 1) != 0 ? b : 0;
+        b = shift(b);
+    }
+    return product;
+}
+
+/* The value so far, with as many zero bytes behind it, and the part. */
+void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes)
+{
+    uint64_t factor = power_of_x(8);
+
+    for (; size_bytes > 0; size_bytes >>= 1) {
+        if ((size_bytes & 1) != 0)
+            crc->value = multiply(crc->value, factor);
+        factor = multiply(factor, factor);
+    }
+    crc->value ^= part;
+}
+
 uint64_t bgi_crc64_value(const bgi_crc64 *crc)
 {
     return ~crc->value;

@@ -310,6 +310,7 @@ static void write_through(bgi_file_writer *writer, const unsigned char *data, si
         data += written;
         size_bytes -= (size_t)written;
         writer->unsent_bytes += (size_t)written;
+        writer->written_bytes += (size_t)written;
         if (writer->unsent_bytes >= STRETCH_BYTES) {
             bgi_begin_write_back(writer->descriptor);
             writer->unsent_bytes = 0;
@@ -375,6 +376,13 @@ static bg_status fail_write(const bgi_file_writer *writer, bg_error *error)
     if (writer->first_errno == ENOMEM)
         return bgi_error_memory(error, writer->path, BUFFER_BYTES);
     return fail_io(error, writer->path, "write", writer->first_errno);
+}
+
+void bgi_file_writer_restart(bgi_file_writer *writer)
+{
+    empty_buffer(writer);
+    if (writer->first_errno == 0 && lseek(writer->descriptor, 0, SEEK_SET) != 0)
+        writer->first_errno = errno;
 }
 
 bg_status bgi_file_writer_send(bgi_file_writer *writer, bg_error *error)

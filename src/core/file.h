@@ -20,7 +20,8 @@ typedef struct bgi_file_writer {
     char *temporary_path;
     unsigned char *buffer; /* NULL: no file is being written */
     size_t buffered;
-    size_t unsent_bytes; /* written since the disk was last started */
+    size_t unsent_bytes;    /* written since the disk was last started */
+    uint64_t written_bytes; /* that the system has, and the file has for who reads it */
     int descriptor;
     int first_errno; /* of the first failed call below; 0 without failures */
 } bgi_file_writer;
@@ -34,6 +35,9 @@ void bgi_file_write(bgi_file_writer *writer, const void *data, size_t size_bytes
 
 /* Writes formatted text in the same way. */
 void bgi_file_print(bgi_file_writer *writer, const char *format, ...) BG_PRINTF(2, 3);
+
+/* The next write goes to the beginning of the file. */
+void bgi_file_writer_restart(bgi_file_writer *writer);
 
 /* Passes everything so far to the system, so that temporary_path can be opened and checked before it replaces the
  * target, while the disk writes; commit waits for the disk. After a failure the writer must still be abandoned. */

@@ -28,14 +28,25 @@ bg_status bgi_safetensors_parse(const char *name, const void *content, size_t si
 /* Like bg_safetensors_open_header. */
 bg_status bgi_safetensors_open_header(const char *path, bool keeps_foreign, bg_safetensors **out, bg_error *error);
 
-/* Checks a file that is complete on the disk, opened as by bg_safetensors_open_header, before it gets its name. */
-typedef bg_status (*bgi_safetensors_check)(void *user, const bg_safetensors *file, bg_error *error);
-/* bg_safetensors_write_fetched (`fetch` may be NULL when all entries have data); after an error of `check` the previous
- * file remains, or none. */
-bg_status bgi_safetensors_write_checked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
-                                        const bg_safetensors_metadata *metadata, size_t metadata_count,
-                                        bg_safetensors_fetch fetch, bgi_safetensors_check check, void *user,
-                                        bg_error *error);
+/* Functions that are called while a file is written; each may be NULL. `entry` is an index into the given entries. */
+typedef struct bgi_safetensors_hooks {
+    bg_safetensors_fetch fetch; /* of entries without data */
+    /* A piece of an entry's values that goes to the file, in the order of the entry. */
+    void (*written)(void *user, size_t entry, const void *data, size_t size_bytes);
+    /* All values are written: values of metadata may change now, not their lengths. */
+    void (*complete)(void *user);
+    /* A piece of an entry's values that was read back, in the order of the entry; called by another thread, at the same
+     * time as the others. */
+    void (*read)(void *user, size_t entry, const void *data, size_t size_bytes);
+    /* Looks at a file that is complete, opened as by bg_safetensors_open_header, before it takes its name. An error
+     * leaves the file that was there before, or none. */
+    bg_status (*check)(void *user, const bg_safetensors *file, bg_error *error);
+    void *user;
+} bgi_safetensors_hooks;
+/* As bg_safetensors_write_fetched. */
+bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                       const bgi_safetensors_hooks *hooks, bg_error *error);
 
 /* `entry` must be an opened file's. */
 const bgi_safetensors_storage *bgi_safetensors_storage_of(const bg_safetensors_entry *entry);

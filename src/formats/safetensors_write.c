@@ -1,19 +1,20 @@
 /*
  * safetensors_write.c: writes files of named tensors. The header is made and checked before the file is begun, and read
- * back before the file gets its name: every file with that name has been opened successfully once. Writing to disk
- * overlaps these checks.
+ * back before the file gets its name: every file with that name has been opened successfully once. Writing to disk, and
+ * reading values back (safetensors_check.c), overlap with writing.
  */
 #include "formats/safetensors.h"
 
 #include "core/error.h"
 #include "core/file.h"
 #include "formats/json_write.h"
+#include "formats/safetensors_check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTH_BYTES = 8, DATA_ALIGNMENT = 8 };
+enum { LENGTH_BYTES = 8, DATA_ALIGNMENT = 8, PIECE_BYTES = 1 << 20 };
 
 static int compare_for_file(const void *a, const void *b)
 {
@@ -26,23 +27,18 @@ static int compare_for_file(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Functions that provide data of entries without any, and check the file; each may be NULL. */
-typedef struct source {
-    bg_safetensors_fetch fetch;
-    bgi_safetensors_check check;
-    void *user;
-} source;
-
 /* The content of a file. */
 typedef struct content {
     const char *path;
+    const bg_safetensors_entry *entries; /* as they were given */
     const bg_safetensors_entry **sorted; /* in the file's order */
     size_t count;
     bg_safetensors_metadata *metadata; /* by key */
     size_t metadata_count;
 } content;
 
-static bg_status check_entry(const char *path, const bg_safetensors_entry *entry, const source *from, bg_error *error)
+static bg_status check_entry(const char *path, const bg_safetensors_entry *entry, const bgi_safetensors_hooks *from,
+                             bg_error *error)
 {
     bg_status status;
 
@@ -139,15 +135,25 @@ static bg_status print_header(const content *c, char **out, size_t *out_bytes, b
     return bgi_json_finish(&w, out, out_bytes, error);
 }
 
-/* Stops at the first entry that cannot be fetched. */
-static bg_status write_data(bgi_file_writer *writer, const content *c, const source *from, bg_error *error)
+/* In pieces that a core's own cache holds between the hook and the system's copy. Stops at the first entry that cannot
+ * be fetched. */
+static bg_status write_data(bgi_file_writer *writer, const content *c, const bgi_safetensors_hooks *from,
+                            bgi_read_back *back, bg_error *error)
 {
     for (size_t i = 0; i < c->count; i++) {
+        const size_t size_bytes = bg_type_size_bytes(&c->sorted[i]->type);
         const void *data = c->sorted[i]->data;
 
         if (data == NULL)
             BGI_TRY(from->fetch(from->user, c->sorted[i], &data, error));
-        bgi_file_write(writer, data, bg_type_size_bytes(&c->sorted[i]->type));
+        for (size_t at = 0, some; at < size_bytes; at += some) {
+            const unsigned char *piece = (const unsigned char *)data + at;
+            some = size_bytes - at < PIECE_BYTES ? size_bytes - at : PIECE_BYTES;
+            if (from->written != NULL)
+                from->written(from->user, (size_t)(c->sorted[i] - c->entries), piece, some);
+            bgi_file_write(writer, piece, some);
+            bgi_read_back_advance(back, writer->written_bytes);
+        }
     }
     return BG_OK;
 }
@@ -171,7 +177,8 @@ static bg_status compare_file(const bg_safetensors *file, const content *c, bg_e
 }
 
 /* Checks that a file on the disk, still under a temporary name, has the intended content. */
-static bg_status check_file(const char *temporary_path, const content *c, const source *from, bg_error *error)
+static bg_status check_file(const char *temporary_path, const content *c, const bgi_safetensors_hooks *from,
+                            bg_error *error)
 {
     bg_safetensors *file = NULL;
     bg_error inner = {0};
@@ -189,11 +196,68 @@ static bg_status check_file(const char *temporary_path, const content *c, const 
     return bg_error_set(error, status, "%s: reading back what was written: %.3000s", c->path, inner.message);
 }
 
-static bg_status write_all(const content *c, const char *header, size_t header_bytes, const source *from,
+static void write_header(bgi_file_writer *writer, const char *header, size_t header_bytes, uint64_t padded_bytes)
+{
+    unsigned char length[LENGTH_BYTES];
+
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        length[i] = (unsigned char)(padded_bytes >> (8 * i));
+    bgi_file_write(writer, length, sizeof length);
+    bgi_file_write(writer, header, header_bytes);
+    bgi_file_write(writer, "        ", padded_bytes - header_bytes);
+}
+
+/* In the place of the first one, after the values. */
+static bg_status write_header_again(bgi_file_writer *writer, const content *c, size_t first_bytes,
+                                    uint64_t padded_bytes, bg_error *error)
+{
+    size_t header_bytes = 0;
+    char *header = NULL;
+
+    BGI_TRY(print_header(c, &header, &header_bytes, error));
+    if (header_bytes != first_bytes) {
+        free(header);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%s: the header's length changed", c->path);
+    }
+    bgi_file_writer_restart(writer);
+    write_header(writer, header, header_bytes, padded_bytes);
+    free(header);
+    return BG_OK;
+}
+
+/* Values are on their way to the disk, and all that was asked for is read back. */
+static bg_status write_and_read_back(bgi_file_writer *writer, const content *c, size_t header_bytes,
+                                     uint64_t padded_bytes, const bgi_safetensors_hooks *from, bg_error *error)
+{
+    bgi_read_back back = {.path = writer->temporary_path,
+                          .data_begin = LENGTH_BYTES + padded_bytes,
+                          .entries = c->entries,
+                          .sorted = c->sorted,
+                          .count = c->count,
+                          .read = from->read,
+                          .user = from->user};
+    bg_error inner = {0};
+    bg_status status, read;
+
+    BGI_TRY(bgi_read_back_begin(&back, error));
+    status = write_data(writer, c, from, &back, error);
+    if (status == BG_OK && from->complete != NULL) {
+        from->complete(from->user);
+        status = write_header_again(writer, c, header_bytes, padded_bytes, error);
+    }
+    if (status == BG_OK)
+        status = bgi_file_writer_send(writer, error);
+    read = bgi_read_back_end(&back, status == BG_OK, &inner);
+    if (status != BG_OK || read == BG_OK)
+        return status;
+    return bg_error_set(error, read == BG_ERROR_MEMORY ? read : BG_ERROR_IO,
+                        "%s: reading back what was written: %.3000s", c->path, inner.message);
+}
+
+static bg_status write_all(const content *c, const char *header, size_t header_bytes, const bgi_safetensors_hooks *from,
                            bg_error *error)
 {
     const uint64_t padded_bytes = (header_bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
-    unsigned char length[LENGTH_BYTES];
     bgi_file_writer writer = {0};
     bg_status status;
 
@@ -201,15 +265,9 @@ static bg_status write_all(const content *c, const char *header, size_t header_b
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s: the header would have %" PRIu64 " bytes, above the format's limit of %" PRIu64,
                             c->path, padded_bytes, BGI_SAFETENSORS_HEADER_LIMIT);
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        length[i] = (unsigned char)(padded_bytes >> (8 * i));
     BGI_TRY(bgi_file_writer_begin(&writer, c->path, error));
-    bgi_file_write(&writer, length, sizeof length);
-    bgi_file_write(&writer, header, header_bytes);
-    bgi_file_write(&writer, "        ", padded_bytes - header_bytes);
-    status = write_data(&writer, c, from, error);
-    if (status == BG_OK)
-        status = bgi_file_writer_send(&writer, error);
+    write_header(&writer, header, header_bytes, padded_bytes);
+    status = write_and_read_back(&writer, c, header_bytes, padded_bytes, from, error);
     if (status == BG_OK)
         status = check_file(writer.temporary_path, c, from, error);
     if (status != BG_OK) {
@@ -220,10 +278,10 @@ static bg_status write_all(const content *c, const char *header, size_t header_b
 }
 
 static bg_status write_file(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
-                            const bg_safetensors_metadata *metadata, size_t metadata_count, const source *from,
-                            bg_error *error)
+                            const bg_safetensors_metadata *metadata, size_t metadata_count,
+                            const bgi_safetensors_hooks *from, bg_error *error)
 {
-    content c = {.path = path, .count = entry_count, .metadata_count = metadata_count};
+    content c = {.path = path, .entries = entries, .count = entry_count, .metadata_count = metadata_count};
     size_t header_bytes = 0;
     char *header = NULL;
     bg_status status;
@@ -264,7 +322,8 @@ bg_status bg_safetensors_write(const char *path, const bg_safetensors_entry *ent
 {
     bg_error_clear(error);
     BGI_TRY(require_arguments(path, entries, entry_count, metadata, metadata_count, __func__, error));
-    return write_file(path, entries, entry_count, metadata, metadata_count, &(source){.fetch = NULL}, error);
+    return write_file(path, entries, entry_count, metadata, metadata_count, &(bgi_safetensors_hooks){.fetch = NULL},
+                      error);
 }
 
 bg_status bg_safetensors_write_fetched(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
@@ -273,13 +332,13 @@ bg_status bg_safetensors_write_fetched(const char *path, const bg_safetensors_en
 {
     bg_error_clear(error);
     BGI_TRY(require_arguments(path, entries, entry_count, metadata, metadata_count, __func__, error));
-    return write_file(path, entries, entry_count, metadata, metadata_count, &(source){fetch, NULL, user}, error);
+    return write_file(path, entries, entry_count, metadata, metadata_count,
+                      &(bgi_safetensors_hooks){.fetch = fetch, .user = user}, error);
 }
 
-bg_status bgi_safetensors_write_checked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
-                                        const bg_safetensors_metadata *metadata, size_t metadata_count,
-                                        bg_safetensors_fetch fetch, bgi_safetensors_check check, void *user,
-                                        bg_error *error)
+bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                       const bgi_safetensors_hooks *hooks, bg_error *error)
 {
-    return write_file(path, entries, entry_count, metadata, metadata_count, &(source){fetch, check, user}, error);
+    return write_file(path, entries, entry_count, metadata, metadata_count, hooks, error);
 }

@@ -179,7 +179,7 @@ struct bg_trainer {
     bool is_resumed;                   /* the next fit's session must get the step */
     bool should_stop, was_stopped;
     bool has_updated; /* the fit at work has made an update */
-    bool has_ranks; /* several processes share the devices */
+    bool has_ranks;   /* several processes share the devices */
 };
 
 /* Returns the problems, which end in "; ", as one error; BG_OK without problems. Clears them. */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,12 +192,69 @@ static void test_older_ones_by_time(void **state)
     test_folder_remove(folder);
 }
 
+/* Losses of nine checkpoints, of which one has none: beside the newest, the two best stay, an earlier one before an
+ * equal one; a checkpoint of another metric begins anew. */
+static void test_best_ones(void **state)
+{
+    static const double losses[] = {0.9, 0.4, 0.7, 0.4, -1.0, 0.5, 0.3, 0.8};
+    bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    char folder[TEST_FOLDER_BYTES], path[PATH_BYTES];
+    bg_checkpoint_writer *writer = NULL;
+    rig r;
+
+    (void)state;
+    options.keep_best = 2;
+    test_folder_create(folder);
+    open_rig(&r);
+    for (uint64_t step = 1; step <= 8; step++) {
+        char name[] = "validation loss";
+        train(&r, 1);
+        options.metric_name = step == 5 ? NULL : name;
+        options.metric = step == 8 ? NAN : losses[step - 1];
+        if (step % 2 == 0) {
+            assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
+        } else {
+            assert_int_equal(bg_checkpoint_begin(r.session, folder, &options, &writer, &r.error), BG_OK);
+            memset(name, 'x', sizeof name - 1); /* the text was the caller's for the call alone */
+            assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
+        }
+        /* 1, 2: all; then the newest and two of the best: 2 and 3; 2 and 4; ...; 7 and 2 */
+        for (uint64_t old = 1; old <= step; old++) {
+            const bool is_best = step <= 2   ? true
+                                 : step == 3 ? old == 2 || old == 3
+                                 : step <= 6 ? old == 2 || old == 4
+                                             : old == 2 || old == 7;
+            assert_int_equal(bgi_file_exists(path_of(folder, old, path)), old == step || is_best);
+        }
+    }
+    train(&r, 1);
+    options.metric_name = "accuracy";
+    options.metric = 0.1;
+    options.metric_rises = true;
+    assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
+    assert_int_equal(test_folder_count(folder), 1);
+    train(&r, 1);
+    options.metric = 0.05;
+    options.keep_best = 1;
+    assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
+    assert_true(bgi_file_exists(path_of(folder, 9, path)) && bgi_file_exists(path_of(folder, 10, path)));
+    train(&r, 1);
+    options.metric = 0.2;
+    assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
+    assert_int_equal(test_folder_count(folder), 1);
+    options.metric_name = "";
+    assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_ERROR_INVALID);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writing_beside_training),
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_older_ones_by_time),
+        cmocka_unit_test(test_best_ones),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -883,6 +883,59 @@ static void test_what_reads_back_wrong(void **state)
     free(content);
 }
 
+enum { LARGE = 3 << 20 };
+
+static bg_status write_large(const char *path, const bg_safetensors_entry *entries, char sum[BGI_CHECKPOINT_SUM_BYTES],
+                             bg_error *error)
+{
+    const bg_safetensors_metadata metadata[] = {{.key = BGI_CHECKPOINT_SUM, .value = sum}, {.key = "x", .value = "y"}};
+    char expected[BGI_CHECKPOINT_SUM_BYTES];
+    bg_status status = bgi_checkpoint_write_summed(path, entries, 3, metadata, 2, NULL, NULL, sum, error);
+
+    assert_int_equal(bgi_checkpoint_sum(entries, 3, metadata, 2, NULL, NULL, expected, NULL), BG_OK);
+    if (status == BG_OK)
+        assert_string_equal(sum, expected);
+    return status;
+}
+
+/* Of a file of many megabytes another thread reads back while it is written. In the file values have another order than
+ * in the checksum, and lengths that no piece divides. */
+static void test_large_files_are_read_back(void **state)
+{
+    fixture *f = *state;
+    unsigned char *values = malloc(4 * LARGE);
+    const bg_safetensors_entry entries[] = {
+        {.name = "a", .type = bg_vector(BG_UINT8, LARGE - 5), .data = values},
+        {.name = "b", .type = bg_vector(BG_FLOAT32, LARGE - 3), .data = values},
+        {.name = "c", .type = bg_vector(BG_UINT8, 7), .data = values + 9},
+    };
+    char path[160], sum[BGI_CHECKPOINT_SUM_BYTES];
+    bg_safetensors *file = NULL;
+    bg_error error = {0};
+
+    assert_non_null(values);
+    for (size_t i = 0; i < 4 * LARGE; i++)
+        values[i] = (unsigned char)(i * 7 + (i >> 9));
+    assert_int_equal(bgi_folder_create(f->folder, NULL), BG_OK);
+    path_of(f, STEP, path);
+    assert_int_equal(write_large(path, entries, sum, &error), BG_OK);
+    assert_int_equal(bg_safetensors_open_header(path, &file, &error), BG_OK);
+    assert_int_equal(bgi_checkpoint_check_sum(file, "checkpoint", &error), BG_OK);
+    bg_safetensors_destroy(file);
+    assert_int_equal(unlink(path), 0);
+    for (int i = 0; i < 2; i++) {
+        flips = 0;
+        flipped_byte = i == 0 ? LARGE : 5 * LARGE - 20;
+        assert_int_equal(write_large(path, entries, sum, &error), BG_ERROR_IO);
+        flipped_byte = -1;
+        assert_int_equal(flips, 1);
+        assert_non_null(strstr(error.message, "reading back what was written: the checksum is"));
+        assert_int_equal(test_folder_count(f->folder), 0);
+        memset(&error, 0, sizeof error);
+    }
+    free(values);
+}
+
 /* A checkpoint that is there counts, whatever becomes of the older ones; what stays is told. */
 static void test_files_that_cannot_be_removed(void **state)
 {
@@ -940,6 +993,7 @@ int main(void)
         FIXTURE_TEST(test_read_only_folder),
         FIXTURE_TEST(test_out_of_memory),
         FIXTURE_TEST(test_what_reads_back_wrong),
+        FIXTURE_TEST(test_large_files_are_read_back),
         FIXTURE_TEST(test_files_that_cannot_be_removed),
     };
 

@@ -55,6 +55,11 @@ check "no restart is left" grep -q 'no restart is left of 1' err
 launch --restart-on-failure 5 -- "$program" mnist $common --steps 6 --checkpoint c --no-such-option
 check "a mistake in the command line ends it" test $? -eq 2
 check "at once" test "$(wc -l <asked)" -eq 1
+: >failures
+launch --restart-on-failure 5 -- "$program" mnist $common --steps 12 --learning-rate 1e15 --checkpoint r --checkpoint-steps 1
+check "a refused update ends it" test $? -eq 1
+check "at once: it would be refused again" test "$(wc -l <asked)" -eq 1
+check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and would be again: it is not started again; `sh r/refused-[0-9]*/replay.sh`' err
 error 2 'no command; it comes after `--`' launch --ranks 2
 error 2 'the command makes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
 error 2 'expected names with a number of ranks' launch --hosts a:0 -- brigade mnist

@@ -82,6 +82,20 @@ error 1 'has a checkpoint of an earlier training' train "$files/net.onnx" $data 
 error 1 'is of a training on 45 samples, here are 13; give the same --input and --target' train "$files/net.onnx" \
     --input "x=$files/test.npz:images" --target "$files/test.npz:labels" --batch-size 8 --quiet --checkpoint state --resume
 
+# All of the 13 samples are right from the second epoch on: of equal ones the earlier checkpoint stays, over a resume too.
+begin_case keep_best
+best="$data $validation --no-shuffle --learning-rate 0.3 --quiet --checkpoint best --checkpoint-keep-best"
+train best "$files/net.onnx" $best accuracy --epochs 3 --optimizer adam
+train best "$files/net.onnx" $best accuracy --epochs 5 --optimizer adam --resume
+check "the best and the newest: $(ls best)" test "$(echo best/*)" = \
+    "best/checkpoint_train_step_12.safetensors best/checkpoint_train_step_30.safetensors"
+check "inspect says the metric" sh -c '"$1" checkpoint inspect best/checkpoint_train_step_12.safetensors | grep -q "^  metric     accuracy 100, higher is better$"' - "$program"
+train loss "$files/net.onnx" $data --epochs 2 --quiet --checkpoint loss --checkpoint-keep-best loss --checkpoint-async
+"$program" checkpoint inspect loss --json >loss.found
+check "without a validation the loss of the training: $(ls loss)" grep -q '"metric":{"name":"loss","value":[0-9.e-]*,"better":"lower"}' loss.found
+error 2 'without --validation, which measures it' train "$files/net.onnx" $data --checkpoint b --checkpoint-keep-best accuracy
+error 2 'this training measures `loss` and `accuracy`' train "$files/net.onnx" $data --checkpoint b --checkpoint-keep-best f1
+
 begin_case frozen
 train frozen "$files/net.onnx" $data --epochs 1 --quiet --freeze 'conv.*' 'norm.*' --unfreeze norm.bias --save frozen.npz
 train begun "$files/net.onnx" $data --epochs 0 --quiet --save begun.npz

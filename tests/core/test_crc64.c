@@ -82,12 +82,33 @@ static void test_long_data_as_by_table(void **state)
     assert_true(compute(data, sizeof data) == compute_slowly(data, sizeof data));
 }
 
+/* A part that was added to nothing, joined to what comes before it. */
+static void test_parts_are_joined(void **state)
+{
+    static unsigned char data[700];
+    (void)state;
+
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * i * 29 + 5 * i);
+    for (size_t cut = 0; cut <= sizeof data; cut += cut < 20 ? 1 : 37) {
+        bgi_crc64 crc, part;
+        bgi_crc64_init(&crc);
+        bgi_crc64_init(&part);
+        part.value = 0;
+        bgi_crc64_add(&crc, data, cut);
+        bgi_crc64_add(&part, data + cut, sizeof data - cut);
+        bgi_crc64_join(&crc, part.value, sizeof data - cut);
+        assert_true(bgi_crc64_value(&crc) == compute(data, sizeof data));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_check_value),
         cmocka_unit_test(test_definition_and_parts),
         cmocka_unit_test(test_long_data_as_by_table),
+        cmocka_unit_test(test_parts_are_joined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,138 @@
+/*
+ * write.c: writes a file with a checksum, going over the values once. While a value goes to the file its checksum is
+ * computed; while the disk is at work the file is read back, and the checksum of that is compared before the file takes
+ * its name.
+ *
+ *     value, value, ... --> checksum, file --> header, which has the checksum
+ *                                      \--> read back --> checksum
+ *
+ * The checksum goes over names, types and values in the order of names, the file has another order: each value has a
+ * checksum of its own, and these are joined in the end.
+ */
+#include "checkpoint/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/crc64.h"
+#include "core/error.h"
+#include "formats/safetensors.h"
+
+/* The checksum of each value, from zero. */
+typedef struct parts {
+    bgi_crc64 crc; /* of the value that is added to */
+    uint64_t *values;
+} parts;
+
+typedef struct writing {
+    const bg_safetensors_entry *entries; /* by name */
+    const bg_safetensors_metadata *metadata;
+    size_t count, metadata_count;
+    bg_safetensors_fetch fetch;
+    void *user;
+    parts written, read; /* the second by a thread that reads back */
+    char *sum;
+} writing;
+
+static bool begin_parts(parts *p, size_t count)
+{
+    bgi_crc64_init(&p->crc);
+    p->values = calloc(count + 1, sizeof *p->values);
+    return p->values != NULL;
+}
+
+static void add_part(parts *p, size_t entry, const void *data, size_t size_bytes)
+{
+    p->crc.value = p->values[entry];
+    bgi_crc64_add(&p->crc, data, size_bytes);
+    p->values[entry] = p->crc.value;
+}
+
+static void join(const writing *w, const parts *p, char text[BGI_CHECKPOINT_SUM_BYTES])
+{
+    bgi_crc64 crc;
+
+    bgi_crc64_init(&crc);
+    for (size_t i = 0; i < w->metadata_count; i++)
+        bgi_checkpoint_sum_metadata(&crc, &w->metadata[i]);
+    for (size_t i = 0; i < w->count; i++) {
+        bgi_checkpoint_sum_name(&crc, &w->entries[i]);
+        bgi_crc64_join(&crc, p->values[i], bg_type_size_bytes(&w->entries[i].type));
+    }
+    snprintf(text, BGI_CHECKPOINT_SUM_BYTES, "%016" PRIx64, bgi_crc64_value(&crc));
+}
+
+/* ---- what the file's writer calls ---- */
+
+static bg_status fetch_value(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
+{
+    const writing *w = user;
+
+    return w->fetch(w->user, entry, out_data, error);
+}
+
+static void note_written(void *user, size_t entry, const void *data, size_t size_bytes)
+{
+    add_part(&((writing *)user)->written, entry, data, size_bytes);
+}
+
+static void note_read(void *user, size_t entry, const void *data, size_t size_bytes)
+{
+    add_part(&((writing *)user)->read, entry, data, size_bytes);
+}
+
+static void set_sum(void *user)
+{
+    const writing *w = user;
+
+    join(w, &w->written, w->sum);
+}
+
+/* The header was read back too, and is the one that was meant: names, types and metadata are `w`'s. */
+static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *error)
+{
+    const writing *w = user;
+    char sum[BGI_CHECKPOINT_SUM_BYTES];
+
+    (void)file;
+    join(w, &w->read, sum);
+    if (strcmp(sum, w->sum) == 0)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, the file says %s", sum, w->sum);
+}
+
+bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
+                                      const bg_safetensors_metadata *metadata, size_t metadata_count,
+                                      bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
+                                      bg_error *error)
+{
+    writing *w = calloc(1, sizeof *w);
+    const bgi_safetensors_hooks hooks = {.fetch = fetch != NULL ? fetch_value : NULL,
+                                         .written = note_written,
+                                         .complete = set_sum,
+                                         .read = note_read,
+                                         .check = compare_sums,
+                                         .user = w};
+    bg_status status;
+
+    if (w == NULL)
+        return bgi_error_memory(error, "a checksum", sizeof *w);
+    w->entries = entries;
+    w->count = entry_count;
+    w->metadata = metadata;
+    w->metadata_count = metadata_count;
+    w->fetch = fetch;
+    w->user = user;
+    w->sum = sum;
+    memset(sum, '0', BGI_CHECKPOINT_SUM_BYTES - 1);
+    sum[BGI_CHECKPOINT_SUM_BYTES - 1] = '\0';
+    status = begin_parts(&w->written, entry_count) && begin_parts(&w->read, entry_count)
+                 ? bgi_safetensors_write_hooked(path, entries, entry_count, metadata, metadata_count, &hooks, error)
+                 : bgi_error_memory(error, "checksums of values", entry_count * sizeof(uint64_t));
+    free(w->written.values);
+    free(w->read.values);
+    free(w);
+    return status;
+}

@@ -1,0 +1,41 @@
+/*
+ * safetensors_check.h: reads the values of a file back while it is being written.
+ *
+ *     begin --> advance, advance, ... --> end
+ */
+#ifndef BGI_FORMATS_SAFETENSORS_CHECK_H
+#define BGI_FORMATS_SAFETENSORS_CHECK_H
+
+#include <brigade/safetensors.h>
+
+#include <pthread.h>
+
+/* Set the first lines, the rest zero. */
+typedef struct bgi_read_back {
+    const char *path;
+    uint64_t data_begin;                 /* in the file */
+    const bg_safetensors_entry *entries; /* `read` counts from here */
+    const bg_safetensors_entry **sorted; /* in the file's order */
+    size_t count;
+    void (*read)(void *user, size_t entry, const void *data, size_t size_bytes); /* NULL: nothing is read */
+    void *user;
+
+    unsigned char *piece; /* NULL: nothing is read */
+    bool is_running;      /* a thread reads; else `end` does */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint64_t written_bytes; /* of the file; under the mutex, like the next two */
+    bool is_over;           /* no more are written */
+    bg_status status;
+    bg_error error;
+} bgi_read_back;
+
+/* On failure there is nothing to end. */
+bg_status bgi_read_back_begin(bgi_read_back *back, bg_error *error);
+/* The file has so many bytes now, for other descriptors too. */
+void bgi_read_back_advance(bgi_read_back *back, uint64_t written_bytes);
+/* `is_whole`: everything was written, and is read; else the rest is not. */
+bg_status bgi_read_back_end(bgi_read_back *back, bool is_whole, bg_error *error);
+
+#endif
