@@ -12,7 +12,7 @@ enum { MOST_DELAY = 40, GONE = 0xfb };
 
 typedef enum parcel_kind { MESSAGE, CREDIT, OFFER, RESULT, PIECE, NOTE } parcel_kind;
 
-/* What is on its way. Parcels of one kind between the same ends arrive in order. */
+/* An item in transit. Parcels of one kind between the same ends arrive in order. */
 typedef struct parcel {
     parcel_kind kind;
     uint32_t of, from, to; /* of: link, group, or 0; members of the group, else devices */

@@ -1,5 +1,5 @@
 /*
- * wrap.h: on what the engines of these tests run.
+ * wrap.h: the devices and workers of the engines in these tests.
  */
 #ifndef TEST_COPIED_WRAP_H
 #define TEST_COPIED_WRAP_H

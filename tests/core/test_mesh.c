@@ -82,8 +82,8 @@ static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *ou
     return true;
 }
 
-/* All sizes and strides of all numbers of replicas: accepted exactly when the scan works, with its result; transposed
- * twice they are as before; the constant grouping of what has one stride is that itself. */
+/* All sizes and strides for all numbers of replicas: accepted exactly when the scan works, with its result; transposing
+ * twice restores them; groups with one stride are their own constant grouping. */
 static void test_laws(void **state)
 {
     uint32_t groups[MOST], expected[MOST], once[MOST], twice[MOST];

@@ -1,7 +1,6 @@
 /*
- * test_struct_bytes.c: structs that callers fill carry their size: one of another release is told by every function
- * that takes it, with the struct's name; one that nothing made is told what makes it; a struct that may begin as
- * all-zero may leave the size out.
+ * test_struct_bytes.c: structs that callers fill contain their size: every function reports a struct of another release
+ * by name, and names the function that makes it; a struct that may begin zeroed may omit the size.
  */
 #include <stdarg.h>
 #include <stddef.h>

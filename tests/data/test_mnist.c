@@ -432,7 +432,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     a->options.progress = cancel;
     assert_download_fails(a, *state, "g", BG_ERROR_CANCELED, "canceled");
     a->options.progress = NULL;
-    /* Whole, but not the MNIST that everybody knows. */
+    /* A complete file, but not the published MNIST. */
     a->options.mirrors = a->mirrors;
     a->options.mirror_count = 1;
     a->options.md5 = NULL;

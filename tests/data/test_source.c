@@ -1,6 +1,6 @@
 /*
- * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and what
- * is wrong with a name is said with the names that there are.
+ * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and
+ * errors in names list the existing names.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -433,7 +433,7 @@ static void test_out_of_memory(void **state)
     test_folder_remove(folder);
 }
 
-/* What is read after somebody has cut the file is an error that names it. */
+/* Reading a file that was cut is an error that names it. */
 static void test_file_that_shrinks(void **state)
 {
     static const float values[] = {1, 2, 3, 4};

@@ -1,6 +1,6 @@
 /*
- * fuzz_onnx.c: ONNX models from anywhere. What is read has contents that agree with each other; what becomes a graph is
- * a graph; a refusal has one line.
+ * fuzz_onnx.c: ONNX models from anywhere. A valid file has consistent contents; a built graph is valid; an error has
+ * one line.
  */
 #include "onnx/onnx.h"
 

@@ -43,7 +43,7 @@ static void well(bg_status status)
 
 /* ---- what graphs are made of ---- */
 
-/* Numbers that depend on the name and the element alone. */
+/* Numbers that depend only on the name and the element. */
 static double number(const char *name, int64_t index)
 {
     uint32_t x = 2166136261u;

@@ -1,6 +1,6 @@
 /*
  * test_ctc.c: connectionist temporal classification against PyTorch and against the sum over all paths; gradients by
- * differences; the fast kernels against the plain ones; what cannot be.
+ * differences; the fast kernels against the plain ones; impossible targets.
  */
 #include "kernels/kernel_case.h"
 

@@ -1,7 +1,7 @@
 /*
- * test_auto_loss_scaling.c: a loss scale that adapts itself follows the published rule, skips updates whose gradients
- * overflow as if they had never been, changes no other bit, is the same under every strategy, and goes on where a
- * checkpoint left it.
+ * test_auto_loss_scaling.c: an automatic loss scale follows the published rule, skips updates whose gradients overflow
+ * as if they had not happened, does not change other results, is the same under every strategy, and resumes from a
+ * checkpoint.
  */
 #include <stdarg.h>
 #include <stddef.h>

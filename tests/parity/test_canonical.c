@@ -1,6 +1,6 @@
 /*
- * test_canonical.c: with canonical reductions the bits of losses, weights and state are the same for every way to share
- * the micro-batches of an update out over replicas, whatever else differs. Results list losses in the order of the
+ * test_canonical.c: with canonical reductions the bits of losses, weights and state do not depend on how the
+ * micro-batches of an update are divided over replicas, whatever else differs. Results list losses in the order of the
  * whole batch.
  */
 #include <stdarg.h>

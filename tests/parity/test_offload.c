@@ -1,7 +1,7 @@
 /*
  * test_offload.c: where tensors live changes memory, never a bit. Every class off the devices, alone and together, in
- * every strategy, with every liveness and any threads for loads and stores, in memory and in files; the bytes touched
- * are the plan's; and a network of eight times a device's memory trains on that device.
+ * every strategy, with every liveness and any number of I/O threads, in memory and in files; the touched bytes are the
+ * plan's; and a network of eight times a device's memory trains on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -221,7 +221,8 @@ static void test_device_mappings(void **state)
     }
 }
 
-/* How gradients are accumulated, kept and bounded: one result for all strategies, and not that of the defaults. */
+/* How gradients are accumulated, stored and bounded: one result for all strategies, which differs from that of the
+ * defaults. */
 static void test_accumulations_and_clipping(void **state)
 {
     static const struct {

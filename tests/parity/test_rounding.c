@@ -1,6 +1,7 @@
 /*
- * test_rounding.c: each weight that is rounded by chance has chances of its own: two parameters with equal values and
- * gradients go apart, and so do the pieces of one that a mesh cuts, while replicas that have the same piece stay alike.
+ * test_rounding.c: each weight that is rounded stochastically has random numbers of its own: two parameters with equal
+ * values and gradients diverge, and so do the pieces of one that a mesh cuts, while replicas with the same piece stay
+ * equal.
  */
 #include <stdarg.h>
 #include <stddef.h>

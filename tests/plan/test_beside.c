@@ -1,5 +1,5 @@
 /*
- * test_beside.c: which sums over replicas go on beside the program, up to where; and that a plan in which something
+ * test_beside.c: which sums over replicas run beside the program, up to where; and that a plan in which an instruction
  * touches them before is refused.
  */
 #include <stdarg.h>
@@ -178,7 +178,7 @@ static void updates_of_one_level(void **state)
     }
 }
 
-/* Where there is nothing to go on with, or nothing may go on, the device waits in the sum. */
+/* Where there is no other work, or none may run, the device waits in the sum. */
 static void sums_that_are_waited_for(void **state)
 {
     bg_options options[4];

@@ -1,5 +1,5 @@
 /*
- * test_program.c: instructions as the runtime reads them: who acquires, releases, copies, loads and stores. That the
+ * test_program.c: instructions as the runtime reads them: which acquire, release, copy, load and store. That the
  * contents are right is shown by test_layout.c.
  */
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * allocations.c: a library to be preloaded (LD_PRELOAD) into any program, in which the n-th allocation of the whole
- * process fails, once, whoever makes it: the program, a library under it, the C library itself.
+ * allocations.c: a library to be preloaded (LD_PRELOAD) into any program, which makes the n-th allocation of the whole
+ * process fail once, whether the program, a library or the C library makes it.
  *
  *     BRIGADE_TEST_FAIL=N       which one (1: the first); 0 or nothing: none fails
  *     BRIGADE_TEST_COUNT=FILE   how many there were, written when the process ends

@@ -1,6 +1,6 @@
 /*
- * test_large_sums.c: gradients of which two ranks sum some after the other, in rounds: the bits of one process, where
- * the sum is waited for and where it goes on beside the program, whole and in pieces.
+ * test_large_sums.c: gradients that two ranks sum in rounds have the bits of one process, when the sum is waited for
+ * and when it runs beside the program, whole and in pieces.
  */
 #include <stdarg.h>
 #include <stddef.h>

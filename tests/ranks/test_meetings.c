@@ -1,7 +1,7 @@
 /*
- * test_meetings.c: sums over members that are on different ranks: short meetings take one message each way, larger ones
- * two, in half the bytes each, and what is much comes in rounds; the bits are those of a plain loop over the members,
- * in place too.
+ * test_meetings.c: sums over members on different ranks: short meetings need one message each way, larger ones two with
+ * half the bytes each, and large data come in rounds; the bits are those of a plain loop over the members, in place
+ * too.
  */
 #include <stdarg.h>
 #include <stddef.h>

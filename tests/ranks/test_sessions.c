@@ -1,6 +1,6 @@
 /*
- * test_sessions.c: what sessions of several ranks do together and say when they cannot. Run by processes that are
- * ranks (wrap.h); each test is done by all of them.
+ * test_sessions.c: what sessions of several ranks do together, and their errors when they cannot. Run by processes that
+ * are ranks (wrap.h); each test is done by all of them.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * test_trace.c: one trace of two ranks, on one clock: messages arrive after they left, and a reduction over the ranks
- * goes on while another device computes a backward. A rank with a single thread goes on with its sums between the calls
- * of a backward.
+ * runs while another device computes a backward pass. A rank with a single thread continues its sums between the calls
+ * of a backward pass.
  */
 #include <stdarg.h>
 #include <stddef.h>

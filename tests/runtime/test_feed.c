@@ -1,6 +1,6 @@
 /*
- * test_feed.c: infeeds and outfeeds: what goes through them is what arrays carry, whoever waits for whom; and every way
- * in which one side stops.
+ * test_feed.c: infeeds and outfeeds: they deliver what arrays do, whichever side waits; and every way in which one side
+ * stops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -639,7 +639,7 @@ static void fill_until_the_limit(uint32_t depth)
     infeed = open_infeed(&s, &r, 1);
     assert_int_equal(bg_session_run_infeed(r.session, infeed, NULL, &r.error), BG_ERROR_TIMEOUT);
     assert_non_null(strstr(r.error.message, "consumer of an outfeed"));
-    /* What came before can be taken, then the consumer hears of it. */
+    /* Earlier rows can be taken; then the consumer gets the error. */
     for (uint32_t taken = 0; taken < way.accumulation - 1 + depth; taken++) {
         assert_int_equal(bg_outfeed_next(outfeed, (void *[]){&row}, &has, NULL), BG_OK);
         assert_true(has);
@@ -1389,7 +1389,7 @@ static bool do_spare(void *user)
     return call < s->answers;
 }
 
-/* Whatever the idle do, and for how long: the same bits, and nobody does it when the run is over. */
+/* Whatever idle workers do, and for how long, results are the same, and none of them continues after the run. */
 static void the_idle_have_something_to_do(void **state)
 {
     static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};

@@ -1,7 +1,7 @@
 /*
- * test_io.c: transfers in pieces, on a device made by hand: each byte is copied once, by however many threads, in the
+ * test_io.c: transfers in pieces, on a device made by hand: each byte is copied once, by any number of threads, in the
  * order of the queue; an idle worker leaves for better work after a piece; a transfer is counted when its last piece is
- * copied, whoever copies it.
+ * copied, by any thread.
  */
 #include <stdarg.h>
 #include <stddef.h>

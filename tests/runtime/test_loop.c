@@ -1,5 +1,5 @@
 /*
- * test_loop.c: loops on the devices: carried values, conditions, loops in loops, and what is refused.
+ * test_loop.c: loops on the devices: carried values, conditions, nested loops, and refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,7 +189,7 @@ static void a_condition_ends_the_loop(void **state)
         }
 }
 
-/* Endless, until a value of the body says so. */
+/* Endless, until a value of the body ends it. */
 static void a_value_of_the_body_ends_the_loop(void **state)
 {
     float last = 0;

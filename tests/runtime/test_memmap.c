@@ -1,6 +1,6 @@
 /*
- * test_memmap.c: remote buffers in files have the bits of memory, in one session and from one to the next; read only
- * they stay as they are; whatever is foreign, damaged, half-way or in use is one clear error and is not used.
+ * test_memmap.c: remote buffers in files have the bits of memory, in one session and from one to the next; opened read
+ * only they do not change; foreign, damaged, incomplete and busy files give one clear error and are not used.
  */
 #include <stdarg.h>
 #include <stddef.h>

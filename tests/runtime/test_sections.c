@@ -1,6 +1,6 @@
 /*
- * test_sections.c: weights that a model keeps whole or in pieces: any of these goes on with what another has trained,
- * whichever way the weights take, and begins with the same values; and inference without its weights is an error.
+ * test_sections.c: weights that a model stores whole or in pieces: each form continues with what another has trained,
+ * however the weights are passed, and begins with the same values; and inference without its weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>

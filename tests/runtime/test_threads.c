@@ -1,6 +1,6 @@
 /*
- * test_threads.c: one thread at a time uses weights and the sessions that share them: what a second thread is told,
- * that it does no harm, and that sessions with weights of their own are not held up.
+ * test_threads.c: one thread at a time uses weights and the sessions that share them: the error that a second thread
+ * gets, that it does no harm, and that sessions with weights of their own are not delayed.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -288,7 +288,7 @@ static void a_second_thread_is_refused(void **state)
     assert_int_equal(bg_session_trace_count(r.session, 0, 0), 0);
     end_run(&first, &g);
 
-    /* All of it is allowed now, as far as it is right otherwise. */
+    /* Everything is allowed now, if it is valid otherwise. */
     assert_int_equal(bg_session_step(r.session), 1);
     assert_int_equal(run(r.session, NULL), BG_OK);
     assert_int_equal(run(other.session, NULL), BG_OK);

@@ -1,6 +1,6 @@
 /*
- * strategies.h: what tests of generators share: a chain placed as a strategy wants it, the order of a device as text,
- * what a device keeps, and how long it is idle.
+ * strategies.h: shared by tests of generators: a chain placed as a strategy requires, the order of a device as text,
+ * what a device stashes, and how long it is idle.
  */
 #ifndef TESTS_SCHEDULE_STRATEGIES_H
 #define TESTS_SCHEDULE_STRATEGIES_H
