@@ -29,8 +29,8 @@ bool bgi_checkpoint_number(const char *text, uint64_t *out);
 
 /* A missing folder has no checkpoints. `out` must be zeroed, and the caller frees it (steps) also after an error. */
 bg_status bgi_checkpoint_find(const char *directory, bgi_checkpoint_list *out, bg_error *error);
-/* Removes checkpoints of the list from `begin` on, except one in `keep_interval_s` seconds (0: none stays), temporary
- * files, and parts that belong to no manifest of the folder. Logs files that it cannot remove. */
+/* Removes temporary files, parts that belong to no manifest of the folder, and the checkpoints of the list from `begin`
+ * on; of these it keeps one in `keep_interval_s` seconds (0: it keeps none). Logs files that it cannot remove. */
 void bgi_checkpoint_remove_old(const char *directory, const bgi_checkpoint_list *list, size_t begin,
                                uint64_t keep_interval_s, bg_log_function log, void *log_user);
 

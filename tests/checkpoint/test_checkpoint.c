@@ -113,7 +113,8 @@ static char *load_saved(const test_model *model, const bg_optimizer *optimizer, 
     return content;
 }
 
-/* Stops after STOP updates one way, goes on another; `first_step`: the weights' at the beginning. */
+/* Stops after STOP updates in one form and continues in another; `first_step` is the step of the weights at the
+ * beginning. */
 static void resume(const test_model *model, const bg_optimizer *optimizer, const way *from, const way *to,
                    uint64_t first_step, bool is_session, const expectation *expected, const char *what)
 {

@@ -309,7 +309,7 @@ static void test_every_pair(void **state)
         }
         test_folder_remove(folder);
     }
-    /* Only nesterov goes on with momentum's state and the other way round, and so do adam and adam:uncorrected. */
+    /* Only momentum and nesterov, and adam and adam:uncorrected, can use each other's state. */
     assert_int_equal(refused, OPTIMIZERS * (OPTIMIZERS - 1) - 4);
 }
 

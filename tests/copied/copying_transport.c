@@ -30,7 +30,7 @@ typedef struct parcel {
 typedef struct channel {
     bgi_counter credit, arrived;
     uint64_t posted, released;
-    char *windows; /* the sender's: as many as the link has slots */
+    char *windows; /* equal to the sender's: the number of slots of the link */
 } channel;
 
 /* A member's side of a group. */

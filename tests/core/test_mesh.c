@@ -62,7 +62,7 @@ static void test_vectors_of_eight_replicas(void **state)
 }
 
 /* The definition: the first replica without a group takes those at its multiples of the stride. False when one of them
- * is taken, or is none. */
+ * is taken or missing. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;

@@ -21,7 +21,7 @@ typedef struct room {
     bg_generator *generator;
 } room;
 
-/* Calls a function with a struct whose size is `bytes`; what it made, if anything, is gone again. */
+/* Calls a function with a struct whose size is `bytes` and frees what it made. */
 typedef bg_status (*attempt)(const room *r, size_t bytes, bg_error *error);
 
 static bg_status get_sample(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)

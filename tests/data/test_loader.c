@@ -877,7 +877,7 @@ static void test_workers_leave_copying_to_helpers(void **state)
         begin(loader, 0);
         for (uint64_t batch = 0; batch < 8; batch++) {
             assert_int_equal(next(loader).position, batch);
-            assert_true(help_once(loader)); /* two batches are ready, and nobody else copies the third */
+            assert_true(help_once(loader)); /* two batches are ready, and no other thread copies the third */
         }
         begin(loader, 1);
         assert_int_equal(read_epoch(loader, 1, labels), SAMPLES / 10 * 10);

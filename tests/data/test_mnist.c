@@ -118,7 +118,7 @@ static void test_folders_in_order_and_splits(void **state)
     mkdir(second, 0755);
     write_array(second, "t10k-images-idx3-ubyte", 4, 28, 28, 1);
     write_array(second, "t10k-labels-idx1-ubyte", 4, 0, 0, 1);
-    write_array(*state, "t10k-images-idx3-ubyte", 5, 28, 28, 1); /* without labels: the search goes on */
+    write_array(*state, "t10k-images-idx3-ubyte", 5, 28, 28, 1); /* without labels the search continues */
     assert_int_equal(bg_mnist_load(folders, 2, false, &set, &error), BG_OK);
     assert_int_equal(set.images.type.dims[0], 4);
     bg_image_set_clear(&set);

@@ -138,7 +138,7 @@ static void deliver(const relay *r, uint32_t from, const frame *f)
     }
 }
 
-/* Delivers frames that are due and returns when the next one will be; -1: there is none. */
+/* Delivers frames that are due and returns when the next one will be; -1: there are no more. */
 static int64_t pass_frames(relay *r, int64_t now)
 {
     int64_t next = -1;

@@ -650,7 +650,7 @@ static void expect_equal(const char *where, const char *name, const bg_type *typ
         assert_memory_equal(a, b, bg_type_size_bytes(type));
 }
 
-/* The case for `batch` samples beside the file, loaded for as many. */
+/* Compares with the case for `batch` samples beside the file, after loading the model for that number of samples. */
 static void compare(const saved_case *c, const char *path, int64_t batch, int64_t opset)
 {
     bg_onnx_options options = bg_onnx_defaults();

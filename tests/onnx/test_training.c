@@ -72,7 +72,7 @@ typedef struct run {
     float losses[UPDATES];
 } run;
 
-/* Classes to the end, where cross-entropy wants them. */
+/* Moves the classes to the last axis, where cross-entropy needs them. */
 static bg_value add_loss(bg_graph *graph, const run *r, bg_value y, bg_value x)
 {
     const bg_type type = bg_graph_type(graph, y);

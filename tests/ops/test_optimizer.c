@@ -384,9 +384,9 @@ static void destroy_many(many_update *u)
     bg_graph_destroy(u->graph);
 }
 
-/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight goes one place or
- * none; the mean of all is the value within five deviations; after 16 updates, each with chances of its own, it is 16
- * times as far. */
+/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight moves to the next
+ * value of its type or stays; the mean of all is within five deviations of the value; after 16 updates, each with its
+ * own random numbers, the distance is 16 times as large. */
 static void check_mean(bg_dtype dtype, double weight, double place)
 {
     const double share = 3.0 / 16.0, deviation = place * sqrt(share * (1.0 - share) / MANY);

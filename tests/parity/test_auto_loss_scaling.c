@@ -424,7 +424,7 @@ static void test_every_strategy(void **state)
 
 /* ---- checkpoints ---- */
 
-/* Stopped in the middle of a period and after an update that was skipped, the run goes on with the same bits. */
+/* A run that stops in the middle of a period and after a skipped update continues with the same bits. */
 static void test_checkpoint(void **state)
 {
     static const float sizes[] = {1, 3e38f, 100, 1, 100, 1, 1, 100, 1};

@@ -237,7 +237,7 @@ static void test_finite(void **state)
 }
 
 /* Scaled by 2^60 the gradient of 1e25 overflows and the loss does not: the update is skipped, the scale falls, and the
- * run goes on. An infinite loss does not adapt the scale. */
+ * run continues. An infinite loss does not adapt the scale. */
 static void test_beside_a_loss_scale(void **state)
 {
     const bg_optimizer optimizer = bg_adam(0.01);

@@ -55,7 +55,7 @@ static bool is_quick(void)
     return getenv("BRIGADE_TEST_QUICK") != NULL;
 }
 
-/* Trains so many updates over the same data each run. */
+/* Trains this number of updates over the same data in each run. */
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();

@@ -91,8 +91,8 @@ static uint32_t count_beside(const bg_plan *plan)
     return count;
 }
 
-/* Each layer's sum goes on beside all backwards of the layer before it, to the next sum; that of the first layer beside
- * the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
+/* Each layer's sum runs beside all backwards of the layer before it, until the next sum; that of the first layer runs
+ * beside the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
 static void sums_go_on_beside_the_next_phase(void **state)
 {
     (void)state;

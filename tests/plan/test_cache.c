@@ -755,7 +755,7 @@ static void *make_often(void *argument)
     return NULL;
 }
 
-/* Several threads write, read and delete one plan at the same time, and none ever sees an incomplete file. */
+/* Several threads write, read and delete one plan at the same time, and no thread ever sees an incomplete file. */
 static void test_shared_folder(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

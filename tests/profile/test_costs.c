@@ -186,7 +186,7 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` has W apart where that ends earlier, and is then as fast as the schedules that always have it so. */
+/* `auto` separates W where the step then ends earlier, and is then as fast as the schedules that always separate it. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};

@@ -633,7 +633,7 @@ static void test_reductions_overlap_backwards(void **state)
     clear(&run);
 }
 
-/* A device that has all phases to itself goes on with the phase before while a layer's gradients are reduced. */
+/* A device that runs all phases continues with the phase before while a layer's gradients are reduced. */
 static void test_reductions_overlap_backwards_of_the_device(void **state)
 {
     traced_run run = make_phased_gpt(false, 2);

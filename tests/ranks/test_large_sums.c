@@ -120,8 +120,7 @@ static void pieces_in_rounds_have_the_same_bits(void **state)
     compare(&options);
 }
 
-/* A rank has one replica of both stages: the sum of the last one's gradients goes on beside the first one's backward.
- */
+/* A rank has one replica of both stages: the sum of the last one's gradients runs beside the first one's backward. */
 static void sums_beside_the_program_too(void **state)
 {
     bg_options options = make_options();

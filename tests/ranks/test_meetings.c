@@ -138,7 +138,7 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
-/* In rounds of so many bytes. */
+/* Sums in rounds of this number of bytes. */
 static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
                            const uint32_t *here, uint32_t here_count)
 {

@@ -238,7 +238,7 @@ static void from_one_file_to_ranks(void **state)
     test_folder_remove(folder_of(folder, "one", false));
 }
 
-/* Each rank copies its own part, and training goes on. */
+/* Each rank copies its own part, and training continues. */
 static void writing_beside_training(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();

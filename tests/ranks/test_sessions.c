@@ -302,7 +302,7 @@ static bg_status next_element(void *user, void *const tensors[], bool *out_has_e
     return BG_OK;
 }
 
-/* With so many elements, and `fail_at`: instead of that one there is an error. */
+/* The source has `end` elements; instead of element `fail_at` it returns an error. */
 static void run_fed(rig *r, uint32_t end, uint32_t fail_at, uint64_t *out_iterations)
 {
     const bg_options options = make_options();

@@ -545,7 +545,7 @@ static void unbounded_rows_come_before_the_end(void **state)
     }
 }
 
-/* That the source was asked for so many elements, and is asked for no more. */
+/* Checks that the source was called for this number of elements, and is not called again. */
 static void expect_calls(source *s, unsigned count)
 {
     for (int look = 0; look < 20000 && atomic_load(&s->calls) < count; look++)
@@ -586,7 +586,7 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
-    atomic_store(&l->is_leaving, true); /* before: the run goes on, and may end, while this thread comes back */
+    atomic_store(&l->is_leaving, true); /* before: the run continues, and may end, while this thread returns */
     bg_outfeed_destroy(l->outfeed);
     return NULL;
 }
@@ -660,7 +660,7 @@ static void nobody_takes_rows_until_the_limit(void **state)
         fill_until_the_limit(depth);
 }
 
-/* The iterations that have all their data are done; the session goes on. */
+/* The iterations that have all their data are done; the session can still be used. */
 static void data_that_end(void **state)
 {
     (void)state;
@@ -1302,7 +1302,7 @@ static bg_value build_rated(bg_graph *graph)
 
 enum { RATED_ELEMENTS = 2 * 3 * 4 }; /* replicas, iterations, accumulation */
 
-/* Losses of three calls, each with another rate, which is one value or as many as there are elements. */
+/* Losses of three calls, each with another rate; a rate is one value or one for each element. */
 static void train_rated(const char *stages, const char *schedule, bool is_constant, float *losses)
 {
     static const float rates[] = {0.5f, 1.25f, 0.75f};

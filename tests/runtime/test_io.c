@@ -213,7 +213,8 @@ static void an_idle_worker_leaves_after_a_piece(void **state)
     destroy(&q);
 }
 
-/* A device that waits for the first transfer copies what others left of it, and none of the next. */
+/* A device that waits for the first transfer copies what other devices left of it, and does not begin the next
+ * transfer. */
 static void who_waits_does_as_far_as_it_needs(void **state)
 {
     static queue q;

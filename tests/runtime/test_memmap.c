@@ -488,7 +488,7 @@ static void other_plans_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* LAMB's state has the names of AdamW's. The plan that made the files goes on with them. */
+/* LAMB's state has the names of AdamW's. The plan that made the files continues with them. */
 static void another_optimizer_is_refused(void **state)
 {
     const bg_optimizer lamb = bg_lamb(0.003);
@@ -509,7 +509,7 @@ static void another_optimizer_is_refused(void **state)
     assert_non_null(strstr(error.message, "has the state of optimizer `adamw`, the plan trains with `lamb`"));
     bg_plan_destroy(plan);
     train(w, &options, STOP, UPDATES, "", &r);
-    /* Made anew, the files are LAMB's. */
+    /* After BG_MEMMAP_RENEW the files are LAMB's. */
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     plan = test_train_plan(test_model_at(w->model), MICRO_BATCH, &lamb, &options, "lamb");
     bg_error_clear(&error);

@@ -366,7 +366,7 @@ static void test_no_torn_weights(void **state)
         assert_true(servers[i].versions >= STEPS / TOGETHER);
         bg_session_destroy(servers[i].reader);
     }
-    for (int v = 2; v <= 1 + STEPS / PERIOD; v++) /* they can be told apart */
+    for (int v = 2; v <= 1 + STEPS / PERIOD; v++) /* so that they differ */
         assert_memory_not_equal(expected[v], expected[v - 1], sizeof expected[v]);
     bg_session_destroy(plain);
     bg_session_destroy(training);

@@ -186,7 +186,7 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
-/* The same of a sum that goes on beside the program: two devices wait for it, a third one has not begun its own. */
+/* The same for a sum that runs beside the program: two devices wait for it, and a third one has not begun its own. */
 static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
 {
     toy_options options = impatient();

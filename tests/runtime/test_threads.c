@@ -323,7 +323,8 @@ static void other_weights_are_not_held_up(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* A kernel or callback of a run that uses its weights would wait for itself: told apart when it is the same thread. */
+/* A kernel or callback of a run that uses its weights would wait for itself: it is refused when the thread is the
+ * same. */
 static void a_run_within_a_run_is_refused(void **state)
 {
     (void)state;

@@ -10,7 +10,8 @@
 
 #include <stdio.h>
 
-/* A chain in training on the devices of the strategy's placement, W apart when the strategy wants it. */
+/* Builds a chain in training on the devices of the strategy's placement, with W separate when the strategy separates
+ * it. */
 static inline void strategy_chain(test_problem *test, const char *name, uint32_t stage_count, uint32_t device_count,
                                   uint32_t micro_batch_count)
 {

@@ -299,7 +299,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the figures ask for, idle time grows and memory does not. */
+/* With fewer micro-batches than the figures assume, idle time grows and memory does not. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};

@@ -105,7 +105,7 @@ static void sums(void **state)
         }
 }
 
-/* Everybody takes all of everyone's, and keeps what it makes. */
+/* Each rank receives the values of all ranks and keeps its own result. */
 static void sums_of_ones_own(void **state)
 {
     (void)state;
