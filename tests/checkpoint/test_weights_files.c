@@ -222,7 +222,7 @@ static void test_patterns(void **state)
     assert_false(bgi_weights_names_match(NULL, "a"));
 }
 
-/* ---- what does not fit ---- */
+/* ---- mismatches ---- */
 
 static void test_problems(void **state)
 {

@@ -107,7 +107,7 @@ static void test_unary(void **state)
             check_unary((bg_unary)function, &random);
 }
 
-/* Shapes that broadcast along dims side by side, on either side. */
+/* Shapes that broadcast along adjacent dims, in either operand. */
 static void test_binary(void **state)
 {
     random_state random = {2};

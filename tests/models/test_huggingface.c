@@ -145,7 +145,7 @@ static void assert_values(bg_weights *weights, const tensors *t, double relative
     }
 }
 
-/* ---- what loads ---- */
+/* ---- models that load ---- */
 
 static void test_both_names(void **state)
 {
@@ -422,7 +422,7 @@ static void test_torch_dtype(void **state)
     free(t);
 }
 
-/* ---- what does not ---- */
+/* ---- refused models ---- */
 
 static void test_mismatches(void **state)
 {

@@ -854,7 +854,7 @@ static void write_all(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void refuses(const bg_graph *graph, bg_weights *weights, const bg_onnx_save_options *options, bg_status status,
                     const char *expected)

@@ -349,7 +349,7 @@ static unsigned run_folder(const char *kind)
     return failed;
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 static int by_op(const void *a, const void *b)
 {

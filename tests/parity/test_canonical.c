@@ -105,7 +105,7 @@ static int reset(void **state)
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- what may be beside it ---- */
+/* ---- options that it may be combined with ---- */
 
 static void pipeline(bg_options *options, bg_optimizer *optimizer)
 {
@@ -407,7 +407,7 @@ static void test_infeeds(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void running(bg_options *options, bg_optimizer *optimizer)
 {

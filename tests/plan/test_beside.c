@@ -218,7 +218,7 @@ static void pipelines(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void expect_refusal(const bg_plan *plan)
 {

@@ -97,7 +97,7 @@ static void an_output_is_kept_at_home(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void expect_refusal(const bg_plan *plan, const char *expected)
 {

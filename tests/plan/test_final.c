@@ -310,7 +310,7 @@ static void whole_backwards(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void gradients_that_are_not_final_are_refused(void **state)
 {

@@ -49,7 +49,7 @@ __attribute__((destructor)) static void end(void)
     for (uint64_t left = atomic_load(&count); left > 0; left /= 10)
         digits[--at] = (char)('0' + left % 10);
     if (write(descriptor, digits + at, sizeof digits - at) < 0)
-        unlink(count_file); /* nothing says how many */
+        unlink(count_file); /* without the file the count is unknown */
     close(descriptor);
 }
 

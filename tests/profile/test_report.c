@@ -133,7 +133,7 @@ static double sum_values(const json_t *object)
     return sum;
 }
 
-/* ---- what it says ---- */
+/* ---- contents ---- */
 
 /* Rounding to whole nanoseconds is all that may be missing. */
 static void test_times_add_up(void **state)

@@ -331,7 +331,7 @@ static void values_of_the_index_go_to_who_has_them(void **state)
     remove_folder(folder);
 }
 
-/* ---- what is not used ---- */
+/* ---- refused files ---- */
 
 /* All ranks are refused, with the same words. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)

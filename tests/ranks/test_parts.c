@@ -339,7 +339,7 @@ static void a_rank_that_cannot_write(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
 /* The path of the part of a rank. */
 static void find_part(const char *folder, uint32_t rank, char path[3 * PATH_BYTES])

@@ -94,7 +94,7 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-/* ---- what comes of a run ---- */
+/* ---- results of a run ---- */
 
 static void outputs_come_to_every_rank_that_wants_them(void **state)
 {
@@ -216,7 +216,7 @@ static void one_rank_reads_the_weights_of_all(void **state)
         }
 }
 
-/* ---- what a plan says of ranks ---- */
+/* ---- ranks in a plan's summary ---- */
 
 enum { FIRST_LINK_TAG = 2 }; /* before it: notes and hosts */
 
@@ -371,7 +371,7 @@ static void a_stop_on_one_rank_stops_all_after_the_same_run(void **state)
     close_rig(&r);
 }
 
-/* ---- what cannot be ---- */
+/* ---- refusals ---- */
 
 static void plans_that_differ_are_refused_on_all_ranks(void **state)
 {

@@ -1369,7 +1369,7 @@ static void constant_inputs_pass_through_stages(void **state)
         }
 }
 
-/* ---- what the idle do ---- */
+/* ---- idle workers ---- */
 
 typedef struct spare {
     atomic_uint calls, inside;

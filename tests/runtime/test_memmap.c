@@ -323,7 +323,7 @@ static void readers_of_nothing_write_nothing(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- what is not used ---- */
+/* ---- refused files ---- */
 
 static void runs_that_did_not_end_are_refused(void **state)
 {

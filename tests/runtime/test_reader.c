@@ -130,7 +130,7 @@ static uint64_t publish(bg_weights *weights)
     return version;
 }
 
-/* ---- who sees what, when ---- */
+/* ---- visibility of versions ---- */
 
 static void test_versions(void **state)
 {

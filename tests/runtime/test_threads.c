@@ -114,7 +114,7 @@ static void end_run(runner *r, gate *g)
         fail_msg("the run that was there first: %s", r->error.message);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 typedef struct rig {
     bg_session *session;
