@@ -210,8 +210,8 @@ typedef enum bg_memmap_mode {
     BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
     BG_MEMMAP_RENEW,    /* the same, but replaces files from which it cannot resume, instead of an error: for programs
                            that set all weights next, as from a checkpoint */
-    BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. Without files remote
-                           stores are in memory */
+    BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. When there are no
+                           files, remote stores are in memory */
 } bg_memmap_mode;
 
 /* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",

@@ -345,7 +345,7 @@ const char *bgi_stored_text(const bgi_stored *s, const char *key)
     return s->file != NULL ? bg_safetensors_metadata_find(s->file, key) : NULL;
 }
 
-/* ---- what it says ---- */
+/* ---- description ---- */
 
 bg_status bgi_stored_head(const bgi_stored *s, bg_checkpoint *out, bg_error *error)
 {

@@ -45,7 +45,7 @@ const char *bg_weights_outcome_name(bg_weights_outcome outcome)
     return (unsigned)outcome < BG_WEIGHTS_OUTCOME_COUNT ? names[outcome] : "?";
 }
 
-/* ---- what is wanted ---- */
+/* ---- requested weights ---- */
 
 static bool is_kept(bg_variable_role role)
 {
@@ -104,7 +104,7 @@ static bg_status list_wanted(loading *l, bg_error *error)
     return BG_OK;
 }
 
-/* ---- what the file has ---- */
+/* ---- the file's tensors ---- */
 
 static bg_weights_result *find_wanted(const loading *l, const char *name)
 {
@@ -172,7 +172,7 @@ static bg_status match_item(loading *l, const bgi_weights_item *item, bg_error *
     return BG_OK;
 }
 
-/* ---- what does not fit ---- */
+/* ---- mismatches ---- */
 
 static void print_result(bgi_string *text, const bg_weights_result *result)
 {

@@ -37,7 +37,7 @@ void bg_weights_save_options_init(bg_weights_save_options *options, size_t struc
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* ---- what is saved ---- */
+/* ---- saved tensors ---- */
 
 static int compare_named(const void *a, const void *b)
 {

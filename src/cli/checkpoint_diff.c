@@ -95,7 +95,7 @@ static bg_status compare_values(const comparison *c, const bgi_stored_tensor *a,
     return BG_OK;
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void print_escaped(const char *text)
 {

@@ -48,7 +48,7 @@ typedef struct examination {
     uint32_t finding_count;
 } examination;
 
-/* ---- what is judged ---- */
+/* ---- checks ---- */
 
 /* Adds a finding; its texts follow. */
 static finding *find(examination *e, const char *subject)
@@ -245,7 +245,7 @@ static void judge_ranks(examination *e)
     }
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void print_machine(const doctor_machine *m)
 {

@@ -48,7 +48,7 @@ static const bg_onnx_contents *contents_of(const inspect_settings *settings)
     return bg_onnx_contents_of(settings->model.onnx);
 }
 
-/* ---- what the file says ---- */
+/* ---- contents of the file ---- */
 
 static void print_ports(const char *title, const bg_onnx_port *ports, uint32_t count)
 {
@@ -136,7 +136,7 @@ static void print_weights(const bg_onnx_contents *contents, bool lists)
     }
 }
 
-/* ---- what a build says ---- */
+/* ---- results of building the graph ---- */
 
 static void print_problems(const bg_onnx_contents *contents)
 {

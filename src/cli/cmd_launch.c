@@ -85,7 +85,7 @@ typedef struct launch {
     bgi_arena arena;
 } launch;
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 static void say(const launch *l, const char *format, ...) BG_PRINTF(2, 3);
 static void say(const launch *l, const char *format, ...)

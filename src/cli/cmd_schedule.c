@@ -102,7 +102,7 @@ static bg_status load(const schedule_config *config, const char *path, subject *
     return status != BG_OK ? bg_error_context(error, status, "%s", path) : BG_OK;
 }
 
-/* ---- what is said of one ---- */
+/* ---- output for one schedule ---- */
 
 static void print_counts(const bg_schedule_problem *problem)
 {

@@ -16,7 +16,7 @@ uint64_t config_layer_count(const config_options *options)
     return options->layers > 0 ? options->layers : options->encoder_layers + options->decoder_layers;
 }
 
-/* ---- where configurations are ---- */
+/* ---- search path ---- */
 
 static bool has_plain_name(const char *name)
 {

@@ -59,7 +59,7 @@ static uint64_t last_step(const cli_training *training)
     return stop > 0 ? stop : (uint64_t)config_of(training)->steps;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void begin_section(const cli_training *training, const char *name)
 {

@@ -134,7 +134,7 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
     bgi_string_clear(&value);
 }
 
-/* ---- what the configuration says of flags ---- */
+/* ---- flags from the configuration ---- */
 
 /* Sets the flags that give these options. */
 static void set_flags(const bg_ipu_options *made, mnist_config *config)

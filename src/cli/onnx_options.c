@@ -133,7 +133,7 @@ void onnx_clear_settings(void *settings)
     cli_library_clear(&own->recipe.library);
 }
 
-/* ---- what the command line comes to ---- */
+/* ---- options from the command line ---- */
 
 static bool ends_in(const char *path, const char *ending)
 {

@@ -194,7 +194,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
     return BG_OK;
 }
 
-/* ---- what they mean ---- */
+/* ---- values of the flags ---- */
 
 /* Prints warnings always, other messages with --debug. */
 static void print_message(void *user, bg_log_level level, const char *text)

@@ -111,7 +111,7 @@ void cli_run_note_refused(const cli_recipe *recipe, const cli_training *training
     cli_bundle_write(training, event, recipe->checkpoint_dir, blob);
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 bg_status cli_run_print_debug(const bg_trainer *trainer, bg_error *error)
 {

@@ -581,7 +581,7 @@ void bgi_gpt_config_clear(bgi_gpt_config *config)
     *config = (bgi_gpt_config){.kept = NULL};
 }
 
-/* ---- what goes together ---- */
+/* ---- checks of combinations ---- */
 
 static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
 {
@@ -799,7 +799,7 @@ bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* ---- what follows from the values ---- */
+/* ---- derived values ---- */
 
 uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config)
 {

@@ -161,7 +161,7 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
     return true;
 }
 
-/* ---- what holds ---- */
+/* ---- given and inferred values ---- */
 
 /* Keeps the reference. A number in place of a list is read as a list of one number. */
 static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
@@ -265,7 +265,7 @@ static void infer_others(bg_ipu_config *config, bgi_problems *problems)
     }
 }
 
-/* ---- what fields say about each other ---- */
+/* ---- checks of combinations ---- */
 
 const char *bgi_splits_check(const int64_t *splits, size_t count)
 {

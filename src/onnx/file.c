@@ -115,7 +115,7 @@ const char *bgi_onnx_scope(bgi_arena *arena, const BgiOnnx__Node *node, uint32_t
     return scope;
 }
 
-/* ---- what must hold ---- */
+/* ---- checks of a model ---- */
 
 static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, bg_error *error);
 

@@ -582,7 +582,7 @@ static bool map_cast_like(bgi_mapper *m)
     return bgi_map_given(m, 1) ? cast_to(m, bgi_map_element(m, 1)) : bgi_map_refuse(m, "it takes two operands");
 }
 
-/* ---- what changes nothing, or only in training ---- */
+/* ---- ops without effect, or with an effect only in training ---- */
 
 static bool map_identity(bgi_mapper *m)
 {

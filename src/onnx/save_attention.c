@@ -23,7 +23,7 @@ typedef struct heads {
     int32_t batch;
 } heads;
 
-/* ---- what a query sees by its place ---- */
+/* ---- keys that a query's position may attend to ---- */
 
 static bool has_places(const bgi_attention_attributes *f)
 {

@@ -199,7 +199,7 @@ bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generato
     return check_concurrent(stages, error);
 }
 
-/* ---- what IPU software refuses ---- */
+/* ---- limits of IPU software ---- */
 
 static bg_status check_stage_count(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {

@@ -147,7 +147,7 @@ static event pop_event(simulator *s)
     return first;
 }
 
-/* ---- who is ready ---- */
+/* ---- ready devices ---- */
 
 static double position_of(const simulator *s, const runner *r)
 {
@@ -192,7 +192,7 @@ static uint32_t pop_ready(simulator *s)
     return first;
 }
 
-/* ---- where time goes ---- */
+/* ---- accounting of time ---- */
 
 static void add_time(simulator *s, const runner *r, bgi_time_class time_class, double ns)
 {

@@ -17,7 +17,7 @@
 
 enum { WHY_BYTES = 512, VALUE_BYTES = 168 };
 
-/* ---- what is compared ---- */
+/* ---- compared values ---- */
 
 static void add_number(bgi_crc64 *crc, uint64_t number)
 {

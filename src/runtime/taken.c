@@ -47,7 +47,7 @@ void bgi_placement_unlock(int lock)
         close(lock);
 }
 
-/* ---- who is bound where ---- */
+/* ---- affinity of other processes ---- */
 
 /* The kernel's own threads are bound to each processor, and are ignored. */
 static bool is_of_system(const char *process)

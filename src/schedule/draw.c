@@ -112,7 +112,7 @@ static void add_escaped(bgi_string *text, const char *words)
     }
 }
 
-/* ---- what is where ---- */
+/* ---- places of actions ---- */
 
 static int find_kind(bg_action_kind kind)
 {

@@ -96,7 +96,7 @@ bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error)
     return BG_OK;
 }
 
-/* ---- what a device may do, and what it does ---- */
+/* ---- possible actions of a device, and its choice ---- */
 
 /* The row whose instances end a micro-batch on a stage. */
 static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)

@@ -32,7 +32,7 @@ void bg_generation_clear(bg_generation *results, size_t count)
     }
 }
 
-/* ---- what does not go ---- */
+/* ---- checks of options ---- */
 
 static bg_status check_beams(const bg_generator *generator, const bg_generation_options *options, bg_error *error)
 {

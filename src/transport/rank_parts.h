@@ -24,7 +24,7 @@ enum {
     FIRST_LINK_TAG
 };
 
-/* ---- what travels ---- */
+/* ---- messages ---- */
 
 /* Kinds of notes between ranks, beside those of the runtime. */
 enum { NOTE_CREDIT = 100, NOTE_FETCH, NOTE_ENDED, NOTE_TEXT };

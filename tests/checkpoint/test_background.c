@@ -1,6 +1,6 @@
 /*
- * test_background.c: checkpoints that are written beside training have the state of when they were begun, what cannot
- * be written is told at the end, and older checkpoints stay by time.
+ * test_background.c: checkpoints that are written during training contain the state at their beginning, a failure to
+ * write is reported at the end, and older checkpoints are kept by time.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,7 +121,7 @@ static void test_writing_beside_training(void **state)
     while (!is_written)
         assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
     assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
-    assert_int_equal(test_folder_count(folder), 1); /* the one before is gone */
+    assert_int_equal(test_folder_count(folder), 1); /* the previous one is removed */
     open_rig(&other);
     assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, &found, &other.error), BG_OK);
     assert_string_equal(found.info, "beside");
@@ -138,7 +138,7 @@ static void test_writing_beside_training(void **state)
     test_folder_remove(folder);
 }
 
-/* What cannot be written is told by the end; the one before stays. */
+/* A failure to write is reported at the end; the previous checkpoint stays. */
 static void test_a_folder_that_cannot_be_written(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[PATH_BYTES];

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c: a run that goes on from a checkpoint has the bits of one that never stopped, split in whatever
- * way; damage anywhere in the file is an error; which files stay.
+ * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split;
+ * damage anywhere in the file is an error; and which files stay.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -64,7 +64,7 @@ static bg_options options_for(const way *w)
     return options;
 }
 
-/* Does something with a session on these weights, which makes what is missing in them. */
+/* Runs a session on these weights, which makes missing values. */
 static void with_session(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                          const char *directory, bool is_save, const char *what)
 {
@@ -92,7 +92,7 @@ static bg_weights *make_weights(uint64_t step)
     return weights;
 }
 
-/* What a run that never stopped leaves: its losses, and the file of its last state. */
+/* The results of a run that never stopped: its losses, and the file of its last state. */
 typedef struct expectation {
     test_result losses; /* and what follows them */
     char *file;
@@ -113,7 +113,8 @@ static char *load_saved(const test_model *model, const bg_optimizer *optimizer, 
     return content;
 }
 
-/* Stops after STOP updates one way, goes on another; `first_step`: the weights' at the beginning. */
+/* Stops after STOP updates in one form and continues in another; `first_step` is the step of the weights at the
+ * beginning. */
 static void resume(const test_model *model, const bg_optimizer *optimizer, const way *from, const way *to,
                    uint64_t first_step, bool is_session, const expectation *expected, const char *what)
 {
@@ -344,7 +345,7 @@ static void test_what_was_saved_comes_back(void **state)
             assert_true(((const float *)weight.data)[i] == toy_first_weight(s, i));
     }
     assert_string_equal(f->log, "");
-    /* Nothing said, nothing found; and weights alone take every name. */
+    /* Without a checkpoint nothing is reported; and weights alone accept every name. */
     save(f, UINT64_MAX, NULL);
     assert_int_equal(bg_checkpoint_load_weights(other, f->folder, NULL, &found, &error), BG_OK);
     assert_string_equal(found.info, "");
@@ -471,7 +472,7 @@ static void test_names_that_lie(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-/* Metadata with a good checksum that say what they should not. */
+/* Metadata with a correct checksum and wrong content. */
 static void test_hostile_metadata(void **state)
 {
     static const struct {
@@ -546,7 +547,7 @@ static bg_status load_as(fixture *f, bg_checkpoint_differences differences, bg_e
     return bg_checkpoint_load(f->session, f->folder, &options, NULL, error);
 }
 
-/* State of automatic loss scaling that only one side has is no other model. */
+/* State of automatic loss scaling that only one side has does not make the models differ. */
 static void test_missing_and_extra_names(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);
@@ -722,7 +723,7 @@ static void test_full_disk(void **state)
     }
 }
 
-/* Root may write anywhere: then as somebody else. */
+/* Root may write anywhere, so the test changes its user. */
 static void test_read_only_folder(void **state)
 {
     fixture *f = *state;
@@ -763,8 +764,8 @@ static void assert_loads(fixture *f, uint64_t step)
     bg_weights_destroy(other);
 }
 
-/* Whichever allocation fails, in a library too: the error that says so, nothing changed, nothing leaked; what is there
- * in the end has the weights' bits. */
+/* Whichever allocation fails, also in a library, the error says so, nothing changes, and nothing leaks; the final
+ * checkpoint has the weights' bits. */
 static void test_out_of_memory(void **state)
 {
     fixture *f = *state;
@@ -798,8 +799,8 @@ static void test_out_of_memory(void **state)
     assert_int_equal(has_step(f, STEP), strstr(f->log, "cannot remove") != NULL);
 }
 
-/* What stands under the temporary name is no checkpoint until it was read back: here one byte of it is not what was
- * written, and the disk says nothing of it. */
+/* A file under a temporary name is not a checkpoint until it was read back: here one of its bytes is wrong, and the
+ * disk does not report it. */
 static int64_t flipped_byte = -1; /* its place in whatever file is read */
 static unsigned flips;
 
@@ -936,7 +937,7 @@ static void test_large_files_are_read_back(void **state)
     free(values);
 }
 
-/* A checkpoint that is there counts, whatever becomes of the older ones; what stays is told. */
+/* A complete checkpoint counts, whatever happens to the older ones; files that stay are reported. */
 static void test_files_that_cannot_be_removed(void **state)
 {
     fixture *f = *state;
@@ -951,7 +952,7 @@ static void test_files_that_cannot_be_removed(void **state)
     assert_non_null(strstr(f->log, "cannot remove checkpoint_train_step_7.safetensors from "));
     assert_non_null(strstr(f->log, ": Device or resource busy; remove it by hand"));
     assert_loads(f, STEP + 1);
-    /* Gone already, by whatever hand: nothing to tell. */
+    /* A file that is already gone is not reported. */
     f->log[0] = '\0';
     unlink_errno = ENOENT;
     save(f, STEP + 2, NULL);

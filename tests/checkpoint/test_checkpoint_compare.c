@@ -1,6 +1,6 @@
 /*
  * test_checkpoint_compare.c: a checkpoint of another optimizer or of a model of other depth is refused with the names
- * and numbers of both, and what the caller asks to drop is dropped, nothing else.
+ * and numbers of both, and only what the caller asks to drop is dropped.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -258,7 +258,7 @@ static void test_the_record(void **state)
     }
 }
 
-/* Every pair: the same text goes on, another is refused with both, changes nothing, and can be dropped. */
+/* Every pair: the same text resumes; another is refused with both texts, changes nothing, and can be dropped. */
 static void test_every_pair(void **state)
 {
     char folder[TEST_FOLDER_BYTES], of_file[BG_OPTIMIZER_STATE_TEXT_BYTES + 2], own[BG_OPTIMIZER_STATE_TEXT_BYTES + 2];
@@ -299,7 +299,7 @@ static void test_every_pair(void **state)
                 close_training(&t);
                 continue;
             }
-            train(&t); /* state that is there already begins anew too */
+            train(&t); /* existing state is reset too */
             if (load(&t, folder, "optimizer", NULL, &error) != BG_OK)
                 fail_msg("%s under %s: %s", optimizers[a], optimizers[b], error.message);
             expect_loaded(&t, folder, optimizers[b], 1, true);
@@ -309,11 +309,11 @@ static void test_every_pair(void **state)
         }
         test_folder_remove(folder);
     }
-    /* Only nesterov goes on with momentum's state and the other way round, and so do adam and adam:uncorrected. */
+    /* Only momentum and nesterov, and adam and adam:uncorrected, can use each other's state. */
     assert_int_equal(refused, OPTIMIZERS * (OPTIMIZERS - 1) - 4);
 }
 
-/* What dropping leaves is what a training has that begins with these weights: the same values after more updates. */
+/* Dropping state leaves what a training has that begins with these weights: the same values after more updates. */
 static void test_dropped_state_begins_anew(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -347,7 +347,7 @@ static void test_dropped_state_begins_anew(void **state)
     test_folder_remove(folder);
 }
 
-/* A file without the record: the kinds decide, or the caller; what they leave open is an error. */
+/* For a file without the record the kinds or the caller decide; when neither does, it is an error. */
 static void test_files_without_the_record(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint_kill.c: a trainer that saves after every update is killed at random moments, again and again; the one
- * that reaches the end has the file of one that was never killed, byte for byte.
+ * test_checkpoint_kill.c: a trainer that saves after every update is killed repeatedly at random moments; the one that
+ * reaches the end has the file of one that was never killed, byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static bg_options run_options(void)
     return options;
 }
 
-/* Trains from where the checkpoint is to the end; what the caller's blob says must be where the weights are. */
+/* Trains from the checkpoint to the end; the caller's blob must match the weights. */
 static bg_status train(bg_session *session, const char *directory, bg_error *error)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -128,7 +128,7 @@ static char *load_last(const char *directory, size_t *size_bytes)
     return content;
 }
 
-/* Waits, and compares what a trainer that came to the end has left. True when it was killed before. */
+/* Waits for a trainer that reaches the end, and compares its results. True when it was killed before. */
 static bool was_killed(pid_t child, const char *directory, const char *expected, size_t expected_bytes)
 {
     size_t size_bytes = 0;

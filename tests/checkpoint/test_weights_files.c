@@ -222,7 +222,7 @@ static void test_patterns(void **state)
     assert_false(bgi_weights_names_match(NULL, "a"));
 }
 
-/* ---- what does not fit ---- */
+/* ---- mismatches ---- */
 
 static void test_problems(void **state)
 {
@@ -269,7 +269,7 @@ static void test_problems(void **state)
     bg_weights_report_clear(&report);
     bg_weights_destroy(found);
 
-    /* Each kind alone, with its own status. */
+    /* Each kind of error separately, with its own status. */
     found = model(3);
     set_floats(found, "more", 1, 1, 0);
     assert_int_equal(bg_weights_load(found, path_of("m.safetensors"), NULL, NULL, &error), BG_ERROR_NOT_FOUND);
@@ -286,7 +286,7 @@ static void test_problems(void **state)
     bg_weights_destroy(saved);
 }
 
-/* Many names: the message has the first, and says how many there are. */
+/* With many names the message has the first ones, and their number. */
 static void test_many_problems(void **state)
 {
     bg_weights *saved = model(1), *found = model(2);
@@ -465,7 +465,7 @@ static void test_plan(void **state)
     bg_graph_destroy(graph);
 }
 
-/* What is loaded into a session's weights is what it goes on with. */
+/* A session continues with the weights loaded into it. */
 static void test_session(void **state)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 1, 2);

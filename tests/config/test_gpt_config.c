@@ -365,7 +365,7 @@ static void test_what_goes_together(void **state)
     refuse_together((const char *const[]){"heads=5", "sequence_length=10", NULL}, "3 problems: ");
 }
 
-/* What the optimizer does not have; and its name where the example's files have it. */
+/* Settings that the optimizer does not have, and its name in the example's files. */
 static void test_optimizers(void **state)
 {
     static const char *const names[] = {"training.optimizer=lamb", "optimizer=lamb", "training.optimizer.name=lamb",
@@ -410,7 +410,7 @@ static void test_optimizers(void **state)
     refuse_file("training:\n  optimizer: 3\n", BG_ERROR_INVALID, "training.optimizer is not a value");
 }
 
-/* Each setting of each optimizer is a field, and what the field says arrives. */
+/* Each setting of each optimizer is a field, and takes effect. */
 static void test_settings_arrive(void **state)
 {
     const bgi_setting *setting;

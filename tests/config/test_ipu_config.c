@@ -174,7 +174,8 @@ static void test_types_and_ranges(void **state)
     refuse("{\"replication_factor\": 99999999999}", BG_ERROR_INVALID, "99999999999");
 }
 
-/* A value of another kind is refused for every field, with the field, what it takes and what was given. */
+/* A value of another kind is refused for every field; the error names the field, the expected kinds and the given
+ * value. */
 static void test_every_type(void **state)
 {
     static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
@@ -684,7 +685,7 @@ static void test_bad_text(void **state)
     }
 }
 
-/* What was inferred when a configuration was written is inferred again after a change of what was read back. */
+/* A value that was inferred when a configuration was written is inferred again after a change. */
 static void test_inferred_values_stay_inferred(void **state)
 {
     static const char *const inferred[] = {"ipus_per_replica",

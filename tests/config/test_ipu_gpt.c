@@ -38,7 +38,7 @@ static const test_model gpt = {"gpt", build};
 static const bg_ipu_model shape = {
     .layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head", .head_is_tied = true};
 
-/* What the file and the update say, and the same as it is said in C. */
+/* The content of the file and the update, and the same in C. */
 typedef struct gpt_case {
     const char *file, *update, *stages;
     struct {
@@ -119,7 +119,7 @@ static char *print_program(const bg_options *options)
     return text;
 }
 
-/* Pieces of small tensors too, and no wait for ever. */
+/* Pieces of small tensors too, without a deadlock. */
 static void adjust(bg_options *options)
 {
     options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;

@@ -162,7 +162,7 @@ static void test_impossible_parts(void **state)
     refuse_split("{\"layers_per_ipu\": [4, 3]}", "training", 3, 4, "Unable to find a valid split");
     refuse_split("{}", "training", 3, 4, "at least 2 devices");
     refuse_split("{\"layers_per_ipu\": [1, 1]}", "training", 2, 0, "Unable to find a valid split");
-    /* The trap: one wildcard of its own makes inference one device. */
+    /* A common mistake: a wildcard in one mode gives inference one device. */
     refuse_split("{\"layers_per_ipu\": [-1, -1], \"inference_layers_per_ipu\": [-1]}", "inference", 3, 4,
                  "`inference_ipus_per_replica` is 1");
     refuse_split("{\"layers_per_ipu\": [3, 3, 3, 3], \"serialized_embedding_splits_per_ipu\": [0, 2, 2, 0]}",
@@ -200,7 +200,7 @@ static void test_splits_go_with_their_part(void **state)
         const bgi_ipu_settings of = part == 0 ? first : second;
         assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);
         assert_int_equal(of.output_mode, BG_OUTPUT_SUM);
-        /* What inference took from training before they were parted is inference's own. */
+        /* Values that inference took from training before the two were separated are inference's own. */
         const bgi_ipu_settings other = bgi_ipu_config_settings(part == 0 ? encoder : decoder, true);
         assert_true(other.matmul_count == 1 && other.layers_count == 4 && other.ipus_per_replica == 4);
     }

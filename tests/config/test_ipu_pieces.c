@@ -1,6 +1,6 @@
 /*
- * test_ipu_pieces.c: what a configuration says of the embedding and of the output layer: in pieces one after the other,
- * and in pieces on several devices, which gives the plan their places and changes no bit.
+ * test_ipu_pieces.c: a configuration's embedding and output layer in pieces, one after another or on several devices,
+ * have the right places in the plan and do not change results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,7 +199,7 @@ static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer
     return weights;
 }
 
-/* The first values are equal in every bit, so what differs is what one update has made of them. */
+/* The first values are equal in every bit, so differences come from one update. */
 static void expect_close(bg_weights *found, bg_weights *wanted, const char *what)
 {
     assert_int_equal(bg_weights_count(found), bg_weights_count(wanted));
@@ -270,7 +270,7 @@ static void set_pieces(bg_weights *weights, const char *plain, const char *forma
     }
 }
 
-/* The same values for all models in what is never cut. */
+/* The same values for all models in tensors that are never cut. */
 static void set_others(bg_weights *weights)
 {
     const bg_type matrix = bg_matrix(BG_FLOAT32, WIDTH, WIDTH), bias = bg_vector(BG_FLOAT32, WIDTH),

@@ -1,6 +1,6 @@
 /*
- * test_options_object.c: options that own what they hold: copies are deep, used ones are frozen, and what is read from
- * lines, JSON and the environment is all there or not at all, with every problem named where it stands.
+ * test_options_object.c: options that own their values: copies are deep, used ones are frozen, and lines, JSON and the
+ * environment are read completely or not at all, with the position of every problem.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static char *print(const bg_run_options *options)
     return text;
 }
 
-/* What an owned copy holds is its own: what it was made of may change and go. */
+/* An owned copy is independent: its source may change and be freed. */
 static void test_deep_copies(void **state)
 {
     char stages[] = "B1|B2", folder[] = "plans", output[] = "loss", pattern[] = "layer*", block[] = "B1";
@@ -92,7 +92,7 @@ static void test_deep_copies(void **state)
     assert_string_equal(view->execution.block_costs[0].name, "B1");
     assert_int_equal(view->execution.device_mapping[1], 1);
     assert_true(view->memory.matmul_proportions[1] == 0.25);
-    /* What was given by name, and that is what is applied, anchors with it. */
+    /* The given names, with anchors, are what is applied. */
     assert_true(bg_run_options_is_given(clone, "deviceIterations"));
     assert_false(bg_run_options_is_given(clone, "replicas"));
     to.replicas.count = 5;
@@ -253,7 +253,7 @@ static void test_every_value_comes_back(void **state)
     bg_run_options_destroy(again);
 }
 
-/* What no JSON can hold is refused where it is read; of a plain struct the printing says it. */
+/* Values that JSON cannot hold are refused when they are read; for a plain struct, printing reports them. */
 static void test_texts_are_utf8(void **state)
 {
     bg_options plain = bg_options_defaults();

@@ -1,5 +1,5 @@
 /*
- * test_run_options.c: options by name: what is printed can be set, and gives the same.
+ * test_run_options.c: options by name: printed values can be set, and give the same options.
  */
 #include <stdarg.h>
 #include <stddef.h>

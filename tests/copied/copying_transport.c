@@ -12,7 +12,7 @@ enum { MOST_DELAY = 40, GONE = 0xfb };
 
 typedef enum parcel_kind { MESSAGE, CREDIT, OFFER, RESULT, PIECE, NOTE } parcel_kind;
 
-/* What is on its way. Parcels of one kind between the same ends arrive in order. */
+/* An item in transit. Parcels of one kind between the same ends arrive in order. */
 typedef struct parcel {
     parcel_kind kind;
     uint32_t of, from, to; /* of: link, group, or 0; members of the group, else devices */
@@ -30,7 +30,7 @@ typedef struct parcel {
 typedef struct channel {
     bgi_counter credit, arrived;
     uint64_t posted, released;
-    char *windows; /* the sender's: as many as the link has slots */
+    char *windows; /* equal to the sender's: the number of slots of the link */
 } channel;
 
 /* A member's side of a group. */

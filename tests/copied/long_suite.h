@@ -1,6 +1,7 @@
 /*
- * long_suite.h: for suites that take minutes over copies: all of it when BRIGADE_TEST_ALL is set (`make check-all`),
- * else one test that is skipped. Their devices stay open. The including file names the suite's main `whole_suite`.
+ * long_suite.h: for suites over copies that take minutes: they run completely when BRIGADE_TEST_ALL is set (`make
+ * check-all`), otherwise as one skipped test. Their devices stay open. The including file names the suite's main
+ * `whole_suite`.
  */
 #include <stdlib.h>
 

@@ -34,7 +34,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static protected_device *first;
 static uint32_t created;
 static bool stays_open;
-static protected_device *last_left; /* open, though nobody works for it */
+static protected_device *last_left; /* open, although no worker uses it */
 
 void test_device_stay_open(void)
 {

@@ -1,6 +1,6 @@
 /*
- * test_protected.c: that the pair of these tests notices what it is made for: memory of a device touched by somebody
- * else ends the process with a line that says which, and runs do go through copies.
+ * test_protected.c: checks the tools of these tests: an access to a device's memory from outside ends the process with
+ * a line that names the device, and runs go through copies.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * wrap.c: whoever makes an engine in these tests gets protected devices that reach each other by copies, on one worker
- * and without I/O threads; or open ones on several workers. The linker puts it in the place of bgi_engine_create.
- * Suites run as under sanitizers, which leaves cells out, unless BRIGADE_TEST_ALL asks for all.
+ * wrap.c: engines in these tests get protected devices that communicate by copies, on one worker and without I/O
+ * threads; or open devices on several workers. The linker puts it in the place of bgi_engine_create. Suites run as
+ * under sanitizers, which leaves cells out, unless BRIGADE_TEST_ALL asks for all.
  */
 #include "copied/wrap.h"
 

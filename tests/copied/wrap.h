@@ -1,13 +1,13 @@
 /*
- * wrap.h: on what the engines of these tests run.
+ * wrap.h: the devices and workers of the engines in these tests.
  */
 #ifndef TEST_COPIED_WRAP_H
 #define TEST_COPIED_WRAP_H
 
 #include <stdint.h>
 
-/* From now on so many workers and I/O threads. More than one worker works for devices of the CPU, whose memory is open.
- */
+/* From now on there are this number of workers and of I/O threads. More than one worker works for devices of the CPU,
+ * whose memory is open. */
 void test_copied_workers(uint32_t workers, int32_t io_threads);
 
 #endif

@@ -335,14 +335,14 @@ static void test_folder_that_cannot_be_locked(void **state)
     assert_int_equal(status, BG_ERROR_IO);
     assert_int_equal(held, -1);
     assert_non_null(strstr(error.message, "cannot lock the folder"));
-    flock_problem = ENOLCK; /* a file system without locks keeps nobody away */
+    flock_problem = ENOLCK; /* a file system without locks refuses no process */
     status = bgi_folder_lock(f->folder, &held, NULL);
     flock_problem = 0;
     assert_int_equal(status, BG_OK);
     assert_int_equal(held, -1);
 }
 
-/* A part that somebody has cut off is an error that names the file, and what is there can still be read. */
+/* A file that was cut off is an error that names it, and the rest can still be read. */
 static void test_input_that_shrinks(void **state)
 {
     fixture *f = *state;
@@ -438,7 +438,7 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
-/* Whoever asks second, be it in the same process. */
+/* The second request is refused, also in the same process. */
 static void test_folder_hold(void **state)
 {
     fixture *f = *state;

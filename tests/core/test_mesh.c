@@ -62,7 +62,7 @@ static void test_vectors_of_eight_replicas(void **state)
 }
 
 /* The definition: the first replica without a group takes those at its multiples of the stride. False when one of them
- * is taken, or is none. */
+ * is taken or missing. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;
@@ -82,8 +82,8 @@ static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *ou
     return true;
 }
 
-/* All sizes and strides of all numbers of replicas: accepted exactly when the scan works, with its result; transposed
- * twice they are as before; the constant grouping of what has one stride is that itself. */
+/* All sizes and strides for all numbers of replicas: accepted exactly when the scan works, with its result; transposing
+ * twice restores them; groups with one stride are their own constant grouping. */
 static void test_laws(void **state)
 {
     uint32_t groups[MOST], expected[MOST], once[MOST], twice[MOST];

@@ -1,6 +1,6 @@
 /*
- * test_narrow.c: the floats of 16 bits against what IEEE 754 says of them, worked out in double by value: every
- * float16, and of floats every one that lies at a float16, in the middle between two, or right beside these.
+ * test_narrow.c: the 16-bit floats against IEEE 754, computed in double by value: every float16, and every float that
+ * lies at a float16, in the middle between two, or next to these.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * Philox against the published known answers of Random123, and the laws of what is made of its words.
+ * Philox against the published known answers of Random123, and the laws of the numbers made from its words.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,6 @@
 /*
- * test_struct_bytes.c: structs that callers fill carry their size: one of another release is told by every function
- * that takes it, with the struct's name; one that nothing made is told what makes it; a struct that may begin as
- * all-zero may leave the size out.
+ * test_struct_bytes.c: structs that callers fill contain their size: every function reports a struct of another release
+ * by name, and names the function that makes it; a struct that may begin zeroed may omit the size.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@ typedef struct room {
     bg_generator *generator;
 } room;
 
-/* Calls a function with a struct whose size is `bytes`; what it made, if anything, is gone again. */
+/* Calls a function with a struct whose size is `bytes` and frees what it made. */
 typedef bg_status (*attempt)(const room *r, size_t bytes, bg_error *error);
 
 static bg_status get_sample(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)

@@ -1,6 +1,6 @@
 /*
- * Numbers in texts have a point, whatever the locale of the program that the library is part of: in a locale with a
- * comma, what reads and writes them is as ever.
+ * Numbers in texts have a decimal point in every locale of the calling program: reading and writing work in a locale
+ * with a comma too.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 static char folder[TEST_FOLDER_BYTES];
 static bool has_comma;
 
-/* A locale with a comma and nothing else, made here: who has localedef need not have any installed. */
+/* A locale with a comma and nothing else, made here, because systems with localedef may have none installed. */
 static int open_locale(void **state)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";

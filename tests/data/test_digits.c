@@ -1,5 +1,5 @@
 /*
- * Generated digits: a function of (seed, index), the same on every machine, balanced, and telling the classes apart.
+ * Generated digits: a function of (seed, index), the same on every machine, balanced, and distinguishable.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,7 +125,7 @@ static uint32_t distance(const uint8_t *a, const uint8_t *b)
     return sum;
 }
 
-/* The nearest of 3000 others has the right label nearly always, but not always: digits, neither copies nor noise. (A
+/* The nearest of 3000 others almost always has the right label, so digits are neither copies nor noise. (A
  * convolutional network does much better; that is tested with the program that trains one.) */
 static void test_nearest_neighbor_accuracy(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * Files that are kept, with every allocation failing once, of the program and of the libraries under it: the error says
- * that memory is out and the file that was there stays, or the new one is there to the last byte.
+ * Files for storage, with every allocation of the program and its libraries failing once: the error reports the lack of
+ * memory and the old file stays, or the new one is complete.
  */
 #include <stdarg.h>
 #include <stddef.h>

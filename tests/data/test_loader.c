@@ -219,7 +219,7 @@ static uint32_t want_labels(void *user, uint64_t sample)
     return 2;
 }
 
-/* What is not wanted is not touched: the order, and a smaller last batch, are as they were. */
+/* Tensors that are not wanted are not read; the order, and a smaller last batch, do not change. */
 static void test_parts_of_batches(void **state)
 {
     enum { BATCH = 20, PAGE_BYTES = 1 << 16 };
@@ -267,7 +267,7 @@ static void test_parts_of_batches(void **state)
     bg_loader_destroy(whole);
     bg_loader_destroy(loader);
 
-    /* Images that nobody may read. */
+    /* Images without read permission. */
     hidden[0].data = mmap(NULL, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(hidden[0].data != MAP_FAILED);
     hidden[1] = s.labels;
@@ -536,7 +536,8 @@ static void test_prefetch_crosses_epochs(void **state)
         assert_permutation(labels, 5);
     }
     bg_loader_destroy(loader);
-    /* Nothing was made twice, and no more than the ring holds beyond what was used: begin_epoch kept what was ahead. */
+    /* Nothing was made twice, and no more than the ring holds beyond the used part: begin_epoch kept prepared
+     * batches. */
     assert_in_range(c.calls, 100, 100 + 4 * 5);
     bg_dataset_destroy(dataset);
 }
@@ -645,7 +646,7 @@ static void test_callback_failure_reaches_the_consumer(void **state)
         begin(loader, 0);
         next(loader);
         next(loader);
-        for (int n = 0; n < 2; n++) { /* and again when asked again */
+        for (int n = 0; n < 2; n++) { /* and again on the next request */
             bg_error_clear(&error);
             assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
             assert_string_equal(error.message, "loader: epoch 0, batch 2: sample 25: the disk is gone");
@@ -779,7 +780,7 @@ static void test_statistics(void **state)
     begin(loader, 0);
     read_epoch(loader, 0, labels);
     assert_int_equal(bg_loader_statistics_of(loader).batch_count, SAMPLES);
-    assert_int_equal(bg_loader_statistics_of(loader).miss_count, SAMPLES); /* made when asked for */
+    assert_int_equal(bg_loader_statistics_of(loader).miss_count, SAMPLES); /* made on request */
     bg_loader_destroy(loader);
     clear_samples(&s);
 }
@@ -876,7 +877,7 @@ static void test_workers_leave_copying_to_helpers(void **state)
         begin(loader, 0);
         for (uint64_t batch = 0; batch < 8; batch++) {
             assert_int_equal(next(loader).position, batch);
-            assert_true(help_once(loader)); /* two batches are ready, and nobody else copies the third */
+            assert_true(help_once(loader)); /* two batches are ready, and no other thread copies the third */
         }
         begin(loader, 1);
         assert_int_equal(read_epoch(loader, 1, labels), SAMPLES / 10 * 10);

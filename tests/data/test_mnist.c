@@ -118,7 +118,7 @@ static void test_folders_in_order_and_splits(void **state)
     mkdir(second, 0755);
     write_array(second, "t10k-images-idx3-ubyte", 4, 28, 28, 1);
     write_array(second, "t10k-labels-idx1-ubyte", 4, 0, 0, 1);
-    write_array(*state, "t10k-images-idx3-ubyte", 5, 28, 28, 1); /* without labels: the search goes on */
+    write_array(*state, "t10k-images-idx3-ubyte", 5, 28, 28, 1); /* without labels the search continues */
     assert_int_equal(bg_mnist_load(folders, 2, false, &set, &error), BG_OK);
     assert_int_equal(set.images.type.dims[0], 4);
     bg_image_set_clear(&set);
@@ -432,7 +432,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     a->options.progress = cancel;
     assert_download_fails(a, *state, "g", BG_ERROR_CANCELED, "canceled");
     a->options.progress = NULL;
-    /* Whole, but not the MNIST that everybody knows. */
+    /* A complete file, but not the published MNIST. */
     a->options.mirrors = a->mirrors;
     a->options.mirror_count = 1;
     a->options.md5 = NULL;

@@ -1,6 +1,6 @@
 /*
- * Files as arrays and data sets: what good ones hold, what is said of bad ones. The files are those of the fuzzers'
- * corpora, found from the tree's root, or written here.
+ * Files as arrays and data sets: the content of good ones, and the errors of bad ones. The files are those of the
+ * fuzzers' corpora, found from the tree's root, or written here.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -250,7 +250,7 @@ static void write_large_tokens(const char *path, size_t width, uint32_t numbers[
     assert_int_equal(truncate(path, LARGE_BYTES), 0);
 }
 
-/* Samples that follow one another are read together; they are those that were asked for, in whatever order. */
+/* Samples that follow one another are read together, and are the requested ones in any order. */
 static void test_large_token_files(void **state)
 {
     static uint32_t numbers[FILLED];
@@ -288,7 +288,7 @@ static void test_large_token_files(void **state)
     test_folder_remove(folder);
 }
 
-/* What is read after somebody has cut the file is an error that names it and the place. A small file is in memory. */
+/* Reading a file that was cut is an error that names it and the place. A small file is in memory. */
 static void test_tokens_that_shrink(void **state)
 {
     static uint32_t numbers[FILLED];

@@ -1,6 +1,6 @@
 /*
- * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and what
- * is wrong with a name is said with the names that there are.
+ * test_source.c: data by the name of a file: every form gives the same samples (tests/oracle/train has them), and
+ * errors in names list the existing names.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,7 +154,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* A single number has no samples; a colon of a name that is there is the name's. */
+/* A single number has no samples; a colon in the name of an existing file belongs to the name. */
 static void test_files_of_our_own(void **state)
 {
     const bg_type types[] = {bg_scalar(BG_FLOAT32), bg_vector(BG_INT64, 3), bg_vector(BG_BFLOAT16, 3)};

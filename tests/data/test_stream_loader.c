@@ -1,6 +1,6 @@
 /*
- * The loader of streams: the published numbers of each mode, any number of workers, resumption, every way to stop; and
- * the loader's options that came with it: samplers, early preload, epochs one by one.
+ * The loader of streams: the published numbers of each mode, any number of workers, resumption, and every way to stop;
+ * and loader options: samplers, early preload, single epochs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void test_published_numbers(void **state)
             }
 }
 
-/* Any number of workers and any point of resumption give what one reader from the beginning has. */
+/* Any number of workers and any point of resumption give the samples of one reader from the beginning. */
 static void test_same_for_any_workers_and_resumption(void **state)
 {
     (void)state;

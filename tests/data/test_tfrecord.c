@@ -1,6 +1,6 @@
 /*
- * test_tfrecord.c: TFRecord files of token lists: as other writers make them, with an index and without, damaged
- * anywhere, too short, too long; and as they are written here, to the byte.
+ * test_tfrecord.c: TFRecord files of token lists: as other writers make them, with and without an index, damaged
+ * anywhere, too short, too long; and files written here, byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -249,7 +249,7 @@ static void test_wrong_content(void **state)
     refuse(&c, "", "has no records");
 }
 
-/* Whatever byte is changed, some checksum says so; wherever the file ends, it is said. */
+/* Any changed byte is detected by a checksum, and any truncation is reported. */
 static void test_damage(void **state)
 {
     const content good = three_records();
@@ -344,7 +344,7 @@ static void test_bytes_that_are_written(void **state)
     expect_file(path, record, sizeof record);
     expect_file(index, "0 55\n", 5);
 
-    /* What is abandoned leaves the files that are there. */
+    /* Abandoning leaves existing files unchanged. */
     assert_int_equal(bgi_tfrecord_writer_begin(&writer, path, 8, NULL), BG_OK);
     bgi_tfrecord_write(&writer, tokens, 3);
     bgi_tfrecord_writer_abandon(&writer, NULL);
@@ -415,7 +415,7 @@ static void test_writing_fails(void **state)
     test_folder_remove(folder);
 }
 
-/* Records that somebody has cut off while the file is in use are an error that names it, not the process's end. */
+/* Truncating a file in use is an error that names it, and does not end the process. */
 static void test_file_that_shrinks(void **state)
 {
     static const uint32_t tokens[3] = {1, 2, 3};

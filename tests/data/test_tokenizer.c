@@ -1,6 +1,6 @@
 /*
- * Tokenizers: GPT-2's own algorithm (tests/oracle/tokenizer.py) over ordinary merges and odd ones, decoding what was
- * encoded, special tokens, and everything that is wrong with the files.
+ * Tokenizers: GPT-2's own algorithm (tests/oracle/tokenizer.py) over ordinary and unusual merges, decoding, special
+ * tokens, and all errors in files.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -44,7 +44,7 @@ static bg_dataset *make_places(uint64_t count, _Atomic uint64_t *calls)
     return dataset;
 }
 
-/* Reads one epoch in order; pairs[2 * i] epoch, pairs[2 * i + 1] index. The data set is given up when asked to. */
+/* Reads one epoch in order; pairs[2 * i] epoch, pairs[2 * i + 1] index. The data set is freed on request. */
 static uint64_t read_epoch(bg_dataset *dataset, uint64_t epoch, uint32_t workers, int32_t *pairs)
 {
     bg_loader_options options = bg_loader_options_defaults();

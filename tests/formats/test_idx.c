@@ -181,8 +181,8 @@ static void test_damaged_gzip(void **state)
     }
 }
 
-/* A header that promises 2 GiB in a few packed bytes is refused before memory is taken; so is a real bomb, which
- * unpacks to more than its header says. */
+/* A header that promises 2 GiB in a few packed bytes is refused before allocation; so is a zip bomb, which unpacks to
+ * more than its header says. */
 static void test_bombs(void **state)
 {
     static const unsigned char promise[] = {0, 0, 8, 1, 0x80, 0, 0, 0};

@@ -1,6 +1,6 @@
 /*
- * Writing JSON and reading it: what one writes the other reads, what is no JSON has its place, and memory that is not
- * there is never told as something else.
+ * JSON is written and read back; invalid JSON is reported with its position, and lack of memory is never reported as
+ * another error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,7 +189,7 @@ static void test_refusals(void **state)
     free(deep);
 }
 
-/* Wherever memory is out, of the program or of a library: an error that says so, or all that was there. */
+/* When memory is out, in the program or a library, the result is an error that says so, or the complete value. */
 static void test_out_of_memory(void **state)
 {
     json_t *whole = NULL;

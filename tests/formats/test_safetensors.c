@@ -54,7 +54,7 @@ static void assert_header_fails(const char *header, size_t data_bytes, bg_status
     free(content);
 }
 
-/* ---- what reads ---- */
+/* ---- valid files ---- */
 
 static void test_round_trip(void **state)
 {
@@ -221,7 +221,7 @@ static void test_no_tensors(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- what does not read ---- */
+/* ---- invalid files ---- */
 
 static void test_bad_lengths(void **state)
 {
@@ -433,7 +433,7 @@ static void test_out_of_memory(void **state)
     test_folder_remove(folder);
 }
 
-/* What is read after somebody has cut the file is an error that names it. */
+/* Reading a file that was cut is an error that names it. */
 static void test_file_that_shrinks(void **state)
 {
     static const float values[] = {1, 2, 3, 4};

@@ -1,6 +1,6 @@
 /*
- * config.h: what the fuzz targets of configurations have in common. What reads must come out, as JSON and as YAML, as
- * something that reads to an equal configuration; what does not read says why.
+ * config.h: shared by the fuzz targets of configurations. A valid input is written as JSON and as YAML, and reads back
+ * as an equal configuration; an invalid one has an error.
  */
 #ifndef TEST_FUZZ_CONFIG_H
 #define TEST_FUZZ_CONFIG_H

@@ -1,7 +1,7 @@
 /*
  * fuzz_cache.c: files of cached plans from anywhere. Two ways: any bytes as a file; or the true bytes of a small plan,
- * changed at places that the input names and under a correct checksum. What is taken for a plan can be described, and
- * its programs stay inside their memory.
+ * changed at places that the input names and under a correct checksum. An accepted plan can be described, and its
+ * programs stay inside their memory.
  *
  * Input: a byte (even: the rest is a file; odd: the rest is a list of changes, of 3 bytes each: place, low byte first,
  * and the new value).

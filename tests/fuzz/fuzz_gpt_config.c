@@ -1,5 +1,5 @@
 /*
- * fuzz_gpt_config.c: GPT configurations from anywhere. What reads is printed as something that reads to the same.
+ * fuzz_gpt_config.c: GPT configurations from anywhere. A valid input is printed as text that reads back the same.
  */
 #include "config/gpt_config.h"
 

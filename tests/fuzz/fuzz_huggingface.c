@@ -1,5 +1,6 @@
 /*
- * fuzz_huggingface.c: config.json of a GPT-2 folder from anywhere. Of what reads, the tensors have names and shapes.
+ * fuzz_huggingface.c: config.json of a GPT-2 folder with arbitrary content. Of what reads, the tensors have names and
+ * shapes.
  */
 #include "models/huggingface.h"
 

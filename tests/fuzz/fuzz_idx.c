@@ -1,5 +1,5 @@
 /*
- * fuzz_idx.c: IDX content from anywhere, plain and gzipped. What reads has as many bytes as its type says.
+ * fuzz_idx.c: IDX content from anywhere, plain and gzipped. A valid input has the number of bytes of its type.
  */
 #include "formats/idx.h"
 

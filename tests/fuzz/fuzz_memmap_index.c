@@ -1,5 +1,5 @@
 /*
- * fuzz_memmap_index.c: indexes of remote buffers in files from anywhere. Two ways: any bytes as a file; or any bytes as
+ * fuzz_memmap_index.c: indexes of remote buffers with arbitrary content. Two ways: any bytes as a file; or any bytes as
  * records and values, under a page and a checksum that are right. What is taken for an index gives a weight what it
  * says of it, and its value when it is of the weight's type.
  *

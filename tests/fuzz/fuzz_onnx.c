@@ -1,6 +1,6 @@
 /*
- * fuzz_onnx.c: ONNX models from anywhere. What is read has contents that agree with each other; what becomes a graph is
- * a graph; a refusal has one line.
+ * fuzz_onnx.c: ONNX models from anywhere. A valid file has consistent contents; a built graph is valid; an error has
+ * one line.
  */
 #include "onnx/onnx.h"
 
@@ -37,7 +37,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Bytes of the tensors that a model has inside, so that small inputs do not ask for gigabytes. */
+/* Whether the tensors inside a model are small: small inputs must not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -107,7 +107,7 @@ static void build(bg_onnx *onnx)
     bg_graph_destroy(graph);
 }
 
-/* Weights that the data can hold, and inputs that ask for no gigabytes. */
+/* Whether the data can hold the weights, and the inputs are small: they must not need gigabytes. */
 static bool is_small(const bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -1,6 +1,7 @@
 /*
  * fuzz_source.c: data by the name of a file, from anywhere: "KIND\nPART\nCONTENT", the kind a digit, an empty part
- * none. What reads has as many bytes as its type says, and its samples become floats and integers or say why not.
+ * none. A valid input has as many bytes as its type says, and its samples are converted to floats and integers, or
+ * there is an error.
  */
 #include "data/source.h"
 
@@ -9,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A refusal has one line that says why. */
+/* An error has one line with the reason. */
 static void check_message(const bg_error *error)
 {
     if (error->message[0] == '\0' || strchr(error->message, '\n') != NULL)

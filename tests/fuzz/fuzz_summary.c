@@ -1,5 +1,5 @@
 /*
- * fuzz_summary.c: summaries of profiles from anywhere. What is accepted can be printed, in text without control
+ * fuzz_summary.c: summaries of profiles from anywhere. An accepted summary can be printed, as text without control
  * characters, and put into a page, in which it ends no script.
  */
 #include "profile/report.h"

@@ -1,5 +1,5 @@
 /*
- * test_clone.c: a copy prints the same, outlives the original, and changes alone. No failed allocation leaks.
+ * test_clone.c: a copy prints the same, outlives the original, and changes independently. No failed allocation leaks.
  */
 #include "graph/toy_ops.h"
 

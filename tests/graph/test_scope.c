@@ -1,5 +1,5 @@
 /*
- * test_scope.c: names of what is added inside name scopes.
+ * test_scope.c: the names of values added inside name scopes.
  */
 #include "graph/toy_ops.h"
 
@@ -69,7 +69,7 @@ static void test_the_same_name_is_free_in_another_scope(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A pass that works on a clone names what it adds after what is there. */
+/* A pass that works on a clone names its values after existing ones. */
 static void test_a_clone_has_no_scope(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);

@@ -1,11 +1,11 @@
 /*
- * relay.c: the cable between hosts that are network namespaces of one machine. It opens a network interface in each
+ * relay.c: a cable between hosts that are network namespaces of one machine. It opens a network interface in each
  * namespace and passes Ethernet frames between them, delayed and at a limited rate if asked, until a signal cuts it.
  *
  *     relay [--delay-ms MS] [--rate-mbit RATE] NAMESPACE...
  *
- * The interface is eth0 and has the address 02:00:00:00:00:NN in the NNth namespace. `ready` on standard output says
- * that all interfaces are there. SIGUSR1 cuts all cables: interfaces stay up and frames vanish, as when a switch loses
+ * The interface is eth0 and has the address 02:00:00:00:00:NN in the NNth namespace. `ready` on standard output means
+ * that all interfaces exist. SIGUSR1 cuts all cables: interfaces stay up and frames vanish, as when a switch loses
  * power. Linux only; needs the rights of root.
  */
 #define _GNU_SOURCE
@@ -107,7 +107,7 @@ static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
     return EVERYBODY;
 }
 
-/* Takes what a host has sent. A frame that finds the queue full is lost, as in a switch. */
+/* Receives what a host has sent. A frame that finds the queue full is lost, as in a switch. */
 static void take_frames(relay *r, cable *c, int64_t now)
 {
     static unsigned char dropped[MAX_FRAME];
@@ -138,7 +138,7 @@ static void deliver(const relay *r, uint32_t from, const frame *f)
     }
 }
 
-/* Delivers what is due and says when the next frame will be; -1: there is none. */
+/* Delivers frames that are due and returns when the next one will be; -1: there are no more. */
 static int64_t pass_frames(relay *r, int64_t now)
 {
     int64_t next = -1;

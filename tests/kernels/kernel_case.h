@@ -133,8 +133,8 @@ static inline void case_run_parts(bg_kernel_function function, uint32_t count, b
     call->runner = 0;
 }
 
-/* Exactly what the kernel's row says it reads, so that the address sanitizer sees one that reads more; NULL: nothing.
- */
+/* Exactly the attributes that the kernel's row declares, so that the address sanitizer detects reads beyond them; NULL:
+ * none. */
 static inline void *take_attributes(const kernel_case *c)
 {
     const size_t bytes = bgi_kernel_attributes_bytes(c->id);

@@ -1,6 +1,6 @@
 /*
  * test_attention.c: attention and its gradient against the reference: lengths around the blocks' edges, causal or not,
- * with dropout's random numbers, extreme scores and values that are no numbers.
+ * with dropout's random numbers, extreme scores and NaN.
  */
 #include "kernels/attention/attributes.h"
 #include "kernels/kernel_case.h"
@@ -120,8 +120,8 @@ static void test_large_scores(void **state)
     }
 }
 
-/* Every result that such an element reaches is no number, and no other. (Where attention is causal they also reach what
- * the rest of their block makes.) */
+/* Exactly the results that such an element reaches are NaN. (Where attention is causal they also reach what the rest of
+ * their block makes.) */
 static void test_no_numbers(void **state)
 {
     const attention_shape shape = {1, 2, 100, 4};

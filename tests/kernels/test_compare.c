@@ -132,7 +132,7 @@ static void test_gradients_of_choices(void **state)
     }
 }
 
-/* What the fast bodies leave to the reference. */
+/* Cases that the fast bodies leave to the reference. */
 static void test_others_are_declined(void **state)
 {
     const bgi_compare_attributes attributes = {BG_LESS};

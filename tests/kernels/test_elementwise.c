@@ -107,7 +107,7 @@ static void test_unary(void **state)
             check_unary((bg_unary)function, &random);
 }
 
-/* Shapes that broadcast along dims side by side, on either side. */
+/* Shapes that broadcast along adjacent dims, in either operand. */
 static void test_binary(void **state)
 {
     random_state random = {2};
@@ -332,7 +332,7 @@ static void test_scaled_sum(void **state)
     }
 }
 
-/* Shares of a running mean: the reference's bits; a gradient with no share may be anything. */
+/* Shares of a running mean are equal to the reference's bits; a gradient without a share may have any value. */
 static void test_accumulate_shares(void **state)
 {
     random_state random = {16};
@@ -489,7 +489,7 @@ static void add_update_operands(kernel_case *c, random_state *random, bg_dtype d
         case_input(c, bg_vector(state_dtype, count), random, 0, 1);
 }
 
-/* To nearest, or by chance; of all elements or of a piece of so many. */
+/* Rounding to nearest or by chance, of all elements or of a piece of this number of elements. */
 static bgi_rounding draw_rounding(random_state *random, bg_kernel_env *env, int64_t count)
 {
     if (draw_between(random, 0, 1) == 0)

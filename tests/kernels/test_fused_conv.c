@@ -1,6 +1,6 @@
 /*
- * test_fused_conv.c: convolutions that go on with their results have the bits of the separate kernels, one after the
- * other, on every instruction set; and are close to the reference.
+ * test_fused_conv.c: fused convolutions have the bits of the separate kernels, on every instruction set, and are close
+ * to the reference.
  */
 #include "kernels/fused_conv/attributes.h"
 #include "kernels/kernel_case.h"

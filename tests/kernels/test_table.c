@@ -1,5 +1,5 @@
 /*
- * test_table.c: what the rows of the kernels table say of kernels, against the kernels and against the ops.
+ * test_table.c: the rows of the kernels table against the kernels and the ops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void test_variants(void **state)
     assert_true(fast > 0);
 }
 
-/* Without the attributes that its row says it reads, no kernel is given out. */
+/* A kernel is not selected without the attributes that its row declares. */
 static void test_attributes_are_needed(void **state)
 {
     const bg_type x = bg_matrix(BG_FLOAT32, 4, 8), types[] = {x, x};

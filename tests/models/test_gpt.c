@@ -468,7 +468,8 @@ static size_t count_phased_bytes(uint32_t accumulation)
     return bytes;
 }
 
-/* What phases hand on is off the device, the head's input too: more micro-batches take no more of the device. */
+/* Values that phases pass on are off the device, the head's input too: more micro-batches need no more memory on the
+ * device. */
 static void test_phased_memory(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * test_gpt_step.c: GPT-2 in steps, with a cache, gives the bits that it gives for a whole sequence: in steps of one
- * token and of several, short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they
- * agree to rounding.
+ * test_gpt_step.c: GPT-2 in steps, with a cache, gives the bits of a whole sequence: in steps of one token and of
+ * several, in short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they agree to
+ * rounding.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,7 +200,7 @@ static void test_mesh(void **state)
     close_run(&all);
 }
 
-/* What inference writes reaches whoever asks for the weights, and it alone. */
+/* Values that inference writes are visible to readers of the weights, and only to them. */
 static void test_cache_is_shared(void **state)
 {
     const bg_gpt_options model = medium(BG_FLOAT32);

@@ -1,6 +1,6 @@
 /*
  * GPT-2 folders: round trips, both styles of names, other element types, several files, PyTorch's loss from a folder's
- * weights, and everything that does not fit, said at once.
+ * weights, and all mismatches, reported at once.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static void assert_values(bg_weights *weights, const tensors *t, double relative
     }
 }
 
-/* ---- what loads ---- */
+/* ---- models that load ---- */
 
 static void test_both_names(void **state)
 {
@@ -346,7 +346,7 @@ static void test_round_trip(void **state)
     assert_values(again, t, 0.0);
     assert_int_equal(test_folder_count(join("deeper/new")), 2);
 
-    /* What transformers asks of the files. */
+    /* The requirements of transformers for the files. */
     require(bg_gpt_directory_read_options(join("deeper/new"), &read, &error), &error);
     assert_true(read.dropout == 0.0 && read.hidden == 8 && read.positions == 7);
     require(bgi_file_load(join("deeper/new/config.json"), 1 << 16, &text, &size_bytes, &error), &error);
@@ -422,7 +422,7 @@ static void test_torch_dtype(void **state)
     free(t);
 }
 
-/* ---- what does not ---- */
+/* ---- refused models ---- */
 
 static void test_mismatches(void **state)
 {
@@ -460,7 +460,7 @@ static void test_mismatches(void **state)
                  "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` is not of a GPT with this configuration");
 
-    /* More than a message holds: all are counted, and that some are not said is. */
+    /* More than a message holds: all are counted, and the message says that some are omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " things do not fit: tensor `wte.weight` is missing; ", "; and more");

@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: LSTM, GRU and RNN layers against PyTorch's modules, results, last states and all gradients, whole
- * and in pieces of time; what is refused.
+ * test_recurrent.c: LSTM, GRU and RNN layers against PyTorch's modules: results, last states and all gradients, whole
+ * and in pieces of time; and refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -238,7 +238,7 @@ static void differentiate_last(kind which, int64_t truncate, bool reverse_time, 
 }
 
 /* Truncated after 3 of 7 steps: the last step is a piece of its own, and what is before it gets nothing; after 4, the
- * last three steps get what they get whole. In the other direction of time likewise. */
+ * last three steps get what they get whole. The other direction of time gives the same. */
 static void test_gradients_are_truncated(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * test_build.c: what a graph is told about: sizes, fixed values, blocks, which weights train, what is refused and how
- * it is said. Numbers are those of test_training.c and test_testdata.c.
+ * test_build.c: what the caller says about a build: sizes, fixed values, blocks, trained weights; and refusals with
+ * their messages. Numbers are those of test_training.c and test_testdata.c.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -284,7 +284,7 @@ static bg_onnx_use use_of(const char *op, const char *name, const float *values)
     return use;
 }
 
-/* What buffers show: their values where they are added or multiplied, their names, that no gradient comes to them. */
+/* How buffers are recognized: by values that are added or multiplied, by names, or because no gradient reaches them. */
 static void buffers_are_told_from_parameters(void **state)
 {
     static const float zeros_and_ones[] = {0.0f, 1.0f, 1.0f, 0.0f}, ones[] = {1.0f, 1.0f, 1.0f, 1.0f},
@@ -327,7 +327,8 @@ static void make_joined(test_model_file *file, char *producer)
     file->node_inputs[0][0] = file->weight.name;
 }
 
-/* PyTorch joins equal initializers by Identity; each name is one again. Other producers mean what they write. */
+/* PyTorch joins equal initializers by Identity; each name is one again. Other producers mean exactly what they
+ * write. */
 static void joined_weights_come_apart(void **state)
 {
     static char pytorch[] = "pytorch", other[] = "other", standard[] = "ai.onnx";

@@ -1,5 +1,5 @@
 /*
- * test_file.c: files that are cut off, contradict themselves or lead elsewhere: each has one error, which says where.
+ * test_file.c: files that are cut off, contradict themselves or lead elsewhere: each has one error with its place.
  * Models are made message by message; test_build.c has what is right with them.
  */
 #include <stdarg.h>

@@ -43,7 +43,7 @@ static void well(bg_status status)
 
 /* ---- what graphs are made of ---- */
 
-/* Numbers that depend on the name and the element alone. */
+/* Numbers that depend only on the name and the element. */
 static double number(const char *name, int64_t index)
 {
     uint32_t x = 2166136261u;
@@ -650,7 +650,7 @@ static void expect_equal(const char *where, const char *name, const bg_type *typ
         assert_memory_equal(a, b, bg_type_size_bytes(type));
 }
 
-/* The case for `batch` samples beside the file, loaded for as many. */
+/* Compares with the case for `batch` samples beside the file, after loading the model for that number of samples. */
 static void compare(const saved_case *c, const char *path, int64_t batch, int64_t opset)
 {
     bg_onnx_options options = bg_onnx_defaults();
@@ -854,7 +854,7 @@ static void write_all(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void refuses(const bg_graph *graph, bg_weights *weights, const bg_onnx_save_options *options, bg_status status,
                     const char *expected)

@@ -1,8 +1,8 @@
 /*
- * test_testdata.c: the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata): none gives other
- * numbers, and what is refused is just what unsupported.txt lists, each with its reason. BRIGADE_ONNX_TABLE=FILE writes
- * the table by operator there; BRIGADE_ONNX_LIST=FILE the list anew. Where the package is not installed the tests are
- * skipped.
+ * test_testdata.c: the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata): all supported
+ * ones give the published numbers, and the refused ones are exactly those in unsupported.txt, with their reasons.
+ * BRIGADE_ONNX_TABLE=FILE writes the table by operator into FILE; BRIGADE_ONNX_LIST=FILE writes the list again. Where
+ * the package is not installed the tests are skipped.
  *
  * A model is run with its inputs as inputs of the graph. Where it is refused because shapes or numbers of steps come
  * from inputs, those of integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
@@ -349,7 +349,7 @@ static unsigned run_folder(const char *kind)
     return failed;
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 static int by_op(const void *a, const void *b)
 {

@@ -1,7 +1,7 @@
 /*
- * test_training.c: networks that PyTorch has exported train as it trains them (tests/oracle/onnx.py made models and
- * numbers): the losses of 50 updates, all weights after them, and what the trained model then infers; and the same bits
- * in every strategy.
+ * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers): the
+ * losses of 50 updates, all weights after them, and the inference of the trained model; with the same bits in every
+ * strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ typedef struct run {
     float losses[UPDATES];
 } run;
 
-/* Classes to the end, where cross-entropy wants them. */
+/* Moves the classes to the last axis, where cross-entropy needs them. */
 static bg_value add_loss(bg_graph *graph, const run *r, bg_value y, bg_value x)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -169,7 +169,7 @@ static void train(run *r, const bg_optimizer *optimizer, const bg_options *given
     bg_plan *plan;
 
     if (options.execution.stages == NULL)
-        options.execution.stages = "auto:1"; /* what two blocks change together is of one stage */
+        options.execution.stages = "auto:1"; /* variables that two blocks change are in one stage */
     options.execution.device_iterations = UPDATES / each;
     options.reporting.output_mode = BG_OUTPUT_ALL;
     require(bg_weights_create(&r->weights, &error));

@@ -1,6 +1,6 @@
 /*
- * test_attention.c: attention against the oracle and central differences; the dropout's mask is the documented one; the
- * number of pieces changes nothing; extremes; messages.
+ * test_attention.c: attention against the oracle and central differences; the dropout's mask is the documented one;
+ * results do not depend on the number of pieces; extreme values; messages.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,8 +133,8 @@ static void test_mask_is_the_documented_one(void **state)
     assert_in_range(dropped, 1, ROWS * WIDTH * LENGTH / 2);
 }
 
-/* One micro-batch of two sequences is two micro-batches of one; without training nothing is dropped; pieces are the
- * kernels' business. */
+/* One micro-batch of two sequences equals two micro-batches of one; without training nothing is dropped; the kernels
+ * choose their pieces. */
 static void test_what_changes_nothing(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
@@ -292,7 +292,7 @@ static void test_cached(void **state)
     attend(&attributes, &env, 1, qkv, wanted);
     attend_cached(qkv, (const int32_t[]){0, 2, 4}, y);
     assert_memory_equal(y, wanted, sizeof wanted);
-    /* A position outside counts as the nearest: at the cache's end, tokens see rows that nobody wrote. */
+    /* A position outside counts as the nearest one: at the cache's end, tokens see rows that were never written. */
     attend_cached(qkv, (const int32_t[]){-7, 2, 1000}, y);
     assert_memory_equal(y, wanted, 4 * WIDTH * sizeof *y);
     assert_true(isfinite(y[LENGTH * WIDTH - 1]) && y[LENGTH * WIDTH - 1] != wanted[LENGTH * WIDTH - 1]);

@@ -1,6 +1,6 @@
 /*
  * test_class_losses.c: losses over classes with weights and smoothed labels, negative log-likelihoods, cosines and the
- * loss of pairs against PyTorch; gradients by differences; what is refused.
+ * loss of pairs against PyTorch; gradients by differences; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

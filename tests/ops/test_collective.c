@@ -258,7 +258,7 @@ static void central_differences(void **state)
     close_network(&trained);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void expect_error(bg_graph *graph, const char *part)
 {

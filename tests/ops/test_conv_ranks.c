@@ -1,6 +1,5 @@
 /*
- * test_conv_ranks.c: convolutions and transposed ones over one, two and three dimensions against PyTorch, and what
- * is refused.
+ * test_conv_ranks.c: convolutions and transposed ones over one, two and three dimensions against PyTorch; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

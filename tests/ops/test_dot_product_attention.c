@@ -1,6 +1,6 @@
 /*
  * test_dot_product_attention.c: attention with masks, biases, windows, shared keys and slopes against PyTorch and
- * central differences; that it is attention.c's where it has no more than that; dropout's mask; what is refused.
+ * central differences; equality with attention.c in the plain case; dropout's mask; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -133,8 +133,7 @@ static void drop_piece(bg_mesh_axis axis, const bg_mesh *place, double *out)
     drop_ones(&type, &attributes, &(bg_kernel_env){.seed = 5, .place = *place, .training = true}, out);
 }
 
-/* What all replicas along an axis have has one mask there; what is cut along it has another for each piece, and along
- * the other axis, where the pieces are the same, the same. */
+/* Replicas along an axis with the same values have one mask; pieces along the axis of a cut have different masks. */
 static void test_masks_on_a_mesh(void **state)
 {
     static const bg_mesh places[] = {{0, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 1}};

@@ -1,5 +1,5 @@
 /*
- * test_einsum.c: sums of products by letters against PyTorch; what is refused.
+ * test_einsum.c: sums of products by letters against PyTorch; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

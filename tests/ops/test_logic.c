@@ -1,5 +1,5 @@
 /*
- * test_logic.c: truths by their tables, triangles and learned slopes against PyTorch; what is refused.
+ * test_logic.c: logical ops by their tables, triangles and learned slopes against PyTorch; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

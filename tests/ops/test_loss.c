@@ -1,6 +1,6 @@
 /*
- * test_loss.c: cross-entropy against the oracle and central differences; labels that are
- * ignored, wrong or bytes; how a mean is weighted; the count of correct rows.
+ * test_loss.c: cross-entropy against the oracle and central differences; labels that are ignored, invalid or bytes; the
+ * weights of a mean; the count of correct rows.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static void test_mean_weight(void **state)
         assert_true(result.gradient[i] == 0.0);
 }
 
-/* A label that is no class and not ignored must not pass unseen, nor read outside the logits. */
+/* A label that is neither a class nor ignored must be detected, and must not read outside the logits. */
 static void test_wrong_label_is_nan(void **state)
 {
     const int32_t wrong[] = {2, -1, INT32_MAX, INT32_MIN};

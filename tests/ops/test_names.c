@@ -1,6 +1,6 @@
 /*
- * test_names.c: an error about an op that has no name of its own says the name that it would have been given, for what
- * builders find (axes, options, lists of operands) as for what shape rules find.
+ * test_names.c: an error about an op without a name of its own uses the name that it would have got, in builders'
+ * errors (axes, options, lists of operands) and in shape rules' errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

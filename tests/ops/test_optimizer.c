@@ -238,7 +238,7 @@ static void test_scale_multiplies_the_gradient_first(void **state)
         follow_oracle(&cases[i], BG_FLOAT32, BG_FLOAT32, 0.25, 5e-7);
 }
 
-/* Steps 5 to 8 from saved state are steps 5 to 8: t and the velocity come from what is kept, nothing else. */
+/* Steps 5 to 8 from saved state equal steps 5 to 8, because t and the velocity come only from the state. */
 static void test_a_resumed_update_continues(void **state)
 {
     (void)state;
@@ -384,9 +384,9 @@ static void destroy_many(many_update *u)
     bg_graph_destroy(u->graph);
 }
 
-/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight goes one place or
- * none; the mean of all is the value within five deviations; after 16 updates, each with chances of its own, it is 16
- * times as far. */
+/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight moves to the next
+ * value of its type or stays; the mean of all is within five deviations of the value; after 16 updates, each with its
+ * own random numbers, the distance is 16 times as large. */
 static void check_mean(bg_dtype dtype, double weight, double place)
 {
     const double share = 3.0 / 16.0, deviation = place * sqrt(share * (1.0 - share) / MANY);
@@ -487,7 +487,7 @@ static void test_chances_are_exact(void **state)
     }
 }
 
-/* What 16 bits hold stays what it is, and so does what is no number. */
+/* Values that 16 bits represent are unchanged, and so is NaN. */
 static void test_exact_values_are_not_rounded(void **state)
 {
     static const double exact[2][6] = {{1.0, -0.0, 3.140625, INFINITY, -INFINITY, 0x1p-130},

@@ -1,6 +1,5 @@
 /*
- * test_pad.c: padding in every mode, and what is made of slices, reshapes and broadcasts, against PyTorch; what is
- * refused.
+ * test_pad.c: padding in every mode, and ops built from slices, reshapes and broadcasts, against PyTorch; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_pointwise_loss.c: losses element by element against PyTorch and finite differences, for prediction and target;
- * what they do at the edges; what is refused.
+ * edge cases; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /*
- * test_pool.c: max and average pooling against the oracle and central differences; what wins in a window; messages.
+ * test_pool.c: max and average pooling against the oracle and central differences; which element wins in a window;
+ * messages.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
 /*
- * test_pool_ranks.c: pools over one, two and three dimensions, and those to a given size, against PyTorch; what is
- * refused.
+ * test_pool_ranks.c: pools over one, two and three dimensions, and pools to a given size, against PyTorch; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: the recurrences' gradients against central differences, through both results; what is refused.
- * (Values are held against PyTorch's in tests/nn/test_recurrent.c.)
+ * test_recurrent.c: the recurrences' gradients against central differences, through both results; refusals. (Values are
+ * held against PyTorch's in tests/nn/test_recurrent.c.)
  */
 #include <stdarg.h>
 #include <stddef.h>

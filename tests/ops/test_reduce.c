@@ -162,7 +162,7 @@ static void test_argmax_takes_the_first_and_nan(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Sums wrap around; what a double cannot tell apart stays apart. */
+/* Sums wrap around; integers that are equal as doubles stay different. */
 static void test_integers_stay_whole(void **state)
 {
     static const int64_t large = ((int64_t)1 << 60) + 1;

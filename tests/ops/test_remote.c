@@ -1,7 +1,6 @@
 /*
- * test_remote.c: remote buffers with entries: any entry is loaded and stored by a number that comes at run time, in
- * every strategy, in memory and in files; the buffer takes none of the device's memory; and the numbers of rows and
- * steps.
+ * test_remote.c: remote buffers with entries: any entry is loaded and stored by an index that is known at run time, in
+ * every strategy, in memory and in files; the buffer uses no memory of the device; and the indices of rows and steps.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_resample.c: interpolation against PyTorch and against the sums of the ONNX Resize operator; what is refused.
+ * test_resample.c: interpolation against PyTorch and against the sums of the ONNX Resize operator; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

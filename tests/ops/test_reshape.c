@@ -46,7 +46,7 @@ static bg_value build_slice(bg_graph *graph, const bg_value *inputs, const void 
     return bg_slice(graph, "s", inputs[0], c->axis, c->start, c->stop, c->step);
 }
 
-/* Joins as many operands as are there. */
+/* Concatenates all operands. */
 static bg_value build_concat(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     uint32_t count = 0;

@@ -1,6 +1,5 @@
 /*
- * test_rms_norm.c: norms by the root of the mean square and by groups against PyTorch and finite differences; what is
- * refused.
+ * test_rms_norm.c: norms by the root of the mean square and by groups against PyTorch and finite differences; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_rotary.c: rotary positions against PyTorch; back and forth is the identity; what is refused.
+ * test_rotary.c: rotary positions against PyTorch; forward and back gives the identity; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_scan.c: a scan is the loop that its body would be: held against the recurrent ops, with the gradients of
- * everything that the body uses; time along any axis and backward; gradients that are cut off; what is refused.
+ * test_scan.c: a scan equals the loop over its body: compared with the recurrent ops, with the gradients of everything
+ * that the body uses; time along any axis and backward; truncated gradients; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

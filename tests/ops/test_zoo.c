@@ -411,7 +411,7 @@ static zoo create(int animal, int kind, bg_dtype dtype, uint64_t seed, bg_value 
     return z;
 }
 
-/* d sum(value x seed) / d operands, where the value is a float; false: it is none. */
+/* d sum(value x seed) / d operands when the value is a float; false when it is not. */
 static bool derive(zoo *z, bg_value value, bg_value *out_seed, bg_value *gradients)
 {
     const bg_type type = bg_graph_type(z->graph, value);

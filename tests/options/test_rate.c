@@ -1,5 +1,5 @@
 /*
- * test_rate.c: learning rates by rule against PyTorch's schedulers; as text; what is refused.
+ * test_rate.c: learning rate schedules against PyTorch's schedulers; as text; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>

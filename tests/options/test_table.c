@@ -301,7 +301,7 @@ static void test_what_is_pointed_to_counts(void **state)
     EXPECT_DIFFERENT(strcpy(b.pattern, "w?"));
     EXPECT_DIFFERENT(b.rules[0].location.on_demand = true);
 #undef EXPECT_DIFFERENT
-    /* What shapes no plan is not in the key. */
+    /* Options that do not shape the plan are not in the key. */
     fill(&a);
     fill(&b);
     b.options.numerics.seed = 9;

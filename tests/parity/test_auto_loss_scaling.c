@@ -1,7 +1,7 @@
 /*
- * test_auto_loss_scaling.c: a loss scale that adapts itself follows the published rule, skips updates whose gradients
- * overflow as if they had never been, changes no other bit, is the same under every strategy, and goes on where a
- * checkpoint left it.
+ * test_auto_loss_scaling.c: an automatic loss scale follows the published rule, skips updates whose gradients overflow
+ * as if they had not happened, does not change other results, is the same under every strategy, and resumes from a
+ * checkpoint.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -424,7 +424,7 @@ static void test_every_strategy(void **state)
 
 /* ---- checkpoints ---- */
 
-/* Stopped in the middle of a period and after an update that was skipped, the run goes on with the same bits. */
+/* A run that stops in the middle of a period and after a skipped update continues with the same bits. */
 static void test_checkpoint(void **state)
 {
     static const float sizes[] = {1, 3e38f, 100, 1, 100, 1, 1, 100, 1};

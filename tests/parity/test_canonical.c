@@ -1,6 +1,6 @@
 /*
- * test_canonical.c: with canonical reductions the bits of losses, weights and state are the same for every way to share
- * the micro-batches of an update out over replicas, whatever else differs. Results list losses in the order of the
+ * test_canonical.c: with canonical reductions the bits of losses, weights and state do not depend on how the
+ * micro-batches of an update are divided over replicas, whatever else differs. Results list losses in the order of the
  * whole batch.
  */
 #include <stdarg.h>
@@ -105,7 +105,7 @@ static int reset(void **state)
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- what may be beside it ---- */
+/* ---- options that it may be combined with ---- */
 
 static void pipeline(bg_options *options, bg_optimizer *optimizer)
 {
@@ -407,7 +407,7 @@ static void test_infeeds(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void running(bg_options *options, bg_optimizer *optimizer)
 {

@@ -1,6 +1,6 @@
 /*
- * test_custom_optimizer.c: an optimizer of the caller's own whose rule is that of SGD with momentum trains with SGD's
- * bits wherever state lives and however updates are shared out; and what is wrong with a rule is said.
+ * test_custom_optimizer.c: a custom optimizer with the rule of SGD with momentum trains with SGD's bits wherever state
+ * is stored and however updates are shared; and errors in a rule are reported.
  */
 #include <stdarg.h>
 #include <stddef.h>

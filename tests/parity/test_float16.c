@@ -1,7 +1,7 @@
 /*
- * test_float16.c: mixed precision as users of IPUs and of PyTorch expect it: float32 weights with float16 activations
- * train as PyTorch's numbers say, with loss scaling that saves small gradients and without; what overflows float16 is
- * noticed; and all of it has the same bits under every strategy.
+ * test_float16.c: mixed precision for users of IPUs and of PyTorch: float32 weights with float16 activations train to
+ * PyTorch's numbers, with and without loss scaling; overflow of float16 is detected; and all strategies have the same
+ * bits.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_gradient_norm.c: the norm of all gradients as an output: one value for each weight update, in every mode and
- * through outfeeds; what the update did to the weights says how large it is; the same bits whatever runs it.
+ * through outfeeds; the change of the weights confirms it; the same bits under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>

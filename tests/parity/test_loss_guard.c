@@ -1,7 +1,7 @@
 /*
- * test_loss_guard.c: an update with a loss that is infinite or no number changes nothing, whichever replica and
- * micro-batch has it, under every strategy; nor do those of the same run that follow; and the session goes on as if the
- * run had ended before it. A gradient that overflows is left to the loss scale.
+ * test_loss_guard.c: an update with a loss that is infinite or NaN changes nothing, in any replica and micro-batch and
+ * under every strategy; nor do later updates of the same run; and the session continues as if the run had ended before
+ * it. A gradient that overflows is left to the loss scale.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -237,7 +237,7 @@ static void test_finite(void **state)
 }
 
 /* Scaled by 2^60 the gradient of 1e25 overflows and the loss does not: the update is skipped, the scale falls, and the
- * run goes on. Of a loss that is infinite the scale learns nothing. */
+ * run continues. An infinite loss does not adapt the scale. */
 static void test_beside_a_loss_scale(void **state)
 {
     const bg_optimizer optimizer = bg_adam(0.01);

@@ -1,6 +1,6 @@
 /*
- * test_loss_scaling.c: a scale of the loss that is a power of two changes no bit of float32 training, whatever runs it,
- * whatever the optimizer and however gradients are accumulated and bounded. Another scale rounds, so it is there.
+ * test_loss_scaling.c: a loss scale that is a power of two does not change float32 training, with any strategy,
+ * optimizer, accumulation and bound of gradients. Another scale rounds, so it is there.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +97,7 @@ static void test_every_optimizer(void **state)
         expect_same(test_model_at(0), &ways[2], &optimizers[i], 4096.0);
 }
 
-/* Three is no power of two: other last bits, and nothing more. */
+/* Three is not a power of two, so the last bits differ, and nothing more. */
 static void test_the_scale_is_there(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.05);

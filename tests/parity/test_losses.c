@@ -1,7 +1,7 @@
 /*
- * test_losses.c: a loss of several terms that count different labels, or none, trains as PyTorch trains it on the whole
+ * test_losses.c: a loss of several terms that count different labels, or none, trains as PyTorch does on the whole
  * batch (tests/oracle/losses.py), however the batch is split over micro-batches and replicas, accumulated, clipped,
- * scaled and sharded; and with the same bits under every strategy.
+ * scaled and sharded; with the same bits under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>

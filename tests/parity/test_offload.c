@@ -1,7 +1,7 @@
 /*
  * test_offload.c: where tensors live changes memory, never a bit. Every class off the devices, alone and together, in
- * every strategy, with every liveness and any threads for loads and stores, in memory and in files; the bytes touched
- * are the plan's; and a network of eight times a device's memory trains on that device.
+ * every strategy, with every liveness and any number of I/O threads, in memory and in files; the touched bytes are the
+ * plan's; and a network of eight times a device's memory trains on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -467,7 +467,7 @@ static void state_leaves_the_devices_to_the_byte(void **state)
     bg_plan_destroy(off);
 }
 
-/* With phases, what nobody gives a place is remote; with the other strategies nothing is. */
+/* With phases, variables without a location are remote; with the other strategies they are not. */
 static void phases_keep_nothing_by_default(void **state)
 {
     const size_t matrix = WIDTH * WIDTH * sizeof(float), bias = WIDTH * sizeof(float);
@@ -529,7 +529,8 @@ static void recomputation_is_the_same(void **state)
     free(plain.bytes);
 }
 
-/* Clipping reads every accumulator in one level of the update and again in a later one; running means begin anew. */
+/* Clipping reads every accumulator in one level of the update and again in a later one; running means start again from
+ * zero. */
 static void clipped_running_means_are_the_same(void **state)
 {
     bg_options options = make_options();

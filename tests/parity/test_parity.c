@@ -55,7 +55,7 @@ static bool is_quick(void)
     return getenv("BRIGADE_TEST_QUICK") != NULL;
 }
 
-/* Trains so many updates over the same data each run. */
+/* Trains this number of updates over the same data in each run. */
 static test_result train(const test_model *model, const cell *c)
 {
     bg_options options = bg_options_defaults();
@@ -221,7 +221,8 @@ static void test_device_mappings(void **state)
     }
 }
 
-/* How gradients are accumulated, kept and bounded: one result for all strategies, and not that of the defaults. */
+/* How gradients are accumulated, stored and bounded: one result for all strategies, which differs from that of the
+ * defaults. */
 static void test_accumulations_and_clipping(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
  * test_precision.c: a float32 model trained with options.numerics.precision has the bits of one that is written in 16
- * bits, under every strategy; 16-mixed scales its loss, and 16-true keeps its weights so.
+ * bits, under every strategy; 16-mixed scales its loss, and 16-true stores 16-bit weights.
  */
 #include <stdarg.h>
 #include <stddef.h>

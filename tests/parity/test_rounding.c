@@ -1,6 +1,7 @@
 /*
- * test_rounding.c: each weight that is rounded by chance has chances of its own: two parameters with equal values and
- * gradients go apart, and so do the pieces of one that a mesh cuts, while replicas that have the same piece stay alike.
+ * test_rounding.c: each weight that is rounded stochastically has random numbers of its own: two parameters with equal
+ * values and gradients diverge, and so do the pieces of one that a mesh cuts, while replicas with the same piece stay
+ * equal.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ static bg_value add_ones(bg_graph *graph, const char *name)
     return bg_identical_gradients(graph, NULL, sum, BG_MESH_TENSOR_1);
 }
 
-/* One step of a third of what 1 and the number before it in bfloat16 are apart: two of three elements stay 1. */
+/* A step is a third of the distance between 1 and the bfloat16 before it: two of three elements stay 1. */
 static void train(const bg_mesh *mesh, bool in_pieces, uint16_t a[2 * COUNT], uint16_t b[2 * COUNT])
 {
     bg_optimizer optimizer = bg_sgd(0.00390625 / 3.0);

@@ -262,7 +262,7 @@ static void test_weights_at_home_are_a_share(void **state)
 
 /* ---- gradients that are reduced in the backward ---- */
 
-/* Everything remote, all replicas with pieces, each phase for itself. */
+/* Everything is remote, all replicas have pieces, and each phase runs alone. */
 static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
 {
     const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};
@@ -279,8 +279,8 @@ static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time 
     return options;
 }
 
-/* Both ways of summing end with the bits of one device that keeps everything, with clipping and without, for tied
- * weights too, and whichever way a stage's visits cut its backward. */
+/* Both ways of summing give the bits of one device that keeps everything, with and without clipping, for tied weights
+ * too, and however a stage's visits cut its backward pass. */
 static void test_gradients_reduced_in_the_backward(void **state)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -480,7 +480,7 @@ static void test_one_replica_is_warned(void **state)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
-    /* Also when it is asked for of some tensors alone. */
+    /* Also when it is requested only for some tensors. */
     options = options_for(&ways[0], 1, 1);
     options.reporting.log = note;
     options.reporting.log_user = &m;

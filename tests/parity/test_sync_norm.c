@@ -1,7 +1,7 @@
 /*
- * test_sync_norm.c: batch norm whose statistics are those of all replicas trains as PyTorch does with the replicas'
+ * test_sync_norm.c: batch norm with the statistics of all replicas trains as PyTorch does with the replicas'
  * micro-batches as one (tests/oracle/sync_norm.py), leaves all replicas the same running statistics, and has the same
- * bits under every strategy; without it each replica has its own, and weights have those of replica 0.
+ * bits under every strategy; without it each replica has its own, and weights get those of replica 0.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_tensor.c: a model that a mesh cuts trains as on one device. GPT-2 in the small: the losses of every mesh agree
- * with those of one replica, with dropout too, for the masks are those of the whole model; every strategy on one mesh
- * gives the same bits; checkpoints go from mesh to mesh; and the collectives are as many as the method says.
+ * test_tensor.c: a model that a mesh cuts trains as on one device. A small GPT-2: the losses of every mesh agree with
+ * those of one replica, also with dropout, because the masks are those of the whole model; every strategy on one mesh
+ * gives the same bits; checkpoints move between meshes; and there are as many collectives as the method requires.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,7 +214,7 @@ static void every_mesh(void **state)
     check_meshes(meshes, count, 0.0, is_quick() ? 3 : MOST_UPDATES);
 }
 
-/* Masks are those of the whole model, whoever has a piece of it. */
+/* Masks are those of the whole model, whichever replica has a piece of it. */
 static void dropout_of_the_whole(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -309,8 +309,8 @@ static void lamb(void **state)
     uses_lamb = false;
 }
 
-/* Weights and moments in 16 bits: all who round a weight round it the same way. A replica's piece is what another one
- * makes of the whole, so replicas that keep the whole keep the same. */
+/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. A replica's piece is what
+ * another one makes of the whole, so replicas that keep the whole keep the same. */
 static void stochastic_rounding(void **state)
 {
     rounds_by_chance = true;
@@ -322,7 +322,7 @@ static void stochastic_rounding(void **state)
     rounds_by_chance = false;
 }
 
-/* What a device's remote stores take. */
+/* The bytes of a device's remote stores. */
 static size_t count_remote_bytes(const bg_plan *plan)
 {
     size_t sum = 0;
@@ -456,7 +456,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
     close_run(&second);
 }
 
-/* A checkpoint that was written under any cut goes on under any other; on the same mesh with the same bits. */
+/* A checkpoint written under any cut resumes under any other; on the same mesh with the same bits. */
 static void from_cut_to_cut(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * test_automatic.c: "auto:N" and "auto-ops:N": where models are cut, what stays together, measured costs, fast and slow
- * devices, budgets, refusals. That cuts change no bit is in tests/parity.
+ * test_automatic.c: "auto:N" and "auto-ops:N": where models are cut, which ops stay together, measured costs, fast and
+ * slow devices, budgets, refusals. That cuts change no bit is in tests/parity.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,8 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Four blocks A to D of two equal linear layers each (weights of 16 x 16 floats) and a loss; without `blocks`, none. */
+/* Four blocks A to D of two equal linear layers each (weights of 16 x 16 floats) and a loss; without `blocks` there are
+ * none. */
 static model make_model(bool blocks, bool repeats_weight)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 64, 16), weight_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -100,7 +101,7 @@ static void test_cuts(void **state)
     expect_of(false, false, "auto:8", "ops.0|ops.1|ops.2|ops.3|ops.4|ops.5|ops.6|ops.7");
 }
 
-/* Both uses of a block's weight stay in one stage: parted, they would be summed in another order. */
+/* Both uses of a block's weight stay in one stage, because in two they would be summed in another order. */
 static void test_uses_of_a_parameter_stay_together(void **state)
 {
     const model m = make_model(true, true);
@@ -230,7 +231,7 @@ static void test_budgets(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* How often each kind of message is heard: by its first words. */
+/* The number of messages of each kind, which is recognized by its first words. */
 typedef struct heard {
     unsigned cuts, repeats, count;
     char starts[8][17];
@@ -335,7 +336,7 @@ static void test_budgets_are_met_when_a_cut_meets_them(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The folder of plans has the plan that fits, and what was said of it. */
+/* The folder of plans has the plan that fits, and its messages. */
 static void test_the_cache_keeps_the_cut_that_fits(void **state)
 {
     static const bg_device_model devices[] = {{1, 1100000}, {1, 2700000}};

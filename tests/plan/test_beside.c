@@ -1,5 +1,5 @@
 /*
- * test_beside.c: which sums over replicas go on beside the program, up to where; and that a plan in which something
+ * test_beside.c: which sums over replicas run beside the program, up to where; and that a plan in which an instruction
  * touches them before is refused.
  */
 #include <stdarg.h>
@@ -91,8 +91,8 @@ static uint32_t count_beside(const bg_plan *plan)
     return count;
 }
 
-/* Each layer's sum goes on beside all backwards of the layer before it, to the next sum; that of the first layer beside
- * the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
+/* Each layer's sum runs beside all backwards of the layer before it, until the next sum; that of the first layer runs
+ * beside the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
 static void sums_go_on_beside_the_next_phase(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void updates_of_one_level(void **state)
     }
 }
 
-/* Where there is nothing to go on with, or nothing may go on, the device waits in the sum. */
+/* Where there is no other work, or none may run, the device waits in the sum. */
 static void sums_that_are_waited_for(void **state)
 {
     bg_options options[4];
@@ -222,7 +222,7 @@ static void pipelines(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void expect_refusal(const bg_plan *plan)
 {

@@ -1,6 +1,6 @@
 /*
- * test_cache.c: plans that come from a cache are the plans that went into it, to the last text and to the last bit that
- * they train; nothing but whole files of the same request is used; and loading is many times faster than compiling.
+ * test_cache.c: plans from a cache equal the plans that were stored, in every text and in every trained bit; only
+ * complete files of the same request are used; and loading is many times faster than compiling.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@
 
 enum { MICRO_BATCH = 3, OPTIONS_BYTES = 792, MOST_REQUESTS = 48 };
 
-/* What a plan says of itself. */
+/* The texts that describe a plan. */
 typedef struct description {
     char *texts[5];
     bg_plan_summary summary;
@@ -259,7 +259,7 @@ static void test_same_plan(void **state)
         }
 }
 
-/* What the compiler said is said again. */
+/* The compiler's messages are repeated. */
 static void test_notes_are_said_again(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -643,7 +643,7 @@ static void load_file(const char *path, unsigned char **data, size_t *size)
     assert_int_equal(bgi_file_load(path, SIZE_MAX / 2, (char **)data, size, NULL), BG_OK);
 }
 
-/* A file that was changed is not used, said so, and made anew. */
+/* A changed file is not used, which is reported, and is written again. */
 static void expect_refused(const bg_graph *graph, const char *folder, const char *path, const void *data, size_t size,
                            const char *reason)
 {
@@ -739,7 +739,7 @@ static void *make_often(void *argument)
         assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
         if (strstr(said.text, "not") != NULL)
             fail_msg("%s", said.text);
-        if (i % 5 == 4) { /* somebody clears the folder */
+        if (i % 5 == 4) { /* another process clears the folder */
             DIR *directory = opendir(folder);
             const struct dirent *entry;
             while ((entry = readdir(directory)) != NULL)
@@ -755,7 +755,7 @@ static void *make_often(void *argument)
     return NULL;
 }
 
-/* Some write, read and delete one plan at the same time: nobody ever sees half a file. */
+/* Several threads write, read and delete one plan at the same time, and no thread ever sees an incomplete file. */
 static void test_shared_folder(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -836,7 +836,7 @@ static void test_loop(void **state)
     test_folder_remove(folder);
 }
 
-/* A plan that begins anew after a bad file still has its condition. */
+/* A plan that is restarted after a damaged file still has its condition. */
 static void test_condition_after_a_bad_file(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[512];

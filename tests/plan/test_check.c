@@ -1,5 +1,5 @@
 /*
- * test_check.c: a device's program names memory of its own and messages that it sends, nothing else; what is refused.
+ * test_check.c: a device's program may name only its own memory and messages that it sends; refusals.
  *
  * The model: A's result goes to B and to C, each on a device of its own.
  */
@@ -97,7 +97,7 @@ static void an_output_is_kept_at_home(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void expect_refusal(const bg_plan *plan, const char *expected)
 {

@@ -534,7 +534,7 @@ static void count_warning(void *user, bg_log_level level, const char *text)
         snprintf(user, 512, "%s", text);
 }
 
-/* A rule that matches no tensor of its class is named; one of the training's tensors says nothing in inference. */
+/* A rule that matches no tensor of its class is reported; one for tensors of training is not reported in inference. */
 static void test_warnings_of_rules(void **state)
 {
     static const bg_location_rule rules[] = {
@@ -737,8 +737,8 @@ static bool stop_at_limit(void *user)
     return a->count++ >= a->limit;
 }
 
-/* Whenever the callback says so, making a plan ends at once and without a plan; when it never does, the plan is there
- * and asks no more. */
+/* When the callback asks for it, compiling ends at once and without a plan; when it never does, the plan is made and it
+ * is not called again. */
 static void test_a_plan_is_stopped_anywhere(void **state)
 {
     static const char *const schedules[] = {"interleaved", "auto"};

@@ -1,5 +1,5 @@
 /*
- * test_devices.c: stages to devices, and every rule about them: each message of a table, and what is no error.
+ * test_devices.c: the devices of stages, and every rule about them: each message of a table, and valid cases.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -418,7 +418,7 @@ static void test_interleaved_with_a_shared_device(void **state)
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
-/* A schedule that nobody chose is one that takes the stages where they are. */
+/* A schedule that was not chosen leaves the stages where they are. */
 static void test_default_with_a_shared_device(void **state)
 {
     static const uint32_t mappings[][3] = {{0, 1, 2}, {0, 1, 1}, {0, 1, 0}, {0, 0, 0}};

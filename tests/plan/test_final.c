@@ -1,6 +1,7 @@
 /*
- * test_final.c: gradients leave when they are final: sums begin in the middle of a stage's last backward, of variables
- * that no later call touches, each right behind the call that made the last of them final; and nothing else changes.
+ * test_final.c: gradients leave when they are final: sums begin in the middle of a stage's last backward pass, over
+ * variables that no later call touches, each right after the call that made the last of them final; nothing else
+ * changes.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -329,7 +330,7 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Where nothing may go on beside the program, or something does already, or nobody waits. */
+/* Cases in which nothing may run beside the program, something already does, or no device waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];
@@ -365,7 +366,7 @@ static void whole_backwards(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 /* An operand of a part behind a sum, moved to each variable of that sum. */
 static void gradients_that_are_not_final_are_refused(void **state)

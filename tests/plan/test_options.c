@@ -28,7 +28,7 @@ static void test_defaults_are_valid(void **state)
     assert_int_equal(options.reporting.trace_events, 65536);
 }
 
-/* Values with names, and words that are none. */
+/* Values with names, and invalid words. */
 static void test_names(void **state)
 {
     static const struct {
@@ -71,7 +71,7 @@ static void test_names(void **state)
     }
 }
 
-/* What is refused, and the words that say so. */
+/* Refused options, and the words of the errors. */
 typedef struct bad_case {
     const char *words;
     void (*spoil)(bg_options *options);
@@ -536,7 +536,8 @@ static void test_uninitialized_struct(void **state)
     assert_int_equal(bgi_options_validate(NULL, true, NULL), BG_ERROR_INVALID);
 }
 
-/* A caller compiled for a release with fewer or more options is told: neither writes nor reads what is not there. */
+/* A caller compiled for a release with fewer or more options gets an error, and no memory beyond its struct is
+ * accessed. */
 static void test_structs_of_other_releases(void **state)
 {
     const size_t sizes[] = {sizeof(size_t), sizeof(bg_options) - 8, sizeof(bg_options) + 8};

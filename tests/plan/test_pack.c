@@ -1,6 +1,6 @@
 /*
- * test_pack.c: what lives at the same time shares no byte: the packer beside its definition, unit by unit and pair by
- * pair.
+ * test_pack.c: units that live at the same time share no byte: compares the packer with its definition, unit by unit
+ * and pair by pair.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_passes.c: the table of the compiler's passes: its rows are whole, each pass finds what it needs, `dump_after`
- * shows what a pass made, and a partition that is damaged is noticed.
+ * test_passes.c: the table of the compiler's passes: its rows are complete, each pass finds what it needs, `dump_after`
+ * shows the results of a pass, and a damaged partition is detected.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_program.c: instructions as the runtime reads them: who acquires, releases, copies, loads and stores. That the
+ * test_program.c: instructions as the runtime reads them: which acquire, release, copy, load and store. That the
  * contents are right is shown by test_layout.c.
  */
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "support/random_model.h"
 #include "support/train.h"
 
-/* Every edge between devices: as many acquires as sends, receives and releases, on the right devices. */
+/* Every edge between devices has equal numbers of acquires, sends, receives and releases, on the right devices. */
 static void check_channels(const bg_plan *plan)
 {
     for (uint32_t e = 0; e < plan->edge_count; e++) {

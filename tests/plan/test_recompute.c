@@ -461,7 +461,8 @@ static void test_rules(void **state)
     options.memory.recompute = BG_RECOMPUTE_STAGE;
     options.execution.ipu_limits = true;
     options.execution.auto_round_devices = true;
-    bg_plan_destroy(must_compile(&m, &options)); /* without marks IPU software took it too */
+    bg_plan_destroy(must_compile(&m, &options)); /* IPU software accepts it too when the graph has no recomputation
+                                                    checkpoints */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "is a recomputation checkpoint and the schedule is `interleaved`"));

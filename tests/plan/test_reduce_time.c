@@ -229,8 +229,8 @@ static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t st
     return found;
 }
 
-/* On one device, phases begin to update a stage behind the backward of the stage before, which the sum goes on beside;
- * strict ones, where nothing goes on beside anything, at once. */
+/* On one device, phases begin to update a stage after the backward of the stage before it, and the sum runs beside that
+ * backward; strict phases, where nothing overlaps, update at once. */
 static void test_strict_phases_update_at_once(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /*
- * test_remote.c: what remote stores keep and what a step moves, by class: against numbers by hand.
+ * test_remote.c: the contents of remote stores and the bytes that a step moves, by class, against numbers computed by
+ * hand.
  */
 #include <stdarg.h>
 #include <stddef.h>

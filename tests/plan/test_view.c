@@ -1,5 +1,5 @@
 /*
- * test_view.c: what a plan shows of itself agrees with what it says as a whole, and with what runs.
+ * test_view.c: a plan's view agrees with the plan's totals, and with what runs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -157,7 +157,7 @@ static void test_marks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Past the last of anything there is nothing, and nothing is written. */
+/* Past the last element there is nothing, and nothing is written. */
 static void test_ends(void **state)
 {
     bg_plan *plan = make_plan(false);

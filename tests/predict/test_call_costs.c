@@ -1,6 +1,6 @@
 /*
- * test_call_costs.c: costs of calls: the table, the file and every value of it that cannot be, prices of what is known
- * and of what is not, and costs that are measured, for a kernel that sleeps a known time.
+ * test_call_costs.c: costs of calls: the table, the file and every invalid value in it, prices of known and unknown
+ * calls, and measured costs for a kernel that sleeps a known time.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * allocations.c: a library to be preloaded (LD_PRELOAD) into any program, in which the n-th allocation of the whole
- * process fails, once, whoever makes it: the program, a library under it, the C library itself.
+ * allocations.c: a library to be preloaded (LD_PRELOAD) into any program, which makes the n-th allocation of the whole
+ * process fail once, whether the program, a library or the C library makes it.
  *
  *     BRIGADE_TEST_FAIL=N       which one (1: the first); 0 or nothing: none fails
  *     BRIGADE_TEST_COUNT=FILE   how many there were, written when the process ends
@@ -49,7 +49,7 @@ __attribute__((destructor)) static void end(void)
     for (uint64_t left = atomic_load(&count); left > 0; left /= 10)
         digits[--at] = (char)('0' + left % 10);
     if (write(descriptor, digits + at, sizeof digits - at) < 0)
-        unlink(count_file); /* nothing says how many */
+        unlink(count_file); /* without the file the count is unknown */
     close(descriptor);
 }
 

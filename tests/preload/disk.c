@@ -1,6 +1,6 @@
 /*
- * disk.c: a library to be preloaded (LD_PRELOAD) into any program, in which a disk misbehaves for files of checkpoints:
- * those whose names have BRIGADE_TEST_DISK_FILES in them ("checkpoint_train_step_" when nobody says).
+ * disk.c: a library to be preloaded (LD_PRELOAD) into any program, which simulates disk errors for files of
+ * checkpoints: those with BRIGADE_TEST_DISK_FILES in their names ("checkpoint_train_step_" by default).
  *
  *     BRIGADE_TEST_DISK=full:N     from the N-th write on there is no space left
  *     BRIGADE_TEST_DISK=torn:N     the N-th write writes half of it and says that it wrote all

@@ -1,6 +1,6 @@
 /*
- * test_costs.c: costs of stages are measured, kept in a file and read back, and decide the order of a plan but no bit
- * of its result.
+ * test_costs.c: costs of stages are measured, stored in a file and read back, and affect the order of a plan but not
+ * its results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,7 +186,7 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` has W apart where that ends earlier, and is then as fast as the schedules that always have it so. */
+/* `auto` separates W where the step then ends earlier, and is then as fast as the schedules that always separate it. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};
@@ -226,7 +226,7 @@ static void test_costs_of_halves(void **state)
     bg_plan_destroy(plan);
     plan = plan_with("zb-h1", halves);
     assert_true(plan->problem.costs[1].backward_ns == 2000 && plan->problem.costs[1].weights_ns == 1000);
-    /* Nobody waits for gradients of the images. */
+    /* Gradients of the images are not needed. */
     assert_true(plan->problem.costs[0].backward_ns + plan->problem.costs[0].weights_ns == 3000);
     bg_plan_destroy(plan);
     plan = plan_with("zb-h1", whole);

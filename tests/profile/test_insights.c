@@ -1,6 +1,6 @@
 /*
- * test_insights.c: what is planted is named first, and who follows the advice gets what it promised: at least 80 % of
- * it. Kernels and loaders that sleep a known time need no processor, so these hold on any machine.
+ * test_insights.c: a planted problem is named first, and following the advice gives at least 80 % of the promised gain.
+ * Kernels and loaders that sleep a known time need no processor, so these hold on any machine.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ typedef struct rig {
     bg_session *session;
 } rig;
 
-/* Blocks B1 to B4 in inference, on as many workers as devices. */
+/* Runs blocks B1 to B4 in inference, with one worker for each device. */
 static void open_rig(rig *r, const char *stages, const double *block_ns)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);

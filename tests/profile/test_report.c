@@ -1,6 +1,6 @@
 /*
- * test_report.c: a recorded session's folder: the summary says what was recorded, times add up, files are bounded, what
- * models and folders are called is data and never markup, and files that are no summaries are refused.
+ * test_report.c: a recorded session's folder: the summary shows what was recorded, times add up, files are bounded,
+ * names of models and folders are treated as data and never as markup, and invalid summaries are refused.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,7 +133,7 @@ static double sum_values(const json_t *object)
     return sum;
 }
 
-/* ---- what it says ---- */
+/* ---- contents ---- */
 
 /* Rounding to whole nanoseconds is all that may be missing. */
 static void test_times_add_up(void **state)
@@ -350,7 +350,7 @@ static off_t size_of(const recorded *r, const char *name)
     return status.st_size;
 }
 
-/* However long the run: files do not grow, totals count all of it, and what was left out is said. */
+/* For runs of any length, files do not grow, totals cover everything, and omitted entries are reported. */
 static void test_bounded(void **state)
 {
     const char *const quick = getenv("BRIGADE_TEST_QUICK");

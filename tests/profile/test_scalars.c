@@ -31,7 +31,7 @@ static uint64_t take(cursor *c, int bytes)
     return value;
 }
 
-/* The data of the next record, with both checksums looked at. */
+/* Returns the data of the next record after checking both checksums. */
 static cursor take_record(cursor *c)
 {
     const unsigned char *begin = c->at;

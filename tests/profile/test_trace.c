@@ -1,5 +1,5 @@
 /*
- * test_trace.c: the trace file is JSON that says what was recorded, and its memory counters stay within the plan's
+ * test_trace.c: the trace file is JSON that shows what was recorded, and its memory counters stay within the plan's
  * bytes.
  */
 #include <stdarg.h>
@@ -269,7 +269,7 @@ static void test_inference(void **state)
     check_run(&options, false);
 }
 
-/* The oldest events are gone, on each device others. */
+/* The oldest events are missing, different ones on each device. */
 static void test_short_ring(void **state)
 {
     bg_options options = make_options(true);
@@ -279,7 +279,8 @@ static void test_short_ring(void **state)
     check_run(&options, true);
 }
 
-/* What device 0 of a pipeline keeps for the backward pass is a good part of its memory, and is seen. */
+/* The values that device 0 of a pipeline stashes for the backward pass are a large part of its memory, and are
+ * visible. */
 static void test_stash_is_in_the_counters(void **state)
 {
     bg_options options = make_options(true);
@@ -632,7 +633,7 @@ static void test_reductions_overlap_backwards(void **state)
     clear(&run);
 }
 
-/* A device that has all phases to itself goes on with the phase before while a layer's gradients are reduced. */
+/* A device that runs all phases continues with the phase before while a layer's gradients are reduced. */
 static void test_reductions_overlap_backwards_of_the_device(void **state)
 {
     traced_run run = make_phased_gpt(false, 2);

@@ -7,7 +7,7 @@
 
 #include <brigade/transport.h>
 
-/* Forks so many processes that all return from this, each with its rank's end; the first is the caller. */
+/* Forks so that this many processes return from this function, each with its rank's end; the first is the caller. */
 bg_transport *test_sockets_fork(uint32_t rank_count);
 /* Rank 0: waits for the others; 0 when all have ended with 0. Others do not return. */
 int test_sockets_join(bg_transport *transport, int code);

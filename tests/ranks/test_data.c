@@ -1,6 +1,6 @@
 /*
- * test_data.c: a rank fetches the samples that its own devices read, in the order of one process; what is left of an
- * epoch, and what max_steps cuts, is fetched whole. That training is right with them, test_fit.c shows. So do infeeds.
+ * test_data.c: a rank reads the samples of its own devices, in the order of one process; the rest of an epoch, and
+ * batches cut by max_steps, are read whole. That training is right with them, test_fit.c shows. So do infeeds.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_gate.c: runs follow each other closely, of two ranks one of which has slow data: a run begins no iteration
- * because of what that rank said about its data in the run before.
+ * test_gate.c: runs follow each other closely on two ranks, one of which has slow data: a run begins no iteration
+ * because of what that rank reported about its data in the previous run.
  */
 #include <stdarg.h>
 #include <stddef.h>

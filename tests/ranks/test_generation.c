@@ -1,6 +1,6 @@
 /*
- * test_generation.c: a generator whose stages are on two ranks: both draw the tokens of one process, from logits with
- * the same bits, and the caches of keys and values stay with the rank that has the stage.
+ * test_generation.c: a generator with stages on two ranks: both draw the tokens of one process, from logits with the
+ * same bits, and the caches of keys and values stay on the rank of the stage.
  */
 #include <string.h>
 

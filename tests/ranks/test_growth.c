@@ -1,5 +1,5 @@
 /*
- * test_growth.c: 10,000 updates of two ranks take no more memory than the first 1,000.
+ * test_growth.c: 10,000 updates of two ranks need no more memory than the first 1,000.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_large_sums.c: gradients of which two ranks sum some after the other, in rounds: the bits of one process, where
- * the sum is waited for and where it goes on beside the program, whole and in pieces.
+ * test_large_sums.c: gradients that two ranks sum in rounds have the bits of one process, when the sum is waited for
+ * and when it runs beside the program, whole and in pieces.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,8 +120,7 @@ static void pieces_in_rounds_have_the_same_bits(void **state)
     compare(&options);
 }
 
-/* A rank has one replica of both stages: the sum of the last one's gradients goes on beside the first one's backward.
- */
+/* A rank has one replica of both stages: the sum of the last one's gradients runs beside the first one's backward. */
 static void sums_beside_the_program_too(void **state)
 {
     bg_options options = make_options();

@@ -1,2 +1,3 @@
-/* test_loss_guard.c: parity/test_loss_guard.c over two processes: what one of them finds, both refuse. */
+/* test_loss_guard.c: parity/test_loss_guard.c over two processes: when one of them finds a bad loss, both refuse the
+ * update. */
 #include "../parity/test_loss_guard.c"

@@ -1,7 +1,7 @@
 /*
- * test_meetings.c: sums over members that are on different ranks: short meetings take one message each way, larger ones
- * two, in half the bytes each, and what is much comes in rounds; the bits are those of a plain loop over the members,
- * in place too.
+ * test_meetings.c: sums over members on different ranks: short meetings need one message each way, larger ones two with
+ * half the bytes each, and large data come in rounds; the bits are those of a plain loop over the members, in place
+ * too.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +138,7 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
-/* In rounds of so many bytes. */
+/* Sums in rounds of this number of bytes. */
 static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
                            const uint32_t *here, uint32_t here_count)
 {

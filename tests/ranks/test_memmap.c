@@ -1,6 +1,7 @@
 /*
- * test_memmap.c: remote buffers in files over three ranks. Each has the files of its own devices; any number of ranks
- * goes on from what another has left, to the bits of memory; what one rank cannot use is the same error on all.
+ * test_memmap.c: remote buffers in files over three ranks. Each rank has the files of its own devices; any number of
+ * ranks continues from the files of another number, with the bits of a run in memory; when one rank cannot use its
+ * files, all ranks return the same error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +45,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("rank %u: %s", own_rank(), error->message);
 }
 
-/* All ranks come here before one goes on. */
+/* All ranks come here before one continues. */
 static void meet(void)
 {
     const uint32_t owners[1] = {0};
@@ -330,7 +331,7 @@ static void values_of_the_index_go_to_who_has_them(void **state)
     remove_folder(folder);
 }
 
-/* ---- what is not used ---- */
+/* ---- refused files ---- */
 
 /* All ranks are refused, with the same words. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)

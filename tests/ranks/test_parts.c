@@ -1,6 +1,6 @@
 /*
- * test_parts.c: checkpoints that several ranks write, each its part: loaded by one process and by ranks of another
- * strategy, from one folder and from several; what is incomplete, damaged or missing is told by all ranks alike.
+ * test_parts.c: checkpoints that several ranks write in parts: loaded by one process and by ranks of another strategy,
+ * from one folder and from several; incomplete, damaged or missing parts give the same error on all ranks.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -238,7 +238,7 @@ static void from_one_file_to_ranks(void **state)
     test_folder_remove(folder_of(folder, "one", false));
 }
 
-/* Each rank copies its own part, and training goes on. */
+/* Each rank copies its own part, and training continues. */
 static void writing_beside_training(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -305,7 +305,7 @@ static void older_parts_go(void **state)
         test_folder_remove(folder);
 }
 
-/* What one rank cannot write is an error of all, and nothing of it stays. */
+/* A failure to write on one rank is an error on all, and no file stays. */
 static void a_rank_that_cannot_write(void **state)
 {
     char folder[PATH_BYTES];
@@ -339,7 +339,7 @@ static void a_rank_that_cannot_write(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
 /* The path of the part of a rank. */
 static void find_part(const char *folder, uint32_t rank, char path[3 * PATH_BYTES])

@@ -144,7 +144,7 @@ static void weights_come_in_rounds(void **state)
 
 /* ---- outputs ---- */
 
-/* Values of so many elements, of which a run makes so many, in two stages of each replica. */
+/* The number of elements of a value and of values in a run, in two stages of each replica. */
 typedef struct shape {
     int64_t elements;
     uint32_t count, replicas;

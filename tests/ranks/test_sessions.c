@@ -1,6 +1,6 @@
 /*
- * test_sessions.c: what sessions of several ranks do together and say when they cannot. Run by processes that are
- * ranks (wrap.h); each test is done by all of them.
+ * test_sessions.c: what sessions of several ranks do together, and their errors when they cannot. Run by processes that
+ * are ranks (wrap.h); each test is done by all of them.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-/* ---- what comes of a run ---- */
+/* ---- results of a run ---- */
 
 static void outputs_come_to_every_rank_that_wants_them(void **state)
 {
@@ -216,7 +216,7 @@ static void one_rank_reads_the_weights_of_all(void **state)
         }
 }
 
-/* ---- what a plan says of ranks ---- */
+/* ---- ranks in a plan's summary ---- */
 
 enum { FIRST_LINK_TAG = 2 }; /* before it: notes and hosts */
 
@@ -302,7 +302,7 @@ static bg_status next_element(void *user, void *const tensors[], bool *out_has_e
     return BG_OK;
 }
 
-/* With so many elements, and `fail_at`: instead of that one there is an error. */
+/* The source has `end` elements; instead of element `fail_at` it returns an error. */
 static void run_fed(rig *r, uint32_t end, uint32_t fail_at, uint64_t *out_iterations)
 {
     const bg_options options = make_options();
@@ -371,7 +371,7 @@ static void a_stop_on_one_rank_stops_all_after_the_same_run(void **state)
     close_rig(&r);
 }
 
-/* ---- what cannot be ---- */
+/* ---- refusals ---- */
 
 static void plans_that_differ_are_refused_on_all_ranks(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * test_slow_link.c: a link between two ranks on which everything takes some milliseconds longer is the first thing that
- * a report names, and without it the run gains what was promised.
+ * test_slow_link.c: a link between two ranks that is some milliseconds slower is the first thing that a report names,
+ * and removing it gives the promised gain.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_start.c: 64 ranks of one small network, a stage each: what a rank takes to begin is what its own stage needs,
- * and the rank that reads all weights has room for one of them.
+ * test_start.c: 64 ranks of one small network, a stage each: a rank allocates at the start only what its own stage
+ * needs, and the rank that reads all weights has memory for one of them.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * test_trace.c: one trace of two ranks, on one clock: messages arrive after they left, and a reduction over the ranks
- * goes on while another device computes a backward. A rank with a single thread goes on with its sums between the calls
- * of a backward.
+ * runs while another device computes a backward pass. A rank with a single thread continues its sums between the calls
+ * of a backward pass.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -286,7 +286,7 @@ static void open_single_stage(rig *r)
     require(bg_session_create(r->plan, NULL, &r->session, &error), &error);
 }
 
-/* Between two calls of one instruction, so that nobody was waiting for the sum. */
+/* Whether the sum ran between two calls of one instruction, while no thread was waiting for it. */
 static bool is_within_a_backward(const rig *r, const bg_trace_event *sum)
 {
     for (uint32_t i = 0; i < bg_session_trace_count(r->session, own_rank(), 0); i++) {
@@ -312,7 +312,7 @@ static uint32_t count_sums_within(const rig *r)
     return found;
 }
 
-/* Always so many runs, because both ranks have to run equally often. */
+/* Always the same number of runs, because both ranks have to run equally often. */
 static void one_thread_sums_between_calls(void **state)
 {
     uint32_t found = 0;

@@ -1,7 +1,7 @@
 /*
- * wrap.c: the linker puts main and the makers of plans that are here in the place of the real ones.
- * BRIGADE_TEST_RANKS: how many processes; 2 when nobody says. Suites run as under sanitizers, which leaves cells out,
- * unless BRIGADE_TEST_ALL asks for all.
+ * wrap.c: the linker puts main and the makers of plans that are here in the place of the real ones. BRIGADE_TEST_RANKS:
+ * the number of processes, by default 2. Suites run as under sanitizers, which leaves cells out, unless
+ * BRIGADE_TEST_ALL asks for all.
  */
 #include "ranks/wrap.h"
 

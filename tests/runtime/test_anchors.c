@@ -1,6 +1,6 @@
 /*
- * Values that nobody marked as outputs, returned all the same (anchors): every value that an op of a model makes, under
- * every strategy, equals what the graph returns when it is marked; and asking for it changes nothing else.
+ * Values that the graph does not mark as outputs are returned on request (anchors): every value of a model, under every
+ * strategy, equals what the graph returns when it is marked; and requesting it changes nothing else.
  */
 #include <stdarg.h>
 #include <stddef.h>

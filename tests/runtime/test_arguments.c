@@ -1,7 +1,7 @@
 /*
- * test_arguments.c: what every public function that can fail does with its arguments, whatever it is about. A NULL
- * where something is needed is an error that names the parameter, and a bg_error needs no preparation: success leaves
- * it clear, failure tells its own cause only. tests/style/test_entry.sh sees to it that no function forgets to clear.
+ * test_arguments.c: how every public function that can fail handles its arguments. A NULL where something is needed is
+ * an error that names the parameter, and a bg_error needs no preparation: success leaves it clear, failure tells its
+ * own cause only. tests/style/test_entry.sh sees to it that no function forgets to clear.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #include <brigade.h>
 
-/* As a local variable that nobody has set may be: a status that is none, a message without an end. */
+/* As an uninitialized local variable may be: an invalid status, and a message without an end. */
 static void fill_with_garbage(bg_error *error)
 {
     memset(error, 0xA5, sizeof *error);
@@ -375,7 +375,7 @@ static void a_missing_list_is_named(void **state)
     bg_graph_destroy(graph);
 }
 
-/* What a builder lacks is the graph's error. */
+/* An error of a builder is the graph's error. */
 #define FAILS_TO_BUILD(call, part)                                                                                     \
     do {                                                                                                               \
         const bg_type matrix = bg_matrix(BG_FLOAT32, 2, 12);                                                           \

@@ -313,7 +313,7 @@ static void test_measured_bubble_is_the_simulated_one(void **state)
         expect_simulated(&pipelines[i]);
 }
 
-/* On the way back each stage then waits for dx of the next one only: a ramp is shorter by (p - 1) W. */
+/* In the ramp at the end each stage then waits only for dx of the next one: the ramp is shorter by (p - 1) W. */
 static void test_messages_do_not_wait_for_w(void **state)
 {
     static const pipeline p = {"interleaved", 16, 16, 16, {2 * MS, 2 * MS, 2 * MS}};

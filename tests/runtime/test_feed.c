@@ -1,6 +1,6 @@
 /*
- * test_feed.c: infeeds and outfeeds: what goes through them is what arrays carry, whoever waits for whom; and every way
- * in which one side stops.
+ * test_feed.c: infeeds and outfeeds: they deliver what arrays do, whichever side waits; and every way in which one side
+ * stops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -545,7 +545,7 @@ static void unbounded_rows_come_before_the_end(void **state)
     }
 }
 
-/* That the source was asked for so many elements, and is asked for no more. */
+/* Checks that the source was called for this number of elements, and is not called again. */
 static void expect_calls(source *s, unsigned count)
 {
     for (int look = 0; look < 20000 && atomic_load(&s->calls) < count; look++)
@@ -586,7 +586,7 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
-    atomic_store(&l->is_leaving, true); /* before: the run goes on, and may end, while this thread comes back */
+    atomic_store(&l->is_leaving, true); /* before: the run continues, and may end, while this thread returns */
     bg_outfeed_destroy(l->outfeed);
     return NULL;
 }
@@ -639,7 +639,7 @@ static void fill_until_the_limit(uint32_t depth)
     infeed = open_infeed(&s, &r, 1);
     assert_int_equal(bg_session_run_infeed(r.session, infeed, NULL, &r.error), BG_ERROR_TIMEOUT);
     assert_non_null(strstr(r.error.message, "consumer of an outfeed"));
-    /* What came before can be taken, then the consumer hears of it. */
+    /* Earlier rows can be taken; then the consumer gets the error. */
     for (uint32_t taken = 0; taken < way.accumulation - 1 + depth; taken++) {
         assert_int_equal(bg_outfeed_next(outfeed, (void *[]){&row}, &has, NULL), BG_OK);
         assert_true(has);
@@ -660,7 +660,7 @@ static void nobody_takes_rows_until_the_limit(void **state)
         fill_until_the_limit(depth);
 }
 
-/* The iterations that have all their data are done; the session goes on. */
+/* The iterations that have all their data are done; the session can still be used. */
 static void data_that_end(void **state)
 {
     (void)state;
@@ -1302,7 +1302,7 @@ static bg_value build_rated(bg_graph *graph)
 
 enum { RATED_ELEMENTS = 2 * 3 * 4 }; /* replicas, iterations, accumulation */
 
-/* Losses of three calls, each with another rate, which is one value or as many as there are elements. */
+/* Losses of three calls, each with another rate; a rate is one value or one for each element. */
 static void train_rated(const char *stages, const char *schedule, bool is_constant, float *losses)
 {
     static const float rates[] = {0.5f, 1.25f, 0.75f};
@@ -1369,7 +1369,7 @@ static void constant_inputs_pass_through_stages(void **state)
         }
 }
 
-/* ---- what the idle do ---- */
+/* ---- idle workers ---- */
 
 typedef struct spare {
     atomic_uint calls, inside;
@@ -1389,7 +1389,7 @@ static bool do_spare(void *user)
     return call < s->answers;
 }
 
-/* Whatever the idle do, and for how long: the same bits, and nobody does it when the run is over. */
+/* Whatever idle workers do, and for how long, results are the same, and none of them continues after the run. */
 static void the_idle_have_something_to_do(void **state)
 {
     static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};

@@ -1,6 +1,6 @@
 /*
- * test_host_memory.c: what the system says of free memory, read from folders made up like /proc and /sys, and a session
- * that needs more than there is.
+ * test_host_memory.c: free memory as the system reports it, read from folders that imitate /proc and /sys, and a
+ * session that needs more than there is.
  */
 #include <stdarg.h>
 #include <stddef.h>

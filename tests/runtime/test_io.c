@@ -1,7 +1,7 @@
 /*
- * test_io.c: transfers in pieces, on a device made by hand: each byte is copied once, by however many threads, in the
+ * test_io.c: transfers in pieces, on a device made by hand: each byte is copied once, by any number of threads, in the
  * order of the queue; an idle worker leaves for better work after a piece; a transfer is counted when its last piece is
- * copied, whoever copies it.
+ * copied, by any thread.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,7 +213,8 @@ static void an_idle_worker_leaves_after_a_piece(void **state)
     destroy(&q);
 }
 
-/* A device that waits for the first transfer copies what others left of it, and none of the next. */
+/* A device that waits for the first transfer copies what other devices left of it, and does not begin the next
+ * transfer. */
 static void who_waits_does_as_far_as_it_needs(void **state)
 {
     static queue q;

@@ -1,5 +1,5 @@
 /*
- * test_loop.c: loops on the devices: carried values, conditions, loops in loops, and what is refused.
+ * test_loop.c: loops on the devices: carried values, conditions, nested loops, and refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,7 +178,7 @@ static void a_condition_ends_the_loop(void **state)
             const bg_loop loop = bg_while(r.condition, wanted[i].most, &n, &next, 1);
             compile(&r, &loop, NULL, replicas);
             const bg_run run = {.carried_in = (const void *[]){&wanted[i].first}, .carried_out = (void *[]){last}};
-            /* A run may ask for fewer than the loop's most, not for more. */
+            /* A run may ask for fewer iterations than the loop's maximum, but not for more. */
             const bg_run longer = {.carried_in = run.carried_in, .carried_out = run.carried_out, .iterations = 5000};
             for (int again = 0; again < 3; again++) {
                 assert_int_equal(execute(&r, again < 2 ? &run : &longer), wanted[i].iterations);
@@ -189,7 +189,7 @@ static void a_condition_ends_the_loop(void **state)
         }
 }
 
-/* Endless, until a value of the body says so. */
+/* Endless, until a value of the body ends it. */
 static void a_value_of_the_body_ends_the_loop(void **state)
 {
     float last = 0;
@@ -250,7 +250,7 @@ static void an_integer_counts(void **state)
     close_rig(&r);
 }
 
-/* Every comparison ends a loop over int32, and over int64 beyond what a double tells apart. */
+/* Every comparison ends a loop over int32, and one over int64 with values that are equal as doubles. */
 static void comparisons_end_the_loop(void **state)
 {
     static const int64_t base = ((int64_t)1 << 60) + 1;

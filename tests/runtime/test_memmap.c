@@ -1,6 +1,6 @@
 /*
- * test_memmap.c: remote buffers in files have the bits of memory, in one session and from one to the next; read only
- * they stay as they are; whatever is foreign, damaged, half-way or in use is one clear error and is not used.
+ * test_memmap.c: remote buffers in files have the bits of memory, in one session and from one to the next; opened read
+ * only they do not change; foreign, damaged, incomplete and busy files give one clear error and are not used.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -323,7 +323,7 @@ static void readers_of_nothing_write_nothing(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- what is not used ---- */
+/* ---- refused files ---- */
 
 static void runs_that_did_not_end_are_refused(void **state)
 {
@@ -488,7 +488,7 @@ static void other_plans_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* LAMB's state has the names of AdamW's. The plan that made the files goes on with them. */
+/* LAMB's state has the names of AdamW's. The plan that made the files continues with them. */
 static void another_optimizer_is_refused(void **state)
 {
     const bg_optimizer lamb = bg_lamb(0.003);
@@ -509,7 +509,7 @@ static void another_optimizer_is_refused(void **state)
     assert_non_null(strstr(error.message, "has the state of optimizer `adamw`, the plan trains with `lamb`"));
     bg_plan_destroy(plan);
     train(w, &options, STOP, UPDATES, "", &r);
-    /* Made anew, the files are LAMB's. */
+    /* After BG_MEMMAP_RENEW the files are LAMB's. */
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     plan = test_train_plan(test_model_at(w->model), MICRO_BATCH, &lamb, &options, "lamb");
     bg_error_clear(&error);

@@ -1,6 +1,6 @@
 /*
- * test_placement.c: which processors workers run on, how many workers there are, and what sessions of several threads
- * reach together.
+ * test_placement.c: the processors of workers, the number of workers, and the throughput of sessions of several
+ * threads.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -138,7 +138,7 @@ static uint32_t reverse(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t
 }
 
 /* Pinned workers get processors in the order that the callback gives, and by number without one. Sessions that do not
- * pin do not ask. */
+ * pin threads do not call the order function. */
 static void the_callers_order_is_followed(void **state)
 {
     const cpu_set_t before = affinity_of(pthread_self());

@@ -1,6 +1,6 @@
 /*
- * test_reader.c: sessions that read published weights: what a version is, who sees which, what is shared, and that a
- * run never sees half of one while a training goes on. Under the thread sanitizer, too.
+ * test_reader.c: sessions that read published weights: what a version is, which readers see it, what is shared, and
+ * that a run never sees a mixture of versions during a training. Under the thread sanitizer, too.
  */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #include <stdarg.h>
@@ -130,7 +130,7 @@ static uint64_t publish(bg_weights *weights)
     return version;
 }
 
-/* ---- who sees what, when ---- */
+/* ---- visibility of versions ---- */
 
 static void test_versions(void **state)
 {
@@ -171,7 +171,7 @@ static void test_versions(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A value that is set, all of it or a range, is published when somebody says so. */
+/* A value that is set, whole or in part, is published only on request. */
 static void test_set(void **state)
 {
     const bg_type row = bg_vector(BG_FLOAT32, OUT);
@@ -201,7 +201,7 @@ static void test_set(void **state)
 
 /* ---- what is shared ---- */
 
-/* Readers of weights that nobody trains compute with the weights' own memory. */
+/* Readers of weights that are not trained compute with the weights' own memory. */
 static void test_shared(void **state)
 {
     enum { READERS = 3 };
@@ -366,7 +366,7 @@ static void test_no_torn_weights(void **state)
         assert_true(servers[i].versions >= STEPS / TOGETHER);
         bg_session_destroy(servers[i].reader);
     }
-    for (int v = 2; v <= 1 + STEPS / PERIOD; v++) /* they can be told apart */
+    for (int v = 2; v <= 1 + STEPS / PERIOD; v++) /* so that they differ */
         assert_memory_not_equal(expected[v], expected[v - 1], sizeof expected[v]);
     bg_session_destroy(plain);
     bg_session_destroy(training);
@@ -425,13 +425,13 @@ static void test_errors(void **state)
     assert_non_null(strstr(error.message, "`fc1.weight`"));
     bg_weights_destroy(empty);
     assert_null(session);
-    /* Somebody is inside. */
+    /* Another thread is inside. */
     assert_int_equal(bgi_weights_enter(weights, NULL, "a test", &error), BG_OK);
     assert_int_equal(publish_within(weights, &error), BG_ERROR_INVALID);
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_ERROR_INVALID);
     bgi_weights_leave(weights);
     assert_int_equal(publish(weights), 1);
-    /* Which is no matter once there is a version. */
+    /* This does not matter once there is a version. */
     assert_int_equal(bgi_weights_enter(weights, NULL, "a test", &error), BG_OK);
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_OK);
     {

@@ -1,5 +1,5 @@
 /*
- * test_report.c: runs that do not go on end, say why, and can be cleaned up.
+ * test_report.c: runs that are stuck end, say why, and can be cleaned up.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,7 +186,7 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
-/* The same of a sum that goes on beside the program: two devices wait for it, a third one has not begun its own. */
+/* The same for a sum that runs beside the program: two devices wait for it, and a third one has not begun its own. */
 static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
 {
     toy_options options = impatient();
@@ -372,7 +372,7 @@ static void parts_that_do_not_return(void **state)
     expect_kernel_report(&options);
 }
 
-/* A slow kernel is no stuck one, nor is one that a busy machine lets wait. */
+/* A slow kernel is not reported as stuck, nor is one that waits on a busy machine. */
 static void sleep_a_little(const bg_kernel_call *call, uint32_t part)
 {
     (void)call;
@@ -431,7 +431,7 @@ static void creation_survives_any_failed_allocation(void **state)
         }
         test_allocations_fail(0);
         if (status == BG_OK) {
-            /* Looking at the machine failed, which is no reason not to run on it. */
+            /* Reading the machine failed, which must not prevent the run. */
             bg_session_destroy(session);
             bg_weights_destroy(weights);
             assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);

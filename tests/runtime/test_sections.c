@@ -1,6 +1,6 @@
 /*
- * test_sections.c: weights that a model keeps whole or in pieces: any of these goes on with what another has trained,
- * whichever way the weights take, and begins with the same values; and inference without its weights is an error.
+ * test_sections.c: weights that a model stores whole or in pieces: each form continues with what another has trained,
+ * however the weights are passed, and begins with the same values; and inference without its weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,7 +222,7 @@ static void copy_by_file(bg_weights *from, bg_weights *to, const char *folder)
     bg_safetensors_destroy(file);
 }
 
-/* A machine of another form that goes on with what `from` has. `weights` is to be destroyed by the caller. */
+/* A machine of another form that continues with the values of `from`. `weights` is to be destroyed by the caller. */
 static void move_on(machine *from, const form *f, bool training, road way, machine *to, bg_weights **out_weights)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -685,7 +685,7 @@ static void missing_weights_are_named(void **state)
     }
     close_machine(&trained);
 
-    /* None at all, and none given; where it was asked for, the seed's. */
+    /* A session without weights is refused, unless the plan asks for weights from the seed. */
     make_plan(&m, &forms[0], false, false);
     assert_int_equal(bg_session_create(m.plan, NULL, &m.session, &error), BG_ERROR_NOT_FOUND);
     close_machine(&m);

@@ -415,7 +415,7 @@ static void the_ring_keeps_the_newest_events(void **state)
     free(r);
 }
 
-/* Bytes touched are counted apart from the plan's figure, so that a wrong plan would show. */
+/* Touched bytes are counted independently of the plan's figure, so that the test finds a wrong plan. */
 static void touched_bytes_equal_the_plan(void **state)
 {
     toy_options options = toy_defaults();

@@ -1,6 +1,6 @@
 /*
- * test_shape.c: the shapes of what a run returns, for device iterations x accumulation x replicas and every output
- * mode, against values written by hand.
+ * test_shape.c: the shapes of a run's results, for device iterations x accumulation x replicas and every output mode,
+ * against values written by hand.
  */
 #include <stdarg.h>
 #include <stddef.h>

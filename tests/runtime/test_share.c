@@ -1,6 +1,6 @@
 /*
- * test_share.c: whom a helper works for: it does the parts of a call until none is left, or until a device can go on.
- * One thread plays both, on an engine of two devices made by hand: the owner's first part helps its own call.
+ * test_share.c: a helper runs the parts of a call until none is left, or until a device can continue. One thread plays
+ * both, on an engine of two devices made by hand: the owner's first part helps its own call.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ typedef struct shared_call {
     uint32_t depth, entered; /* of the device */
 } shared_call;
 
-/* Whoever works for the device has entered it; the owner has, once. */
+/* A worker of the device has entered it; the owner has, once. */
 typedef struct entered_device {
     bgi_device base;
     shared_call *call;

@@ -148,7 +148,8 @@ static void each_mode_returns_its_micro_batches(void **state)
     }
 }
 
-/* In micro-batch order, apart for each replica; float32 and those of 16 bits in float32. */
+/* Sums are in micro-batch order, separately for each replica; those of float32 and of types of 16 bits are in
+ * float32. */
 static void sums_of_every_type(void **state)
 {
     static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64, BG_INT32, BG_INT64};
@@ -184,7 +185,7 @@ static void sums_of_every_type(void **state)
     }
 }
 
-/* Beyond what a double tells apart, and beyond the largest, where they wrap around. */
+/* Sums of integers that are equal as doubles, and beyond the largest, where they wrap around. */
 static void sums_of_int64_are_whole(void **state)
 {
     enum { MICRO_BATCHES = 5 };

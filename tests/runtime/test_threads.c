@@ -1,6 +1,6 @@
 /*
- * test_threads.c: one thread at a time uses weights and the sessions that share them: what a second thread is told,
- * that it does no harm, and that sessions with weights of their own are not held up.
+ * test_threads.c: one thread at a time uses weights and the sessions that share them: the error that a second thread
+ * gets, that it does no harm, and that sessions with weights of their own are not delayed.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +114,7 @@ static void end_run(runner *r, gate *g)
         fail_msg("the run that was there first: %s", r->error.message);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 typedef struct rig {
     bg_session *session;
@@ -288,7 +288,7 @@ static void a_second_thread_is_refused(void **state)
     assert_int_equal(bg_session_trace_count(r.session, 0, 0), 0);
     end_run(&first, &g);
 
-    /* All of it is allowed now, as far as it is right otherwise. */
+    /* Everything is allowed now, if it is valid otherwise. */
     assert_int_equal(bg_session_step(r.session), 1);
     assert_int_equal(run(r.session, NULL), BG_OK);
     assert_int_equal(run(other.session, NULL), BG_OK);
@@ -323,7 +323,8 @@ static void other_weights_are_not_held_up(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* A kernel or callback of a run that uses its weights would wait for itself: told apart when it is the same thread. */
+/* A kernel or callback of a run that uses its weights would wait for itself: it is refused when the thread is the
+ * same. */
 static void a_run_within_a_run_is_refused(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * strategies.h: what tests of generators share: a chain placed as a strategy wants it, the order of a device as text,
- * what a device keeps, and how long it is idle.
+ * strategies.h: shared by tests of generators: a chain placed as a strategy requires, the order of a device as text,
+ * what a device stashes, and how long it is idle.
  */
 #ifndef TESTS_SCHEDULE_STRATEGIES_H
 #define TESTS_SCHEDULE_STRATEGIES_H
@@ -10,7 +10,8 @@
 
 #include <stdio.h>
 
-/* A chain in training on the devices of the strategy's placement, W apart when the strategy wants it. */
+/* Builds a chain in training on the devices of the strategy's placement, with W separate when the strategy separates
+ * it. */
 static inline void strategy_chain(test_problem *test, const char *name, uint32_t stage_count, uint32_t device_count,
                                   uint32_t micro_batch_count)
 {

@@ -381,7 +381,7 @@ static void test_small_problems_are_optimal(void **state)
         test.problem.edges = test.edges;
         test.problem.merges_loss = test_random(&random, 2) == 0;
         test.problem.send_ahead = test_random(&random, 2);
-        /* W apart makes 42 orders of three micro-batches on each device: with three stages that is not small. */
+        /* With W separate there are 42 orders of three micro-batches on each device, which is many for three stages. */
         test.problem.splits_weights = stages * micro_batches < 9 && test_random(&random, 2) == 0;
         for (uint32_t stage = 0; stage < stages; stage++) {
             test.devices[stage] = stage;

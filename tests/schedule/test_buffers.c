@@ -1,5 +1,5 @@
 /*
- * test_buffers.c: remote buffers in schedules: where LOAD and STORE go, what the verifier refuses, what overlaps.
+ * test_buffers.c: remote buffers in schedules: the places of LOAD and STORE, the verifier's refusals, and overlaps.
  */
 #include <stdarg.h>
 #include <stddef.h>

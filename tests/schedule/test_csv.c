@@ -1,6 +1,6 @@
 /*
- * test_csv.c: PyTorch's CSV and our lists are two forms of one thing; every bad text is refused with its place; what a
- * list shows of its problem is found.
+ * test_csv.c: PyTorch's CSV and Brigade's lists are two forms of one schedule; every invalid text is refused with its
+ * position; and problems are inferred from lists.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_draw.c: the SVG of a schedule is well-formed, whatever its title; boxes lie where and when the actions are; what
- * cannot be drawn is refused.
+ * test_draw.c: the SVG of a schedule is well-formed, whatever its title; boxes are placed by time and device;
+ * undrawable input is refused.
  */
 #include <stdarg.h>
 #include <stddef.h>

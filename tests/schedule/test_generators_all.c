@@ -1,6 +1,6 @@
 /*
- * test_generators_all.c: laws of every strategy over all small sizes: it verifies; concurrent stages run in one step;
- * what it cannot take it refuses with reason and remedy.
+ * test_generators_all.c: laws of every strategy over all small sizes: its schedule verifies; concurrent stages run in
+ * one step; unsupported problems are refused with reason and remedy.
  */
 #include <stdarg.h>
 #include <stddef.h>

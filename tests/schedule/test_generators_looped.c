@@ -148,8 +148,8 @@ static void test_bubbles(void **state)
             }
 }
 
-/* With W apart a device is idle for p - 1 times F + B - W at its ends and nowhere else, as with zb-h1, from 2 p
- * micro-batches on; the ramps are as long as stages are short. */
+/* With W separate a device is idle for p - 1 times F + B - W at its ends and nowhere between, as with zb-h1, from 2 p
+ * micro-batches on; ramps are proportional to the length of stages. */
 static void test_bubbles_with_weights_apart(void **state)
 {
     static const bg_stage_cost one = {.forward_ns = 1, .backward_ns = 1, .weights_ns = 1};

@@ -1,6 +1,6 @@
 /*
- * test_generators_zero_bubble.c: the strategies with W apart (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against the
- * orders, bubbles and memory that their papers publish. All with F = B = W, which is what those figures assume.
+ * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
+ * the published orders, bubbles and memory. All with F = B = W, which is what those figures assume.
  *
  * "Idle within" is what Qi et al. call the bubble: the time of a device between its first and its last action, less its
  * work. The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
@@ -299,7 +299,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the figures ask for, idle time grows and memory does not. */
+/* With fewer micro-batches than the figures assume, idle time grows and memory does not. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};

@@ -1,5 +1,5 @@
 /*
- * test_place.c: the devices that strategies put their stages on when nobody says.
+ * test_place.c: the devices on which strategies place their stages by default.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -115,7 +115,7 @@ static void a_step_is_one_sequence(void **state)
                     assert_int_equal(count_overlaps(&strict), 0);
                     assert_true(strict.makespan <= sum_of_all(&m));
                     assert_true(strict.makespan >= loose.makespan);
-                    /* Without it devices do overlap: in inference each goes on with the next micro-batch. */
+                    /* Without it devices do overlap: in inference each continues with the next micro-batch. */
                     if (devices > 1)
                         assert_true(count_overlaps(&loose) > 0);
                     /* A message may be under way while the device that wants it runs forward again. */

@@ -72,7 +72,7 @@ static void test_messages(void **state)
 static void test_deadlock_is_described(void **state)
 {
     (void)state;
-    /* Device 0 wants the gradient of micro-batch 0 before it sends what that gradient is made from. */
+    /* Device 0 receives the gradient of micro-batch 0 before it sends the value that this gradient is made from. */
     assert_verdict("F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 RECEIVE0.0:1 B0.0",
                    "F0.0 RECEIVE0.0:1 B0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0",
                    "deadlock: in step 0 device 0, action 2 (RECEIVE0.0:1), micro-batch 0, waits for the message of "

@@ -509,7 +509,7 @@ static void compare(machine *m, const uint64_t *contents, const uint64_t *output
         const bgi_plan_variable *variable = &plan->variables[v];
         const bg_value value = bg_graph_find_variable(m->graph, variable->name);
         if (variable->role == BG_ROLE_ACCUMULATOR && variable->places[0].operand.memory == BGI_MEMORY_REMOTE)
-            continue; /* nobody needs it after the step */
+            continue; /* it is not needed after the step */
         for (uint32_t p = 0; p < variable->place_count; p++)
             if (read_operand(m, variable->places[p].device, &variable->places[p].operand, 0,
                              bg_type_size_bytes(&variable->type), variable->name) != contents[value.id])

@@ -253,7 +253,8 @@ static void shares_that_cannot_be_are_errors(void **state)
     close_rig(&r);
 }
 
-/* Every so many updates, whatever calls take, and once more at the end of what was not saved yet. */
+/* A checkpoint is written after a fixed number of updates, independently of the updates of a call, and once more at the
+ * end if some are not saved yet. */
 static void updates_have_checkpoints(void **state)
 {
     rig r = {.listener = {.brief = true}};

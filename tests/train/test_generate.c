@@ -251,7 +251,7 @@ static void test_shares(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- what does not go ---- */
+/* ---- refusals ---- */
 
 static void refuse_sampling(bg_generator *generator, double temperature, double top_p, const char *part)
 {

@@ -229,7 +229,7 @@ static void test_ends(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- what does not go ---- */
+/* ---- refusals ---- */
 
 static void refuse(bg_generator *generator, const bg_generation_prompt *prompt, const bg_generation_options *options,
                    bg_status status, const char *part)

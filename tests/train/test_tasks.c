@@ -463,7 +463,7 @@ static void casts_touch_floats_only(void **state)
         bg_array_clear(&found[i / 2][i % 2]);
 }
 
-/* Replicas with the same data count once: metrics and predictions are those of as many replicas as there are groups. */
+/* Replicas with the same data count once: metrics and predictions are those of one replica of each group. */
 static void groups_count_once(void **state)
 {
     (void)state;

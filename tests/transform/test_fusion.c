@@ -106,7 +106,7 @@ static void test_text(void **state)
     bg_graph_destroy(fused);
 }
 
-/* The loss is a reader too, and is found again in the new graph; inputs that nobody reads stay. */
+/* The loss is a reader too, and is found again in the new graph; inputs without a reader stay. */
 static void test_the_loss_is_mapped(void **state)
 {
     bg_graph *graph = small_create(), *fused = NULL;

@@ -229,7 +229,8 @@ static void test_split_weights(void **state)
     bg_block_start(graph, "A", BG_DEVICE_NONE);
     x = small_linear(graph, "in", x, small_weight(graph, "wa"));
     bg_block_start(graph, "B", BG_DEVICE_NONE);
-    mid = bg_scale(graph, "mid", x, 2, 0); /* its backward reads nothing; `lin` wants it for its weight */
+    mid = bg_scale(graph, "mid", x, 2, 0); /* its backward needs no values; `lin` needs it for the gradient of its
+                                              weight */
     y = small_linear(graph, "lin", mid, small_weight(graph, "wb"));
     y = bg_elementwise_binary(graph, "square", BG_MULTIPLY, y, y); /* reads lin on the way to A: B */
     bg_block_start(graph, "C", BG_DEVICE_NONE);

@@ -188,7 +188,7 @@ static void test_halves_and_scalars(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A norm of all gradients needs their whole sums; the update goes on in pieces. */
+/* A norm of all gradients needs their whole sums; the update is still done in pieces. */
 static void test_gradients_that_are_read_whole(void **state)
 {
     bgi_stages stages = {0};
@@ -305,7 +305,7 @@ static void test_weights_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Seconds of processor time that the pass takes for so many layers: the least of some goes. */
+/* The processor time in seconds that the pass takes for this number of layers: the smallest of several measurements. */
 static double time_layers(int layers)
 {
     double least = 1e30;
@@ -341,7 +341,7 @@ static double time_layers(int layers)
     return least;
 }
 
-/* Four times as many layers take four times as long, not sixteen. */
+/* For four times the number of layers the time is four times as long, not sixteen. */
 static void test_time_grows_with_layers(void **state)
 {
     const double few = time_layers(400), many = time_layers(1600);

@@ -27,7 +27,7 @@ static bg_graph *chain(const char *const *blocks)
     return graph;
 }
 
-/* "stage@device" of each op, "-" where nobody gave a device. */
+/* "stage@device" of each op, "-" where the device is not given. */
 static void check_options(const char *const *blocks, const bg_options *options, bool merges, const char *expected)
 {
     bg_graph *graph = chain(blocks);

@@ -257,7 +257,7 @@ static void test_accumulator_types(void **state)
     check_types(BG_BFLOAT16, options, 0, 0, "accumulator of `w`: the callback chose int32");
 }
 
-/* ---- what has no effect is said ---- */
+/* ---- warnings ---- */
 
 static void count_words(void *user, bg_log_level level, const char *text)
 {

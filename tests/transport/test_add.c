@@ -49,7 +49,7 @@ static void check(bgi_add add, uint32_t term_count, size_t count, size_t shift, 
     to[count] = 77.0F;
     add(to, terms, term_count, count);
     for (size_t i = 0; i < count; i++)
-        if (!isnan(wanted[i]) || !isnan(to[i])) /* which NaN it is nobody promises */
+        if (!isnan(wanted[i]) || !isnan(to[i])) /* the bits of a NaN are not specified */
             assert_memory_equal(&to[i], &wanted[i], sizeof wanted[i]);
     assert_true(to[count] == 77.0F);
 }

@@ -1,6 +1,6 @@
 /*
- * test_pattern.c: who takes and gets what, for groups of 1 to 33 members and awkward sizes: each element is summed
- * once, by one member; each reader gets all that is its own, once, and nothing else.
+ * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes: each
+ * element is summed once, by one member; each reader receives all of its own elements once, and no others.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,7 +105,7 @@ static void sums(void **state)
         }
 }
 
-/* Everybody takes all of everyone's, and keeps what it makes. */
+/* Each rank receives the values of all ranks and keeps its own result. */
 static void sums_of_ones_own(void **state)
 {
     (void)state;

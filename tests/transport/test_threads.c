@@ -263,7 +263,7 @@ static void meet(rig *r, uint32_t size, uint32_t *random)
         for (uint32_t e = 0; e < count; e++) {
             const size_t bytes = count_to(&patterns[e]) * sizeof(double);
             TEST_DEVICE.copy_out(r->devices[m], seen, exchanges[m][e].to, bytes);
-            memcpy(wanted, seen, bytes); /* what nobody writes */
+            memcpy(wanted, seen, bytes); /* bytes that are not written */
             compute(&patterns[e], &exchanges[m][e], from[e], wanted, m);
             assert_memory_equal(seen, wanted, bytes);
         }

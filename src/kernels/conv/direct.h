@@ -196,7 +196,7 @@ static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t
     return 4 * d->rows * d->columns >= 3 * vectors * lanes && images * vectors >= 4;
 }
 
-/* ---- how the work of forward and of dx is cut ---- */
+/* ---- division of the work of forward and dx ---- */
 
 /* A unit is some images (or a strip of rows of one), a group, and some of its channels of results. Scratch: laid-out
  * weights; then for each runner tables, copies, and results of phases of dx that are not stored yet. */
@@ -372,7 +372,7 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
     return true;
 }
 
-/* ---- how the work of dw is cut ---- */
+/* ---- division of the work of dw ---- */
 
 /* Strips of images follow one another. Each part sums over a run of strips, for some channels, into sums of its own,
  * which are added in order. The number of runs affects the result, so limits of scratch are not applied to it. Scratch:
