@@ -118,7 +118,7 @@ while kill -0 $pid 2>/dev/null && ! grep -q '^Step: 5/' killed.out; do sleep 0.0
 error 1 'killed.files is in use by another session' gpt pretrain $tiny --memmap-dir killed.files --steps 9
 kill -9 $pid
 wait $pid 2>/dev/null
-error 1 'did not end in order' gpt pretrain $tiny --memmap-dir killed.files --steps 9
+error 1 'did not end properly' gpt pretrain $tiny --memmap-dir killed.files --steps 9
 last=$(ls killed | sed -n 's/^checkpoint_train_step_\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1)
 train killed $tiny --memmap-dir killed.files --load killed --steps $((last + 3))
 train killed.memory $tiny --steps $((last + 3))
@@ -141,7 +141,7 @@ pid=$!
 while kill -0 $pid 2>/dev/null && ! grep -q '^Step: ' again.out; do sleep 0.02; done
 kill -9 $pid
 wait $pid 2>/dev/null
-error 1 'did not end in order' gpt pretrain $tiny --memmap-dir ended.files --steps 99
+error 1 'did not end properly' gpt pretrain $tiny --memmap-dir ended.files --steps 99
 
 begin_case memory
 # ---- memory ----

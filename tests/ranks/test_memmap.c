@@ -519,7 +519,7 @@ static void a_failure_of_rank_0_is_of_all(void **state)
     bg_session_destroy(session);
     bg_plan_destroy(plan);
     meet();
-    refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
+    refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     remove_folder(folder);
 }
 

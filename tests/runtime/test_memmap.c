@@ -336,9 +336,9 @@ static void runs_that_did_not_end_are_refused(void **state)
     test_folder_create(folder);
     options = options_for(w, folder);
     train(w, &options, 0, STOP, NULL, &r);
-    refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
+    refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
-    refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
+    refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     train(w, &options, 0, STOP, "", &r);
     train(w, &options, STOP, UPDATES, "", &r); /* what is whole is not renewed */
@@ -350,7 +350,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     options = options_for(w, folder);
     train(w, &options, 0, STOP, "", &r);
     train(w, &options, STOP, UPDATES, NULL, &r);
-    refuse(w, &options, BG_ERROR_INVALID, "did not end in order");
+    refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     free(r.bytes);
     test_folder_remove(folder);
 }
@@ -558,7 +558,7 @@ static void foreign_files_are_not_overwritten(void **state)
     require(bgi_file_save(path, "a letter to somebody", 20, NULL), &(bg_error){.message = "no file"});
     refuse(&ways[0], &options, BG_ERROR_INVALID, "is not overwritten");
     options.files.memmap_mode = BG_MEMMAP_CONTINUE;
-    refuse(&ways[0], &options, BG_ERROR_INVALID, "did not end in order");
+    refuse(&ways[0], &options, BG_ERROR_INVALID, "did not end properly");
     assert_true(bgi_file_exists(path));
     test_folder_remove(folder);
 }
