@@ -183,8 +183,11 @@ static void unknown_calls_are_like_known_ones_of_the_kernel(void **state)
 static void helpers_divide_what_they_save(void **state)
 {
     bg_type types[2] = {bg_vector(BG_FLOAT32, 8), bg_vector(BG_FLOAT32, 8)};
-    bgi_call call = {
-        .kernel = {.name = "k", .part_count = 4}, .input_count = 1, .output_count = 1, .types = types, .cost = {8e6}};
+    bgi_call call = {.kernel = {.name = "k", .part_count = 4},
+                     .input_count = 1,
+                     .output_count = 1,
+                     .types = types,
+                     .cost = {.flops = 8e6}};
     bgi_call_costs costs = {.cores = 2, .copy_bytes_per_ns = 20.0};
     bgi_machine_prices machine;
     char key[BGI_CALL_KEY_BYTES];
