@@ -22,7 +22,7 @@
 #include "runtime/session.h"
 #include "support/folder.h"
 
-enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2 };
+enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2, TRACED_RUNS = 3 };
 static const uint64_t skew_ns = 100000000000u, slack_ns = 1000000u; /* longer than a busy machine lets a message wait */
 
 typedef struct rig {
@@ -179,7 +179,7 @@ static void share(const uint32_t *hosts)
     bg_transport transport = *test_ranks_transport();
     const uint32_t per_device = ITERATIONS * ACCUMULATION;
     bg_error error = {0};
-    uint32_t overlaps;
+    uint32_t overlaps = 0;
     events e;
     rig r;
 
@@ -199,12 +199,20 @@ static void share(const uint32_t *hosts)
         for (uint32_t d = 0; d < REPLICAS * STAGES; d++)
             assert_true(bg_session_trace_count(r.session, d / STAGES, d % STAGES) > 2 * per_device);
         assert_int_equal(check_messages(&e), 2 * REPLICAS * per_device);
-        overlaps = count_overlaps(&e, r.session->owners);
-        printf("%u reductions of %u overlap a backward of the other rank\n", overlaps, REPLICAS * STAGES * ITERATIONS);
-        assert_true(overlaps > 0);
     }
     free(e.all);
-    run(&r); /* what was shared is over */
+    /* Ranks of a busy machine often take turns. */
+    for (int look = 0; look < TRACED_RUNS; look++) {
+        run(&r);
+        require(bg_session_share_trace(r.session, 0, &error), &error);
+        e = read_events(&r);
+        if (own_rank() == 0)
+            overlaps += count_overlaps(&e, r.session->owners);
+        free(e.all);
+    }
+    printf("%u reductions overlap a backward of the other rank\n", overlaps);
+    assert_true(own_rank() > 0 || overlaps > 0);
+    run(&r); /* shared events are dropped */
     for (uint32_t d = 0; d < REPLICAS * STAGES; d++)
         if (r.session->owners[d] != own_rank())
             assert_int_equal(bg_session_trace_count(r.session, d / STAGES, d % STAGES), 0);
@@ -257,7 +265,7 @@ static void one_rank_writes_the_trace_of_all(void **state)
 
 /* ---- a rank with one thread ---- */
 
-enum { LAYERS = 8, LOOKS = 50 };
+enum { LAYERS = 8, LOOKS = 12 };
 
 static void open_single_stage(rig *r)
 {
