@@ -245,7 +245,7 @@ static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
     calls = send->after_calls > 0 ? send->after_calls : maker->call_count;
     if (maker->is_part)
         for (const bgi_instruction *part = maker; part-- > on->instructions;)
-            if (part->is_part && part->calls + part->call_count == maker->calls) {
+            if (part->is_part && part->call_count > 0 && part->calls + part->call_count == maker->calls) {
                 calls += part->call_count;
                 maker = part;
             }
