@@ -62,6 +62,7 @@ bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_c
 struct bgi_crc64;
 void bgi_checkpoint_sum_metadata(struct bgi_crc64 *crc, const bg_safetensors_metadata *pair);
 void bgi_checkpoint_sum_name(struct bgi_crc64 *crc, const bg_safetensors_entry *entry);
+void bgi_checkpoint_print_sum(const struct bgi_crc64 *crc, char text[BGI_CHECKPOINT_SUM_BYTES]);
 
 /* The same for an opened file, whose values are read in parts when they are not in memory. */
 bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);

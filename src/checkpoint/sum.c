@@ -36,7 +36,7 @@ void bgi_checkpoint_sum_name(bgi_crc64 *crc, const bg_safetensors_entry *entry)
     add_text(crc, bg_type_text(&entry->type, type));
 }
 
-static void print_sum(const bgi_crc64 *crc, char text[BGI_CHECKPOINT_SUM_BYTES])
+void bgi_checkpoint_print_sum(const bgi_crc64 *crc, char text[BGI_CHECKPOINT_SUM_BYTES])
 {
     snprintf(text, BGI_CHECKPOINT_SUM_BYTES, "%016" PRIx64, bgi_crc64_value(crc));
 }
@@ -58,7 +58,7 @@ bg_status bgi_checkpoint_sum(const bg_safetensors_entry *entries, size_t entry_c
         bgi_checkpoint_sum_name(&crc, &entries[i]);
         bgi_crc64_add(&crc, data, bg_type_size_bytes(&entries[i].type));
     }
-    print_sum(&crc, text);
+    bgi_checkpoint_print_sum(&crc, text);
     return BG_OK;
 }
 
@@ -92,7 +92,7 @@ bg_status bgi_checkpoint_sum_file(const bg_safetensors *file, char text[BGI_CHEC
         bgi_checkpoint_sum_name(&crc, bg_safetensors_at(file, i));
         status = add_value(&crc, file, bg_safetensors_at(file, i), part, error);
     }
-    print_sum(&crc, text);
+    bgi_checkpoint_print_sum(&crc, text);
     free(part);
     return status;
 }

@@ -11,8 +11,6 @@
  */
 #include "checkpoint/checkpoint.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +59,7 @@ static void join(const writing *w, const parts *p, char text[BGI_CHECKPOINT_SUM_
         bgi_checkpoint_sum_name(&crc, &w->entries[i]);
         bgi_crc64_join(&crc, p->values[i], bg_type_size_bytes(&w->entries[i].type));
     }
-    snprintf(text, BGI_CHECKPOINT_SUM_BYTES, "%016" PRIx64, bgi_crc64_value(&crc));
+    bgi_checkpoint_print_sum(&crc, text);
 }
 
 /* ---- what the file's writer calls ---- */
