@@ -81,14 +81,14 @@ static bg_status infer_accumulate_tree(const bg_op_signature *op, bg_type *outpu
     BGI_TRY(bgi_shape_float(&op->types[1], "the gradient", error));
     BGI_TRY(bgi_shape_same_dims(&op->types[0], "the accumulator", &op->types[1], "the gradient's shape", error));
     if (attributes->micro_batches < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "a tree of 0 micro-batches; it has at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "the tree has 0 micro-batches; it must have at least 1");
     partials = find_partials(&op->types[0], attributes->micro_batches);
     if ((op->input_count > 2) != (partials.dims[0] > 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "a tree of %u micro-batches %s partial sums",
-                            attributes->micro_batches, partials.dims[0] > 0 ? "needs" : "has no");
-    return op->input_count > 2
-               ? bgi_shape_equal(&op->types[2], "partial sums", &partials, "a row for each level but the top", error)
-               : BG_OK;
+        return bg_error_set(error, BG_ERROR_INVALID, "a tree of %u micro-batches %s operand of partial sums",
+                            attributes->micro_batches, partials.dims[0] > 0 ? "needs an" : "has no");
+    return op->input_count > 2 ? bgi_shape_equal(&op->types[2], "partial sums", &partials,
+                                                 "one row for each level below the top", error)
+                               : BG_OK;
 }
 
 const bg_op_type bgi_op_accumulate_tree = {
@@ -191,7 +191,7 @@ static bg_status infer_scaled_sum(const bg_op_signature *op, bg_type *outputs, b
     const bg_type scalar = bg_scalar(BG_FLOAT32);
 
     if (op->input_count % 2 != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u operands; each value must have its scale",
+        return bg_error_set(error, BG_ERROR_INVALID, "the op has %u operands; each value must have its own scale",
                             (unsigned)op->input_count);
     if (!bg_dtype_is_float(attributes->dtype))
         return bg_error_set(error, BG_ERROR_INVALID, "the sum's element type is %s; it must be a float type",
@@ -315,8 +315,9 @@ static bg_status infer_square_sum(const bg_op_signature *op, bg_type *outputs, b
     BGI_TRY(bgi_shape_float(&op->types[0], "x", error));
     if (attributes->pieces == 0 || attributes->pieces > INT32_MAX || attributes->elements > INT64_MAX / 2 ||
         (attributes->elements != elements && bgi_piece_size(attributes->elements, attributes->pieces) != elements))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of an x of %lld", attributes->pieces,
-                            (long long)attributes->elements, (long long)elements);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "%u pieces of a tensor of %lld elements do not fit x, which has %lld elements",
+                            attributes->pieces, (long long)attributes->elements, (long long)elements);
     outputs[0] = bg_vector(BG_FLOAT64, attributes->pieces);
     return BG_OK;
 }

@@ -20,7 +20,8 @@ bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature 
     while (count < plain->output_count && outputs[count].dtype != BG_DTYPE_NONE)
         count++;
     if (op->input_count != inputs + count)
-        return bg_error_set(error, BG_ERROR_SHAPE, "%u accumulators for %u gradients; each needs one",
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the op has %u accumulators and %u gradients; each gradient needs one accumulator",
                             (unsigned)(op->input_count - inputs), (unsigned)count);
     for (uint32_t i = 0; i < count; i++) {
         char operand[32];

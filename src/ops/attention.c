@@ -160,9 +160,9 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
 
     BGI_TRY(infer_from(qkv, attributes, &outputs[0], &statistics, error));
     if (!attributes->causal || attributes->probability != 0.0)
-        return bg_error_set(error, BG_ERROR_INVALID, "attention with a cache is causal and has no dropout");
+        return bg_error_set(error, BG_ERROR_INVALID, "attention with a cache must be causal and cannot have dropout");
     if (qkv->rank != 2 || qkv->dims[0] != attributes->sequence_length)
-        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [S, 3 heads D], of one sequence",
+        return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [S, 3 heads D], the tokens of one sequence",
                             bg_type_text(qkv, text));
     if (cache->dtype != qkv->dtype || cache->rank != 2 || 3 * cache->dims[1] != 2 * qkv->dims[1] ||
         cache->dims[0] < qkv->dims[0])

@@ -156,11 +156,11 @@ static bg_status build(checker *c, const void *attributes, const bg_type *types,
                        bg_error *error)
 {
     if (c->op_type->gradient == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "there is no gradient rule to check");
+        return bg_error_set(error, BG_ERROR_INVALID, "the op type has no gradient rule, so there is nothing to check");
     if (c->op_type->attributes_bytes > 0 && attributes == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "the op has attributes; none are given");
+        return bg_error_set(error, BG_ERROR_INVALID, "the op needs attributes, and NULL was given");
     if (c->input_count > MAXIMUM_OPERANDS || c->op_type->output_count > MAXIMUM_OPERANDS)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%u operands; the checker takes at most %d",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the op has %u operands; the checker supports at most %d",
                             (unsigned)c->input_count, MAXIMUM_OPERANDS);
     BGI_TRY(bg_graph_create(&c->graph, error));
     BGI_TRY(add_operands(c, types, values, error));
@@ -238,7 +238,7 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
                         "operand %u, element %lld (at %.9g): %s %.9g, central differences give %.9g; they may "
                         "differ by %.3g",
                         (unsigned)i, (long long)e, at,
-                        bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which stands for"
+                        bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which means"
                                                           : "the rule gives",
                         analytic, numeric, allowed);
 }

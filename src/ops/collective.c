@@ -122,7 +122,7 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     (void)op;
     (void)policy;
     (void)out;
-    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a collective has no kernel: it runs in a session, with replicas");
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a collective has no kernel; run it in a session with replicas");
 }
 
 const bg_op_type bgi_op_all_reduce = {

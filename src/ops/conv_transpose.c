@@ -35,9 +35,10 @@ static bg_status find_output(const bg_type *x, const bg_type *weight, const bgi_
         y.dims[2 + dim] = (x->dims[2 + dim] - 1) * options->stride[dim] - 2 * options->padding[dim] +
                           options->dilation[dim] * (taps - 1) + more + 1;
         if (y.dims[2 + dim] < 1)
-            return bg_error_set(error, BG_ERROR_SHAPE,
-                                "x is %s: of dimension %d nothing is left when padding %lld is taken from both sides",
-                                bg_type_text(x, text), 2 + dim, (long long)options->padding[dim]);
+            return bg_error_set(
+                error, BG_ERROR_SHAPE,
+                "x is %s: dimension %d of the result would be empty, because padding %lld is removed from both sides",
+                bg_type_text(x, text), 2 + dim, (long long)options->padding[dim]);
     }
     *out = y;
     return bg_type_validate(out, error);

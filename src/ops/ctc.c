@@ -21,12 +21,12 @@ static bg_status check_operands(const bg_op_signature *op, uint32_t first, bg_er
 
     BGI_TRY(bgi_shape_float(x, "log_probabilities", error));
     BGI_TRY(bgi_shape_rank(x, "log_probabilities", 3, "[N, T, C]", error));
-    BGI_TRY(bgi_shape_dtype(targets, "targets", BG_INT32, "they are numbers of classes", error));
+    BGI_TRY(bgi_shape_dtype(targets, "targets", BG_INT32, "they are indices of classes", error));
     BGI_TRY(bgi_shape_rank(targets, "targets", 2, "[N, S]", error));
     BGI_TRY(bgi_shape_dim(targets, "targets", 0, x->dims[0], "as many samples as log_probabilities", error));
     lengths = bg_vector(BG_INT32, x->dims[0]);
-    BGI_TRY(bgi_shape_equal(&op->types[first + 2], "lengths", &lengths, "one of each sample", error));
-    BGI_TRY(bgi_shape_equal(&op->types[first + 3], "target_lengths", &lengths, "one of each sample", error));
+    BGI_TRY(bgi_shape_equal(&op->types[first + 2], "lengths", &lengths, "one for each sample", error));
+    BGI_TRY(bgi_shape_equal(&op->types[first + 3], "target_lengths", &lengths, "one for each sample", error));
     if (attributes->blank >= 0 && attributes->blank < x->dims[2] && attributes->zeroes_infinity <= 1)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID, "blank is %d: it must be one of the %lld classes",

@@ -26,10 +26,10 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
     const int64_t farthest = (int64_t)1 << 40;
 
     if (attributes->heads < 1 || attributes->key_heads < 1 || attributes->heads % attributes->key_heads != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%lld heads over %lld of keys and values: both must be at least 1, and the latter divide "
-                            "the former",
-                            (long long)attributes->heads, (long long)attributes->key_heads);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "heads is %lld and key_heads is %lld: both must be at least 1, and key_heads must divide heads",
+            (long long)attributes->heads, (long long)attributes->key_heads);
     if (attributes->window < 0 || attributes->window > farthest)
         return bg_error_set(error, BG_ERROR_INVALID, "window is %lld: it must be at least 1, or 0 for none",
                             (long long)attributes->window);
@@ -47,8 +47,8 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
                             "alibi is %g: it must be above 0, 8 as in the paper, or 0 for none", attributes->alibi);
     if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "alibi with heads cut over an axis: a head's slope depends on the number of all heads; "
-                            "give the bias instead");
+                            "alibi is set, and the heads are split over an axis: a head's slope depends on the number "
+                            "of all heads; give the bias instead");
     return BG_OK;
 }
 
@@ -68,7 +68,7 @@ static bg_status check_inputs(const bg_type *types, const bgi_attention_attribut
                             bg_type_text(q, text), (long long)attributes->heads);
     BGI_TRY(bgi_shape_rank(k, "the key", 3, "[N, T, key_heads D]", error));
     wanted = bg_tensor3(q->dtype, q->dims[0], k->dims[1], q->dims[2] / attributes->heads * attributes->key_heads);
-    BGI_TRY(bgi_shape_equal(k, "the key", &wanted, "the query's type and samples, heads of one width", error));
+    BGI_TRY(bgi_shape_equal(k, "the key", &wanted, "the query's type, number of samples and head width", error));
     BGI_TRY(bgi_shape_equal(&types[2], "the value", &wanted, "the key's type", error));
     /* The random numbers of a sample are counted in 32 bits, four at a time. */
     if (attributes->probability > 0.0 &&
@@ -243,7 +243,7 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
 
     BGI_TRY(check_inputs(op->types, op->attributes, error));
     if (k->dims[1] != q->dims[1])
-        return bg_error_set(error, BG_ERROR_SHAPE, "the key is %s: it must have the query's %lld tokens, the new ones",
+        return bg_error_set(error, BG_ERROR_SHAPE, "the key is %s: it must have the %lld new tokens that the query has",
                             bg_type_text(k, text), (long long)q->dims[1]);
     if (cache->rank != 3 || cache->dims[1] < q->dims[1])
         return bg_error_set(error, BG_ERROR_SHAPE,

@@ -22,7 +22,7 @@ static bg_status infer_dropout(const bg_op_signature *op, bg_type *outputs, bg_e
                             attributes->probability);
     if (attributes->pieces > 1)
         BGI_TRY(bgi_shape_minimum_rank(&op->types[0], "x", 2,
-                                       "[N, ..., last] with samples first and its last dimension cut", error));
+                                       "[N, ..., last] with samples first and the last dimension split", error));
     outputs[0] = op->types[0];
     return BG_OK;
 }

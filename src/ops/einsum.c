@@ -90,7 +90,7 @@ static bool read_equation(einsum *e, const char *equation)
 
     for (uint32_t i = 0;; i++) {
         if (i == e->count)
-            return refuse(e, equation, "it has more operands than are given");
+            return refuse(e, equation, "it names more operands than are given");
         if (!read_letters(e, equation, &at, e->operands[i].letters))
             return false;
         if (*at == ',') {
@@ -98,18 +98,18 @@ static bool read_equation(einsum *e, const char *equation)
             continue;
         }
         if (i + 1 != e->count)
-            return refuse(e, equation, "it has fewer operands than are given");
+            return refuse(e, equation, "it names fewer operands than are given");
         break;
     }
     if (*at == '\0')
         return find_result(e, equation);
     if (at[1] != '>')
-        return refuse(e, equation, "`-` is not the beginning of `->`");
+        return refuse(e, equation, "a `-` must be followed by `>`");
     at += 2;
     if (!read_letters(e, equation, &at, e->result))
         return false;
     if (*at != '\0')
-        return refuse(e, equation, "there is something after the result");
+        return refuse(e, equation, "there is more text after the result");
     for (const char *letter = e->result; *letter != '\0'; letter++) {
         bool is_known = false;
         for (uint32_t i = 0; i < e->count; i++)
@@ -144,8 +144,8 @@ static bool read_sizes(einsum *e, const bg_value *operands)
 
             if (*size != 0 && *size != type.dims[d]) {
                 bgi_graph_fail_op(e->graph, "einsum", e->name, BG_ERROR_SHAPE,
-                                  "`%c` is %lld in an operand and %lld in operand %u, %s", letters[d], (long long)*size,
-                                  (long long)type.dims[d], i, bg_type_text(&type, text));
+                                  "dimension `%c` has size %lld in one operand and %lld in operand %u, which is %s",
+                                  letters[d], (long long)*size, (long long)type.dims[d], i, bg_type_text(&type, text));
                 return false;
             }
             e->operands[i].dims[d] = *size = type.dims[d];

@@ -83,11 +83,12 @@ static bg_status check_unary_function(const bg_op_signature *op, bg_error *error
                             BG_UNARY_COUNT - 1);
     if (function == BG_CLAMP && !(a <= b))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "clamp to %g .. %g: two numbers are needed, the first not above the second", a, b);
+                            "clamp has the bounds %g and %g: the lower bound comes first, and neither may be NaN", a,
+                            b);
     if (function == BG_SOFTPLUS && !(a > 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID, "softplus with a = %g: it must be above 0", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g: it must be above 0", a);
     if (bgi_unary_has_parameters(function) && function != BG_CLAMP && !(isfinite(a) && isfinite(b)))
-        return bg_error_set(error, BG_ERROR_INVALID, "parameters %g and %g: both must be finite", a, b);
+        return bg_error_set(error, BG_ERROR_INVALID, "the parameters are %g and %g: both must be finite", a, b);
     return BG_OK;
 }
 
@@ -504,7 +505,8 @@ static bg_status infer_standardize(const bg_op_signature *op, bg_type *outputs, 
                             "the result is %s; it must be float32, bfloat16, float16 or float64",
                             bg_dtype_name(attributes->dtype));
     if (attributes->divisor == 0.0f || attributes->deviation == 0.0f)
-        return bg_error_set(error, BG_ERROR_INVALID, "divisor %g and deviation %g divide; neither may be zero",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "divisor is %g and deviation is %g: values are divided by both, so neither may be zero",
                             (double)attributes->divisor, (double)attributes->deviation);
     outputs[0] = op->types[0];
     outputs[0].dtype = attributes->dtype;

@@ -19,7 +19,7 @@ static bg_status infer_rows(const bg_type *table, const bg_type *ids, const bgi_
 
     BGI_TRY(bgi_shape_float(table, "table", error));
     BGI_TRY(bgi_shape_rank(table, "table", 2, "[V,H]", error));
-    BGI_TRY(bgi_shape_dtype(ids, "ids", BG_INT32, "they count rows of the table", error));
+    BGI_TRY(bgi_shape_dtype(ids, "ids", BG_INT32, "they are row numbers of the table", error));
     if (ids->rank >= BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_SHAPE, "ids is %s: it must have at most %d dimensions",
                             bg_type_text(ids, text), BG_MAX_RANK - 1);
@@ -118,7 +118,7 @@ bg_type bgi_embedding_uses_type(const bg_type *ids)
 
 static bg_status infer_embedding_slots(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    BGI_TRY(bgi_shape_dtype(&op->types[0], "ids", BG_INT32, "they count rows of the table", error));
+    BGI_TRY(bgi_shape_dtype(&op->types[0], "ids", BG_INT32, "they are row numbers of the table", error));
     BGI_TRY(bgi_shape_dtype(&op->types[1], "slots", BG_INT32, "they count rows", error));
     BGI_TRY(bgi_shape_rank(&op->types[1], "slots", 1, "[2V+1]", error));
     outputs[0] = bgi_embedding_uses_type(&op->types[0]);

@@ -40,16 +40,18 @@ static bg_status check_attributes(const bg_op_signature *op, bg_error *error)
     const bgi_fused_product_attributes *attributes = op->attributes;
 
     if (attributes->product >= BGI_PRODUCT_COUNT || attributes->follows >= BGI_FOLLOWS_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "product %d or follower %d does not exist (0 to %d, 0 to %d)",
-                            attributes->product, attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "product is %d and follows is %d: they must be 0 to %d and 0 to %d", attributes->product,
+                            attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
     if (!bgi_unary_fuses((bg_unary)attributes->function))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "function %d is not one of bg_unary that follow products (0 to %d)", attributes->function,
                             BG_TAN - 1);
     if (attributes->keeps_sum && attributes->follows != BGI_FOLLOWS_FUNCTION)
-        return bg_error_set(error, BG_ERROR_INVALID, "the sum is kept, and there is no function of it");
+        return bg_error_set(error, BG_ERROR_INVALID, "keeps_sum is set, but no function follows the sum");
     if (attributes->follows == BGI_FOLLOWS_DERIVATIVE && op->input_count != 3)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u inputs; a derivative needs the product's two and a third",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the op has %u inputs; a derivative needs the product's two and a third one",
                             op->input_count);
     return BG_OK;
 }
@@ -64,7 +66,8 @@ static bg_status infer_fused_product(const bg_op_signature *op, bg_type *outputs
     product = view_product(op, types);
     BGI_TRY(products[attributes->product]->infer(&product, outputs, error));
     if (attributes->follows == BGI_FOLLOWS_DERIVATIVE) {
-        BGI_TRY(bgi_shape_equal(&op->types[2], "what the function kept", &outputs[0], "the product's type", error));
+        BGI_TRY(bgi_shape_equal(&op->types[2], "the value that the function's forward stored", &outputs[0],
+                                "the product's type", error));
     } else if (bgi_fused_product_adds(attributes, op->input_count)) {
         const bg_type bias = bg_vector(outputs[0].dtype, outputs[0].dims[outputs[0].rank - 1]);
 

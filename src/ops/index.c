@@ -65,7 +65,7 @@ static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_e
     BGI_TRY(bg_type_validate(&attributes->whole, error));
     BGI_TRY(bgi_shape_float(&op->types[0], "updates", error));
     BGI_TRY(infer_rows(&attributes->whole, &op->types[1], attributes->axis, &y, error));
-    BGI_TRY(bgi_shape_equal(&op->types[0], "updates", &y, "what the numbers take of the whole", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "updates", &y, "the shape that the ids select from the whole", error));
     outputs[0] = attributes->whole;
     return BG_OK;
 }
@@ -164,7 +164,7 @@ static bg_status infer_scatter_elements(const bg_op_signature *op, bg_type *outp
     BGI_TRY(bg_type_validate(&attributes->whole, error));
     BGI_TRY(bgi_shape_float(&op->types[0], "updates", error));
     BGI_TRY(infer_elements(&attributes->whole, &op->types[1], attributes->axis, &y, error));
-    BGI_TRY(bgi_shape_equal(&op->types[0], "updates", &y, "what the numbers take of the whole", error));
+    BGI_TRY(bgi_shape_equal(&op->types[0], "updates", &y, "the shape that the ids select from the whole", error));
     outputs[0] = attributes->whole;
     return BG_OK;
 }

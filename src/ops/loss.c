@@ -128,8 +128,8 @@ static bg_status infer_cross_entropy_backward(const bg_op_signature *op, bg_type
     BGI_TRY(bgi_shape_equal(&op->types[3], "log_sum_exp", &rows, "the forward op's", error));
     if (op->input_count < least || op->input_count > least + 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%u operands given: a mean takes 5 (weight is the last), others 4, and class weights after "
-                            "these",
+                            "the op has %u operands: a mean takes 5 (the last one is the weight), other reductions "
+                            "take 4, and class weights may follow",
                             (unsigned)op->input_count);
     BGI_TRY(check_classes(attributes, &op->types[1], op->input_count > least ? &op->types[least] : NULL, error));
     if (is_mean)

@@ -21,8 +21,9 @@ static bg_status infer_range_count(const bg_op_signature *op, bg_type *outputs, 
     if (attributes->pieces > INT32_MAX || attributes->elements > INT64_MAX / 2 ||
         (attributes->elements != elements &&
          (attributes->pieces == 0 || bgi_piece_size(attributes->elements, attributes->pieces) != elements)))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of an x of %lld", attributes->pieces,
-                            (long long)attributes->elements, (long long)elements);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "%u pieces of a tensor of %lld elements do not fit x, which has %lld elements",
+                            attributes->pieces, (long long)attributes->elements, (long long)elements);
     outputs[0] = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
     return BG_OK;
 }

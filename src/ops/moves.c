@@ -19,14 +19,15 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     int64_t dims[BG_MAX_RANK];
 
     if (count == 0 || count > BGI_MAXIMUM_VARIADIC || values == NULL) {
-        bgi_graph_fail_op(graph, "stack", name, BG_ERROR_INVALID, "%u values: 1 to %d can be stacked at once", count,
+        bgi_graph_fail_op(graph, "stack", name, BG_ERROR_INVALID, "%u values were given: stack takes 1 to %d", count,
                           BGI_MAXIMUM_VARIADIC);
         return (bg_value){0};
     }
     if (type.rank >= BG_MAX_RANK || place < 0 || place > (int32_t)type.rank) {
         bgi_graph_fail_op(graph, "stack", name, BG_ERROR_SHAPE,
-                          "axis %d of values with %u dimensions: the result has one more, at most %d", (int)axis,
-                          type.rank, BG_MAX_RANK);
+                          "axis is %d and the values have %u dimensions: the axis must be one of the result's "
+                          "dimensions, which are one more and at most %d",
+                          (int)axis, type.rank, BG_MAX_RANK);
         return (bg_value){0};
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -126,11 +127,10 @@ bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t cla
     if (bg_value_is_null(ids))
         return (bg_value){0};
     if (classes < 1 || classes > (type.dtype == BG_UINT8 ? 256 : INT32_MAX) || type.rank >= BG_MAX_RANK) {
-        bgi_graph_fail_op(
-            graph, "one_hot", name, BG_ERROR_INVALID,
-            "%lld classes of ids with %u dimensions: there must be at least 1 class, at most 256 of uint8 "
-            "ids, and at most %d dimensions",
-            (long long)classes, type.rank, BG_MAX_RANK - 1);
+        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_INVALID,
+                          "classes is %lld and ids have %u dimensions: classes must be at least 1 (at most 256 for "
+                          "uint8 ids), and ids must have at most %d dimensions",
+                          (long long)classes, type.rank, BG_MAX_RANK - 1);
         return (bg_value){0};
     }
     if (type.dtype != BG_INT32 && type.dtype != BG_INT64 && type.dtype != BG_UINT8) {

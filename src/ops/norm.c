@@ -174,9 +174,10 @@ static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *er
 
     BGI_TRY(bgi_gradient_of_result(gradient, &inputs[0], error));
     if (bg_type_element_count(x) == x->dims[1])
-        return bg_error_set(error, BG_ERROR_SHAPE,
-                            "x is %s: training needs more than 1 value a channel (a micro-batch of 2 or more)",
-                            bg_type_text(x, text));
+        return bg_error_set(
+            error, BG_ERROR_SHAPE,
+            "x is %s: training needs more than 1 value in each channel (a micro-batch of 2 or more samples)",
+            bg_type_text(x, text));
     bg_graph_add(gradient->graph, &bgi_op_batch_norm_backward, NULL, inputs, 5, gradient->op.attributes, outputs);
     for (uint32_t i = 0; i < 3; i++)
         if (gradient->needs[i])
@@ -265,7 +266,8 @@ static bg_status infer_sync_batch_norm(const bg_op_signature *op, bg_type *outpu
     bg_type moments;
 
     if (attributes->members == 0 || attributes->members > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "statistics of %llu replicas",
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "members is %llu: it must be a number of replicas from 1 to 2147483647",
                             (unsigned long long)attributes->members);
     signature.attributes = &plain;
     BGI_TRY(infer_batch_norm(&signature, outputs, error));

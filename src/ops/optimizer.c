@@ -24,8 +24,10 @@ static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
         (rounding->piece > 0 && rounding->piece <= rounding->elements && rounding->elements <= INT64_MAX / 2 &&
          (rounding->elements == elements || rounding->piece == elements)))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INTERNAL, "rounds %lld elements in pieces of %lld, of a parameter of %lld",
-                        (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
+    return bg_error_set(
+        error, BG_ERROR_INTERNAL,
+        "stochastic rounding of %lld elements in pieces of %lld does not fit a parameter of %lld elements",
+        (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
 }
 
 /* Checks the first four operands of all updates, and each state. */
@@ -144,13 +146,13 @@ static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *output
     (void)outputs;
     if (attributes->rule > BGI_RULE_ADADELTA || attributes->centered > 1 ||
         (attributes->rule != BGI_RULE_RMSPROP && (attributes->centered || states != least)))
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "rule %u, centered %u, %u states; AdaGrad (%d) has 1 and AdaDelta (%d) 2, neither is centered",
-            attributes->rule, attributes->centered, states, BGI_RULE_ADAGRAD, BGI_RULE_ADADELTA);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "rule is %u, centered is %u, and there are %u states: AdaGrad (rule %d) needs 1 state and "
+                            "AdaDelta (rule %d) needs 2, and neither can be centered",
+                            attributes->rule, attributes->centered, states, BGI_RULE_ADAGRAD, BGI_RULE_ADADELTA);
     if (states < least || states > least + 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u states; it has %u, or %u with momentum", states, least,
-                            least + 1);
+        return bg_error_set(error, BG_ERROR_INVALID, "the op has %u states; it must have %u, or %u with momentum",
+                            states, least, least + 1);
     if (is_adadelta)
         return check_update(op, adadelta, error);
     return check_update(op, attributes->centered ? centered : plain, error);
@@ -203,7 +205,8 @@ static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
         attributes->pieces <= INT32_MAX / 2 &&
         (attributes->elements == elements || bgi_lamb_piece(attributes) == elements))
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements, of a parameter of %lld",
+    return bg_error_set(error, BG_ERROR_INTERNAL,
+                        "%u pieces of a tensor of %lld elements do not fit a parameter of %lld elements",
                         attributes->pieces, (long long)attributes->elements, (long long)elements);
 }
 

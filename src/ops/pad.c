@@ -33,15 +33,16 @@ static bg_status check_attributes(const bgi_pad_attributes *attributes, bg_error
         const int64_t sides[] = {attributes->before[i], attributes->after[i]};
         for (int side = 0; side < 2; side++)
             if (sides[side] < least || sides[side] > limit)
-                return bg_error_set(
-                    error, BG_ERROR_SHAPE,
-                    "%lld elements %s dimension %u, which has %lld: in this mode %lld to %lld are possible",
-                    (long long)sides[side], side == 0 ? "before" : "after", i, (long long)size, (long long)least,
-                    (long long)limit);
+                return bg_error_set(error, BG_ERROR_SHAPE,
+                                    "the padding of %lld elements %s dimension %u, which has %lld elements, is not "
+                                    "possible: this mode allows %lld to %lld",
+                                    (long long)sides[side], side == 0 ? "before" : "after", i, (long long)size,
+                                    (long long)least, (long long)limit);
         if (sides[0] + size + sides[1] < 1)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "nothing is left of dimension %u: %lld elements, %lld before and %lld after", i,
-                                (long long)size, (long long)sides[0], (long long)sides[1]);
+                                "dimension %u of the result would be empty: x has %lld elements there, and the padding "
+                                "is %lld before and %lld after",
+                                i, (long long)size, (long long)sides[0], (long long)sides[1]);
     }
     return BG_OK;
 }
@@ -111,7 +112,8 @@ bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode,
 
     if (type.rank > 0 && (before == NULL || after == NULL)) {
         bgi_graph_fail_op(graph, bgi_op_pad.name, name, BG_ERROR_INVALID,
-                          "the numbers of elements before and after each of %u dimensions are missing", type.rank);
+                          "before or after is NULL; each must have a number of elements for each of the %u dimensions",
+                          type.rank);
         return (bg_value){0};
     }
     memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */

@@ -23,9 +23,9 @@ static bg_status check_attributes(const bgi_pointwise_loss_attributes *attribute
                             (int)attributes->function, BG_LOSS_FUNCTION_COUNT - 1);
     BGI_TRY(bgi_shape_reduction(attributes->reduction, error));
     if (attributes->function == BG_LOSS_HUBER && !(a > 0.0 && isfinite(a)))
-        return bg_error_set(error, BG_ERROR_INVALID, "the Huber loss with delta %g: it must be above 0 and finite", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "delta of the Huber loss is %g: it must be above 0 and finite", a);
     if (!(a >= 0.0 && isfinite(a)))
-        return bg_error_set(error, BG_ERROR_INVALID, "parameter %g: it must be at least 0 and finite", a);
+        return bg_error_set(error, BG_ERROR_INVALID, "the loss's parameter is %g: it must be at least 0 and finite", a);
     return BG_OK;
 }
 

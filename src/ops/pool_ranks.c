@@ -184,9 +184,10 @@ static bg_value add_adaptive(bg_graph *graph, const char *op, const char *name, 
         return bg_interpolate(graph, name, x, &area);
     for (uint32_t i = 0; i + 2 < type.rank; i++)
         if (area.size[i] > BGI_MAXIMUM_VARIADIC && area.size[i] != type.dims[2 + i]) {
-            bgi_graph_fail_op(graph, op, name, BG_ERROR_UNSUPPORTED,
-                              "sizes[%u] is %lld, which does not make windows of one size: at most %d are possible",
-                              (unsigned)i, (long long)area.size[i], BGI_MAXIMUM_VARIADIC);
+            bgi_graph_fail_op(
+                graph, op, name, BG_ERROR_UNSUPPORTED,
+                "sizes[%u] is %lld, so the windows have different sizes: at most %d such windows are supported",
+                (unsigned)i, (long long)area.size[i], BGI_MAXIMUM_VARIADIC);
             return (bg_value){0};
         }
     for (uint32_t i = type.rank; i-- > 2;) {

@@ -40,7 +40,8 @@ static bg_status check_operands(const bg_op_signature *op, int64_t gates, uint32
     BGI_TRY(bgi_shape_float(x, "x", error));
     BGI_TRY(bgi_shape_rank(x, "x", 3, attributes->batch_first ? "[N, T, gates H]" : "[T, N, gates H]", error));
     if (x->dims[2] % gates != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: its last dimension must be %lld gates x the state's width",
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "x is %s: its last dimension must be %lld gates x the width of the state",
                             bg_type_text(x, text), (long long)gates);
     width = x->dims[2] / gates;
     wanted = bg_matrix(x->dtype, gates * width, width);
@@ -73,7 +74,8 @@ static bg_status infer_gru(const bg_op_signature *op, bg_type *outputs, bg_error
 static bg_status infer_rnn(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     if (((const bgi_recurrent_attributes *)op->attributes)->reset_first)
-        return bg_error_set(error, BG_ERROR_INVALID, "a plain recurrence has no reset gate");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "reset_first is set, but a plain recurrence has no reset gate; leave it unset");
     BGI_TRY(check_operands(op, 1, 1, error));
     outputs[0] = op->types[0];
     return BG_OK;
@@ -143,8 +145,9 @@ static void add_weight_gradients(bg_op_gradient *gradient, bg_value sums, uint32
 static bg_status find_result_gradient(bg_op_gradient *gradient, bg_value *out, bg_error *error)
 {
     if (!bg_value_is_null(gradient->output_gradients[1]))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "a gradient flows into the gates, which have none; only the states can be used in a loss");
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "the gates are used in a loss, but they have no gradient; only the states can be used in a loss");
     *out = gradient->output_gradients[0];
     if (bg_value_is_null(*out))
         *out = bg_clamp(gradient->graph, gradient->output_gradients[2], 0.0, 0.0);

@@ -106,7 +106,7 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
     bgi_reduce_attributes attributes;
 
     if (axis_count > 0 && axes == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "the list of %u axes is missing",
+        bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "axes is NULL, and axis_count is %u",
                           axis_count);
         return (bg_value){0};
     }
@@ -220,8 +220,7 @@ bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t ra
     bgi_dims_attributes attributes;
 
     if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "the list of %u dimensions is missing",
-                          rank);
+        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "dims is NULL, and rank is %u", rank);
         return (bg_value){0};
     }
     memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */

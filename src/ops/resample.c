@@ -19,10 +19,10 @@ static bg_status check_attributes(const bgi_resample_attributes *a, bg_error *er
 {
     if ((unsigned)a->mode >= BG_INTERPOLATION_COUNT || (unsigned)a->coordinates >= BG_COORDINATES_COUNT ||
         (unsigned)a->nearest >= BG_NEAREST_COUNT)
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "mode %d, coordinates %d or nearest %d does not exist: they must be less than %d, %d and %d", (int)a->mode,
-            (int)a->coordinates, (int)a->nearest, BG_INTERPOLATION_COUNT, BG_COORDINATES_COUNT, BG_NEAREST_COUNT);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "mode is %d, coordinates is %d and nearest is %d: they must be less than %d, %d and %d",
+                            (int)a->mode, (int)a->coordinates, (int)a->nearest, BG_INTERPOLATION_COUNT,
+                            BG_COORDINATES_COUNT, BG_NEAREST_COUNT);
     if (!isfinite(a->cubic))
         return bg_error_set(error, BG_ERROR_INVALID, "cubic is %g: it must be finite", a->cubic);
     for (int i = 0; i < 2; i++) {
@@ -32,12 +32,15 @@ static bg_status check_attributes(const bgi_resample_attributes *a, bg_error *er
             return bg_error_set(error, BG_ERROR_INVALID, "a scale is %g: it must be above 0, or 0 for the sizes' ratio",
                                 axis->scale);
         if (axis->in < 1 || axis->out < 1 || axis->in > INT32_MAX || axis->out > INT32_MAX)
-            return bg_error_set(error, BG_ERROR_SHAPE,
-                                "from %lld to %lld elements: both must be at least 1 and at most %d",
-                                (long long)axis->in, (long long)axis->out, INT32_MAX);
+            return bg_error_set(
+                error, BG_ERROR_SHAPE,
+                "an axis is resampled from %lld to %lld elements: both numbers must be at least 1 and at most %d",
+                (long long)axis->in, (long long)axis->out, INT32_MAX);
         if (axis->is_same && axis->in != axis->out)
-            return bg_error_set(error, BG_ERROR_INVALID, "an axis that stays the same goes from %lld to %lld elements",
-                                (long long)axis->in, (long long)axis->out);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "an axis marked as unchanged is resampled from %lld to %lld elements: both numbers must be equal",
+                (long long)axis->in, (long long)axis->out);
     }
     return BG_OK;
 }
@@ -54,7 +57,7 @@ static bg_status infer_resample(const bg_op_signature *op, bg_type *outputs, bg_
     for (uint32_t i = 0; i < 2; i++) {
         const int64_t from = a->is_backward ? a->axes[i].out : a->axes[i].in;
 
-        BGI_TRY(bgi_shape_dim(x, "x", x->rank - 2 + i, from, "as its attributes say", error));
+        BGI_TRY(bgi_shape_dim(x, "x", x->rank - 2 + i, from, "the size in the op's attributes", error));
         outputs[0].dims[x->rank - 2 + i] = a->is_backward ? a->axes[i].in : a->axes[i].out;
     }
     return bg_type_validate(&outputs[0], error);

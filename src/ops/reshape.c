@@ -31,14 +31,14 @@ static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attri
         const int64_t dim = attributes->dims[i];
 
         if (dim == -1 && open != BG_MAX_RANK)
-            return bg_error_set(error, BG_ERROR_SHAPE, "dimensions %u and %u are both -1; one at most can be left open",
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "dimensions %u and %u are both -1; at most one dimension can be inferred",
                                 (unsigned)open, (unsigned)i);
         if (dim == -1)
             open = i;
         else if (dim < 1)
-            return bg_error_set(error, BG_ERROR_SHAPE,
-                                "dimension %u is %lld; it must be at least 1, or -1 for the rest", (unsigned)i,
-                                (long long)dim);
+            return bg_error_set(error, BG_ERROR_SHAPE, "dimension %u is %lld; it must be at least 1, or -1 to infer it",
+                                (unsigned)i, (long long)dim);
         else if (known > count / dim + 1)
             known = count + 1; /* more elements than x has, which the caller refuses; this avoids an overflow */
         else
@@ -63,7 +63,7 @@ static bg_status infer_reshape(const bg_op_signature *op, bg_type *outputs, bg_e
                             BG_MAX_RANK);
     BGI_TRY(resolve_dims(x, attributes, &wanted, error));
     if (bg_type_validate(&wanted, &ignored) != BG_OK || bg_type_element_count(&wanted) != bg_type_element_count(x))
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s, which has %lld elements; they do not fill %s exactly",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s, which has %lld elements; these do not fill %s exactly",
                             bg_type_text(x, text), (long long)bg_type_element_count(x),
                             bg_type_text(&wanted, wanted_text));
     outputs[0] = wanted;
@@ -104,8 +104,7 @@ bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank
     bgi_dims_attributes attributes;
 
     if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "the list of %u dimensions is missing",
-                          rank);
+        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "dims is NULL, and rank is %u", rank);
         return (bg_value){0};
     }
     memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
@@ -200,8 +199,7 @@ static bg_status infer_transpose(const bg_op_signature *op, bg_type *outputs, bg
                                 (unsigned)from, (unsigned)x->rank - 1u);
         if ((seen >> from & 1u) != 0)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "permutation[%u] is %u, which comes twice; each dimension must come "
-                                "once",
+                                "permutation[%u] is %u, which occurs twice; each dimension must occur once",
                                 (unsigned)i, (unsigned)from);
         seen |= 1u << from;
         y.dims[i] = x->dims[from];
@@ -241,7 +239,7 @@ bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint3
 
     if (permutation == NULL && rank > 0) {
         bgi_graph_fail_op(graph, bgi_op_transpose.name, name, BG_ERROR_INVALID,
-                          "a permutation of the %u dimensions is missing", rank);
+                          "permutation is NULL; it must list the %u dimensions", rank);
         return (bg_value){0};
     }
     for (uint32_t i = 0; i < rank; i++)
@@ -256,11 +254,11 @@ static bg_status check_slice(const bgi_slice_attributes *slice, int64_t size, bg
     if (slice->step < 1)
         return bg_error_set(error, BG_ERROR_INVALID, "step is %lld; it must be at least 1", (long long)slice->step);
     if (slice->start < 0 || slice->start >= slice->stop || slice->stop > size)
-        return bg_error_set(
-            error, BG_ERROR_SHAPE,
-            "elements %lld to %lld (not included) of axis %u, which has %lld; 0 <= start < stop <= %lld "
-            "must hold, negative ones counted from the end",
-            (long long)slice->start, (long long)slice->stop, (unsigned)slice->axis, (long long)size, (long long)size);
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the slice takes elements %lld to %lld (not included) of axis %u, which has %lld elements; "
+                            "0 <= start < stop <= %lld must hold (negative numbers count from the end)",
+                            (long long)slice->start, (long long)slice->stop, (unsigned)slice->axis, (long long)size,
+                            (long long)size);
     return BG_OK;
 }
 
@@ -433,7 +431,7 @@ bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, ui
     bgi_axis_attributes attributes = {0};
 
     if (count > 0 && values == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_concat.name, name, BG_ERROR_INVALID, "the list of %u values is missing", count);
+        bgi_graph_fail_op(graph, bgi_op_concat.name, name, BG_ERROR_INVALID, "values is NULL, and count is %u", count);
         return (bg_value){0};
     }
     if (count > 0 && !bgi_graph_axis(graph, &bgi_op_concat, name, values[0], axis, &attributes.axis))

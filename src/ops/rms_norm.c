@@ -142,13 +142,13 @@ bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t gr
     if (type.rank < 2 || groups < 1 || type.dims[1] % groups != 0) {
         char text[BG_TYPE_TEXT_BYTES];
         bgi_graph_fail_op(graph, "group_norm", name, BG_ERROR_SHAPE,
-                          "%lld groups of x, %s: x must be [N,C,...], and the groups must divide C", (long long)groups,
-                          bg_type_text(&type, text));
+                          "groups is %lld and x is %s: x must be [N,C,...], and groups must divide C",
+                          (long long)groups, bg_type_text(&type, text));
         return (bg_value){0};
     }
     if (is_affine == bg_value_is_null(beta)) {
         bgi_graph_fail_op(graph, "group_norm", name, BG_ERROR_INVALID,
-                          "of gamma and beta one is given: give both or neither");
+                          "only one of gamma and beta is given: give both or neither");
         return (bg_value){0};
     }
     y = bg_reshape(graph, NULL, x, 2, (const int64_t[]){type.dims[0] * groups, -1});

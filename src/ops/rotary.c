@@ -17,6 +17,7 @@ BGI_OP_KERNEL(select_rotary, ROTARY)
 static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *attributes, bg_error *error)
 {
     const int64_t width = x->dims[x->rank - 1], heads = attributes->heads, features = attributes->features;
+    const bool is_yarn = attributes->kind == BG_ROTARY_YARN;
     char text[BG_TYPE_TEXT_BYTES];
 
     if (heads < 1 || width % heads != 0)
@@ -24,16 +25,17 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
                             bg_type_text(x, text), (long long)heads);
     if (features < 2 || features % 2 != 0 || features > width / heads)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%lld features of a head turn: they must be pairs within its width, %lld",
+                            "features is %lld: it must be even, at least 2 and at most the width of a head, %lld",
                             (long long)features, (long long)(width / heads));
     if (!(attributes->base > 0.0 && isfinite(attributes->base)))
-        return bg_error_set(error, BG_ERROR_INVALID, "base is %g: it must be above 0, 10000 as in the paper",
+        return bg_error_set(error, BG_ERROR_INVALID, "base is %g: it must be above 0 (the paper has 10000)",
                             attributes->base);
     if (!(attributes->scaling > 0.0 && isfinite(attributes->scaling)))
-        return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g: it must be above 0, 1 for none",
+        return bg_error_set(error, BG_ERROR_INVALID, "scaling is %g: it must be above 0 (1 means no scaling)",
                             attributes->scaling);
     if (attributes->magnitude < 0.0 || !isfinite(attributes->magnitude))
-        return bg_error_set(error, BG_ERROR_INVALID, "magnitude is %g: it must be above 0, or 0 for the rule's",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "magnitude is %g: it must be above 0, or 0 for the magnitude of the scaling rule",
                             attributes->magnitude);
     if (attributes->kind == BG_ROTARY_LINEAR)
         return BG_OK;
@@ -41,16 +43,17 @@ static bg_status check_numbers(const bg_type *x, const bgi_rotary_attributes *at
         return bg_error_set(error, BG_ERROR_INVALID, "kind is %d: it must be one of bg_rotary_scaling",
                             (int)attributes->kind);
     if (!(attributes->trained_length >= 1.0))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "trained_length is %g: this kind of scaling needs the positions that were trained",
-                            attributes->trained_length);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "trained_length is %g: this kind of scaling needs the number of positions that the model was trained with",
+            attributes->trained_length);
     if (!(attributes->least_turns > 0.0 && attributes->least_turns < attributes->most_turns &&
           isfinite(attributes->most_turns)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "frequencies are divided from %g turns on and stay from %g on: the first must be above 0 "
-                            "and below the second",
-                            attributes->least_turns, attributes->most_turns);
-    if (attributes->kind == BG_ROTARY_YARN && attributes->base <= 1.0)
+                            "%s is %g and %s is %g: the first must be above 0 and below the second",
+                            is_yarn ? "beta_slow" : "low_frequency", attributes->least_turns,
+                            is_yarn ? "beta_fast" : "high_frequency", attributes->most_turns);
+    if (is_yarn && attributes->base <= 1.0)
         return bg_error_set(error, BG_ERROR_INVALID, "base is %g: with this kind of scaling it must be above 1",
                             attributes->base);
     return BG_OK;
@@ -178,7 +181,8 @@ bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value posit
         attributes.features = type.dims[type.rank - 1] / attributes.heads;
     if (options->kind == BG_ROTARY_DYNAMIC_NTK && options->trained_length < 1) {
         bgi_graph_fail_op(graph, bgi_op_rotary.name, name, BG_ERROR_INVALID,
-                          "trained_length is %lld: this kind of scaling needs the positions that were trained",
+                          "trained_length is %lld: this kind of scaling needs the number of positions that the model "
+                          "was trained with",
                           (long long)options->trained_length);
         return (bg_value){0};
     }

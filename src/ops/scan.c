@@ -45,16 +45,15 @@ static bool check_counts(bg_graph *graph, const bg_scan_options *options)
         return false;
     if (options->input_count < 1 || options->output_count < 1 || options->input_count > BG_SCAN_MOST ||
         options->output_count > BG_SCAN_MOST || options->state_count > BG_SCAN_MOST) {
-        bg_graph_fail(
-            graph, BG_ERROR_INVALID,
-            "scan: %u inputs, %u states, %u outputs: there are at most %d of each, and at least one input and "
-            "output",
-            options->input_count, options->state_count, options->output_count, BG_SCAN_MOST);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "scan: there are %u inputs, %u states and %u outputs: each number can be at most %d, and there "
+                      "must be at least one input and one output",
+                      options->input_count, options->state_count, options->output_count, BG_SCAN_MOST);
         return false;
     }
     if (options->truncate < 0 || options->checkpoint < 0) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "scan: truncate is %lld, checkpoint is %lld: they are numbers of steps, or 0",
+                      "scan: truncate is %lld and checkpoint is %lld: each must be a number of steps, or 0",
                       (long long)options->truncate, (long long)options->checkpoint);
         return false;
     }
@@ -71,8 +70,9 @@ static bool read_inputs(scan *s, const bg_value *inputs)
         if (bg_value_is_null(inputs[i]) || axis < 0 || axis >= (int32_t)type.rank)
             return refuse(s->graph, BG_ERROR_SHAPE, "scan: input %u has no axis %lld", i, s->options->axis);
         if (i > 0 && type.dims[axis] != s->steps)
-            return refuse(s->graph, BG_ERROR_SHAPE, "scan: input %u has %lld steps: all must have as many as the first",
-                          i, type.dims[axis]);
+            return refuse(s->graph, BG_ERROR_SHAPE,
+                          "scan: input %u has %lld steps: all inputs must have the number of steps of the first", i,
+                          type.dims[axis]);
         s->steps = type.dims[axis];
     }
     return true;
@@ -117,14 +117,14 @@ static bool check_step(const scan *s, const bg_value *before, const bg_value *st
         return false;
     for (uint32_t i = 0; i < s->options->output_count; i++)
         if (bg_value_is_null(outputs[i]))
-            return refuse(s->graph, BG_ERROR_INVALID, "scan: the body sets no output %u in a loop of %lld steps", i,
-                          s->steps);
+            return refuse(s->graph, BG_ERROR_INVALID, "scan: the body did not set output %u (the loop has %lld steps)",
+                          i, s->steps);
     for (uint32_t i = 0; i < s->options->state_count; i++) {
         const bg_type is = bg_graph_type(s->graph, states[i]), was = bg_graph_type(s->graph, before[i]);
 
         if (bg_type_equal(&is, &was))
             continue;
-        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: state %u becomes %s: it must stay %s", i,
+        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: the body makes state %u %s: it must stay %s", i,
                       bg_type_text(&is, have), bg_type_text(&was, want));
         return false;
     }
@@ -159,8 +159,8 @@ static bg_value join_steps(const scan *s, bg_value *made)
     int64_t dims[BG_MAX_RANK + 1];
 
     if (type.rank >= BG_MAX_RANK || axis > type.rank) {
-        refuse(s->graph, BG_ERROR_SHAPE, "scan: an output of rank %u has no room for an axis %lld of time", type.rank,
-               s->options->axis);
+        refuse(s->graph, BG_ERROR_SHAPE, "scan: an output has rank %u, so axis %lld of time cannot be added to it",
+               type.rank, s->options->axis);
         return (bg_value){0};
     }
     for (uint32_t d = 0; d <= type.rank; d++)

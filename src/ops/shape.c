@@ -133,9 +133,10 @@ bg_status bgi_gradient_of_result(const bg_op_gradient *gradient, bg_value *out, 
 {
     for (uint32_t i = 1; i < gradient->op.output_count; i++)
         if (!bg_value_is_null(gradient->output_gradients[i]))
-            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "a gradient flows into output %u, which has none; only output 0 can be used in a loss",
-                                (unsigned)i);
+            return bg_error_set(
+                error, BG_ERROR_UNSUPPORTED,
+                "output %u is used in a loss, but it has no gradient; only output 0 can be used in a loss",
+                (unsigned)i);
     if (bg_value_is_null(gradient->output_gradients[0]))
         return bg_error_set(error, BG_ERROR_INTERNAL, "the gradient rule was called without a gradient of output 0");
     *out = gradient->output_gradients[0];

@@ -218,7 +218,7 @@ static bg_status check_classes(const bg_type *logits, const bgi_loss_attributes 
     BGI_TRY(bgi_shape_float(logits, "logits", error));
     BGI_TRY(bgi_shape_minimum_rank(logits, "logits", 1, "[..., C]", error));
     if (attributes->classes < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "%lld classes; there must be at least 1",
+        return bg_error_set(error, BG_ERROR_INVALID, "classes is %lld: it must be at least 1",
                             (long long)attributes->classes);
     return BG_OK;
 }

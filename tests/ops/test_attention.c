@@ -317,10 +317,10 @@ static void test_cached_messages(void **state)
     REFUSES(1, bg_matrix(BG_BFLOAT16, 9, 12), BG_ERROR_SHAPE, "of the same type");
     REFUSES(2, bg_vector(BG_FLOAT32, 6), BG_ERROR_SHAPE, "positions are float32[6]");
     bad.causal = false;
-    REFUSES(0, good[0], BG_ERROR_INVALID, "is causal");
+    REFUSES(0, good[0], BG_ERROR_INVALID, "must be causal");
     bad = base;
     bad.probability = 0.1;
-    REFUSES(0, good[0], BG_ERROR_INVALID, "no dropout");
+    REFUSES(0, good[0], BG_ERROR_INVALID, "cannot have dropout");
 #undef REFUSES
 }
 

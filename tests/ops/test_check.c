@@ -205,8 +205,7 @@ static void test_a_forgotten_gradient_is_named(void **state)
 
     (void)state;
     check_fails(&type, NULL, BG_ERROR_INVALID, "gradient of swish: operand 1, element 0 (at ");
-    check_fails(&type, NULL, BG_ERROR_INVALID,
-                "the rule gives no gradient, which stands for 0, central differences give");
+    check_fails(&type, NULL, BG_ERROR_INVALID, "the rule gives no gradient, which means 0, central differences give");
 }
 
 /* Only at element 4 is the slope large enough to be clipped: the report must name it and both numbers. */
@@ -247,7 +246,7 @@ static void test_an_op_without_a_rule_is_refused(void **state)
     const bg_op_type type = with_gradient(NULL);
 
     (void)state;
-    check_fails(&type, NULL, BG_ERROR_INVALID, "there is no gradient rule to check");
+    check_fails(&type, NULL, BG_ERROR_INVALID, "the op type has no gradient rule, so there is nothing to check");
 }
 
 static void test_shape_errors_come_through(void **state)

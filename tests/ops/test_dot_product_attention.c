@@ -171,9 +171,9 @@ static void test_what_is_wrong_is_said(void **state)
     REFUSES(BG_ERROR_SHAPE, "the bias is float32[2,1,2,5]: it must be [2, 4, 3, 5]", q, k, k, bias);
     REFUSES(BG_ERROR_SHAPE, "or uint8 for a mask", q, k, k, ids);
     bad.options.heads = 0;
-    REFUSES(BG_ERROR_INVALID, "0 heads over 2", q, k, k);
+    REFUSES(BG_ERROR_INVALID, "heads is 0 and key_heads is 2", q, k, k);
     bad.options.key_heads = 3;
-    REFUSES(BG_ERROR_INVALID, "4 heads over 3 of keys and values", q, k, k);
+    REFUSES(BG_ERROR_INVALID, "heads is 4 and key_heads is 3", q, k, k);
     bad.options.heads = bad.options.key_heads = 3;
     REFUSES(BG_ERROR_SHAPE, "must be 3 heads x their width", q, k, k);
     bad.options.window = -1;
@@ -188,7 +188,7 @@ static void test_what_is_wrong_is_said(void **state)
     REFUSES(BG_ERROR_INVALID, "alibi is -8", q, k, k);
     bad.options.alibi = 8.0;
     bad.options.axis = BG_MESH_TENSOR_1;
-    REFUSES(BG_ERROR_UNSUPPORTED, "alibi with heads cut over an axis", q, k, k);
+    REFUSES(BG_ERROR_UNSUPPORTED, "alibi is set, and the heads are split over an axis", q, k, k);
 #undef REFUSES
 }
 
@@ -319,7 +319,8 @@ static void test_cached_messages(void **state)
         {{q, k, k, other, other, at}, "the key cache is float32[2,5,8]: it must be float32[2,5,4]"},
         {{q, k, k, cache, other, at}, "the value cache is float32[2,5,8]"},
         {{q, k, k, cache, cache, one}, "positions is int32[1]: it must be int32[2]"},
-        {{q, longer, longer, cache, cache, at}, "the key is float32[2,4,4]: it must have the query's 3 tokens"},
+        {{q, longer, longer, cache, cache, at},
+         "the key is float32[2,4,4]: it must have the 3 new tokens that the query has"},
     };
 
     (void)state;

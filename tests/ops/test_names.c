@@ -75,7 +75,7 @@ static void every_error_has_a_name(void **state)
         {log_softmax, "log_softmax `log_softmax_1`: "},
         {reduce_outside, "reduce `reduce_1`: "},
         {reduce_twice, "reduce `reduce_1`: axis 1 is named twice"},
-        {transpose, "transpose `transpose_1`: a permutation of the 2 dimensions is missing"},
+        {transpose, "transpose `transpose_1`: permutation is NULL; it must list the 2 dimensions"},
         {slice, "slice `slice_1`: "},
         {concat, "concat `concat_1`: "},
         {max_pool, "max_pool2d `max_pool2d_1`: options is NULL"},

@@ -162,7 +162,7 @@ static void test_sync_batch_norm_messages(void **state)
     bgi_test_op_refuses(&bgi_op_sync_batch_norm, &good, wrong_size, 6, BG_ERROR_SHAPE,
                         (const char *const[]){"beta is float32[4]", "float32[3]", NULL});
     bgi_test_op_refuses(&bgi_op_sync_batch_norm, &none, of_one, 6, BG_ERROR_INTERNAL,
-                        (const char *const[]){"statistics of 0 replicas", NULL});
+                        (const char *const[]){"members is 0", NULL});
     bgi_test_op_refuses(&bgi_op_sync_batch_norm_backward, &good, sums_of_two, 7, BG_ERROR_SHAPE,
                         (const char *const[]){"sums of all is float64[6,2]", "float64[3,2]", NULL});
     bgi_test_op_refuses(&bgi_op_batch_norm_gradient_sums, NULL, wrong_dy, 4, BG_ERROR_SHAPE,
@@ -202,7 +202,7 @@ static void test_batch_norm_gradient_needs_two_values(void **state)
     (void)state;
     assert_int_equal(bg_gradient_check(&bgi_op_batch_norm, &attributes, types, NULL, 5, NULL, &error), BG_ERROR_SHAPE);
     assert_non_null(strstr(error.message, "[1,3]"));
-    assert_non_null(strstr(error.message, "more than 1 value a channel"));
+    assert_non_null(strstr(error.message, "more than 1 value in each channel"));
 }
 
 int main(void)

@@ -127,21 +127,23 @@ static void test_what_is_wrong_is_said(void **state)
 
     (void)state;
     wrong.before[2] = 4;
-    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE,
-                         "4 elements before dimension 2, which has 4: in this mode 0 to 3 are possible");
+    bgi_test_build_fails(
+        build_pad, &wrong, &x, 1, BG_ERROR_SHAPE,
+        "4 elements before dimension 2, which has 4 elements, is not possible: this mode allows 0 to 3");
     wrong.mode = BG_PAD_CIRCULAR;
     wrong.before[2] = 5;
-    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "0 to 4 are possible");
+    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "allows 0 to 4");
     wrong.before[2] = -1;
     bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "-1 elements before dimension 2");
     wrong.mode = BG_PAD_CONSTANT;
     wrong.before[2] = -2;
     wrong.after[2] = -2;
-    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "nothing is left of dimension 2");
+    bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_SHAPE, "dimension 2 of the result would be empty");
     wrong.mode = BG_PAD_MODE_COUNT;
     bgi_test_build_fails(build_pad, &wrong, &x, 1, BG_ERROR_INVALID, "mode 4 is not one of bg_pad_mode (0 to 3)");
     bgi_test_build_fails(build_tile, &none, &row, 1, BG_ERROR_INVALID, "dimension 0 is repeated 0 times");
-    bgi_test_build_fails(build_stack, &outside, (bg_type[]){row, row}, 2, BG_ERROR_SHAPE, "axis 2 of values with 1");
+    bgi_test_build_fails(build_stack, &outside, (bg_type[]){row, row}, 2, BG_ERROR_SHAPE,
+                         "axis is 2 and the values have 1");
 }
 
 static int open_oracle(void **state)

@@ -118,7 +118,7 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     REFUSES(&is_lstm, "[N, T, gates H]", flat, weight, h, h, bias);
     REFUSES(&is_gru, "[T, N, gates H]", flat, gru_weight, gru_h, bias);
-    REFUSES(&is_lstm, "4 gates x the state's width", uneven, weight, h, h, bias);
+    REFUSES(&is_lstm, "4 gates x the width of the state", uneven, weight, h, h, bias);
     REFUSES(&is_gru, "the weight is float32[12,3]: it must be float32[12,4]", x, weight, gru_h, bias);
     REFUSES(&is_lstm, "h0 is float32[4,4]", x, weight, gru_h, h, bias);
     REFUSES(&is_lstm, "c0 is float32[4,4]", x, weight, h, gru_h, bias);

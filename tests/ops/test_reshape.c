@@ -142,7 +142,7 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     (void)state;
     bgi_test_build_fails(
         build_reshape, &(bgi_dims_attributes){2, {5, 5}}, &x, 1, BG_ERROR_SHAPE,
-        "reshape `r`: x is float32[4,6], which has 24 elements; they do not fill float32[5,5] exactly");
+        "reshape `r`: x is float32[4,6], which has 24 elements; these do not fill float32[5,5] exactly");
     bgi_test_build_fails(build_reshape, &(bgi_dims_attributes){2, {5, -1}}, &x, 1, BG_ERROR_SHAPE,
                          "do not fill float32[5,-1]");
     bgi_test_build_fails(build_reshape, &(bgi_dims_attributes){2, {-1, -1}}, &x, 1, BG_ERROR_SHAPE,
@@ -150,9 +150,9 @@ static void test_shape_errors_say_what_would_be_right(void **state)
     bgi_test_build_fails(build_reshape, &(bgi_dims_attributes){2, {INT64_MAX, INT64_MAX}}, &x, 1, BG_ERROR_SHAPE,
                          "do not fill");
     bgi_test_build_fails(build_reshape, &(bgi_dims_attributes){2, {0, 24}}, &x, 1, BG_ERROR_SHAPE,
-                         "dimension 0 is 0; it must be at least 1, or -1 for the rest");
+                         "dimension 0 is 0; it must be at least 1, or -1 to infer it");
     bgi_test_build_fails(build_transpose, (uint32_t[]){0, 0}, &x, 1, BG_ERROR_SHAPE,
-                         "permutation[1] is 0, which comes twice");
+                         "permutation[1] is 0, which occurs twice");
     bgi_test_build_fails(build_transpose, (uint32_t[]){0, 2}, &x, 1, BG_ERROR_SHAPE,
                          "permutation[1] is 2; x has dimensions 0 to 1");
     bgi_test_build_fails(build_slice, &(slice_case){1, 2, 7, 1}, &x, 1, BG_ERROR_SHAPE,

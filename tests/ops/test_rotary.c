@@ -148,9 +148,9 @@ static void test_what_is_wrong_is_said(void **state)
     bad.heads = 5;
     REFUSES(&x, BG_ERROR_SHAPE, "must be 5 heads x their width");
     bad.features = 3;
-    REFUSES(&x, BG_ERROR_INVALID, "3 features of a head turn");
+    REFUSES(&x, BG_ERROR_INVALID, "features is 3");
     bad.features = 8;
-    REFUSES(&x, BG_ERROR_INVALID, "pairs within its width, 6");
+    REFUSES(&x, BG_ERROR_INVALID, "at most the width of a head, 6");
     bad.base = -1.0;
     REFUSES(&x, BG_ERROR_INVALID, "base is -1");
     bad.scaling = INFINITY;

@@ -138,7 +138,7 @@ static void test_shape_rule(void **state)
         bg_graph_add(graph, &bgi_op_linear_backward_weights_accumulate, "op", inputs, 4, &with_bias, NULL);
         error = (bg_error){0};
         small_expect(bg_graph_check(graph, &error), BG_ERROR_SHAPE, &error,
-                     one ? "1 accumulators for 2 gradients" : "accumulator 0");
+                     one ? "the op has 1 accumulators and 2 gradients" : "accumulator 0");
         bg_graph_destroy(graph);
     }
 }

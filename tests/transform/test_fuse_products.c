@@ -203,9 +203,9 @@ static void test_shape_rule(void **state)
     } cases[] = {
         {{.product = 9}, 2, BG_ERROR_INVALID, "product 9"},
         {{.function = 200}, 2, BG_ERROR_INVALID, "function 200"},
-        {{.keeps_sum = 1}, 2, BG_ERROR_INVALID, "the sum is kept"},
+        {{.keeps_sum = 1}, 2, BG_ERROR_INVALID, "keeps_sum is set"},
         {{.follows = BGI_FOLLOWS_DERIVATIVE}, 2, BG_ERROR_INVALID, "2 inputs"},
-        {{.follows = BGI_FOLLOWS_DERIVATIVE}, 3, BG_ERROR_SHAPE, "what the function kept"},
+        {{.follows = BGI_FOLLOWS_DERIVATIVE}, 3, BG_ERROR_SHAPE, "the value that the function's forward stored"},
         {{.product = BGI_PRODUCT_MATMUL}, 3, BG_ERROR_SHAPE, "the bias"},
     };
 
