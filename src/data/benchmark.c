@@ -36,10 +36,10 @@ bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t ru
     if (text == NULL)
         return limit;
     if (limit == BG_LIMIT_UNKNOWN)
-        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "nothing was loaded, so nothing can be said of what limits the run");
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "no data were loaded, so it is not known what limits the run");
     else
         snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
-                 "%s: %.1f%% of %.3f s went into waiting for data, for %" PRIu64 " of %" PRIu64 " batches",
+                 "%s: the run waited for data during %.1f%% of %.3f s, for %" PRIu64 " of %" PRIu64 " batches",
                  name_limit(limit), 100 * share, 1e-9 * (double)run_ns, statistics->miss_count,
                  statistics->batch_count);
     return limit;
@@ -56,11 +56,11 @@ bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead,
     if (text == NULL)
         return limit;
     if (limit == BG_LIMIT_UNKNOWN)
-        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "rates that are not above 0 say nothing of what limits the run");
+        snprintf(text, BG_RUN_LIMIT_TEXT_BYTES, "a rate is not above 0, so it is not known what limits the run");
     else
         snprintf(text, BG_RUN_LIMIT_TEXT_BYTES,
-                 "%s: data come at %.0f samples/s and the device takes %.0f, so %.1f%% of the time goes into waiting "
-                 "for data",
+                 "%s: the data set gives %.0f samples/s and the device takes %.0f, so the run waits for data %.1f%% of "
+                 "the time",
                  name_limit(limit), data_rate, device_rate, 100 * share);
     return limit;
 }
@@ -129,7 +129,7 @@ static bg_status next_of_source(feed *f, bg_error *error)
     if (has_ended)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "benchmark: the source ended after %" PRIu64
-                            " elements; let it start again, or measure fewer epochs or elements",
+                            " elements; make the source start again, or measure fewer epochs or elements",
                             f->at);
     f->at++;
     return BG_OK;
@@ -235,10 +235,10 @@ static bg_status check_benchmark(const bg_benchmark_options *options, bg_error *
     BGI_TRY(bgi_require(options, "options", "benchmark", error));
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_benchmark_options", NULL, error));
     if (options->epoch_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: 0 epochs, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "benchmark: epoch_count is 0, expected at least 1");
     if (options->elements_per_epoch == 0 || options->elements_per_epoch > UINT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "benchmark: %" PRIu64 " elements in an epoch, expected 1 to %" PRIu32,
+                            "benchmark: elements_per_epoch is %" PRIu64 ", expected 1 to %" PRIu32,
                             options->elements_per_epoch, UINT32_MAX);
     return BG_OK;
 }

@@ -79,19 +79,22 @@ static bg_status check_sources(bg_dataset *const *sources, uint32_t count, uint6
 {
     *out_samples = 0;
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: a chain of 0 data sets, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: there are 0 data sets to concatenate, expected at least 1");
     for (uint32_t i = 0; i < count; i++) {
         if (sources[i]->tensor_count != sources[0]->tensor_count)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "data set %" PRIu32 " of a chain has %" PRIu32 " tensors, the first has %" PRIu32, i,
-                                sources[i]->tensor_count, sources[0]->tensor_count);
+                                "data set %" PRIu32 " to concatenate has %" PRIu32
+                                " tensors, but the first has %" PRIu32 "; all must have the same tensors",
+                                i, sources[i]->tensor_count, sources[0]->tensor_count);
         for (uint32_t t = 0; t < sources[0]->tensor_count; t++) {
             char have[BG_TYPE_TEXT_BYTES], first[BG_TYPE_TEXT_BYTES];
 
             if (!bg_type_equal(&sources[i]->types[t], &sources[0]->types[t]))
                 return bg_error_set(error, BG_ERROR_SHAPE,
-                                    "data set %" PRIu32 " of a chain has %s as tensor %" PRIu32 ", the first has %s", i,
-                                    bg_type_text(&sources[i]->types[t], have), t,
+                                    "data set %" PRIu32 " to concatenate has %s as tensor %" PRIu32
+                                    ", but the first has %s; all must have the same tensors",
+                                    i, bg_type_text(&sources[i]->types[t], have), t,
                                     bg_type_text(&sources[0]->types[t], first));
         }
         *out_samples += sources[i]->sample_count;

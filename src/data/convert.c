@@ -107,8 +107,8 @@ static bg_status fail_element(const conversion *c, const void *data, size_t i, b
     else
         snprintf(number, sizeof number, "%.9g", read_real(c->from, data, i));
     return bg_error_set(error, BG_ERROR_PARSE,
-                        "element %zu of tensor %" PRIu32 " is %s, which is not of type %s: expected a whole number %s",
-                        i, c->tensor_index, number, bg_dtype_name(c->to),
+                        "element %zu of tensor %" PRIu32 " is %s, which does not fit %s: expected a whole number %s", i,
+                        c->tensor_index, number, bg_dtype_name(c->to),
                         c->to == BG_UINT8   ? "from 0 to 255"
                         : c->to == BG_INT32 ? "from -2147483648 to 2147483647"
                                             : "of 64 bits");
@@ -211,17 +211,17 @@ static bg_status check_channels(const bg_type *from, const bg_convert_options *o
     if (options->channel_count == 0)
         return BG_OK;
     if (!bg_dtype_is_float(options->type.dtype))
-        return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, not %s",
+        return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, and %s was asked for",
                             bg_dtype_name(options->type.dtype));
     if (options->channel_count > 1 && (from->rank == 0 || from->dims[0] != options->channel_count))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%" PRIu32 " channels for samples of %s, expected 1 or their first dimension",
+                            "%" PRIu32 " channels are given for samples of %s, expected 1 or their first dimension",
                             options->channel_count, bg_type_text(from, text));
     for (uint32_t i = 0; i < options->channel_count; i++)
         if (!isfinite(options->means[i]) || !isfinite(options->deviations[i]) || options->deviations[i] == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "mean %g and deviation %g of channel %" PRIu32
-                                ": they must be finite, the deviation not 0",
+                                "the mean is %g and the deviation is %g for channel %" PRIu32
+                                ": both must be finite, and the deviation must not be 0",
                                 (double)options->means[i], (double)options->deviations[i], i);
     return BG_OK;
 }
@@ -233,7 +233,7 @@ static bg_status check_conversion(const bg_dataset *source, const bg_convert_opt
 
     BGI_TRY(bg_type_validate(&options->type, error));
     if (bg_type_element_count(from) != bg_type_element_count(&options->type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "samples are %s, which have not as many elements as %s",
+        return bg_error_set(error, BG_ERROR_SHAPE, "samples are %s, which does not have the number of elements of %s",
                             bg_type_text(from, have), bg_type_text(&options->type, wanted));
     if (!is_integer(options->type.dtype) && !bg_dtype_is_float(options->type.dtype))
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "samples cannot become %s",
@@ -275,7 +275,9 @@ bg_status bg_dataset_convert(bg_dataset *source, const bg_convert_options *optio
     bg_status status;
 
     if (options->tensor_index >= source->tensor_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: tensor %" PRIu32 " of %" PRIu32 " is to be converted",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: tensor %" PRIu32 " of %" PRIu32
+                            " tensors is to be converted, expected an index below the count",
                             options->tensor_index, source->tensor_count);
     BGI_TRY(check_conversion(source, options, error));
     BGI_TRY(bgi_dataset_derive(source, source->sample_count, &dataset, error));

@@ -13,13 +13,15 @@
 static bg_status check_counts(uint64_t sample_count, uint32_t tensor_count, bg_error *error)
 {
     if (sample_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: is empty, expected at least 1 sample");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: it is empty, expected at least 1 sample");
     if (sample_count > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: %" PRIu64 " samples are above the limit of %" PRIu32,
-                            sample_count, UINT32_MAX);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: there are %" PRIu64 " samples, expected at most %" PRIu32, sample_count,
+                            UINT32_MAX);
     if (tensor_count == 0 || tensor_count > BG_DATASET_MAX_TENSORS)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: %" PRIu32 " tensors for each sample, expected 1 to %d",
-                            tensor_count, BG_DATASET_MAX_TENSORS);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: there are %" PRIu32 " tensors for each sample, expected 1 to %d", tensor_count,
+                            BG_DATASET_MAX_TENSORS);
     return BG_OK;
 }
 
@@ -99,7 +101,8 @@ bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out,
 
     BGI_TRY(check_counts(options->sample_count, options->tensor_count, error));
     if (options->get == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: no function to get samples from");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "data set: options.get is NULL, expected the function that gives samples");
     BGI_TRY(bgi_dataset_allocate(options->sample_count, options->tensor_count, options->sample_types, &dataset, error));
     dataset->state = c = malloc(sizeof *c);
     if (c == NULL) {
@@ -122,9 +125,11 @@ static bg_status check_arrays(const bg_array *arrays, uint32_t array_count, bg_e
         bg_status status = bg_type_validate(type, error);
 
         if (status == BG_OK && (type->rank == 0 || arrays[t].data == NULL))
-            status = bg_error_set(error, BG_ERROR_SHAPE, "has no dimension for the samples or no data");
+            status = bg_error_set(error, BG_ERROR_SHAPE, "has no data or no dimension for the samples");
         if (status == BG_OK && type->dims[0] != arrays[0].type.dims[0])
-            status = bg_error_set(error, BG_ERROR_SHAPE, "has %" PRId64 " samples, but array 0 has %" PRId64,
+            status = bg_error_set(error, BG_ERROR_SHAPE,
+                                  "has %" PRId64 " samples, but array 0 has %" PRId64
+                                  "; all arrays must have the same number",
                                   type->dims[0], arrays[0].type.dims[0]);
         if (status != BG_OK)
             return bg_error_context(error, status, "data set: array %" PRIu32, t);

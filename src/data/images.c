@@ -25,7 +25,8 @@ static bg_status check_channels(const char *name, uint32_t channels, bg_error *e
     if (channels == 1 || channels == 3 || channels == 4)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: %" PRIu32 " channels, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for what the file has",
+                        "%s: %" PRIu32
+                        " channels were asked for, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for those of the file",
                         name, channels);
 }
 
@@ -166,7 +167,7 @@ static bg_status read_image(const images *s, const char *path, unsigned char *ou
     if (status == BG_OK && (size.rows != s->size.rows || size.columns != s->size.columns))
         status = bg_error_set(error, BG_ERROR_SHAPE,
                               "%s: %" PRIu32 " x %" PRIu32 " pixels, but the first image (%s) has %" PRIu32
-                              " x %" PRIu32 "; all must be as large",
+                              " x %" PRIu32 "; all images must have one size",
                               path, size.columns, size.rows, s->paths.items[0], s->size.columns, s->size.rows);
     if (status == BG_OK)
         status = bgi_png_decode(path, content, size_bytes, &size, s->channels, out, error);
@@ -213,7 +214,8 @@ static bg_status collect(const char *folder, const names *classes, images *s, bg
     if (s->paths.count > 0)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "%s: has no images; expected a folder for each class with .png files in it", folder);
+                        "%s: there are no images in the folder; expected a folder for each class with .png files in it",
+                        folder);
 }
 
 static bg_status measure_first(images *s, uint32_t channels, bg_error *error)

@@ -35,11 +35,10 @@ static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
         f->position = f->skipped;
         f->skipped = 0;
         if (f->batch.sample_count % f->micro_batch != 0)
-            return bg_error_set(
-                error, BG_ERROR_SHAPE,
-                "a batch of %llu samples is not a whole number of micro-batches of %llu: make batches a "
-                "multiple, and drop or pad the last one (drop_last, pad_multiple)",
-                (unsigned long long)f->batch.sample_count, (unsigned long long)f->micro_batch);
+            return bg_error_set(error, BG_ERROR_SHAPE,
+                                "a batch has %llu samples, which is not a multiple of the micro-batch, %llu: make "
+                                "batches a multiple, and drop or pad the last one (drop_last, pad_multiple)",
+                                (unsigned long long)f->batch.sample_count, (unsigned long long)f->micro_batch);
         if (f->position > f->batch.sample_count)
             return bg_error_set(error, BG_ERROR_INVALID, "first_element is %llu, but epoch %llu has fewer elements",
                                 (unsigned long long)f->first_element, (unsigned long long)f->epoch);

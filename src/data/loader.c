@@ -138,7 +138,7 @@ static bg_status sample_list(const bg_loader *loader, slot *s, uint64_t list, bg
     bg_status status;
 
     if (limit == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "finds no room: the lists before it fill the batch of %" PRIu64,
+        return bg_error_set(error, BG_ERROR_INVALID, "does not fit: the lists before it fill the batch of %" PRIu64,
                             options->batch_size);
     status = options->sampler(options->sampler_user, s->epoch, list, s->indices + s->valid_count, limit, &count, error);
     if (status != BG_OK)
@@ -406,13 +406,15 @@ static bg_status check_sampler(const bg_loader_options *options, bg_error *error
 
     if (other != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: a sampler excludes %s, because it chooses the samples itself", other);
+                            "loader: a sampler cannot be combined with %s, because it chooses the samples itself",
+                            other);
     if (options->sampler_combine == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: 0 lists of the sampler in a batch, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: sampler_combine is 0, expected at least 1 list in a batch");
     if (options->sampler_list_count / (options->drop_last ? options->sampler_combine : 1) == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: %" PRIu64 " lists of the sampler make no batch of %" PRIu64
-                            "; expected more lists, or fewer in a batch",
+                            "loader: %" PRIu64 " lists of the sampler do not make a batch of %" PRIu64
+                            " lists; expected more lists, or a smaller sampler_combine",
                             options->sampler_list_count, options->sampler_combine);
     return BG_OK;
 }
@@ -422,11 +424,11 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
     BGI_TRY(bgi_loader_check(options, error));
     if (options->shard_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: %" PRIu32 " shards, but this is not a stream; leave shard_count at 0",
+                            "loader: shard_count is %" PRIu32 ", but only streams have shards; leave it at 0",
                             options->shard_count);
     if (options->rebatched_size > options->batch_size)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: rebatched size %" PRIu64 " is above the batch size %" PRIu64,
+                            "loader: rebatched_size is %" PRIu64 ", expected at most the batch size, %" PRIu64,
                             options->rebatched_size, options->batch_size);
     if (options->sampler != NULL)
         return check_sampler(options, error);
@@ -438,8 +440,9 @@ static bg_status check_options(const bg_dataset *dataset, const bg_loader_option
                             dataset->sample_count, options->batch_size, options->process_count);
     if (!options->drop_last && dataset->sample_count < options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: %" PRIu64 " samples are too few for %" PRIu32 " processes", dataset->sample_count,
-                            options->process_count);
+                            "loader: %" PRIu64 " samples are too few, expected at least one for each of %" PRIu32
+                            " processes",
+                            dataset->sample_count, options->process_count);
     return BG_OK;
 }
 

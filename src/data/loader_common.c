@@ -15,32 +15,35 @@ bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_loader_options",
                              "bg_loader_options_defaults()", error));
     if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode %d, expected one of bg_loader_mode",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: mode is %d, expected one of bg_loader_mode",
                             (int)options->mode);
     if (options->batch_size == 0 || options->batch_size > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: batch size %" PRIu64 ", expected 1 to %" PRIu32,
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: the batch size is %" PRIu64 ", expected 1 to %" PRIu32,
                             options->batch_size, UINT32_MAX);
     if (options->worker_count > BGI_LOADER_WORKERS)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " workers, expected 0 to %d",
                             options->worker_count, BGI_LOADER_WORKERS);
     if (options->prefetch_depth < 1 || options->prefetch_depth > MAX_PREFETCH_DEPTH)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: prefetch depth %" PRIu32 ", expected 1 to %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: the prefetch depth is %" PRIu32 ", expected 1 to %d",
                             options->prefetch_depth, MAX_PREFETCH_DEPTH);
     if (options->process_count == 0 || options->process_index >= options->process_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: process %" PRIu32 " of %" PRIu32 ", expected an index below the count",
+                            "loader: process_index is %" PRIu32 " of %" PRIu32
+                            " processes, expected an index below the count",
                             options->process_index, options->process_count);
     if (options->pad_multiple != 0 && options->drop_last)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: pad_multiple %" PRIu64 " with drop_last, which leaves nothing to fill up; turn "
-                            "one of them off",
+                            "loader: pad_multiple %" PRIu64
+                            " is set with drop_last, which leaves no batch to pad; set only one of them",
                             options->pad_multiple);
     if (options->pad_multiple != 0 && options->batch_size % options->pad_multiple != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "loader: pad_multiple %" PRIu64 " does not divide the batch size %" PRIu64,
                             options->pad_multiple, options->batch_size);
     if (options->shuffle_buffer != 0 && !options->shuffle)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: a shuffle buffer of %" PRIu64 " without shuffle",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "loader: the shuffle buffer has %" PRIu64
+                            " samples, but shuffle is off; turn it on, or leave shuffle_buffer at 0",
                             options->shuffle_buffer);
     return BG_OK;
 }

@@ -112,7 +112,7 @@ bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *optio
     bg_dataset *dataset = NULL;
 
     if (options->map == NULL || (has_types && options->sample_types == NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: map without %s",
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: map needs %s",
                             options->map == NULL ? "a function" : "the types of its samples");
     BGI_TRY(derive_mapped(source, has_types ? options->tensor_count : source->tensor_count,
                           has_types ? options->sample_types : source->types, sizeof(mapping), &dataset, error));
@@ -195,11 +195,12 @@ static bg_status check_normalization(const bg_dataset *source, const bg_normaliz
     if (options->channel_count == 0 ||
         (options->channel_count > 1 && (type->rank == 0 || type->dims[0] != options->channel_count)))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "normalize: %" PRIu32 " channels for %s, expected 1 or its first dimension",
+                            "normalize: %" PRIu32 " channels are given for %s, expected 1 or its first dimension",
                             options->channel_count, bg_type_text(type, text));
     for (uint32_t c = 0; c < options->channel_count; c++)
         if (options->deviations[c] == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "normalize: the deviation of channel %" PRIu32 " is 0", c);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "normalize: the deviation of channel %" PRIu32 " is 0, expected another number", c);
     return BG_OK;
 }
 

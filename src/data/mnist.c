@@ -46,11 +46,11 @@ static bg_status check_pair(const char *images_path, const char *labels_path, co
     const bg_type *images = &set->images.type, *labels = &set->labels.type;
 
     if (images->rank != 3)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, expected 3 for images",
-                            images_path, images->rank);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, but images have 3", images_path,
+                            images->rank);
     if (labels->rank != 1)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, expected 1 for labels",
-                            labels_path, labels->rank);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 3: %" PRIu32 " dimensions, but labels have 1", labels_path,
+                            labels->rank);
     if (images->dims[0] != labels->dims[0])
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %" PRId64 " labels, but %s has %" PRId64 " images", labels_path,
                             labels->dims[0], images_path, images->dims[0]);
@@ -76,8 +76,7 @@ bg_status bg_image_set_read(const char *images_path, const char *labels_path, ui
     bg_status status;
 
     if (class_count < 1 || class_count > 256)
-        return bg_error_set(error, BG_ERROR_INVALID, "class count %" PRIu32 " is out of range, expected 1 to 256",
-                            class_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "class_count is %" PRIu32 ", expected 1 to 256", class_count);
     BGI_TRY_CLEANUP(bg_idx_read(images_path, &set.images, error));
     BGI_TRY_CLEANUP(bg_idx_read(labels_path, &set.labels, error));
     BGI_TRY_CLEANUP(check_pair(images_path, labels_path, &set, error));
@@ -223,7 +222,7 @@ bg_status bg_mnist_load(const char *const *folders, size_t folder_count, bool is
         BGI_TRY(status);
     }
     if (!found)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND, "MNIST: no %s and its labels in any of: %s",
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "MNIST: %s and its labels are not in any of: %s",
                             bgi_mnist_files[is_training ? 0 : 2].names[0],
                             log.used > 0 ? log.text : "(no folder given)");
     BGI_TRY(check_mnist_size(&set, error));

@@ -87,8 +87,8 @@ static bg_status load_curl(curl_library *curl, bg_error *error)
         !find_function(curl, "curl_easy_perform", &curl->easy_perform) ||
         !find_function(curl, "curl_easy_cleanup", &curl->easy_cleanup) ||
         !find_function(curl, "curl_easy_strerror", &curl->easy_strerror))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "libcurl lacks a function of its own interface (%s)",
-                            dlerror());
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "libcurl lacks a function that downloads need (%s); install libcurl4", dlerror());
     return BG_OK;
 }
 
@@ -211,8 +211,8 @@ static bg_status check_digest(const transfer *t, const char *address, const char
     char found[BGI_MD5_TEXT_BYTES];
 
     if (!digest_unpacked(t, found))
-        return bg_error_set(error, BG_ERROR_IO, "%s: what came (%zu bytes) is not a whole gzip file", address,
-                            t->size_bytes);
+        return bg_error_set(error, BG_ERROR_IO, "%s: the %zu bytes that were downloaded are not a whole gzip file",
+                            address, t->size_bytes);
     if (strcmp(found, expected) != 0)
         return bg_error_set(error, BG_ERROR_IO, "%s: checksum (MD5, unpacked) is %s, expected %s", address, found,
                             expected);
@@ -288,13 +288,14 @@ bg_status bg_mnist_download(const bg_mnist_download_options *options, bg_error *
     bg_status status;
 
     if (filled.folder == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "MNIST download: no folder given");
+        return bg_error_set(error, BG_ERROR_INVALID, "MNIST download: options.folder is NULL, expected a folder");
     if (filled.mirrors == NULL) {
         filled.mirrors = public_mirrors;
         filled.mirror_count = sizeof public_mirrors / sizeof public_mirrors[0];
     }
     if (filled.mirror_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "MNIST download: no mirror given");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "MNIST download: options.mirror_count is 0, expected at least one mirror");
     BGI_TRY(bgi_folder_create(filled.folder, error));
     status = BG_OK;
     for (int i = 0; i < BGI_MNIST_FILE_COUNT && status == BG_OK; i++)

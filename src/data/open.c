@@ -40,14 +40,15 @@ static bg_status choose(const char *path, bg_npz *npz, const char *const *names,
     const uint32_t count = name_count > 0 ? name_count : npz->count;
 
     if (count > BG_DATASET_MAX_TENSORS)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: %" PRIu32 " arrays, expected at most %d; name some of them",
-                            path, count, BG_DATASET_MAX_TENSORS);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: %" PRIu32 " arrays are asked for, expected at most %d; name some of them", path, count,
+                            BG_DATASET_MAX_TENSORS);
     for (uint32_t i = 0; i < count; i++) {
         bg_array *found = name_count > 0 ? (bg_array *)(uintptr_t)bg_npz_find(npz, names[i]) : &npz->arrays[i];
 
         if (found == NULL || found->data == NULL)
             return bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: has no array `%s`%s", path, names[i],
-                                found != NULL ? " left: it was named before" : "");
+                                found != NULL ? " left, because it is named twice" : "");
         arrays[i] = *found;
         memset(found, 0, sizeof *found);
     }

@@ -79,9 +79,10 @@ static bg_status fail_part(const char *name, const char *part, const char *what,
     const char *names = list->data != NULL ? list->data : "nothing";
 
     if (part == NULL)
-        bg_error_set(error, BG_ERROR_INVALID, "%s: which %s? Name one after a colon: it has %s", name, what, names);
+        bg_error_set(error, BG_ERROR_INVALID,
+                     "%s: the name of the %s is missing; add one after a colon: the file has %s", name, what, names);
     else
-        bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: there is no %s `%s`; it has %s", name, what, part, names);
+        bg_error_set(error, BG_ERROR_NOT_FOUND, "%s: there is no %s `%s`; the file has %s", name, what, part, names);
     bgi_string_clear(list);
     return error != NULL ? error->status : part == NULL ? BG_ERROR_INVALID : BG_ERROR_NOT_FOUND;
 }
@@ -193,8 +194,8 @@ static bg_status list_columns(const char *name, char *text, const char **columns
         if (comma != NULL)
             *comma = '\0';
         if (*out_count == LARGEST_COLUMN_LIST)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: more than %d columns are named", name,
-                                LARGEST_COLUMN_LIST);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the list names more than %d columns, which is the most",
+                                name, LARGEST_COLUMN_LIST);
         if (at[0] == '\0')
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "%s: column %" PRIu32 " of the list has no name; expected \"price,rooms\" or numbers",
@@ -233,7 +234,8 @@ static bg_status parse_csv(const char *name, const char *part, const char *conte
 
 static bg_status refuse_part(const char *name, const char *part, const char *what, bg_error *error)
 {
-    return bg_error_set(error, BG_ERROR_INVALID, "%s:%s: %s has no parts; leave `:%s` out", name, part, what, part);
+    return bg_error_set(error, BG_ERROR_INVALID, "%s:%s: %s has no named parts; leave `:%s` out", name, part, what,
+                        part);
 }
 
 bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *part, const char *content,
@@ -280,9 +282,8 @@ static bg_status read_file(const place *p, bg_array *out, bg_error *error)
     status = bgi_source_parse(p->path, p->kind, p->part, content, size_bytes, out, error);
     free(content);
     if (status != BG_OK && p->kind == BGI_SOURCE_IDX && p->part == NULL)
-        return bg_error_context(error, status,
-                                "taken for an IDX file, since the name does not end in .npy, .npz, .csv or "
-                                ".safetensors");
+        return bg_error_context(
+            error, status, "read as an IDX file, because the name does not end in .npy, .npz, .csv or .safetensors");
     return status;
 }
 
@@ -294,10 +295,10 @@ static bg_status open_folder(const place *p, bg_dataset **out, bg_error *error)
     if (p->part == NULL)
         return bgi_dataset_open_pictures(p->path, out, error);
     if (strcmp(p->part, "classes") != 0)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                            "%s:%s: a folder of images has nothing of that name; expected %s (its images) or "
-                            "%s:classes",
-                            p->path, p->part, p->path, p->path);
+        return bg_error_set(
+            error, BG_ERROR_NOT_FOUND,
+            "%s:%s: a folder of images has no part of that name; expected %s (its images) or %s:classes", p->path,
+            p->part, p->path, p->path);
     BGI_TRY(bgi_images_read_classes(p->path, &classes, error));
     status = bgi_dataset_own_arrays(&classes, 1, out, error);
     bg_array_clear(&classes);

@@ -213,15 +213,15 @@ static void *run_worker(void *argument)
 
 static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_options *options, bg_error *error)
 {
-    const char *without = options->shuffle           ? "shuffle: a stream has no index; shuffle what feeds it"
-                          : options->sampler != NULL ? "a sampler: a stream has no index"
+    const char *without = options->shuffle ? "shuffle, because it has no index; shuffle the source of the stream"
+                          : options->sampler != NULL ? "a sampler, because it has no index"
                           : options->process_count > 1
-                              ? "several processes: let the stream itself take its process's part"
+                              ? "several processes; the stream itself must take its process's part"
                               : NULL;
 
     BGI_TRY(bgi_loader_check(options, error));
     if (without != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: a stream cannot have %s", without);
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: a stream cannot be combined with %s", without);
     if (stream->open == NULL || stream->next == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: the stream has no function to %s it",
                             stream->open == NULL ? "open" : "read");
@@ -235,15 +235,16 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
             return bg_error_context(error, status, "loader: tensor %" PRIu32 " of the stream", t);
     }
     if (options->shard_count > LARGEST_SHARD_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: %" PRIu32 " shards, expected at most %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: shard_count is %" PRIu32 ", expected at most %d",
                             options->shard_count, LARGEST_SHARD_COUNT);
     if (options->rebatched_size != 0 && options->mode != BG_LOADER_ASYNC_REBATCHED)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: rebatched size %" PRIu64 " without the mode BG_LOADER_ASYNC_REBATCHED",
+                            "loader: rebatched_size is %" PRIu64
+                            ", but only the mode BG_LOADER_ASYNC_REBATCHED uses it; leave it at 0",
                             options->rebatched_size);
     if (options->rebatched_size > options->batch_size)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: rebatched size %" PRIu64 " is above the batch size %" PRIu64,
+                            "loader: rebatched_size is %" PRIu64 ", expected at most the batch size, %" PRIu64,
                             options->rebatched_size, options->batch_size);
     return BG_OK;
 }
@@ -532,8 +533,8 @@ static bg_status take_batch(bgi_stream_loader *loader, bg_batch *out)
     out->position = loader->position;
     if (p == NULL && loader->position == 0)
         return bg_error_set(&loader->failure, BG_ERROR_INVALID,
-                            "loader: epoch %" PRIu64 " of the stream makes no batch of %" PRIu64, loader->epoch,
-                            loader->options.batch_size);
+                            "loader: epoch %" PRIu64 " of the stream ended before a whole batch of %" PRIu64,
+                            loader->epoch, loader->options.batch_size);
     if (p == NULL) {
         loader->is_done = true;
         return BG_OK;
@@ -616,7 +617,7 @@ bg_status bgi_stream_loader_begin(bgi_stream_loader *loader, uint64_t epoch, uin
         return bg_error_set(error, status, "%s", loader->failure.message);
     if (loader->position < position)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64 ", which has %" PRIu64,
+                            "loader: cannot begin at batch %" PRIu64 " of epoch %" PRIu64 ", which has only %" PRIu64,
                             position, epoch, loader->position);
     return BG_OK;
 }

@@ -68,7 +68,9 @@ static bg_status check_header(const records *r, uint64_t offset, const unsigned 
                               uint64_t *out_length, bg_error *error)
 {
     if (read_little(at + 8, 4) != bgi_crc32c_masked(at, 8))
-        return fail_at(r, offset, "the checksum of a record's length is wrong: damaged, or not a TFRecord file", error);
+        return fail_at(r, offset,
+                       "the checksum of a record's length is wrong: the file is damaged, or it is not a TFRecord file",
+                       error);
     *out_length = read_little(at, 8);
     if (*out_length > left - FRAME_BYTES)
         return fail_at(r, offset, "a record is longer than the file", error);
@@ -131,13 +133,13 @@ static bg_status read_index(records *r, const char *index, size_t index_bytes, b
         uint64_t offset, size, length;
 
         if (!read_number(&at, end, &offset) || !read_number(&at, end, &size) || (at < end && *at++ != '\n'))
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: line %zu of the index is no \"OFFSET SIZE\"", r->input.name,
-                                line);
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: line %zu of the index is not \"OFFSET SIZE\"",
+                                r->input.name, line);
         BGI_TRY(read_header(r, offset, &length, error));
         if (length + FRAME_BYTES != size)
             return bg_error_set(error, BG_ERROR_PARSE,
                                 "%s: line %zu of the index says %" PRIu64 " bytes, but the record has %" PRIu64
-                                "; the index is of another file",
+                                "; this is the index of another file",
                                 r->input.name, line, size, length + FRAME_BYTES);
         if (!add_place(r, offset, length))
             return bgi_error_memory(error, "list of records", r->count * sizeof *r->places);
@@ -310,7 +312,7 @@ static bg_status read_record(const records *r, const place *where, void *room, u
     if (length != where->length || read_little(data + length, 4) != bgi_crc32c_masked(data, (size_t)length))
         return fail_at(r, where->offset, "the checksum of a record's data is wrong: the file is damaged", error);
     if (!find_list(r, (span){data, data + length}, &list, &found))
-        return fail_at(r, where->offset, "a record's data are no tf.train.Example", error);
+        return fail_at(r, where->offset, "the data of a record are not a tf.train.Example", error);
     if (!found)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": a record has no list of int64 named `%s`",
                             r->input.name, where->offset, r->feature);
@@ -340,7 +342,8 @@ static bg_status gather_records(const bg_dataset *dataset, uint64_t epoch, const
         for (int64_t t = 0; t < wanted; t++)
             if (out[t] >= r->limit)
                 return bg_error_set(error, BG_ERROR_PARSE,
-                                    "%s: byte %" PRIu64 ": token %" PRId64 " of the record is not in 0 to %" PRIu32,
+                                    "%s: byte %" PRIu64 ": token %" PRId64
+                                    " of the record is out of range, expected 0 to %" PRIu32,
                                     r->input.name, offset, t, r->limit - 1);
     }
     return BG_OK;
@@ -391,12 +394,12 @@ static bg_status check_options(const char *name, const bg_tokens_options *option
         return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
                             options->sequence_length, INT32_MAX - 1);
     if (options->vocabulary_size > (uint32_t)INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: a vocabulary of %" PRIu32 ", expected at most %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 ", expected at most %d", name,
                             options->vocabulary_size, INT32_MAX);
     if (options->token_bytes != 0 || options->stride != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: %s is %" PRIu32 "; the samples of a TFRecord file are its records: leave it 0", name,
-                            options->token_bytes != 0 ? "token_bytes" : "stride",
+                            "%s: %s is %" PRIu32 ", but the samples of a TFRecord file are its records; leave it at 0",
+                            name, options->token_bytes != 0 ? "token_bytes" : "stride",
                             options->token_bytes != 0 ? options->token_bytes : options->stride);
     return BG_OK;
 }

@@ -237,7 +237,7 @@ static bg_status encode_word(const bg_tokenizer *tokenizer, bgi_word *word, cons
                              bg_token_list *tokens, bg_error *error)
 {
     if (length > UINT32_MAX / 4)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a word of %zu bytes; a word can have at most %u", length,
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "a word has %zu bytes, expected at most %u", length,
                             UINT32_MAX / 4);
     if (!reserve_word(word, length) ||
         !bgi_array_reserve((void **)&tokens->items, &tokens->capacity, tokens->count + length, sizeof *tokens->items))

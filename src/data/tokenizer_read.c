@@ -86,13 +86,15 @@ static bg_status add_piece(const reader *r, const char *key, const json_t *numbe
     bgi_piece *piece;
 
     if (!json_is_integer(number) || json_integer_value(number) < 0 || json_integer_value(number) >= (json_int_t)count)
-        return bg_error_set(r->error, BG_ERROR_PARSE,
-                            "%s: the number of token `%.100s` is not a whole number from 0 to %u; there are %u tokens",
-                            r->name, key, count - 1, count);
+        return bg_error_set(
+            r->error, BG_ERROR_PARSE,
+            "%s: the number of token `%.100s` must be a whole number from 0 to %u, because there are %u tokens",
+            r->name, key, count - 1, count);
     piece = &r->tokenizer->pieces[json_integer_value(number)];
     if (piece->data != NULL)
         return bg_error_set(r->error, BG_ERROR_PARSE,
-                            "%s: token `%.100s` has number %" JSON_INTEGER_FORMAT ", which another one has as well",
+                            "%s: token `%.100s` has number %" JSON_INTEGER_FORMAT
+                            ", and another token has the same number",
                             r->name, key, json_integer_value(number));
     piece->data = bgi_arena_copy(&r->tokenizer->arena, data, size_bytes);
     piece->size_bytes = size_bytes;
@@ -117,8 +119,8 @@ static bg_status add_vocabulary(const reader *r, const byte_map *map)
 
         if (key[0] == '\0' || !read_bytes(map, key, bytes, &size_bytes))
             status = bg_error_set(r->error, BG_ERROR_PARSE,
-                                  "%s: token `%.100s` is empty, or not written in the characters that stand for bytes",
-                                  r->name, key);
+                                  "%s: token `%.100s` is empty, or has characters that do not stand for bytes", r->name,
+                                  key);
         else
             status = add_piece(r, key, number, bytes, size_bytes);
         if (status != BG_OK)
@@ -139,7 +141,8 @@ static bg_status check_tokens(const reader *r)
             return bg_error_set(r->error, BG_ERROR_PARSE, "%s: there is no token for byte 0x%02x", r->name, byte);
     for (uint32_t i = 0; i < tokenizer->count; i++)
         if (tokenizer->pieces[i].data == NULL)
-            return bg_error_set(r->error, BG_ERROR_PARSE, "%s: there is no token %u, but one above it", r->name, i);
+            return bg_error_set(r->error, BG_ERROR_PARSE,
+                                "%s: token %u is missing, but there are tokens with larger numbers", r->name, i);
     return BG_OK;
 }
 
@@ -241,7 +244,8 @@ static bg_status add_merge_item(const reader *r, size_t index, const json_t *ite
     if (json_array_size(item) == 2 && left != NULL && right != NULL)
         return add_merge(r, place, left, right);
     if (!json_is_string(item))
-        return bg_error_set(r->error, BG_ERROR_PARSE, "%s:%s is neither a string nor two of them", r->name, place);
+        return bg_error_set(r->error, BG_ERROR_PARSE, "%s:%s must be a string or a list of two strings", r->name,
+                            place);
     line = strdup(json_string_value(item));
     if (line == NULL)
         return bgi_error_memory(r->error, "a merge", json_string_length(item));
@@ -285,7 +289,7 @@ static bg_status read_files(reader *r, const char *merges_name, const char *merg
 static bg_status check_vocabulary(const char *name, const json_t *vocab, bg_error *error)
 {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0 || json_object_size(vocab) > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: is not an object of tokens and their numbers", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: expected an object of tokens and their numbers", name);
     return BG_OK;
 }
 
@@ -343,7 +347,8 @@ static bg_status check_kind(const reader *r, const json_t *root)
         return refuse(r, "`model.type` is not `BPE`");
     if (is_set(model, "dropout") || is_set(model, "continuing_subword_prefix") || is_set(model, "end_of_word_suffix") ||
         is_set(model, "byte_fallback") || is_set(model, "ignore_merges"))
-        return refuse(r, "`model` has a dropout, a prefix or suffix of words, byte_fallback or ignore_merges");
+        return refuse(
+            r, "`model` sets dropout, continuing_subword_prefix, end_of_word_suffix, byte_fallback or ignore_merges");
     if (is_set(root, "normalizer"))
         return refuse(r, "`normalizer` changes the text");
     if (!is_word(cutter, "type", "ByteLevel") || json_is_false(json_object_get(cutter, "use_regex")))

@@ -111,17 +111,19 @@ static bg_status check_tokens(const char *name, uint64_t size_bytes, const bg_to
         return bg_error_set(error, BG_ERROR_INVALID, "%s: sequences of %" PRIu32 " tokens, expected 1 to %d", name,
                             options->sequence_length, INT32_MAX - 1);
     if (options->vocabulary_size > (uint32_t)INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: a vocabulary of %" PRIu32 ", expected at most %d", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: vocabulary_size is %" PRIu32 ", expected at most %d", name,
                             options->vocabulary_size, INT32_MAX);
     if (options->feature != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: feature `%.64s` of a raw token file; leave it NULL", name,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: feature is `%.64s`, but a raw token file has no features; leave it NULL", name,
                             options->feature);
     if (size_bytes % width != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %" PRIu64 ": ends within a token of %" PRIu32 " bytes",
-                            name, size_bytes, width);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte %" PRIu64 ": the file ends within a token of %" PRIu32 " bytes", name, size_bytes,
+                            width);
     if (size_bytes / width < (uint64_t)options->sequence_length + 1)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %" PRIu64 ": has %" PRIu64 " tokens, expected at least %" PRIu64
+                            "%s: byte %" PRIu64 ": the file has %" PRIu64 " tokens, expected at least %" PRIu64
                             ": a sequence and the token after it",
                             name, size_bytes, size_bytes / width, (uint64_t)options->sequence_length + 1);
     return BG_OK;

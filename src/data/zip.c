@@ -41,15 +41,17 @@ static bg_status list_types(bg_dataset *const *sources, uint32_t count, bg_type 
 {
     *out_count = 0;
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "data set: 0 data sets side by side, expected at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "data set: there are 0 data sets to combine, expected at least 1");
     for (uint32_t i = 0; i < count; i++) {
         if (sources[i]->sample_count != sources[0]->sample_count)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "data set %" PRIu32 " has %" PRIu64 " samples, but data set 0 has %" PRIu64, i,
-                                sources[i]->sample_count, sources[0]->sample_count);
+                                "data set %" PRIu32 " has %" PRIu64 " samples, but data set 0 has %" PRIu64
+                                "; all must have the same number",
+                                i, sources[i]->sample_count, sources[0]->sample_count);
         if (*out_count + sources[i]->tensor_count > BG_DATASET_MAX_TENSORS)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "data set: more than %d tensors for each sample of %" PRIu32 " data sets",
+                                "data set: each sample would have more than %d tensors, taken from %" PRIu32
+                                " data sets",
                                 BG_DATASET_MAX_TENSORS, count);
         memcpy(types + *out_count, sources[i]->types, sources[i]->tensor_count * sizeof *types);
         *out_count += sources[i]->tensor_count;

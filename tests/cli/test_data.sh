@@ -65,8 +65,8 @@ error 2 '--workers goes with --batch-size' data bench --workers 3
 error 2 '--keep-last goes with --batch-size' data bench --shuffle --keep-last
 error 2 '--shards goes with --stream' data bench --batch-size 4 --shards 2
 error 2 '--rebatched-size goes with --mode async-rebatched' data bench --batch-size 4 --rebatched-size 2
-error 1 'rebatched size 5 is above the batch size 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
-error 1 'makes no batch of 20000' data bench --batch-size 20000 --stream
+error 1 'rebatched_size is 5, expected at most the batch size, 4' data bench --batch-size 4 --mode async-rebatched --rebatched-size 5
+error 1 'ended before a whole batch of 20000' data bench --batch-size 20000 --stream
 check "data bench --help: headings" sh -c "'$program' data bench --help all | grep -q '^The loader:$'"
 error 2 '--epochs is `0`' data bench --epochs 0
 check "data --help" sh -c "'$program' data --help | grep -q '^  bench  *measure'"

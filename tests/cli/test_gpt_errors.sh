@@ -116,8 +116,8 @@ error 2 'none.yaml: cannot open: No such file or directory' gpt pretrain --confi
 printf 'abc' >odd.u16
 printf '\377\377\000\000\001\000\002\000\003\000\004\000\005\000\006\000\007\000' >large.u16
 error 1 'none.u16: cannot open' gpt pretrain $one --input-files none.u16
-error 1 'empty.txt: byte 0: has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
-error 1 'empty.u16: byte 0: has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
+error 1 'empty.txt: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
+error 1 'empty.u16: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
 error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
 error 1 'odd.u16: byte 3: ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
 error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16

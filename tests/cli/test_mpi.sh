@@ -221,10 +221,10 @@ done
 begin_case data
 for mpi in $mpis; do
     two $mpi '--data-dir data' '--data-dir nowhere' $digits --save w
-    says "$mpi, no data on rank 1" 'no train-images-idx3-ubyte.gz and its labels in any of: nowhere'
+    says "$mpi, no data on rank 1" 'train-images-idx3-ubyte.gz and its labels are not in any of: nowhere'
     in_full $mpi || continue
     two $mpi '--data-dir nowhere' '--data-dir data' $digits --save w
-    says "$mpi, no data on rank 0" 'no train-images-idx3-ubyte.gz and its labels in any of: nowhere'
+    says "$mpi, no data on rank 0" 'train-images-idx3-ubyte.gz and its labels are not in any of: nowhere'
 done
 
 begin_case output

@@ -27,13 +27,13 @@ error 2 '--input x=: expected NAME=FILE' train "$net" --input x=
 error 1 '--input: none.npy: cannot open: No such file or directory' train "$net" --input x=none.npy --target "$y"
 error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
 error 2 '--input: no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
-error 1 'there is no array `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
-error 2 'which array? Name one after a colon: it has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
-error 1 'there is no tensor `pixels`; it has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
+error 1 'there is no array `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
+error 2 'the name of the array is missing; add one after a colon: the file has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
+error 1 'there is no tensor `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
 error 1 'there is no column `garden`' train "$files/table.onnx" --input "x=$files/table.csv:garden" --target "$files/table.csv:price"
-error 2 'a .npy file has no parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
-error 1 'a folder of images has nothing of that name' train "$net" --input "x=$files/photos:names" --target "$y"
-error 1 'taken for an IDX file, since the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
+error 2 'a .npy file has no named parts; leave `:a` out' train "$net" --input "$x:a" --target "$y"
+error 1 'a folder of images has no part of that name' train "$net" --input "x=$files/photos:names" --target "$y"
+error 1 'read as an IDX file, because the name does not end in' train "$net" --input "x=$root/README.md" --target "$y"
 error 1 'samples, the target has 13; both need the same number of samples' train "$net" --input $x --target "$files/test.npz:labels"
 error 1 'a sample is float32[3], but the model needs float32[1,8,8]' train "$net" --input "x=$files/table.csv:0,1,2" --target "$y"
 head -c 500 "$files/images.npy" >cut.npy
@@ -74,8 +74,8 @@ begin_case options
 good="$net --input $x --target $y"
 error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
 error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5,x
-error 2 'mean 0.5 and deviation 0 of channel 0' train $good --normalize 0.5,0
-error 2 '2 channels for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
+error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --normalize 0.5,0
+error 2 '2 channels are given for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume without --checkpoint DIR, the folder that it needs' train $good --resume

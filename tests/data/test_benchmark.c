@@ -93,7 +93,7 @@ static void test_fields(void **state)
     }
     options.epoch_count = 0;
     assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "benchmark: 0 epochs, expected at least 1");
+    assert_string_equal(error.message, "benchmark: epoch_count is 0, expected at least 1");
     options = (bg_benchmark_options){.epoch_count = 1};
     assert_int_equal(bg_dataset_benchmark(dataset, &options, &text, NULL), BG_ERROR_INVALID);
     bg_dataset_destroy(dataset);
@@ -139,8 +139,9 @@ static void test_a_callback(void **state)
     }
     c = (counter){.ends_at = 37, .fails_at = UINT64_MAX};
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "benchmark: the source ended after 37 elements; let it start again, or measure "
-                                       "fewer epochs or elements");
+    assert_string_equal(error.message,
+                        "benchmark: the source ended after 37 elements; make the source start again, or measure "
+                        "fewer epochs or elements");
     c = (counter){.ends_at = UINT64_MAX, .fails_at = 21, .with_message = true};
     assert_int_equal(bg_infeed_benchmark_source(types, 2, count_up, &c, &options, &text, &error), BG_ERROR_IO);
     assert_string_equal(error.message, "element 21: the sensor is off");
@@ -219,8 +220,9 @@ static void test_rates(void **state)
 
     /* The device does 200 samples in the time of 100 that come: it waits for half of the time. */
     assert_int_equal(bg_rates_judge(100, 200, true, text), BG_LIMIT_DATASET);
-    assert_string_equal(text, "the data set limits the run (more workers may help): data come at 100 samples/s and the "
-                              "device takes 200, so 50.0% of the time goes into waiting for data");
+    assert_string_equal(text,
+                        "the data set limits the run (more workers may help): the data set gives 100 samples/s and the "
+                        "device takes 200, so the run waits for data 50.0% of the time");
     assert_int_equal(bg_rates_judge(200, 100, true, text), BG_LIMIT_DEVICE);
     assert_non_null(strstr(text, "the device limits the run: data come at 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);

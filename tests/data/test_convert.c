@@ -229,17 +229,19 @@ static void test_conversions_that_cannot_be(void **state)
         bg_status status;
         const char *words;
     } cases[] = {
-        {{.type = bg_vector(BG_FLOAT32, 5)}, BG_ERROR_SHAPE, "samples are uint8[4], which have not as many elements"},
+        {{.type = bg_vector(BG_FLOAT32, 5)},
+         BG_ERROR_SHAPE,
+         "samples are uint8[4], which does not have the number of elements"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .tensor_index = 1}, BG_ERROR_INVALID, "tensor 1 of 1"},
         {{.type = bg_vector(BG_INT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &one},
          BG_ERROR_INVALID,
-         "normalization makes floats, not int32"},
+         "normalization makes floats, and int32 was asked for"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 3, .means = &one, .deviations = &one},
          BG_ERROR_INVALID,
-         "3 channels for samples of uint8[4], expected 1 or their first dimension"},
+         "3 channels are given for samples of uint8[4], expected 1 or their first dimension"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &zero},
          BG_ERROR_INVALID,
-         "mean 1 and deviation 0 of channel 0"},
+         "the mean is 1 and the deviation is 0 for channel 0"},
     };
     bg_dataset *source = make_bytes(), *set = NULL;
 

@@ -142,12 +142,12 @@ static void test_pairs_that_do_not_fit(void **state)
     write_array(*state, "train-labels-idx1-ubyte", 3, 0, 0, 10);
     assert_does_not_load(*state, BG_ERROR_PARSE, "label 0 (byte 8) is 10, expected 0 to 9");
     write_array(*state, "train-labels-idx1-ubyte", 3, 1, 1, 1);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "3 dimensions, expected 1 for labels");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "3 dimensions, but labels have 1");
     write_array(*state, "train-labels-idx1-ubyte", 3, 0, 0, 1);
     write_array(*state, "train-images-idx3-ubyte", 3, 28, 27, 5);
     assert_does_not_load(*state, BG_ERROR_PARSE, "images are 28 x 27, expected 28 x 28");
     write_array(*state, "train-images-idx3-ubyte", 3, 0, 0, 5);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "1 dimensions, expected 3 for images");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "1 dimensions, but images have 3");
 }
 
 static void test_write_and_load_back(void **state)
@@ -427,7 +427,7 @@ static void test_failed_downloads_leave_nothing(void **state)
 
     assert_download_fails(a, *state, "n", BG_ERROR_IO, "404");
     assert_download_fails(a, *state, "s", BG_ERROR_IO, "transfer closed");
-    assert_download_fails(a, *state, "d", BG_ERROR_IO, "is not a whole gzip file");
+    assert_download_fails(a, *state, "d", BG_ERROR_IO, "are not a whole gzip file");
     assert_download_fails(a, *state, "ns", BG_ERROR_IO, "; http://127.0.0.1");
     a->options.progress = cancel;
     assert_download_fails(a, *state, "g", BG_ERROR_CANCELED, "canceled");

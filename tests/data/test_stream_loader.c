@@ -410,7 +410,7 @@ static void test_stream_refusals(void **state)
 
     options.shuffle = true;
     assert_int_equal(bg_loader_create_stream(&stream, &options, &loader, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "cannot have shuffle"));
+    assert_non_null(strstr(error.message, "cannot be combined with shuffle"));
     options = good;
     options.process_count = 2;
     assert_int_equal(bg_loader_create_stream(&stream, &options, &loader, NULL), BG_ERROR_INVALID);
@@ -419,7 +419,7 @@ static void test_stream_refusals(void **state)
     options.rebatched_size = 2;
     bg_error_clear(&error);
     assert_int_equal(bg_loader_create_stream(&stream, &options, &loader, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "loader: rebatched size 2 is above the batch size 1");
+    assert_string_equal(error.message, "loader: rebatched_size is 2, expected at most the batch size, 1");
     assert_null(loader);
     options = good;
     options.shard_count = 2;
@@ -436,7 +436,7 @@ static void test_stream_refusals(void **state)
     assert_int_equal(bg_loader_begin_epoch(loader, 0, NULL), BG_OK);
     bg_error_clear(&error);
     assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "loader: epoch 0 of the stream makes no batch of 1");
+    assert_string_equal(error.message, "loader: epoch 0 of the stream ended before a whole batch of 1");
     bg_loader_destroy(loader);
     assert_int_equal(w.open_count, 0);
 }
@@ -505,7 +505,7 @@ static void test_sampler(void **state)
             assert_int_equal(bg_loader_create(dataset, &options, &loader, &error),
                              drop_last ? BG_ERROR_INVALID : BG_OK);
             if (drop_last)
-                assert_non_null(strstr(error.message, "2 lists of the sampler make no batch of 3"));
+                assert_non_null(strstr(error.message, "2 lists of the sampler do not make a batch of 3 lists"));
             else
                 bg_loader_destroy(loader);
             options.sampler_list_count = 10;

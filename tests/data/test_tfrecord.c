@@ -231,18 +231,18 @@ static void test_wrong_content(void **state)
     refuse_sample(&c, "a record has no list of int64 named `input_ids`");
     c.length = 0;
     put_record(&c, "input_ids", 396, 5, true);
-    refuse_sample(&c, "token 4 of the record is not in 0 to 399");
+    refuse_sample(&c, "token 4 of the record is out of range, expected 0 to 399");
     c.length = 0;
     put_record(&c, "input_ids", -2, 5, true);
-    refuse_sample(&c, "token 0 of the record is not in 0 to 399");
+    refuse_sample(&c, "token 0 of the record is out of range, expected 0 to 399");
     c.length = 0;
     put_field(&example, 1, "\x0a\x7f", 2);
     put_frame(&c, &example);
-    refuse_sample(&c, "a record's data are no tf.train.Example");
+    refuse_sample(&c, "the data of a record are not a tf.train.Example");
 
     c = three_records();
     refuse(&c, "0 1\n", "line 1 of the index says 1 bytes, but the record has ");
-    refuse(&c, "x\n", "line 1 of the index is no \"OFFSET SIZE\"");
+    refuse(&c, "x\n", "line 1 of the index is not \"OFFSET SIZE\"");
     refuse(&c, "5 60\n", "the checksum of a record's length is wrong");
     refuse(&c, "999999999999999999999 60\n", "line 1 of the index is no");
     refuse(&c, "100000 60\n", "ends within a record");

@@ -414,7 +414,7 @@ static void test_refusals(void **state)
 
     assert_int_equal(bg_dataset_take(source, 0, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_skip(source, SAMPLES, &made, &error), BG_ERROR_INVALID);
-    assert_string_equal(error.message, "data set: skip 101 of 101 samples, expected to leave at least 1");
+    assert_string_equal(error.message, "data set: 101 of 101 samples are to be skipped, expected to leave at least 1");
     assert_int_equal(bg_dataset_shard(source, 1, 1, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_shard(source, 101, 102, &made, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_dataset_repeat(source, 0, &made, NULL), BG_ERROR_INVALID);
@@ -510,7 +510,8 @@ static void test_concatenate(void **state)
             &sources[1], NULL),
         BG_OK);
     assert_int_equal(bg_dataset_concatenate(sources, 4, &other, &error), BG_ERROR_SHAPE);
-    assert_non_null(strstr(error.message, "data set 1 of a chain has int32[3] as tensor 0, the first has int32[2]"));
+    assert_non_null(strstr(error.message, "data set 1 to concatenate has int32[3] as tensor 0, but the first has "
+                                          "int32[2]; all must have the same tensors"));
     for (int i = 0; i < 4; i++)
         bg_dataset_destroy(sources[i]);
     bg_dataset_destroy(shuffled);

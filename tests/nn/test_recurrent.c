@@ -300,7 +300,7 @@ static void test_what_is_wrong_is_said(void **state)
     test.options = bg_recurrent_defaults();
     test.options.truncate = 3;
     test.options.checkpoint = 2;
-    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is 3, checkpoint is 2");
+    bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is 3 and checkpoint is 2");
     test.options.truncate = -1;
     bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is -1");
 }

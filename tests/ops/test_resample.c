@@ -161,7 +161,7 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_interpolate, &options, &x, 1, BG_ERROR_INVALID, "scale[1] is");
     options.scale[1] = 2.0;
     options.mode = BG_INTERPOLATION_COUNT;
-    bgi_test_build_fails(build_interpolate, &options, &x, 1, BG_ERROR_INVALID, "mode 4, coordinates 0");
+    bgi_test_build_fails(build_interpolate, &options, &x, 1, BG_ERROR_INVALID, "mode is 4, coordinates is 0");
     options.mode = BG_INTERPOLATE_CUBIC;
     options.cubic = INFINITY;
     bgi_test_build_fails(build_interpolate, &options, &x, 1, BG_ERROR_INVALID, "cubic is inf");

@@ -72,7 +72,8 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_group, &three, (bg_type[]){x, wide, wide}, 3, BG_ERROR_SHAPE,
                          "groups is 3 and x is float32[2,4,3]: x must be [N,C,...], and groups must divide C");
     bgi_test_build_fails(build_group, &two, (bg_type[]){x, row, wide}, 3, BG_ERROR_SHAPE, "do not broadcast");
-    bgi_test_build_fails(build_group, &two, (bg_type[]){row, row, row}, 3, BG_ERROR_SHAPE, "2 groups of x, float32[3]");
+    bgi_test_build_fails(build_group, &two, (bg_type[]){row, row, row}, 3, BG_ERROR_SHAPE,
+                         "groups is 2 and x is float32[3]");
 }
 
 static int open_oracle(void **state)

@@ -724,7 +724,7 @@ static void uneven_batches_are_refused(void **state)
     for (int i = 0; i < 2; i++)
         expect_ok(&r, bg_session_run_infeed(r.session, infeed, (void *[]){found}, &r.error));
     assert_int_equal(bg_session_run_infeed(r.session, infeed, (void *[]){found}, &r.error), BG_ERROR_SHAPE);
-    assert_non_null(strstr(r.error.message, "a batch of 3 samples is not a whole number of micro-batches of 2"));
+    assert_non_null(strstr(r.error.message, "a batch has 3 samples, which is not a multiple of the micro-batch, 2"));
     bg_infeed_destroy(infeed);
     close_rig(&r);
     bg_loader_destroy(loader);

@@ -201,7 +201,7 @@ static void test_shape_rule(void **state)
         bg_status status;
         const char *part;
     } cases[] = {
-        {{.product = 9}, 2, BG_ERROR_INVALID, "product 9"},
+        {{.product = 9}, 2, BG_ERROR_INVALID, "product is 9"},
         {{.function = 200}, 2, BG_ERROR_INVALID, "function 200"},
         {{.keeps_sum = 1}, 2, BG_ERROR_INVALID, "keeps_sum is set"},
         {{.follows = BGI_FOLLOWS_DERIVATIVE}, 2, BG_ERROR_INVALID, "2 inputs"},
