@@ -45,7 +45,7 @@ bg_status bgi_checkpoint_read_drop(loader *l)
     }
     if (l->drops_state && l->session == NULL && bgi_weights_end(l->weights) > 0)
         return bg_error_set(l->error, BG_ERROR_INVALID,
-                            "checkpoint: %s optimizer for weights without a session, which have values already: only a "
+                            "checkpoint: %s optimizer was given for weights that have values and no session: only a "
                             "session can reset its optimizer's state; load through the session, or into new weights",
                             drop_option(l));
     return BG_OK;
@@ -187,8 +187,8 @@ static bg_status refuse_optimizer(const loader *l, const char *theirs, const cha
 {
     return bg_error_set(
         l->error, BG_ERROR_INVALID,
-        "%s: has the state of optimizer %s (%s), this session trains with `%s` (%s); train with the "
-        "checkpoint's optimizer, or give %s optimizer to load only the weights: the state then starts from zero",
+        "%s: has the state of optimizer %s (%s), but this session trains with `%s` (%s); train with the checkpoint's "
+        "optimizer, or give %s optimizer to load only the weights: the state then starts from zero",
         l->found.path, theirs, kinds[0] != '\0' ? kinds : "no state", own,
         own_kinds[0] != '\0' ? own_kinds : "no state", drop_option(l));
 }
@@ -385,7 +385,7 @@ static bg_status find_missing(const loader *l, name_list *structural, name_list 
         if (entry == NULL)
             add_name(is_structural(l, weight.role) ? structural : others, weight.name);
         else if (!bg_type_equal(&entry->type, &weight.type))
-            return bg_error_set(l->error, BG_ERROR_SHAPE, "%s: `%s` is %s, the weight is %s", l->found.path,
+            return bg_error_set(l->error, BG_ERROR_SHAPE, "%s: `%s` is %s, but the weight is %s", l->found.path,
                                 weight.name, bg_type_text(&entry->type, given), bg_type_text(&weight.type, have));
     }
     return BG_OK;

@@ -111,7 +111,7 @@ static bg_status fit_to_like(conversion *c, converted *item)
                             c->source->path, item->tensor->name, item->entry.name, c->like->path);
     type.dtype = other->type.dtype;
     if (!bg_type_equal(&type, &other->type) || !bgi_weights_is_convertible(item->from, type.dtype))
-        return bg_error_set(c->error, BG_ERROR_SHAPE, "%s: tensor `%.200s` is %s, and %s in %s", c->source->path,
+        return bg_error_set(c->error, BG_ERROR_SHAPE, "%s: tensor `%.200s` is %s, but it is %s in %s", c->source->path,
                             item->tensor->name, bg_type_text(&item->entry.type, have),
                             bg_type_text(&other->type, wanted), c->like->path);
     item->entry.type = type;
@@ -182,7 +182,7 @@ static bg_status list_items(conversion *c)
             BGI_TRY(fit_to_like(c, &c->items[c->count - 1]));
     }
     if (c->count == 0)
-        return bg_error_set(c->error, BG_ERROR_INVALID, "%s: has no tensor to convert", c->source->path);
+        return bg_error_set(c->error, BG_ERROR_INVALID, "%s: there is no tensor to convert", c->source->path);
     BGI_TRY(sort_items(c));
     if (c->like != NULL) {
         BGI_TRY(add_from_like(c));
@@ -301,8 +301,8 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
     if (path == NULL)
         return bgi_error_memory(c->error, "a path", strlen(folder));
     if (bgi_file_exists(path))
-        status =
-            bg_error_set(c->error, BG_ERROR_INVALID, "%s: exists already; remove it, or name another folder", path);
+        status = bg_error_set(c->error, BG_ERROR_INVALID,
+                              "%s: the folder already exists; remove it, or name another one", path);
     else
         status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c,
                                              c->sum, c->error);
@@ -331,7 +331,7 @@ static bg_status convert(conversion *c, const char *to)
         (o->rename_count > 0 || o->prefix != NULL || o->ignore != NULL))
         return bg_error_set(c->error, BG_ERROR_INVALID,
                             "%s: is a checkpoint whose tensors all exist in the other one, under the same names; give "
-                            "a checkpoint that has the other tensors (like), or leave the rules for names out",
+                            "a checkpoint that has the other tensors (like), or omit the rules for names",
                             c->source->path);
     /* Damaged data must not get a new checksum. */
     if (c->source->is_checkpoint)

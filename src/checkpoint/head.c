@@ -25,8 +25,8 @@ static bg_status read_blob(const bg_safetensors *file, bg_checkpoint *out, bg_er
         return BG_OK;
     if (digits % 2 != 0 || digits / 2 > BG_CHECKPOINT_BLOB_LIMIT)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "metadata `" BGI_CHECKPOINT_BLOB "`: %zu digits, expected an even number up to %zu", digits,
-                            2 * BG_CHECKPOINT_BLOB_LIMIT);
+                            "metadata `" BGI_CHECKPOINT_BLOB "` has %zu digits, expected an even number up to %zu",
+                            digits, 2 * BG_CHECKPOINT_BLOB_LIMIT);
     bytes = malloc(digits / 2);
     if (bytes == NULL)
         return bgi_error_memory(error, "a checkpoint's blob", digits / 2);
@@ -78,10 +78,11 @@ bg_status bgi_checkpoint_read_head(const bg_safetensors *file, bg_checkpoint *ou
 
     BGI_TRY(bgi_checkpoint_read_number(file, BGI_CHECKPOINT_VERSION, &version, error));
     if (version != (has_parts ? BGI_CHECKPOINT_MANIFEST_VERSION : BGI_CHECKPOINT_FILE_VERSION))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "version %" PRIu64 " of the format, expected %d, or %d of a checkpoint in parts: another "
-                            "release of Brigade wrote it",
-                            version, BGI_CHECKPOINT_FILE_VERSION, BGI_CHECKPOINT_MANIFEST_VERSION);
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "version %" PRIu64
+            " of the format, expected %d, or %d of a checkpoint in parts: another release of Brigade wrote it",
+            version, BGI_CHECKPOINT_FILE_VERSION, BGI_CHECKPOINT_MANIFEST_VERSION);
     return read_metadata(file, out, error);
 }
 

@@ -236,7 +236,7 @@ static bg_status run_load(loader *l, bg_session *session)
         return bg_error_set(l->error, BG_ERROR_INVALID, "checkpoint: no directory");
     if ((unsigned)l->options.differences > BG_CHECKPOINT_REFUSE)
         return bg_error_set(l->error, BG_ERROR_INVALID,
-                            "checkpoint: differences %d, expected BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",
+                            "checkpoint: differences is %d, expected BG_CHECKPOINT_WARN, _IGNORE or _REFUSE",
                             (int)l->options.differences);
     BGI_TRY(bgi_checkpoint_read_drop(l));
     BGI_TRY(bgi_checkpoint_choose(l));

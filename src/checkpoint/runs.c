@@ -221,7 +221,7 @@ static bg_status check_once(const bgi_runs *runs, int64_t elements, bg_error *er
     }
     if (!flatten(sorted, runs->count, &flat))
         status = flat.failed ? bgi_error_memory(error, "runs", flat.count * sizeof *sorted)
-                             : bg_error_set(error, BG_ERROR_PARSE, "has more than %d stretches", MOST_STRETCHES);
+                             : bg_error_set(error, BG_ERROR_PARSE, "it has more than %d stretches", MOST_STRETCHES);
     if (status == BG_OK && flat.count > 0)
         qsort(flat.items, flat.count, sizeof *flat.items, compare_rules);
     for (size_t i = 0; status == BG_OK && i < flat.count; i++) {

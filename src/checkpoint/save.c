@@ -89,10 +89,11 @@ static bg_status check_options(const char *directory, const bg_checkpoint_save_o
     if (options->blob_bytes > BG_CHECKPOINT_BLOB_LIMIT)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "checkpoint: the blob has %zu bytes; it may have at most %zu: keep larger data in a separate file",
+            "checkpoint: blob_bytes is %zu; it must be at most %zu: keep larger data in a separate file",
             options->blob_bytes, BG_CHECKPOINT_BLOB_LIMIT);
     if (options->blob_bytes > 0 && options->blob == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes %zu without a blob", options->blob_bytes);
+        return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: blob_bytes is %zu, but blob is NULL",
+                            options->blob_bytes);
     if (options->metric_name != NULL && options->metric_name[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID, "checkpoint: metric_name is empty; give a name, or NULL");
     return BG_OK;
@@ -257,8 +258,9 @@ static bg_status begin_writing(bg_checkpoint_writer *w)
     const bool is_alone = bgi_session_rank_count(session) == 1;
 
     if (w->options.one_file && !is_alone)
-        return bg_error_set(w->parts.error, BG_ERROR_INVALID,
-                            "checkpoint: one_file of several ranks is written by bg_checkpoint_save alone");
+        return bg_error_set(
+            w->parts.error, BG_ERROR_INVALID,
+            "checkpoint: one_file is set and there are several ranks: only bg_checkpoint_save can write this file");
     BGI_TRY(is_alone ? prepare_alone(w) : bgi_parts_prepare(&w->parts, true, fill_manifest, &w->s));
     bgi_parts_start(&w->parts);
     return BG_OK;

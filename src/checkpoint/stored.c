@@ -144,7 +144,8 @@ static bg_status list_manifest(bgi_stored *s, bg_error *error)
 
     BGI_TRY(list_parts(s, error));
     if (bg_safetensors_count(s->file) > 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has both tensors and parts", s->path);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has both tensors and parts, expected only one of them",
+                            s->path);
     s->tensors = calloc(count + 1, sizeof *s->tensors);
     if (s->tensors == NULL)
         return bgi_error_memory(error, "names of tensors", count * sizeof *s->tensors);
@@ -174,7 +175,7 @@ static bg_status match_part(const bgi_stored *s, uint32_t number, const char *pa
     size_t count = 0;
 
     if (sum == NULL || strcmp(sum, part->sum) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: says checksum %.40s, %s means the part with %s", path,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the checksum is %.40s, but %s needs the part with %s", path,
                             sum != NULL ? sum : "nothing", s->path, part->sum);
     for (size_t i = 0; i < s->count; i++) {
         const bgi_stored_tensor *tensor = &s->tensors[i];
@@ -188,7 +189,7 @@ static bg_status match_part(const bgi_stored *s, uint32_t number, const char *pa
                                 tensor->name, elements, bg_dtype_name(tensor->type.dtype));
     }
     if (count != bg_safetensors_count(part->file))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu tensors, %s means %zu", path,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has %zu tensors, but %s needs %zu", path,
                             bg_safetensors_count(part->file), s->path, count);
     return BG_OK;
 }
@@ -453,7 +454,8 @@ bg_status bgi_stored_read(bgi_stored *s, const bgi_stored_tensor *tensor, size_t
         return bg_safetensors_read(tensor->file, tensor->entry, offset_bytes, size_bytes, out, error);
     if (offset_bytes % element != 0 || size_bytes % element != 0 || offset_bytes > tensor->size_bytes ||
         size_bytes > tensor->size_bytes - offset_bytes)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: tensor `%.200s`: %zu bytes from byte %zu on, of %zu", s->path,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: tensor `%.200s`: %zu bytes from byte %zu on were requested, but it has %zu", s->path,
                             tensor->name, size_bytes, offset_bytes, tensor->size_bytes);
     for (uint32_t part = 0; part < s->part_count; part++) {
         const int64_t first = (int64_t)(offset_bytes / element), end = first + (int64_t)(size_bytes / element);

@@ -106,6 +106,6 @@ bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what,
         return bg_error_set(error, BG_ERROR_PARSE, "has no `" BGI_CHECKPOINT_SUM "`: it is no %s", what);
     BGI_TRY(bgi_checkpoint_sum_file(file, sum, error));
     if (strcmp(sum, expected) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, the file says %.40s", sum, expected);
+        return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, but the file records %.40s", sum, expected);
     return BG_OK;
 }

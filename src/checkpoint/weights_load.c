@@ -183,7 +183,7 @@ static void print_result(bgi_string *text, const bg_weights_result *result)
     if (result->outcome == BG_WEIGHTS_MISSING)
         bgi_string_add(text, " %s", bg_type_text(&result->wanted, wanted));
     else if (result->outcome == BG_WEIGHTS_MISFIT)
-        bgi_string_add(text, ": the file has %s, the model %s", bg_type_text(&result->found, found),
+        bgi_string_add(text, ": the file has %s, but the model has %s", bg_type_text(&result->found, found),
                        bg_type_text(&result->wanted, wanted));
     else
         bgi_string_add(text, " %s", bg_type_text(&result->found, found));

@@ -19,15 +19,15 @@ static uint32_t count_stars(const char *text)
 bg_status bgi_weights_renames_check(const bg_weights_rename *renames, uint32_t count, bg_error *error)
 {
     if (count > 0 && renames == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "options.rename_count is %u, and options.renames NULL", count);
+        return bg_error_set(error, BG_ERROR_INVALID, "options.rename_count is %u, but options.renames is NULL", count);
     for (uint32_t i = 0; i < count; i++) {
         const char *in_file = renames[i].in_file, *in_model = renames[i].in_model;
         if (in_file == NULL || in_model == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "options.renames[%u]: a name is NULL", i);
+            return bg_error_set(error, BG_ERROR_INVALID, "options.renames[%u]: a name is NULL, expected two names", i);
         if (count_stars(in_file) > 1 || count_stars(in_file) != count_stars(in_model))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "options.renames[%u]: `%s` and `%s`: expected one `*` in both names, or none in either",
-                                i, in_file, in_model);
+                                "options.renames[%u]: `%s` and `%s`: expected one `*` in each name, or none in both", i,
+                                in_file, in_model);
     }
     return BG_OK;
 }

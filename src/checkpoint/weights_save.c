@@ -79,7 +79,7 @@ static bg_status list_weights(saving *s, bg_error *error)
     }
     if (s->count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "there is no weight to save; train a session, or set weights with bg_weights_set");
+                            "there are no weights to save; train a session, or set weights with bg_weights_set");
     qsort(s->items, s->count, sizeof *s->items, compare_named);
     for (size_t i = 0; i < s->count; i++) {
         s->entries[i] = s->items[i].entry;

@@ -108,7 +108,9 @@ static bg_status remove_other(const char *folder, const char *name, bg_error *er
     if (path == NULL)
         return bgi_error_memory(error, "a path", strlen(folder));
     if (bgi_file_exists(path) && remove(path) != 0)
-        status = bg_error_set(error, BG_ERROR_IO, "%s: cannot be removed, and readers would use it", path);
+        status = bg_error_set(error, BG_ERROR_IO,
+                              "%s: this older file cannot be removed, and readers would use it instead of the new ones",
+                              path);
     free(path);
     return status;
 }
@@ -121,7 +123,7 @@ static bg_status save_folder(const bgi_weights_content *s, const char *folder, b
 
     if (files > BGI_SAFETENSORS_FILE_LIMIT)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: options.folder_bytes %llu makes %u files; a folder has at most %d", folder,
+                            "%s: options.folder_bytes %llu makes %u files; a folder can have at most %d", folder,
                             (unsigned long long)s->folder_bytes, files, BGI_SAFETENSORS_FILE_LIMIT);
     BGI_TRY(bgi_folder_create(folder, error));
     if (files == 1) {

@@ -98,7 +98,7 @@ static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *
     join(w, &w->read, sum);
     if (strcmp(sum, w->sum) == 0)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, the file says %s", sum, w->sum);
+    return bg_error_set(error, BG_ERROR_PARSE, "the checksum is %s, but the file records %s", sum, w->sum);
 }
 
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,

@@ -468,7 +468,7 @@ static bg_status read_text(const field *f, const char *text, bgi_document *out, 
             return bgi_error_memory(error, f->path, strlen(text));
         return out->root != NULL
                    ? BG_OK
-                   : bg_error_set(error, BG_ERROR_INVALID, "%s is not UTF-8 text; it must be a path", f->path);
+                   : bg_error_set(error, BG_ERROR_INVALID, "%s is not UTF-8 text; it must be a path in UTF-8", f->path);
     }
     bgi_string_add(&yaml, "value: %s", text);
     if (yaml.failed)
@@ -518,8 +518,8 @@ static bg_status find_named(const char *name, const field **out, bg_error *error
         *out = find_alias(name);
     for (const field *other = *out; other != NULL && other < fields + FIELDS; other++)
         if (other != *out && strcmp(last_word(other), name) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "`%s` is %s or %s; say which", name, (*out)->path,
-                                other->path);
+            return bg_error_set(error, BG_ERROR_INVALID, "`%s` can mean %s or %s; give the full name", name,
+                                (*out)->path, other->path);
     if (*out != NULL)
         return BG_OK;
     if (is_group(name))
@@ -684,14 +684,14 @@ static void check_optimizer(const bgi_gpt_config *config, bgi_problems *problems
         if (setting == NULL || bgi_optimizer_has(optimizer.kind, setting, NULL) || is_initial(config, &fields[i]))
             continue;
         list_optimizers(setting, &owners);
-        bgi_problems_add(problems, NULL, "%s is set, and %s has none: it is of %s", fields[i].path, config->optimizer,
-                         owners.data != NULL ? owners.data : "others");
+        bgi_problems_add(problems, NULL, "%s is set, but %s has no such setting; it belongs to %s", fields[i].path,
+                         config->optimizer, owners.data != NULL ? owners.data : "others");
         bgi_string_clear(&owners);
     }
     if (config->nesterov && (config->momentum <= 0.0 || config->dampening != 0.0))
         bgi_problems_add(problems, NULL,
-                         "training.optimizer.nesterov with momentum %g and dampening %g; it needs a momentum above 0 "
-                         "(0.9 is usual) and no dampening",
+                         "training.optimizer.nesterov is set with momentum %g and dampening %g; it needs a momentum "
+                         "above 0 (0.9 is usual) and dampening 0",
                          config->momentum, config->dampening);
 }
 

@@ -42,7 +42,7 @@ static const char *type_name(const json_t *json)
     case JSON_REAL:
         return "a number";
     case JSON_STRING:
-        return "a text";
+        return "a string";
     case JSON_ARRAY:
         return "a list";
     case JSON_OBJECT:
@@ -62,7 +62,7 @@ static const char *expected_text(unsigned kinds, char text[VALUE_BYTES])
     } names[] = {{BGI_BOOL, "true or false"},
                  {BGI_INTEGER, "a whole number"},
                  {BGI_REAL, "a number"},
-                 {BGI_TEXT, "a text"},
+                 {BGI_TEXT, "a string"},
                  {BGI_MAP, "a map"},
                  {BGI_INTEGERS, "a list of whole numbers"},
                  {BGI_REALS, "a list of numbers"},
@@ -114,8 +114,8 @@ static bool check_elements(const bgi_ipu_field *field, const json_t *list, bgi_p
     size_t i;
 
     if (json_array_size(list) > LIST_LIMIT) {
-        bgi_problems_add(problems, field->name, "`%s` has %zu elements; there are at most %d devices", field->name,
-                         json_array_size(list), LIST_LIMIT);
+        bgi_problems_add(problems, field->name, "`%s` has %zu elements; it must have one for each device, at most %d",
+                         field->name, json_array_size(list), LIST_LIMIT);
         return false;
     }
     json_array_foreach(list, i, item)

@@ -78,7 +78,7 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
         sum += layers[i] == -1 ? 0 : (uint64_t)layers[i];
     }
     if (device_count < 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "layers on 0 devices; there is at least 1");
+        return bg_error_set(error, BG_ERROR_INVALID, "the number of devices is 0; it must be at least 1");
     if (layer_count > INT32_MAX)
         return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu64 " layers; there are at most %d", layer_count,
                             INT32_MAX);
@@ -236,10 +236,10 @@ bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config, uint6
     bg_status status;
 
     if (count < 2)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "an encoder and a decoder need at least 2 devices, `%s` is %zu; set it, even where "
-                            "layers_per_ipu is [-1]",
-                            bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_IPUS, inference)].name, count);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "an encoder and a decoder need at least 2 devices, but `%s` is %zu; set it, even if layers_per_ipu is [-1]",
+            bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_IPUS, inference)].name, count);
     layers = calloc(count, sizeof *layers);
     if (layers == NULL)
         return bgi_error_memory(error, "layers", count * sizeof *layers);

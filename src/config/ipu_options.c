@@ -190,7 +190,7 @@ static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_
         bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, and so are the devices\n",
                        bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_MATMUL, for_inference)].name);
     if (for_inference && bgi_ipu_bool(config, BGI_IPU_EXPLICIT_IR))
-        bgi_string_add(notes, "`explicit_ir_inference` has no effect: there is one compiler path\n");
+        bgi_string_add(notes, "`explicit_ir_inference` has no effect: Brigade has only one compiler path\n");
     if (settings->replicated_tensor_sharding && settings->replicas == 1)
         bgi_string_add(notes, "`replicated_tensor_sharding` has no effect with one replica\n");
     if (settings->recompute_checkpoint_every_layer && !for_inference)
@@ -203,7 +203,7 @@ static void add_notes(bgi_string *notes, const bg_ipu_config *config, const bgi_
         bgi_string_add(notes, "the projection in %u pieces is the model's: bg_ipu_projection_layer\n",
                        settings->projection_factor);
     if (settings->projection_splits != NULL && model != NULL && model->head_is_tied)
-        bgi_string_add(notes, "`%s` places nothing: a head that is tied is where the embedding is\n",
+        bgi_string_add(notes, "`%s` has no effect: a tied head is on the embedding's device\n",
                        bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_PROJECTION_SPLITS, for_inference)].name);
     if (model == NULL || model->layer_count == 0)
         bgi_string_add(notes, "`%s` has no effect: the model's layers are unknown, so its own blocks are the stages\n",

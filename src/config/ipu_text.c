@@ -211,7 +211,7 @@ void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems 
         equals = strchr(item, '=');
         if (equals == NULL || strchr(equals + 1, '=') != NULL) {
             bgi_problems_add(problems, NULL, UPDATE_PLACE "`%.200s` is not key=value%s", column, item,
-                             equals != NULL ? ": it has more than one =" : "");
+                             equals != NULL ? ", because it has more than one =" : "");
         } else {
             *equals = '\0';
             give_update(config, column, trim(item), trim(equals + 1), problems);

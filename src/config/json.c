@@ -116,16 +116,16 @@ bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const cha
     bg_status status;
 
     if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %zu bytes; a configuration has at most %d", name, size_bytes,
-                            BGI_DOCUMENT_LIMIT_BYTES);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has %zu bytes; a configuration can have at most %d",
+                            name, size_bytes, BGI_DOCUMENT_LIMIT_BYTES);
     if (size_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: begins with a byte order mark; save it as UTF-8 without",
-                            name);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s:1:1: the file begins with a byte order mark; save it as UTF-8 without one", name);
     BGI_TRY(bgi_json_parse(name, text, size_bytes, &document.root, error));
     if (!json_is_object(document.root))
         status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: the file must be an object: {\"key\": value, ...}", name);
     else if (measure_depth(document.root, BGI_DOCUMENT_DEPTH + 1) > BGI_DOCUMENT_DEPTH)
-        status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: more than %d objects and lists inside each other", name,
+        status = bg_error_set(error, BG_ERROR_PARSE, "%s:1:1: objects and lists are nested deeper than %d levels", name,
                               BGI_DOCUMENT_DEPTH);
     else if ((document.places = json_object()) == NULL || !find_places(text, size_bytes, document.places))
         status = bgi_error_memory(error, name, size_bytes);

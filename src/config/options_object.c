@@ -105,8 +105,8 @@ static bg_status check_open(const bg_run_options *options, bg_error *error)
     if (!options->is_frozen)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "options are in use and frozen: objects that use them would not notice a change; change a "
-                        "clone (bg_run_options_clone)");
+                        "options are frozen, because an object uses them and would not see a change; change a clone "
+                        "(bg_run_options_clone)");
 }
 
 bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error)
@@ -144,8 +144,7 @@ bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output,
 
     BGI_TRY(check_open(options, error));
     if (output == NULL || output[0] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "an anchor without an output; name an output of the graph, or an op");
+        return bg_error_set(error, BG_ERROR_INVALID, "the anchor has no output; name an output of the graph, or an op");
     if ((int)mode < 0 || mode > BG_OUTPUT_EVERY_N)
         return bg_error_set(error, BG_ERROR_INVALID, "anchor `%s`: mode is %d; it must be one of bg_output_mode",
                             name_of(&made), (int)mode);

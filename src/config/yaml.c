@@ -84,16 +84,17 @@ static bg_status read_number(reader *it, const char *text, json_t **out)
         value = strtoll(text, &end, 10);
         if (digits[0] == '0' && digits[1] != '\0')
             return fail_at(it, it->event.start_mark,
-                           "a number that begins with 0; leave the 0 out or put it in quotes");
+                           "the number begins with 0; remove the 0 or put the number in quotes");
         if (errno == ERANGE)
-            return fail_at(it, it->event.start_mark, "a whole number beyond 64 bits");
+            return fail_at(it, it->event.start_mark, "the whole number does not fit in 64 bits");
         *out = json_integer(value);
     } else {
         double value = bgi_text_real(text, &end);
         if (*end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
-            return fail_at(it, it->event.start_mark, "neither a number nor text; put text in quotes");
+            return fail_at(it, it->event.start_mark,
+                           "the value looks like a number and is not one; put text in quotes");
         if (!isfinite(value))
-            return fail_at(it, it->event.start_mark, "a number beyond what a double holds");
+            return fail_at(it, it->event.start_mark, "the number is too large for a float64");
         *out = json_real(value);
     }
     return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
@@ -105,9 +106,10 @@ static bg_status read_scalar(reader *it, json_t **out)
     const bool is_plain = it->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
     if (strlen(text) != it->event.data.scalar.length)
-        return fail_at(it, it->event.start_mark, "a text with a zero byte in it");
+        return fail_at(it, it->event.start_mark, "the string contains a zero byte");
     if (is_plain && is_one_of(text, doubtful))
-        return fail_at(it, it->event.start_mark, "an ambiguous word; write true, false or null, or put it in quotes");
+        return fail_at(it, it->event.start_mark,
+                       "the word is ambiguous; write true, false or null, or put it in quotes");
     if (is_plain && is_number_text(text))
         return read_number(it, text, out);
     if (is_plain && (text[0] == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
@@ -128,7 +130,7 @@ static bg_status check_plain(reader *it)
     const void *anchor = NULL, *tag = NULL;
 
     if (event->type == YAML_ALIAS_EVENT)
-        return fail_at(it, event->start_mark, "an alias (*); write the value again");
+        return fail_at(it, event->start_mark, "aliases (*) are not supported; write the value again");
     if (event->type == YAML_SCALAR_EVENT) {
         anchor = event->data.scalar.anchor;
         tag = event->data.scalar.tag;
@@ -140,9 +142,10 @@ static bg_status check_plain(reader *it)
         tag = event->data.mapping_start.tag;
     }
     if (anchor != NULL)
-        return fail_at(it, event->start_mark, "an anchor (&); aliases are not taken");
+        return fail_at(it, event->start_mark,
+                       "anchors (&) are not supported; remove it, and write the value again where it is used");
     if (tag != NULL)
-        return fail_at(it, event->start_mark, "a tag (!); leave it out");
+        return fail_at(it, event->start_mark, "tags (!) are not supported; remove it");
     return BG_OK;
 }
 
@@ -168,12 +171,12 @@ static bg_status read_key(reader *it, const json_t *map, char **out)
     const char *text;
 
     if (it->event.type != YAML_SCALAR_EVENT)
-        return fail_at(it, it->event.start_mark, "a key that is not a string");
+        return fail_at(it, it->event.start_mark, "the key must be a string");
     text = (const char *)it->event.data.scalar.value;
     if (strlen(text) != it->event.data.scalar.length)
-        return fail_at(it, it->event.start_mark, "a key with a zero byte in it");
+        return fail_at(it, it->event.start_mark, "the key contains a zero byte");
     if (it->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && strcmp(text, "<<") == 0)
-        return fail_at(it, it->event.start_mark, "a merge key (<<); write the values out");
+        return fail_at(it, it->event.start_mark, "merge keys (<<) are not supported; write the values out");
     if (json_object_get(map, text) != NULL)
         return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: the key `%s` occurs twice", it->name,
                             it->event.start_mark.line + 1, it->event.start_mark.column + 1, text);
@@ -238,7 +241,7 @@ static bg_status read_value(reader *it, int depth, json_t **out)
     if (!is_map && it->event.type != YAML_SEQUENCE_START_EVENT)
         return fail_at(it, it->event.start_mark, "no value");
     if (depth >= BGI_DOCUMENT_DEPTH)
-        return fail_at(it, it->event.start_mark, "too many maps and lists inside each other");
+        return fail_at(it, it->event.start_mark, "maps and lists are nested too deeply");
     value = is_map ? json_object() : json_array();
     if (value == NULL)
         return bgi_error_memory(it->error, it->name, 0);
@@ -270,7 +273,8 @@ static bg_status read_document(reader *it, json_t **out)
     BGI_TRY_CLEANUP(next_event(it)); /* the document's end */
     BGI_TRY_CLEANUP(next_event(it));
     if (it->event.type != YAML_STREAM_END_EVENT)
-        status = fail_at(it, it->event.start_mark, "a second document; a configuration is one");
+        status =
+            fail_at(it, it->event.start_mark, "a second document begins here; a configuration must be one document");
 cleanup:
     if (status != BG_OK)
         json_decref(root);
@@ -288,8 +292,8 @@ bg_status bgi_document_parse_yaml(const char *text, size_t size_bytes, const cha
     bg_status status;
 
     if (size_bytes > BGI_DOCUMENT_LIMIT_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %zu bytes; a configuration has at most %d", name, size_bytes,
-                            BGI_DOCUMENT_LIMIT_BYTES);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has %zu bytes; a configuration can have at most %d",
+                            name, size_bytes, BGI_DOCUMENT_LIMIT_BYTES);
     it.places = json_object();
     if (it.places == NULL || !yaml_parser_initialize(&it.parser)) {
         json_decref(it.places);

@@ -51,22 +51,22 @@ static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last
         } else if (!is_quoted && (c == t->delimiter || c == '\n' || (c == '\r' && t->at[1] == '\n'))) {
             break;
         } else if (!is_quoted && c == '"') {
-            return fail_field(t, "a quote within a field that does not begin with one", error);
+            return fail_field(t, "the field contains a quote but does not begin with one", error);
         } else if (c == '\0') {
-            return fail_field(t, "a zero byte", error);
+            return fail_field(t, "the field contains a zero byte", error);
         }
         if (length + 1 < FIELD_BYTES)
             field[length++] = c;
     }
     field[length] = '\0';
     if (is_quoted && t->at == t->end)
-        return fail_field(t, "a quote that is not closed", error);
+        return fail_field(t, "the quoted field has no closing quote", error);
     t->at += is_quoted;
     if (t->end - t->at >= 2 && t->at[0] == '\r' && t->at[1] == '\n')
         t->at++;
     *out_is_last = t->at == t->end || *t->at == '\n';
     if (!*out_is_last && *t->at != t->delimiter)
-        return fail_field(t, "text after the closing quote", error);
+        return fail_field(t, "there is text after the closing quote", error);
     t->at += t->at < t->end;
     return BG_OK;
 }
@@ -99,7 +99,7 @@ static bg_status read_first_line(table *t, char (**names)[FIELD_BYTES], bg_error
         char(*grown)[FIELD_BYTES];
 
         if (t->column_count == LARGEST_COLUMN_COUNT)
-            return fail_field(t, "more than 65536 columns", error);
+            return fail_field(t, "the file has more than 65536 columns", error);
         grown = realloc(*names, (t->column_count + 1) * sizeof **names);
         if (grown == NULL)
             return bgi_error_memory(error, "the names of columns", (t->column_count + 1) * sizeof **names);
@@ -146,7 +146,8 @@ static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_c
         if (i != t->label)
             t->features[t->feature_count++] = i;
     if (t->feature_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: has no column besides the label", t->name);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: the file has no column besides the label; expected at least one more", t->name);
     return BG_OK;
 }
 
@@ -163,16 +164,16 @@ static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_er
         double value;
 
         if (t->column > t->column_count)
-            return fail_field(t, "more fields than the first line has", error);
+            return fail_field(t, "the line has more fields than the first line", error);
         BGI_TRY(take_field(t, field, &is_last, error));
         if (values == NULL || !is_wanted[t->column - 1])
             continue;
         /* strtod accepts blanks, "inf", "nan" and hexadecimal, which are not numbers here. */
         value = strtod(field, &stop);
         if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0')
-            return fail_field(t, field[0] == '\0' ? "is empty, expected a number" : "is no number", error);
+            return fail_field(t, field[0] == '\0' ? "is empty, expected a number" : "is not a number", error);
         if (!isfinite(value))
-            return fail_field(t, "a number that is too large", error);
+            return fail_field(t, "the number is too large for float64", error);
         values[t->column - 1] = value;
     }
     if (t->column <= t->column_count)
@@ -187,14 +188,14 @@ static bg_status take_row(table *t, const double *values, float *features, int32
         t->column = t->features[i] + 1;
         features[i] = (float)values[t->features[i]];
         if (!isfinite(features[i]))
-            return fail_field(t, "a number that is too large for float32", error);
+            return fail_field(t, "the number is too large for float32", error);
     }
     if (t->label < t->column_count) {
         const double value = values[t->label];
 
         t->column = t->label + 1;
         if (value != floor(value) || fabs(value) > INT32_MAX)
-            return fail_field(t, "a label that is not a whole number of 32 bits", error);
+            return fail_field(t, "the label must be a whole number of 32 bits", error);
         *label = (int32_t)value;
     }
     return BG_OK;
@@ -233,7 +234,7 @@ static bg_status read_body(table *t, bg_array *features, bg_array *labels, bg_er
     for (; t->at < t->end; row_count++)
         BGI_TRY(read_row(t, NULL, NULL, error));
     if (row_count == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": there are no lines of numbers", t->name,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": the file has no lines of numbers", t->name,
                             t->line + 1);
     *t = start;
     values = calloc(t->column_count, sizeof *values);
@@ -277,9 +278,9 @@ bg_status bgi_csv_parse(const char *name, const char *content, size_t size_bytes
     bg_status status;
 
     if (strchr("\"\r\n", t.delimiter) != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: a quote or the end of a line cannot separate fields", name);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: delimiter cannot be a quote or the end of a line", name);
     if (t.at == t.end)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s:1: is empty, expected lines of numbers", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s:1: the file is empty, expected lines of numbers", name);
     plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (plain == (locale_t)0)
         return bgi_error_memory(error, "a locale", 0);

@@ -37,9 +37,10 @@ static bg_status open_source(source *s, const char *name, const void *content, s
 {
     *s = (source){.name = name, .content = content, .size_bytes = size_bytes};
     if (size_bytes == 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: is empty; an IDX file has at least a header of 8 bytes", name);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: the file is empty; an IDX file has at least a header of 8 bytes", name);
     if (size_bytes > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: %zu bytes are above the limit of 4 GiB", name,
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the file has %zu bytes, expected at most 4 GiB", name,
                             size_bytes);
     s->is_gzip = size_bytes >= 2 && s->content[0] == 0x1f && s->content[1] == 0x8b;
     if (!s->is_gzip)
@@ -91,8 +92,8 @@ static bg_status inflate_some(source *s, unsigned char *out, size_t wanted, size
             return bgi_error_memory(error, "the window of inflate", 0);
         else if (result == Z_BUF_ERROR || (result == Z_OK && s->inflater.avail_in == 0 && s->inflater.avail_out > 0))
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: byte %zu: the gzip stream is cut off there (after %zu bytes of content)", s->name,
-                                s->size_bytes, s->at + *taken);
+                                "%s: byte %zu: the gzip stream is truncated there (after %zu bytes of content)",
+                                s->name, s->size_bytes, s->at + *taken);
         else if (result != Z_OK)
             return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the gzip stream is damaged: %s", s->name,
                                 s->size_bytes - s->inflater.avail_in,
@@ -122,8 +123,8 @@ static bg_status take_header_bytes(source *s, unsigned char *out, size_t wanted,
     BGI_TRY(take(s, out, wanted, &taken, error));
     if (taken < wanted)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu: ends in the header; expected %zu bytes of %s at byte %zu", s->name, s->at,
-                            wanted, what, start);
+                            "%s: byte %zu: the file ends in the header; expected %zu bytes of %s at byte %zu", s->name,
+                            s->at, wanted, what, start);
     return BG_OK;
 }
 
@@ -155,14 +156,16 @@ static uint32_t read_big_endian(const unsigned char *bytes)
 static bg_status parse_magic(const source *s, const unsigned char *magic, bg_error *error)
 {
     if (magic[0] != 0 || magic[1] != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: not an IDX file: begins with %02x %02x, expected 00 00",
-                            s->name, magic[0], magic[1]);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte 0: this is not an IDX file: it begins with %02x %02x, expected 00 00", s->name,
+                            magic[0], magic[1]);
     if (magic[2] != TYPE_UINT8)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 2: element type 0x%02x (%s), expected 0x08 (uint8)",
-                            s->name, magic[2], idx_type_name(magic[2]));
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: byte 2: the element type is 0x%02x (%s), expected 0x08 (uint8)", s->name, magic[2],
+                            idx_type_name(magic[2]));
     if (magic[3] < 1 || magic[3] > MAX_IDX_RANK)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 3: %d dimensions, expected 1 to %d", s->name,
-                            magic[3], MAX_IDX_RANK);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 3: the file has %d dimensions, expected 1 to %d",
+                            s->name, magic[3], MAX_IDX_RANK);
     return BG_OK;
 }
 
@@ -202,16 +205,16 @@ static bg_status check_possible(const source *s, const bg_type *type, size_t dat
     if (s->is_gzip) {
         if (data_bytes > s->size_bytes * LARGEST_EXPANSION)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: byte 4: header promises %s, %zu bytes, which %zu compressed bytes cannot hold",
+                                "%s: byte 4: the header promises %s, %zu bytes, which %zu compressed bytes cannot hold",
                                 s->name, bg_type_text(type, text), data_bytes, s->size_bytes);
     } else if (s->size_bytes - s->at < data_bytes) {
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu: ends too early: header promises %s, %zu bytes, found %zu", s->name,
-                            s->size_bytes, bg_type_text(type, text), data_bytes, s->size_bytes - s->at);
+                            "%s: byte %zu: the file ends too early: the header promises %s, %zu bytes, found %zu",
+                            s->name, s->size_bytes, bg_type_text(type, text), data_bytes, s->size_bytes - s->at);
     } else if (s->size_bytes - s->at > data_bytes) {
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: %zu bytes too many: header promises %s, %zu bytes",
-                            s->name, s->at + data_bytes, s->size_bytes - s->at - data_bytes, bg_type_text(type, text),
-                            data_bytes);
+        return bg_error_set(
+            error, BG_ERROR_PARSE, "%s: byte %zu: the file has %zu bytes too many: the header promises %s, %zu bytes",
+            s->name, s->at + data_bytes, s->size_bytes - s->at - data_bytes, bg_type_text(type, text), data_bytes);
     }
     return BG_OK;
 }
@@ -224,16 +227,17 @@ static bg_status take_elements(source *s, const bg_type *type, void *data, size_
 
     BGI_TRY(take(s, data, data_bytes, &taken, error));
     if (taken < data_bytes)
-        return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte %zu (unpacked): ends too early: header promises %s, %zu bytes, found %zu",
-                            s->name, s->at, bg_type_text(type, text), data_bytes, taken);
+        return bg_error_set(
+            error, BG_ERROR_PARSE,
+            "%s: byte %zu (unpacked): the content ends too early: the header promises %s, %zu bytes, found %zu",
+            s->name, s->at, bg_type_text(type, text), data_bytes, taken);
     /* Requesting one byte more makes inflate read the trailer with the checksum as well. */
     BGI_TRY(take(s, &extra, 1, &taken, error));
     if (taken > 0)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: byte %zu (unpacked): content continues beyond the %s, %zu bytes, that the header promises", s->name,
-            s->at - 1, bg_type_text(type, text), data_bytes);
+            "%s: byte %zu (unpacked): the content continues beyond the %s, %zu bytes, that the header promises",
+            s->name, s->at - 1, bg_type_text(type, text), data_bytes);
     return BG_OK;
 }
 

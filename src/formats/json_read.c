@@ -157,10 +157,10 @@ static bool read_escape(bgi_json_reader *r)
     if (!read_hex(r, &character))
         return false;
     if (character == 0)
-        return bgi_json_fail(r, "\\u0000 in a string");
+        return bgi_json_fail(r, "a string contains \\u0000");
     if (character >= 0xd800 && character < 0xe000) {
         if (character >= 0xdc00)
-            return bgi_json_fail(r, "\\u%04x without the first half of its pair", character);
+            return bgi_json_fail(r, "\\u%04x lacks the first half of its pair", character);
         if (see(r) != '\\')
             return fail_expected(r, "the second half of a pair of \\u");
         take(r);
@@ -215,7 +215,7 @@ bool bgi_json_string(bgi_json_reader *r)
         if (c == END)
             return fail_expected(r, "the end of a string");
         if (c < 0x20)
-            return bgi_json_fail(r, "a control character (0x%02x) in a string", (unsigned)c);
+            return bgi_json_fail(r, "a string contains a control character (0x%02x)", (unsigned)c);
         if (c == '\\') {
             take(r);
             if (!read_escape(r))
@@ -247,7 +247,7 @@ static bool read_digits(bgi_json_reader *r, char *out, size_t *length)
         return fail_expected(r, "a digit");
     for (; c >= '0' && c <= '9'; c = see(r)) {
         if (*length + 1 >= NUMBER_BYTES)
-            return bgi_json_fail(r, "a number of more than %d characters", NUMBER_BYTES);
+            return bgi_json_fail(r, "a number has more than %d characters", NUMBER_BYTES);
         out[(*length)++] = (char)c;
         take(r);
     }
@@ -288,7 +288,7 @@ bool bgi_json_number(bgi_json_reader *r, int64_t *integer, double *real, bool *i
         number[length++] = '0';
         take(r);
         if (see(r) >= '0' && see(r) <= '9')
-            return bgi_json_fail(r, "a number that begins with 0");
+            return bgi_json_fail(r, "a number begins with 0");
     } else if (!read_digits(r, number, &length)) {
         return false;
     }
@@ -384,7 +384,7 @@ static bool skip_value(bgi_json_reader *r, int depth)
     bool is_real, first = true;
 
     if (depth > DEPTH_LIMIT)
-        return bgi_json_fail(r, "more than %d objects and lists inside each other", DEPTH_LIMIT);
+        return bgi_json_fail(r, "objects and lists are nested deeper than %d levels", DEPTH_LIMIT);
     switch (c) {
     case '{':
         take(r);

@@ -70,7 +70,7 @@ static json_t *read_list(bgi_json_reader *r, char bracket, int depth)
     json_t *value;
 
     if (depth > DEPTH_LIMIT) {
-        bgi_json_fail(r, "more than %d objects and lists inside each other", DEPTH_LIMIT);
+        bgi_json_fail(r, "objects and lists are nested deeper than %d levels", DEPTH_LIMIT);
         return NULL;
     }
     if (!bgi_json_enter(r, bracket))

@@ -75,14 +75,14 @@ static bg_status take_text(reader *r, char text[DESCRIPTION_BYTES], bg_error *er
     skip_blanks(r);
     quote = r->at < r->end ? (char)r->content[r->at] : '\0';
     if (quote != '\'' && quote != '"')
-        return fail_at(r, "a text in quotes (structured element types are not read)", error);
+        return fail_at(r, "a string in quotes (structured element types are not supported)", error);
     for (r->at++; r->at < r->end && r->content[r->at] != (unsigned char)quote; r->at++) {
         if (length + 1 == DESCRIPTION_BYTES || r->content[r->at] < ' ' || r->content[r->at] > '~')
-            return fail_at(r, "a short text", error);
+            return fail_at(r, "a short string", error);
         text[length++] = (char)r->content[r->at];
     }
     text[length] = '\0';
-    return take_char(r, quote) ? BG_OK : fail_at(r, "the end of the text", error);
+    return take_char(r, quote) ? BG_OK : fail_at(r, "the end of the string", error);
 }
 
 static bg_status take_dim(reader *r, header *h, bg_error *error)
@@ -102,8 +102,8 @@ static bg_status take_dim(reader *r, header *h, bg_error *error)
         return fail_at(r, "a dimension of at least 1 (the array is empty)", error);
     }
     if (h->rank == BG_MAX_RANK)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: more than %d dimensions", r->name, start,
-                            BG_MAX_RANK);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: the array has more than %d dimensions", r->name,
+                            start, BG_MAX_RANK);
     h->dims[h->rank++] = (int64_t)dim;
     return BG_OK;
 }
@@ -172,25 +172,23 @@ static bg_status parse_header(reader *r, size_t size_bytes, header *h, bg_error 
     size_t length_bytes, length;
 
     if (size_bytes < MAGIC_BYTES + 4)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: ends in the header of a .npy file", r->name,
-                            size_bytes);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the file ends in its header", r->name, size_bytes);
     if (memcmp(c, "\x93NUMPY", MAGIC_BYTES) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is not a .npy file (it does not begin with \\x93NUMPY)",
-                            r->name);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: byte 0: this is not a .npy file (it does not begin with \\x93NUMPY)", r->name);
     if (c[MAGIC_BYTES] < 1 || c[MAGIC_BYTES] > 3 || c[MAGIC_BYTES + 1] != 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 6: version %d.%d, expected 1.0, 2.0 or 3.0", r->name,
-                            c[MAGIC_BYTES], c[MAGIC_BYTES + 1]);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 6: the version is %d.%d, expected 1.0, 2.0 or 3.0",
+                            r->name, c[MAGIC_BYTES], c[MAGIC_BYTES + 1]);
     length_bytes = c[MAGIC_BYTES] == 1 ? 2 : 4;
     r->at = MAGIC_BYTES + 2 + length_bytes;
     if (size_bytes < r->at)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: ends in the header of a .npy file", r->name,
-                            size_bytes);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the file ends in its header", r->name, size_bytes);
     length = (size_t)c[8] | (size_t)c[9] << 8;
     if (length_bytes == 4)
         length |= (size_t)c[10] << 16 | (size_t)c[11] << 24;
     if (length > LARGEST_HEADER_BYTES || length > size_bytes - r->at)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 8: a header of %zu bytes in a file of %zu", r->name,
-                            length, size_bytes);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 8: the header has %zu bytes, but the file has only %zu",
+                            r->name, length, size_bytes);
     r->end = r->at + length;
     return parse_dictionary(r, h, error);
 }
@@ -341,13 +339,14 @@ bg_status bgi_npy_parse(const char *name, const void *content, size_t size_bytes
     BGI_TRY(parse_header(&r, size_bytes, &h, error));
     e = find_element(h.description);
     if (e == NULL)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: element type '%s', expected a float of 16 to 64 bits, a whole number, or a bool", name,
-                            h.description);
+        return bg_error_set(
+            error, BG_ERROR_UNSUPPORTED,
+            "%s: the element type is '%s', expected a float of 16 to 64 bits, a whole number, or a bool", name,
+            h.description);
     data_bytes = e->size_bytes;
     for (uint32_t d = 0; d < h.rank; d++)
         if ((data_bytes *= (uint64_t)h.dims[d]) > LARGEST_ARRAY_BYTES)
-            return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: more than 2 GiB of elements", name);
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the elements take more than 2 GiB", name);
     if (data_bytes != size_bytes - r.end)
         return bg_error_set(error, BG_ERROR_PARSE,
                             "%s: byte %zu: the header promises %" PRIu64 " bytes of elements, found %zu", name, r.end,

@@ -63,9 +63,10 @@ static bg_status find_end(const archive *a, size_t *out_at, bg_error *error)
             *out_at = at;
             return BG_OK;
         }
-    return bg_error_set(error, BG_ERROR_PARSE,
-                        "%s: byte %zu: no end record of a ZIP archive: this is not a .npz file, or it is truncated",
-                        a->name, a->size_bytes);
+    return bg_error_set(
+        error, BG_ERROR_PARSE,
+        "%s: byte %zu: the end record of a ZIP archive is missing: this is not a .npz file, or it is truncated",
+        a->name, a->size_bytes);
 }
 
 static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m, bg_error *error)
@@ -77,7 +78,7 @@ static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m,
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: expected an entry of the directory", a->name, *at);
     length = read16(p + 28);
     if (end - *at - ENTRY_BYTES < length + read16(p + 30) + read16(p + 32))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory ends in an entry", a->name, end);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the directory ends within an entry", a->name, end);
     m->entry_at = *at;
     m->flags = read16(p + 8);
     m->method = read16(p + 10);
@@ -86,11 +87,11 @@ static bg_status read_entry(const archive *a, size_t *at, size_t end, member *m,
     m->size_bytes = read32(p + 24);
     m->data_at = read32(p + 42);
     if (m->packed_bytes == UINT32_MAX || m->size_bytes == UINT32_MAX || m->data_at == UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: a member of 4 GiB or more (ZIP64)", a->name,
-                            *at);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: byte %zu: a member has 4 GiB or more (ZIP64), which is not supported", a->name, *at);
     if (memchr(p + ENTRY_BYTES, 0, length) != NULL || length < 5 ||
         memcmp(p + ENTRY_BYTES + length - 4, ".npy", 4) != 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: a member that is not called *.npy", a->name,
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte %zu: a member's name does not end in .npy", a->name,
                             *at);
     m->name = calloc(1, length + 1);
     if (m->name == NULL)
@@ -113,8 +114,8 @@ static bg_status find_data(const archive *a, size_t directory_at, member *m, bg_
                             m->entry_at, m->name);
     if (m->flags & 1 || (m->method != STORED && m->method != DEFLATED))
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "%s: byte %zu: `%s` is %s, expected one that is stored or deflated", a->name, m->entry_at,
-                            m->name, m->flags & 1 ? "encrypted" : "packed another way");
+                            "%s: byte %zu: `%s` is %s, expected a member that is stored or deflated", a->name,
+                            m->entry_at, m->name, m->flags & 1 ? "encrypted" : "packed another way");
     if (m->size_bytes > LARGEST_MEMBER_BYTES || (m->method == STORED && m->size_bytes != m->packed_bytes) ||
         m->size_bytes > (m->packed_bytes + 1) * LARGEST_EXPANSION)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: `%s` cannot have %" PRIu64 " bytes in %" PRIu64,
@@ -194,7 +195,7 @@ static bg_status unpack_all(const archive *a, size_t at, size_t end, uint32_t co
         BGI_TRY(find_data(a, directory_at, &m, error));
         packed_bytes += m.packed_bytes;
         if (packed_bytes > a->size_bytes)
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: members share bytes of the file", a->name,
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: two members overlap in the file", a->name,
                                 m.entry_at);
         BGI_TRY(unpack(a, &m, &npz->arrays[i], error));
     }

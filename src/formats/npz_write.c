@@ -136,7 +136,9 @@ static bg_status write_member(archive *a, const bg_safetensors_entry *entry, con
     a->count++;
     status = make_header(entry, &header, error);
     if (status == BG_OK && a->at + LOCAL_BYTES + strlen(member->name) + header.length + size_bytes >= UINT32_MAX)
-        status = bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: 4 GiB or more; expected a .safetensors file", a->path);
+        status = bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                              "%s: the file would have 4 GiB or more, which .npz does not allow; save as .safetensors",
+                              a->path);
     if (status == BG_OK) {
         member->begin = (uint32_t)a->at;
         member->size_bytes = (uint32_t)(header.length + size_bytes);
@@ -167,7 +169,9 @@ static bg_status write_directory(archive *a, bg_error *error)
         write_bytes(a, a->members[i].name, strlen(a->members[i].name));
     }
     if (a->at >= UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: 4 GiB or more; expected a .safetensors file", a->path);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: the file would have 4 GiB or more, which .npz does not allow; save as .safetensors",
+                            a->path);
     memcpy(end, "PK\5\6", 4);
     put16(end + 8, (uint32_t)a->count);
     put16(end + 10, (uint32_t)a->count);
@@ -184,8 +188,8 @@ bg_status bgi_npz_write(const char *path, const bg_safetensors_entry *entries, s
     bg_status status;
 
     if (count > MOST_ENTRIES)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: %zu arrays; a .npz file has at most %d", path, count,
-                            MOST_ENTRIES);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: there are %zu arrays; a .npz file can have at most %d",
+                            path, count, MOST_ENTRIES);
     a.members = calloc(count > 0 ? count : 1, sizeof *a.members);
     if (a.members == NULL)
         return bgi_error_memory(error, "names of arrays", count * sizeof *a.members);
@@ -222,8 +226,9 @@ bg_status bg_npy_write(const char *path, const bg_array *array, bg_error *error)
 
     BGI_TRY(bg_type_validate(&array->type, error));
     if (describe(array->type.dtype) == NULL)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: cannot write %s as .npy; NumPy has no such elements",
-                            path, bg_type_text(&array->type, text));
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "%s: cannot write %s as .npy; NumPy does not have this element type", path,
+                            bg_type_text(&array->type, text));
     status = make_header(&entry, &header, error);
     if (status == BG_OK)
         status = bgi_file_writer_begin(&file, path, error);

@@ -40,21 +40,23 @@ bg_status bgi_png_measure(const char *name, const void *content, size_t size_byt
     uint32_t rows, columns;
 
     if (size_bytes < HEADER_BYTES || memcmp(c, "\x89PNG\r\n\x1a\n", 8) != 0 || memcmp(c + 12, "IHDR", 4) != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: is not a PNG image", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 0: this is not a PNG image", name);
     columns = read_big_endian(c + 16);
     rows = read_big_endian(c + 20);
     if (rows == 0 || columns == 0 || rows > LARGEST_SIDE || columns > LARGEST_SIDE ||
         (uint64_t)rows * columns > LARGEST_PIXEL_COUNT)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels, expected 1 to %d a side and at most %d",
+                            "%s: byte 16: %" PRIu32 " x %" PRIu32
+                            " pixels, expected 1 to %d on each side and at most %d in all",
                             name, columns, rows, LARGEST_SIDE, LARGEST_PIXEL_COUNT);
     /* Deflate makes at most 1032 bytes from one. */
     if ((uint64_t)rows * columns / 8 > (uint64_t)size_bytes * 1032)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels cannot be in %zu bytes", name, columns, rows,
-                            size_bytes);
+                            "%s: byte 16: %" PRIu32 " x %" PRIu32 " pixels do not fit in %zu bytes", name, columns,
+                            rows, size_bytes);
     if (c[24] == 16)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 24: 16 bits a channel, expected at most 8", name);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: byte 24: a channel has 16 bits, expected at most 8",
+                            name);
     if (c[25] > 6 || channels_of[c[25]] == 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: byte 25: color type %d does not exist", name, c[25]);
     *out = (bgi_png_size){channels_of[c[25]], rows, columns};
@@ -80,7 +82,7 @@ static void read_bytes(png_structp png, png_bytep out, size_t count)
     decoder *d = png_get_io_ptr(png);
 
     if (count > d->size_bytes - d->at)
-        png_error(png, "the image is cut off there");
+        png_error(png, "the image is truncated there");
     memcpy(out, d->content + d->at, count);
     d->at += count;
 }
@@ -102,7 +104,7 @@ static bool read_pixels(decoder *d, const bgi_png_size *size)
     png_read_update_info(d->png, d->info);
     row_bytes = png_get_rowbytes(d->png, d->info);
     if (png_get_image_height(d->png, d->info) != size->rows || row_bytes != (size_t)size->columns * size->channels)
-        png_error(d->png, "the size is not the header's");
+        png_error(d->png, "the size differs from that in the header");
     d->pixels = malloc(row_bytes * size->rows);
     d->rows = malloc(size->rows * sizeof *d->rows);
     if (d->pixels == NULL || d->rows == NULL) {

@@ -33,7 +33,7 @@ static bg_status open_file(bgi_safetensors_folder *s, const char *name, bg_error
         if (strcmp(s->names[i], name) == 0)
             return BG_OK;
     if (s->file_count == BGI_SAFETENSORS_FILE_LIMIT)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: names more than %d files", BGI_SAFETENSORS_INDEX,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the index names more than %d files", BGI_SAFETENSORS_INDEX,
                             BGI_SAFETENSORS_FILE_LIMIT);
     path = bgi_path_join(s->directory, name);
     s->names[s->file_count] = strdup(name);
@@ -55,15 +55,15 @@ static bg_status open_mapped(bgi_safetensors_folder *s, const char *path, const 
     const char *tensor;
 
     if (!json_is_object(map))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has no object `weight_map` of tensors and their files", path);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the object `weight_map` (tensors and their files) is missing",
+                            path);
     json_object_foreach(map, tensor, file)
     {
         const char *name = json_string_value(file);
 
         if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL)
             return bg_error_set(error, BG_ERROR_PARSE,
-                                "%s: tensor `%.200s`: its file is `%.200s`, expected the name "
-                                "of a file in the same folder",
+                                "%s: tensor `%.200s`: its file is `%.200s`, expected a file name in the same folder",
                                 path, tensor, name != NULL ? name : "(no string)");
         BGI_TRY(open_file(s, name, error));
     }
@@ -100,7 +100,7 @@ static bg_status open_files(bgi_safetensors_folder *s, bg_error *error)
         status = open_index(s, index, error);
     else
         status = bg_error_set(error, BG_ERROR_NOT_FOUND,
-                              "%s: has no %s and no %s; a model in another format must be saved as safetensors first",
+                              "%s: has no %s and no %s; save a model in another format as safetensors first",
                               s->directory, BGI_SAFETENSORS_MODEL, BGI_SAFETENSORS_INDEX);
     free(model);
     free(index);

@@ -107,11 +107,11 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
     const int storage = find_storage(d->dtype);
 
     if (!d->is_dtype_text)
-        return fail_tensor(p, tensor, BG_ERROR_PARSE, "has no `dtype` that is a string");
+        return fail_tensor(p, tensor, BG_ERROR_PARSE, "`dtype` must be a string");
     if (storage == STORAGE_COUNT || (storages[storage].dtype == BG_DTYPE_NONE && !p->keeps_foreign))
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
-                            "%s: tensor `%.200s`: dtype `%.40s`, expected F32, BF16, F16, F64, I32 or U8", p->name,
-                            tensor, d->dtype);
+                            "%s: tensor `%.200s`: its dtype is `%.40s`, expected F32, BF16, F16, F64, I32 or U8",
+                            p->name, tensor, d->dtype);
     out->storage = (uint64_t)storage & 0xff;
     /* It serves to check sizes; a foreign entry loses it at the end. */
     out->entry.type.dtype = find_stand_in(&storages[storage]);
@@ -121,17 +121,18 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
 static bg_status check_shape(const parser *p, const char *tensor, const description *d, bg_type *type)
 {
     if (!d->is_shape_list)
-        return fail_tensor(p, tensor, BG_ERROR_PARSE, "has no `shape` that is an array");
+        return fail_tensor(p, tensor, BG_ERROR_PARSE, "`shape` must be an array");
     if (d->rank > BG_MAX_RANK)
-        return bg_error_set(p->error, BG_ERROR_UNSUPPORTED, "%s: tensor `%.200s`: %zu dimensions, expected at most %d",
-                            p->name, tensor, d->rank, BG_MAX_RANK);
+        return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
+                            "%s: tensor `%.200s`: it has %zu dimensions, expected at most %d", p->name, tensor, d->rank,
+                            BG_MAX_RANK);
     if (d->bad_dim != SIZE_MAX && d->is_bad_dim_zero)
         return bg_error_set(p->error, BG_ERROR_UNSUPPORTED,
                             "%s: tensor `%.200s`: dimension %zu is 0; empty tensors are not supported", p->name, tensor,
                             d->bad_dim);
     if (d->bad_dim != SIZE_MAX)
         return bg_error_set(p->error, BG_ERROR_PARSE,
-                            "%s: tensor `%.200s`: dimension %zu is not an integer of at least 0", p->name, tensor,
+                            "%s: tensor `%.200s`: dimension %zu must be an integer of at least 0", p->name, tensor,
                             d->bad_dim);
     type->rank = (uint32_t)d->rank;
     memcpy(type->dims, d->dims, d->rank * sizeof d->dims[0]);
@@ -150,7 +151,7 @@ static bg_status check_offsets(const parser *p, const char *tensor, const descri
     char text[BG_TYPE_TEXT_BYTES];
 
     if (d->offset_count != 2)
-        return fail_tensor(p, tensor, BG_ERROR_PARSE, "has no `data_offsets` that are two integers");
+        return fail_tensor(p, tensor, BG_ERROR_PARSE, "`data_offsets` must be two integers");
     if (start < 0 || end < start || (uint64_t)end > p->data_bytes)
         return bg_error_set(p->error, BG_ERROR_PARSE,
                             "%s: tensor `%.200s`: data offsets %" PRId64 " to %" PRId64
@@ -274,7 +275,7 @@ static bg_status read_tensor(parser *p)
     if (bgi_json_peek(&p->json) != '{') {
         bgi_json_skip(&p->json);
         BGI_TRY(p->json.status);
-        return fail_tensor(p, name, BG_ERROR_PARSE, "its description is not an object");
+        return fail_tensor(p, name, BG_ERROR_PARSE, "its description must be an object");
     }
     read_description(&p->json, &d);
     BGI_TRY(p->json.status);
@@ -298,7 +299,7 @@ static bg_status read_metadata(parser *p)
     if (bgi_json_peek(r) != '{') {
         bgi_json_skip(r);
         BGI_TRY(r->status);
-        return bg_error_set(p->error, BG_ERROR_PARSE, "%s: `%s` is not an object", p->name, BGI_SAFETENSORS_METADATA);
+        return bg_error_set(p->error, BG_ERROR_PARSE, "%s: `%s` must be an object", p->name, BGI_SAFETENSORS_METADATA);
     }
     bgi_json_enter(r, '{');
     for (bool first = true; bgi_json_more(r, '}', &first);) {
@@ -312,7 +313,7 @@ static bg_status read_metadata(parser *p)
         if (!bgi_json_skip(r))
             break;
         if (pair.key != NULL && !is_text)
-            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: metadata `%.200s` is not a string", p->name, pair.key);
+            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: metadata `%.200s` must be a string", p->name, pair.key);
         pair.value = pair.key != NULL ? bgi_arena_string(&file->arena, r->text.data) : NULL;
         if (pair.value == NULL || !bgi_array_reserve((void **)&file->metadata, &file->metadata_capacity,
                                                      file->metadata_count + 1, sizeof *file->metadata))
@@ -580,7 +581,8 @@ bg_status bg_safetensors_read(const bg_safetensors *file, const bg_safetensors_e
     const size_t has_bytes = item_bytes(it);
 
     if (offset_bytes > has_bytes || size_bytes > has_bytes - offset_bytes)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: tensor `%.200s`: %zu bytes from byte %zu on, of %zu",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s: tensor `%.200s`: %zu bytes from byte %zu on were requested, but it has %zu",
                             file->input.name, entry->name, size_bytes, offset_bytes, has_bytes);
     return bgi_input_read(&file->input, file->data_begin + it->begin + offset_bytes, out, size_bytes, error);
 }

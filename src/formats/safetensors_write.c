@@ -85,13 +85,14 @@ static bg_status check_content(content *c, bg_error *error)
                                 c->sorted[i]->name);
         BGI_TRY(check_text(c->path, c->sorted[i]->name, "tensor", c->sorted[i]->name, error));
         if (bg_type_size_bytes(&c->sorted[i]->type) > INT64_MAX - at)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: the tensors' sizes overflow", c->path);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: the tensors' sizes add up to more than 64 bits", c->path);
         at += bg_type_size_bytes(&c->sorted[i]->type);
     }
     qsort(c->sorted, c->count, sizeof *c->sorted, compare_for_file);
     for (size_t i = 0; i < c->metadata_count; i++) {
         if (c->metadata[i].key == NULL || c->metadata[i].value == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s: metadata without a key or a value", c->path);
+            return bg_error_set(error, BG_ERROR_INVALID, "%s: an entry of the metadata has no key or no value",
+                                c->path);
         BGI_TRY(check_text(c->path, c->metadata[i].key, "metadata", c->metadata[i].key, error));
         BGI_TRY(check_text(c->path, c->metadata[i].value, "metadata", c->metadata[i].key, error));
     }
@@ -170,10 +171,9 @@ static bg_status compare_file(const bg_safetensors *file, const content *c, bg_e
         const bg_safetensors_entry *entry = bg_safetensors_find(file, c->sorted[i]->name);
         is_same = entry != NULL && bg_type_equal(&entry->type, &c->sorted[i]->type);
     }
-    return is_same
-               ? BG_OK
-               : bg_error_set(error, BG_ERROR_IO,
-                              "%s: what was written does not read back the same; the file was not created", c->path);
+    return is_same ? BG_OK
+                   : bg_error_set(error, BG_ERROR_IO,
+                                  "%s: the file does not read back as it was written, so it was not created", c->path);
 }
 
 /* Checks that a file on the disk, still under a temporary name, has the intended content. */

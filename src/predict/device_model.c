@@ -115,7 +115,7 @@ static bg_status read_field(const char *name, const json_t *values, const field 
     if (value == NULL)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is missing", name, text);
     if (!json_is_number(value))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is no number", name, text);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is not a number", name, text);
     if (!isfinite(number) || number < f->least || number > f->most || (f->is_count && number != floor(number)))
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is %g; it must be %s from %g to %g", name, text, number,
                             f->is_count ? "a whole number" : "a number", f->least, f->most);

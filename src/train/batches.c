@@ -25,7 +25,7 @@ static bg_status check_samples(const bg_batches *batches, int64_t samples, bg_er
 {
     if (samples >= 1 && samples <= batches->most_samples)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_RANGE, "a batch of %lld samples; it must be from 1 to %lld", (long long)samples,
+    return bg_error_set(error, BG_ERROR_RANGE, "the batch has %lld samples; it must have 1 to %lld", (long long)samples,
                         (long long)batches->most_samples);
 }
 

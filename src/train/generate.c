@@ -186,8 +186,8 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
     BGI_TRY(bgi_require(out, "out", __func__, error));
     BGI_TRY(bgi_struct_check(model->struct_bytes, sizeof *model, "bg_gpt_options", "bg_gpt_defaults()", error));
     if (sequences == 0 || sequences > BG_GENERATOR_MOST_SEQUENCES)
-        return bg_error_set(error, BG_ERROR_INVALID, "a generator of %u sequences; it has 1 to %d", sequences,
-                            BG_GENERATOR_MOST_SEQUENCES);
+        return bg_error_set(error, BG_ERROR_INVALID, "the generator would have %u sequences; it must have 1 to %d",
+                            sequences, BG_GENERATOR_MOST_SEQUENCES);
 
     const bg_options defaults = bg_options_defaults();
     const int64_t step = model->sequence_length < BGI_LONGEST_STEP ? model->sequence_length : BGI_LONGEST_STEP;
@@ -265,9 +265,10 @@ bg_status bg_generator_feed(bg_generator *generator, const uint32_t *tokens, siz
     bg_status status;
 
     if (count > (size_t)generator->positions - known)
-        return bg_error_set(error, BG_ERROR_RANGE,
-                            "%zu tokens after %zu: the model has %lld positions; give fewer, or clear the generator",
-                            count, known, (long long)generator->positions);
+        return bg_error_set(
+            error, BG_ERROR_RANGE,
+            "%zu tokens would follow %zu, but the model has only %lld positions; give fewer, or clear the generator",
+            count, known, (long long)generator->positions);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] >= (uint64_t)generator->vocabulary)
             return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
@@ -296,8 +297,9 @@ bg_status bg_generator_sample(bg_generator *generator, const bg_sampling *sampli
 
     BGI_TRY(bgi_sampling_check(sampling, error));
     if (slot->count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "nothing to continue: feed the generator a token first, for instance the end of a text");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the sequence has no tokens to continue; feed the generator a token first, for instance the end of a text");
     BGI_TRY(bgi_logits_check(slot->logits, (size_t)generator->vocabulary, error));
     if (generator->prompt_count == SIZE_MAX)
         generator->prompt_count = slot->count;

@@ -38,8 +38,8 @@ static bg_status check_beams(const bg_generator *generator, const bg_generation_
 {
     if (options->beams == 0 || options->beams > generator->slot_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%u beams; there must be at least 1, and the generator has %u sequences", options->beams,
-                            generator->slot_count);
+                            "beams is %u; it must be at least 1 and at most the generator's number of sequences, %u",
+                            options->beams, generator->slot_count);
     if (options->returned_beams == 0 || options->returned_beams > options->beams)
         return bg_error_set(error, BG_ERROR_INVALID, "returned_beams is %u; of %u beams it must be from 1 to %u",
                             options->returned_beams, options->beams, options->beams);
@@ -63,7 +63,8 @@ static bg_status check_options(const bg_generator *generator, const bg_generatio
         return BG_OK;
     BGI_TRY(bgi_require(options->stop_strings, "stop_strings", "bg_generator_run", error));
     if (options->tokenizer == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "stop_strings need the tokenizer, which makes text of tokens");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "stop_strings is set, but tokenizer is NULL; set the tokenizer, which decodes tokens");
     for (uint32_t i = 0; i < options->stop_string_count; i++)
         if (options->stop_strings[i] == NULL || options->stop_strings[i][0] == '\0')
             return bg_error_set(error, BG_ERROR_INVALID, "stop string %u is empty; every text would end at once", i);
@@ -78,7 +79,7 @@ static bg_status check_prompt(const bg_generator *generator, const bg_generation
                             "prompt %u has no tokens; begin with one, for instance the end of a text", index);
     if (prompt->count >= (size_t)generator->positions)
         return bg_error_set(error, BG_ERROR_RANGE,
-                            "prompt %u has %zu tokens, which leave none of the model's %lld positions", index,
+                            "prompt %u has %zu tokens, which must be fewer than the model's %lld positions", index,
                             prompt->count, (long long)generator->positions);
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->tokens[i] >= (uint64_t)generator->vocabulary)

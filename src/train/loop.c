@@ -286,7 +286,7 @@ static bg_status run_batch(pass *p, const bg_batch *batch, bg_error *error)
             BGI_TRY(run_call(p, &task->whole, batch, first, valid, error));
         } else {
             if (p->source->wanted != NULL && samples == bgi_shape_samples(&shape))
-                return bg_error_set(error, BG_ERROR_INTERNAL, "a batch that was read in part is cut");
+                return bg_error_set(error, BG_ERROR_INTERNAL, "a batch that was only partly read is split");
             shape = bgi_shape_rest(&shape, training, samples, limit);
             BGI_TRY(prepare_rest(p, &shape, error));
             BGI_TRY(run_call(p, &task->rest, batch, first, valid, error));
@@ -366,7 +366,7 @@ static bg_status find_share(const pass *p, double share, uint64_t total, const c
     if (total == 0)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "%s: %s is %g, and the number of batches of these data is not known; give a number of batches",
+            "%s: %s is %g, but the number of batches of these data is not known; give a number of batches instead",
             bg_trainer_task_name(p->task), name, share);
     *out = (uint64_t)(share * (double)total);
     return BG_OK;

@@ -49,23 +49,25 @@ bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t c
     BGI_TRY(bgi_require(sums, "sums", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if ((unsigned)score->kind > BG_SCORE_PERPLEXITY || (unsigned)score->average > BG_SCORE_BINARY)
-        return bg_error_set(error, BG_ERROR_INVALID, "score of kind %d with average %d: these numbers do not exist",
-                            (int)score->kind, (int)score->average);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the score's kind is %d and its average is %d: they must be values of bg_score_kind and bg_score_average",
+            (int)score->kind, (int)score->average);
     if (score->kind == BG_SCORE_PERPLEXITY) {
         if (count != 2)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "a perplexity is made of 2 sums (bg_likelihood_sums), and there are %llu",
+                                "a perplexity is made of 2 sums (bg_likelihood_sums), but there are %llu",
                                 (unsigned long long)count);
         *out = exp(sums[0] / sums[1]);
         return BG_OK;
     }
     if (count == 0 || count % 3 != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a score of classes is made of 3 counts a class (bg_class_counts), and there are %llu",
+                            "a score of classes is made of 3 counts a class (bg_class_counts), but there are %llu",
                             (unsigned long long)count);
     if (score->average == BG_SCORE_BINARY && score->class_index >= count / 3)
-        return bg_error_set(error, BG_ERROR_INVALID, "a score of class %u: there are %llu classes", score->class_index,
-                            (unsigned long long)(count / 3));
+        return bg_error_set(error, BG_ERROR_INVALID, "class is %u; it must be below the number of classes, %llu",
+                            score->class_index, (unsigned long long)(count / 3));
     *out = score_classes(score, sums, count / 3);
     return BG_OK;
 }

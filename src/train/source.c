@@ -25,7 +25,7 @@ static bg_status open_loader(bg_trainer_task task, const bg_trainer_data *data, 
     }
     if (bg_loader_batch_size(source->loader) > samples)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the loader's batches have %" PRIu64 " samples, a call takes %" PRIu64
+                            "the loader's batches have %" PRIu64 " samples, but a call takes %" PRIu64
                             " (bg_trainer_samples_per_call); make the loader with that size",
                             bg_loader_batch_size(source->loader), samples);
     return BG_OK;
@@ -38,7 +38,8 @@ static void warn_of_dropped(const bg_trainer *trainer, bg_trainer_task task, con
 
     if (dropped > 0)
         bgi_trainer_log(trainer, BG_LOG_WARNING,
-                        "%s leaves out %" PRIu64 " samples: they are less than a batch and %s; set drop_last to false",
+                        "%s leaves out %" PRIu64
+                        " samples, because they are less than a batch and %s; set drop_last to false",
                         bg_trainer_task_name(task), dropped,
                         source->own != NULL ? "drop_rest follows the loader's options" : "the loader drops them");
 }
@@ -56,11 +57,11 @@ bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const
                                  "bg_loader_options_defaults()", error));
     if ((data->loader != NULL) + (data->dataset != NULL) + (data->infeed != NULL) != 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data: give exactly one of a loader, a data set and an infeed; here are %d",
+                            "data: give exactly one of a loader, a data set and an infeed; %d are given",
                             (data->loader != NULL) + (data->dataset != NULL) + (data->infeed != NULL));
     if (data->infeed != NULL && data->names != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "data: names with an infeed, which has its own; give them in bg_infeed_options");
+                            "data: names is set, but an infeed has names of its own; set them in bg_infeed_options");
     if (data->infeed == NULL) {
         status = open_loader(task, data, samples, &source, error);
         if (status != BG_OK) {

@@ -62,17 +62,15 @@ static void check_given(const bg_trainer_options *options, bgi_string *problems)
         return;
     if (options->accumulate_grad_batches != 1 &&
         options->accumulate_grad_batches != given->execution.gradient_accumulation)
-        bgi_string_add(
-            problems,
-            "accumulate_grad_batches is %u and training_options have gradient_accumulation %u, which are used "
-            "as they are; leave accumulate_grad_batches at 1; ",
-            options->accumulate_grad_batches, given->execution.gradient_accumulation);
+        bgi_string_add(problems,
+                       "accumulate_grad_batches is %u and training_options have gradient_accumulation %u, which "
+                       "decides; leave accumulate_grad_batches at 1; ",
+                       options->accumulate_grad_batches, given->execution.gradient_accumulation);
     if (options->gradient_clip > 0 && options->gradient_clip != given->numerics.max_gradient_norm)
-        bgi_string_add(
-            problems,
-            "gradient_clip is %g and training_options have max_gradient_norm %g, which are used as they are; "
-            "leave gradient_clip at 0; ",
-            options->gradient_clip, given->numerics.max_gradient_norm);
+        bgi_string_add(problems,
+                       "gradient_clip is %g and training_options have max_gradient_norm %g, which decides; leave "
+                       "gradient_clip at 0; ",
+                       options->gradient_clip, given->numerics.max_gradient_norm);
 }
 
 /* Samples of a call are counted by groups, before a plan checks them. */
@@ -90,8 +88,8 @@ static void check_given_files(const bg_options *given, bgi_string *problems)
 {
     if (given != NULL && given->files.memmap_dir != NULL && given->files.memmap_dir[0] != '\0')
         bgi_string_add(problems,
-                       "memmap_dir %s is in inference_options too; its files are of one session, that of a fit: leave "
-                       "it out; ",
+                       "memmap_dir %s is set in inference_options too, but its files belong to the session of a fit; "
+                       "leave it out there; ",
                        given->files.memmap_dir);
 }
 
@@ -119,9 +117,10 @@ static bg_status check_options(const bg_trainer_options *options, bg_error *erro
     if (options->micro_batch[BG_TRAINER_FIT] < 1)
         bgi_string_add(&problems, "micro_batch of fit is 0; give at least 1 sample; ");
     if (options->accumulate_grad_batches < 1)
-        bgi_string_add(&problems, "accumulate_grad_batches is 0; a weight update takes at least 1 micro-batch; ");
+        bgi_string_add(&problems, "accumulate_grad_batches is 0; a weight update needs at least 1 micro-batch; ");
     if (!(options->gradient_clip >= 0))
-        bgi_string_add(&problems, "gradient_clip is %g; it must be above 0, or 0 for none; ", options->gradient_clip);
+        bgi_string_add(&problems, "gradient_clip is %g; it must be above 0, or 0 for no clipping; ",
+                       options->gradient_clip);
     if (bg_optimizer_validate(&options->optimizer, &optimizer) != BG_OK)
         bgi_string_add(&problems, "%s; ", optimizer.message);
     for (uint32_t i = 0; i < options->argument_count; i++)
@@ -221,7 +220,7 @@ static void log_notes(const bg_trainer *trainer)
     if ((replicas & (replicas - 1)) != 0)
         bgi_trainer_log(trainer, BG_LOG_INFO, "devices is %u; IPUs come in powers of two", replicas);
     if (strategy->devices > 1 && strategy->devices != BG_DEVICES_AUTO && strategy->devices != replicas)
-        bgi_trainer_log(trainer, BG_LOG_INFO, "devices is %u; the options that are given have %u replicas, which holds",
+        bgi_trainer_log(trainer, BG_LOG_INFO, "devices is %u, but the given options have %u replicas, which are used",
                         strategy->devices, replicas);
 }
 
@@ -395,8 +394,9 @@ bg_status bg_trainer_set_optimizer(bg_trainer *trainer, const bg_optimizer *opti
         bg_optimizer_describe_state(optimizer, next);
         bg_optimizer_describe_state(&trainer->optimizer, before);
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the optimizer is %s and was %s; only its numbers can change, make another trainer", next,
-                            before);
+                            "the optimizer is %s, but this trainer was made with %s; only the optimizer's settings can "
+                            "change: make another trainer",
+                            next, before);
     }
     trainer->optimizer = *optimizer;
     trainer->optimizer_version++;

@@ -107,7 +107,7 @@ train --steps 6 --save whole.safetensors
 check "a training goes on from it" cmp on.safetensors whole.safetensors
 "$program" checkpoint convert half new --rename 'm.*=layer1.*' --prefix net. --step 3 --seed 7 >out 2>err
 check "without another checkpoint: $(cat err)" sh -c "'$program' checkpoint inspect new | grep -q 'step       3 weight updates'"
-error 1 'exists already' checkpoint convert hub back --like saved
+error 1 'already exists' checkpoint convert hub back --like saved
 error 1 'has no tensor for parameter' checkpoint convert hub else --like saved --ignore 'layer1.*'
 error 1 'which saved/checkpoint_train_step_4.safetensors does not have' checkpoint convert half else --like saved
 error 1 'expected THERE=HERE' checkpoint convert hub else --rename layer1

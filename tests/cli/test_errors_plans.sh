@@ -31,7 +31,7 @@ printf 'total_devices 16\n' >"$folder/run.txt"
 error 2 'give replicas' mnist --options "$folder/run.txt"
 error 2 'none.txt' mnist --options "$folder/none.txt"
 echo 'memmap_dir files' >"$folder/run.txt"
-error 1 'its files are of one session' mnist $small --options "$folder/run.txt"
+error 1 'its files belong to the session of a fit' mnist $small --options "$folder/run.txt"
 
 begin_case plans
 # ---- plans that cannot be ----

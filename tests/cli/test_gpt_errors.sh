@@ -72,7 +72,7 @@ error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 1
 error 2 '--hidden-size: model.hidden_size is 0; it must be a whole number' gpt pretrain --hidden-size=0
 error 2 '--eval: model.eval is "maybe"; it must be true or false' gpt pretrain --eval maybe
 error 2 '--dampening: training.optimizer.dampening is "x"; it must be a number' gpt pretrain --dampening x
-error 2 'training.optimizer.dampening is set, and adamw has none' gpt pretrain --dampening -1
+error 2 'training.optimizer.dampening is set, but adamw has no such setting' gpt pretrain --dampening -1
 error 2 '--set: model.layers is 0; ' gpt pretrain --layers 2 --set layers=0
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers --eval
@@ -149,10 +149,10 @@ error 1 'n_head is 4, the program'"'"'s heads is 2; n_layer is 2, the program'"'
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
-error 1 '--load: checkpoint: none has none' gpt pretrain $one --load none
+error 1 '--load: checkpoint: there is none in none' gpt pretrain $one --load none
 error 1 '--load: checkpoint: hf has none' gpt pretrain $one --load hf
 error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
-error 1 '`transformer.wte.weight` is float32[128,64], the weight is float32[128,32]' \
+error 1 '`transformer.wte.weight` is float32[128,64], but the weight is float32[128,32]' \
     gpt pretrain $one hidden_size=32 --load saved
 cp -r saved cut && truncate -s 50000 cut/*
 error 1 'it is not used, and cut has no other: start a new training' gpt pretrain $one --load cut

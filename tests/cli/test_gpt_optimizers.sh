@@ -34,5 +34,5 @@ for variant in adamw 'adamw beta1=0.5' rmsprop 'rmsprop momentum=0.9' lamb 'adam
     trained=$((trained + 1))
 done
 check "$trained optimizers give $trained results" test "$(sort -u variants.txt | grep -c .)" -eq $trained
-error 2 'training.optimizer.momentum is set, and adamw has none: it is of sgd|rmsprop' gpt pretrain $one momentum=0.9
+error 2 'training.optimizer.momentum is set, but adamw has no such setting; it belongs to sgd|rmsprop' gpt pretrain $one momentum=0.9
 finish

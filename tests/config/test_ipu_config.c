@@ -654,19 +654,19 @@ static void test_overrides(void **state)
 static void test_bad_text(void **state)
 {
     static const char *const yaml[][2] = {
-        {"a: &x 1\nb: *x\n", "f:1:4: an anchor"},
+        {"a: &x 1\nb: *x\n", "f:1:4: anchors (&) are not supported"},
         {"seed: 1\nseed: 2\n", "f:2:1: the key `seed` occurs twice"},
-        {"seed: !!int 1\n", "a tag"},
-        {"seed: yes\n", "f:1:7: an ambiguous word"},
+        {"seed: !!int 1\n", "tags (!) are not supported"},
+        {"seed: yes\n", "f:1:7: the word is ambiguous"},
         {"- 1\n", "f:1:1: the file must be a map"},
         {"seed: 010\n", "begins with 0"},
-        {"seed: 99999999999999999999\n", "beyond 64 bits"},
+        {"seed: 99999999999999999999\n", "does not fit in 64 bits"},
         {"seed: 1\n---\nseed: 2\n", "a second document"},
         {"seed: [1\n", "f:2:1"},
-        {"a: {<<: 1}\n", "a merge key"},
-        {"? [1]\n: 2\n", "a key that is not a string"},
-        {"seed: 1.2.3\n", "neither a number nor text"},
-        {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", "inside each other"},
+        {"a: {<<: 1}\n", "merge keys (<<) are not supported"},
+        {"? [1]\n: 2\n", "the key must be a string"},
+        {"seed: 1.2.3\n", "looks like a number and is not one"},
+        {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", "nested too deeply"},
     };
     bg_ipu_config *config = NULL;
     (void)state;
@@ -674,10 +674,10 @@ static void test_bad_text(void **state)
     refuse("{\n  \"seed\": 1,\n  \"seed\": 2\n}", BG_ERROR_PARSE, "test:3:");
     refuse("{\"seed\": }", BG_ERROR_PARSE, "test:1:");
     refuse("[1]", BG_ERROR_PARSE, "must be an object");
-    refuse("\xef\xbb\xbf{}", BG_ERROR_PARSE, "test:1:1: begins with a byte order mark");
+    refuse("\xef\xbb\xbf{}", BG_ERROR_PARSE, "test:1:1: the file begins with a byte order mark");
     refuse("", BG_ERROR_PARSE, "test:1:");
     refuse("{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}", BG_ERROR_PARSE,
-           "more than 32");
+           "deeper than 32 levels");
     for (size_t i = 0; i < sizeof yaml / sizeof yaml[0]; i++) {
         bg_error error = {0};
         assert_int_equal(bg_ipu_config_parse_yaml(yaml[i][0], "f", NULL, &config, &error), BG_ERROR_PARSE);

@@ -104,9 +104,9 @@ static void test_npy_refusals(void **state)
         {"npy/rank7", "more than 6 dimensions", BG_ERROR_UNSUPPORTED},
         {"npy/twice", "one each of", BG_ERROR_PARSE},
         {"npy/other_key", "one each of", BG_ERROR_PARSE},
-        {"npy/empty", "byte 0: ends in the header", BG_ERROR_PARSE},
-        {"npy/magic", "byte 8: ends in the header", BG_ERROR_PARSE},
-        {"npy/header_long", "a header of 4294967295 bytes", BG_ERROR_PARSE},
+        {"npy/empty", "byte 0: the file ends in its header", BG_ERROR_PARSE},
+        {"npy/magic", "byte 8: the file ends in its header", BG_ERROR_PARSE},
+        {"npy/header_long", "the header has 4294967295 bytes", BG_ERROR_PARSE},
         {"npy/not", "is not a .npy file", BG_ERROR_PARSE},
         {"npy/none", "none", BG_ERROR_NOT_FOUND}};
     (void)state;
@@ -124,10 +124,10 @@ static void test_npy_refusals(void **state)
 static void test_npz(void **state)
 {
     static const char *const files[] = {"npz/stored", "npz/deflated", "npz/comment"};
-    static const bad_file cases[] = {{"npz/cut", "no end record", BG_ERROR_PARSE},
-                                     {"npz/empty", "no end record", BG_ERROR_PARSE},
+    static const bad_file cases[] = {{"npz/cut", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
+                                     {"npz/empty", "the end record of a ZIP archive is missing", BG_ERROR_PARSE},
                                      {"npz/no_members", "0 arrays", BG_ERROR_PARSE},
-                                     {"npz/not_npy", "not called *.npy", BG_ERROR_UNSUPPORTED},
+                                     {"npz/not_npy", "name does not end in .npy", BG_ERROR_UNSUPPORTED},
                                      {"npz/twice", "`x` occurs twice", BG_ERROR_PARSE},
                                      {"npz/damaged", "x", BG_ERROR_PARSE},
                                      {"npz/bad_crc", "`y` is damaged (its checksum", BG_ERROR_PARSE},
@@ -385,19 +385,19 @@ static void test_csv_refusals(void **state)
 {
     static const struct {
         const char *text, *label, *words;
-    } cases[] = {{"", NULL, "t:1: is empty"},
-                 {"a,b\n", NULL, "t:2: there are no lines"},
+    } cases[] = {{"", NULL, "t:1: the file is empty"},
+                 {"a,b\n", NULL, "t:2: the file has no lines"},
                  {"a,b\n1\n", NULL, "t:2: 1 fields, expected 2"},
                  {"a,b\n1,2,3\n", NULL, "t:2: field 3: more fields"},
-                 {"a,b\n1,2\n3,x\n", NULL, "t:3: field 2: is no number"},
-                 {"a\nnan\n", NULL, "t:2: field 1: is no number"},
-                 {"a\n0x1\n", NULL, "is no number"},
+                 {"a,b\n1,2\n3,x\n", NULL, "t:3: field 2: is not a number"},
+                 {"a\nnan\n", NULL, "t:2: field 1: is not a number"},
+                 {"a\n0x1\n", NULL, "is not a number"},
                  {"a\n1e999\n", NULL, "too large"},
                  {"a\n1e39\n", NULL, "too large for float32"},
                  {"a,b\n,1\n", NULL, "t:2: field 1: is empty, expected a number"},
-                 {"a\n\"1\n", NULL, "t:2: field 1: a quote that is not closed"},
-                 {"a\n\"1\"2\n", NULL, "text after the closing quote"},
-                 {"a,b\n1,0.5\n", "b", "t:2: field 2: a label that is not a whole number"},
+                 {"a\n\"1\n", NULL, "t:2: field 1: the quoted field has no closing quote"},
+                 {"a\n\"1\"2\n", NULL, "there is text after the closing quote"},
+                 {"a,b\n1,0.5\n", "b", "t:2: field 2: the label must be a whole number"},
                  {"a,b\n1,2\n", "c", "there is no column `c`"},
                  {"a\n1\n", "a", "no column besides the label"}};
     (void)state;
@@ -447,9 +447,9 @@ static void test_png(void **state)
 
 static void test_png_refusals(void **state)
 {
-    static const bad_file cases[] = {{"png/deep", "16 bits a channel", BG_ERROR_UNSUPPORTED},
+    static const bad_file cases[] = {{"png/deep", "a channel has 16 bits", BG_ERROR_UNSUPPORTED},
                                      {"png/huge", "expected 1 to 32768", BG_ERROR_PARSE},
-                                     {"png/cut", "cut off there", BG_ERROR_PARSE},
+                                     {"png/cut", "truncated there", BG_ERROR_PARSE},
                                      {"png/empty", "is not a PNG image", BG_ERROR_PARSE},
                                      {"png/short", "byte", BG_ERROR_PARSE},
                                      {"png/color5", "color type 5 does not exist", BG_ERROR_PARSE},

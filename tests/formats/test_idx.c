@@ -89,25 +89,25 @@ static void test_bad_headers(void **state)
     unsigned char bytes[sizeof good + 1];
     (void)state;
 
-    assert_fails(good, 0, BG_ERROR_PARSE, "x.idx: is empty; an IDX file has at least a header of 8 bytes");
+    assert_fails(good, 0, BG_ERROR_PARSE, "x.idx: the file is empty; an IDX file has at least a header of 8 bytes");
     assert_fails(good, 3, BG_ERROR_PARSE,
-                 "x.idx: byte 3: ends in the header; expected 4 bytes of magic number at byte 0");
+                 "x.idx: byte 3: the file ends in the header; expected 4 bytes of magic number at byte 0");
     assert_fails(good, 11, BG_ERROR_PARSE,
-                 "x.idx: byte 11: ends in the header; expected 8 bytes of dimensions at byte 4");
+                 "x.idx: byte 11: the file ends in the header; expected 8 bytes of dimensions at byte 4");
     assert_fails("<html>not found</html>", 22, BG_ERROR_PARSE,
-                 "x.idx: byte 0: not an IDX file: begins with 3c 68, expected 00 00");
+                 "x.idx: byte 0: this is not an IDX file: it begins with 3c 68, expected 00 00");
     memcpy(bytes, good, sizeof good);
     bytes[2] = 0x0d;
     assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
-                 "x.idx: byte 2: element type 0x0d (float32), expected 0x08 (uint8)");
+                 "x.idx: byte 2: the element type is 0x0d (float32), expected 0x08 (uint8)");
     bytes[2] = 0x07;
     assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED,
-                 "x.idx: byte 2: element type 0x07 (no IDX type), expected 0x08 (uint8)");
+                 "x.idx: byte 2: the element type is 0x07 (no IDX type), expected 0x08 (uint8)");
     bytes[2] = 0x08;
     bytes[3] = 0;
-    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: 0 dimensions, expected 1 to 4");
+    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: the file has 0 dimensions, expected 1 to 4");
     bytes[3] = 5;
-    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: 5 dimensions, expected 1 to 4");
+    assert_fails(bytes, sizeof good, BG_ERROR_UNSUPPORTED, "x.idx: byte 3: the file has 5 dimensions, expected 1 to 4");
     bytes[3] = 2;
     bytes[7] = 0;
     assert_fails(bytes, sizeof good, BG_ERROR_PARSE, "x.idx: byte 4: dimension 0 is 0, expected at least 1");
@@ -127,16 +127,17 @@ static void test_sizes_that_disagree(void **state)
 
     memcpy(longer, good, sizeof good);
     assert_fails(good, sizeof good - 1, BG_ERROR_PARSE,
-                 "x.idx: byte 17: ends too early: header promises uint8[2,3], 6 bytes, found 5");
+                 "x.idx: byte 17: the file ends too early: the header promises uint8[2,3], 6 bytes, found 5");
     assert_fails(longer, sizeof longer, BG_ERROR_PARSE,
-                 "x.idx: byte 18: 2 bytes too many: header promises uint8[2,3], 6 bytes");
+                 "x.idx: byte 18: the file has 2 bytes too many: the header promises uint8[2,3], 6 bytes");
     size = pack(good, sizeof good - 1, packed, sizeof packed);
-    assert_fails(packed, size, BG_ERROR_PARSE,
-                 "x.idx: byte 17 (unpacked): ends too early: header promises uint8[2,3], 6 bytes, found 5");
+    assert_fails(
+        packed, size, BG_ERROR_PARSE,
+        "x.idx: byte 17 (unpacked): the content ends too early: the header promises uint8[2,3], 6 bytes, found 5");
     size = pack(longer, sizeof longer, packed, sizeof packed);
     assert_fails(
         packed, size, BG_ERROR_PARSE,
-        "x.idx: byte 18 (unpacked): content continues beyond the uint8[2,3], 6 bytes, that the header promises");
+        "x.idx: byte 18 (unpacked): the content continues beyond the uint8[2,3], 6 bytes, that the header promises");
 }
 
 /* Cut off anywhere, a gzipped file is refused: in its header, its data, its checksum. */
@@ -151,7 +152,7 @@ static void test_truncated_gzip(void **state)
         bg_error error = {0};
 
         assert_int_equal(bgi_idx_parse("x.gz", packed, cut, &array, &error), BG_ERROR_PARSE);
-        assert_non_null(strstr(error.message, "the gzip stream is cut off there"));
+        assert_non_null(strstr(error.message, "the gzip stream is truncated there"));
         assert_null(array.data);
     }
 }

@@ -184,7 +184,7 @@ static double read_number(const char *text)
 
     if (text != NULL && end != text && *end == '\0' && number >= 0)
         return number;
-    fprintf(stderr, "relay: `%s` is no number\n", text != NULL ? text : "");
+    fprintf(stderr, "relay: `%s` is not a number\n", text != NULL ? text : "");
     exit(2);
 }
 

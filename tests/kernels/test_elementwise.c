@@ -222,7 +222,7 @@ static void test_scale_and_cast(void **state)
 }
 
 /* Every float16 to float32 and, with all that is right beside or in the middle between two, back: the reference's bits,
- * what is no number too. Not a whole number of vectors. */
+ * what is not a number too. Not a whole number of vectors. */
 static void test_every_float16(void **state)
 {
     enum { HALVES = 65536, BESIDE = 6 };

@@ -73,7 +73,7 @@ static void test_plateaus_are_pytorchs(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Beyond its end a rate stays; what is no number is no progress; others than plateaus hear nothing. */
+/* Past its end a rate stays constant. NaN counts as no progress. Rates other than plateau ignore the losses. */
 static void test_ends(void **state)
 {
     bg_rate_schedule one_cycle = parse("one_cycle:warmup=1,steps=2,final=0.5"), step = parse("step");

@@ -279,7 +279,7 @@ static void test_every_strategy_has_the_same_bits(void **state)
         close_rig(&r);
     }
     assert_memory_not_equal(start, wanted, size);
-    for (size_t i = 1; i < size; i += 2) /* little-endian; exponents of what is no number */
+    for (size_t i = 1; i < size; i += 2) /* little-endian; exponents of infinities and NaN */
         assert_true((wanted[i] & 0x7c) != 0x7c);
     bgi_test_oracle_close(oracle);
 }

@@ -61,7 +61,7 @@ static void what_is_wrong_is_named(void **state)
         {"\"name\": \"d\", ", "", "`name` is missing"},
         {"\"source\": \"s\"", "\"source\": \"\"", "`source` is missing or not a string"},
         {"\"memory_bytes\": 1e9", "\"memory_bytes\": 0", "`memory_bytes` is 0; it must be a number from 1"},
-        {"\"memory_bytes\": 1e9", "\"memory_bytes\": \"1e9\"", "`memory_bytes` is no number"},
+        {"\"memory_bytes\": 1e9", "\"memory_bytes\": \"1e9\"", "`memory_bytes` is not a number"},
         {"\"efficiency\": 0.5", "\"efficiency\": 1.5", "`efficiency` is 1.5"},
         {"\"efficiency\": 0.5", "\"efficency\": 0.5", "unknown key `efficency`"},
         {"\"call_ns\": 10", "\"call_ns\": -1", "`call_ns` is -1"},

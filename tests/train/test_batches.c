@@ -158,7 +158,7 @@ static void test_messages(void **state)
     assert_int_equal(bg_batches_create(NULL, NULL, 4, NULL, weights, &batches, &error), BG_ERROR_INVALID);
     require(bg_batches_create(build, &counted, MOST, NULL, weights, &batches, &error), &error);
     assert_int_equal(bg_batches_run(batches, 9, (const void *[]){x}, (void *[]){y}, &error), BG_ERROR_RANGE);
-    assert_non_null(strstr(error.message, "a batch of 9 samples; it must be from 1 to 8"));
+    assert_non_null(strstr(error.message, "the batch has 9 samples; it must have 1 to 8"));
     assert_int_equal(bg_batches_run(batches, 0, (const void *[]){x}, (void *[]){y}, &error), BG_ERROR_RANGE);
     bg_batches_destroy(batches);
     bg_weights_destroy(weights);

@@ -558,7 +558,7 @@ static void data_that_fail_are_reported(void **state)
     require(bg_loader_create(r.samples.dataset, &r.loading, &data.loader, &error));
     loader = data.loader;
     assert_int_equal(bg_trainer_fit(r.trainer, &data, NULL, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "the loader's batches have 5 samples, a call takes 4"));
+    assert_non_null(strstr(error.message, "the loader's batches have 5 samples, but a call takes 4"));
     bg_loader_destroy(loader);
     close_rig(&r);
     bg_dataset_destroy(dataset);

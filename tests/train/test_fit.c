@@ -460,7 +460,7 @@ static void optimizers_change_their_numbers(void **state)
     assert_int_equal(bg_trainer_step(trainer), 8);
     test_weights_expect(bg_trainer_weights(trainer), expected);
     assert_int_equal(bg_trainer_set_optimizer(trainer, &other, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "only its numbers can change"));
+    assert_non_null(strstr(error.message, "only the optimizer's settings can change"));
     bg_trainer_destroy(trainer);
     bg_weights_destroy(expected);
     test_net_samples_clear(&samples);
@@ -595,7 +595,7 @@ static void other_sessions_are_refused_files(void **state)
     with_test.model_user = (void *)(uintptr_t)&net;
     with_test.strategy.inference_options = &options;
     assert_int_equal(bg_trainer_create(&with_test, NULL, &trainer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "is in inference_options too"));
+    assert_non_null(strstr(error.message, "is set in inference_options too"));
     test_net_samples_clear(&samples);
     test_folder_remove(folder);
 }

@@ -276,14 +276,14 @@ static void test_messages(void **state)
     (void)state;
 
     assert_null(bg_generator_logits(generator));
-    refuse_sampling(generator, 1.0, 1.0, "nothing to continue");
+    refuse_sampling(generator, 1.0, 1.0, "no tokens to continue");
     require(bg_generator_feed(generator, tokens, 1, &error), &error);
     refuse_sampling(generator, -1.0, 1.0, "temperature is -1; it must be at least 0");
     refuse_sampling(generator, INFINITY, 1.0, "temperature is inf");
     refuse_sampling(generator, 1.0, 0.0, "top_p is 0; it must be above 0 and at most 1");
     refuse_sampling(generator, 1.0, 1.5, "top_p is 1.5");
     assert_int_equal(bg_generator_feed(generator, tokens, POSITIONS, &error), BG_ERROR_RANGE);
-    assert_non_null(strstr(error.message, "70 tokens after 1: the model has 70 positions"));
+    assert_non_null(strstr(error.message, "70 tokens would follow 1, but the model has only 70 positions"));
     assert_int_equal(bg_generator_length(generator), 1);
     bg_error_clear(&error);
     tokens[1] = VOCABULARY;

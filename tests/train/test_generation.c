@@ -257,24 +257,25 @@ static void test_messages(void **state)
 
     options.beams = 3;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID,
-           "3 beams; there must be at least 1, and the generator has 2");
+           "beams is 3; it must be at least 1 and at most the generator's number of sequences, 2");
     options.beams = 2, options.returned_beams = 3;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID, "returned_beams is 3; of 2 beams it must be from 1 to 2");
     options = bg_generation_defaults(), options.max_tokens = 0;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID, "max_tokens is 0");
     options = bg_generation_defaults(), options.stop_strings = strings, options.stop_string_count = 1;
-    refuse(generator, &prompt, &options, BG_ERROR_INVALID, "stop_strings need the tokenizer");
+    refuse(generator, &prompt, &options, BG_ERROR_INVALID, "stop_strings is set, but tokenizer is NULL");
     options = bg_generation_defaults(), options.sampling.min_p = -1;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID, "min_p is -1");
     options = bg_generation_defaults();
     prompt.count = 0;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID, "prompt 0 has no tokens");
     prompt.count = POSITIONS;
-    refuse(generator, &prompt, &options, BG_ERROR_RANGE, "prompt 0 has 60 tokens, which leave none of the model's 60");
+    refuse(generator, &prompt, &options, BG_ERROR_RANGE,
+           "prompt 0 has 60 tokens, which must be fewer than the model's 60");
     prompt.count = 2, tokens[1] = VOCABULARY;
     refuse(generator, &prompt, &options, BG_ERROR_INVALID, "prompt 0: token 1 is 29, expected below");
     assert_int_equal(bg_generator_create_batch(&model, NULL, weights, 33, &none, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "a generator of 33 sequences; it has 1 to 32"));
+    assert_non_null(strstr(error.message, "the generator would have 33 sequences; it must have 1 to 32"));
     bg_generator_destroy(generator);
     bg_weights_destroy(weights);
 }

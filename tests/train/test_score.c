@@ -180,16 +180,17 @@ static void sums_that_cannot_be_are_refused(void **state)
     double out = 7.0;
 
     (void)state;
-    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "made of 2 sums (bg_likelihood_sums), and");
+    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "made of 2 sums (bg_likelihood_sums), but");
     s.kind = BG_SCORE_F1;
     says(bg_score_compute(&s, sums, 2, &out, &error), BG_ERROR_INVALID,
-         "3 counts a class (bg_class_counts), and there");
+         "3 counts a class (bg_class_counts), but there");
     says(bg_score_compute(&s, sums, 0, &out, &error), BG_ERROR_INVALID, "there are 0");
     s.average = BG_SCORE_BINARY;
     s.class_index = 2;
-    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "score of class 2: there are 2 classes");
+    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID,
+         "class is 2; it must be below the number of classes, 2");
     s.average = (bg_score_average)4;
-    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "kind 0 with average 4");
+    says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID, "the score's kind is 0 and its average is 4");
     says(bg_score_compute(NULL, sums, 6, &out, &error), BG_ERROR_INVALID, "score");
     assert_true(out == 7.0);
     s.average = BG_SCORE_MACRO;
@@ -208,7 +209,8 @@ static void scores_that_cannot_be_are_refused(void **state)
         {{.output = "classes"}, "scores[0] has no name or no output"},
         {{.name = "f1", .output = "likelihoods"}, "score `f1` of output `likelihoods`"},
         {{.name = "loss", .output = "classes"}, "score `loss`: the task has a metric of this name"},
-        {{.name = "f1", .output = "sides", .average = BG_SCORE_BINARY, .class_index = 9}, "there are 2 classes"},
+        {{.name = "f1", .output = "sides", .average = BG_SCORE_BINARY, .class_index = 9},
+         "below the number of classes, 2"},
     };
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/scores.txt");
     bg_array arrays[4] = {0};

@@ -19,7 +19,7 @@ enum { MOST_TERMS = 17, MOST_COUNT = 133, ROOM = MOST_COUNT + 40 };
 
 static float memory[MOST_TERMS][ROOM], wanted[ROOM], written[ROOM];
 
-/* Sums of which the order shows in the last bits, and now and then what is no number. */
+/* Sums whose order shows in the last bits, and now and then a NaN. */
 static void fill(bgi_random *random)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN, FLT_MIN / 8, -FLT_MIN / 8, FLT_MAX, -0.0F};
