@@ -209,14 +209,14 @@ static bg_status make_data(cli_training *training, const char *path, bg_error *e
         bg_type type;
 
         if (entry == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`; it belongs to another command", path,
+            return bg_error_set(error, BG_ERROR_INVALID, "%s has no `%s`, so it belongs to another command", path,
                                 name_tensor(training, t, name));
         type = batch_type(bg_dataset_sample_type(training->data, t),
                           entry->type.rank > 0 ? (uint64_t)entry->type.dims[0] : 0);
         if (!bg_type_equal(&type, &entry->type))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "%s has `%s` as %s, the run takes %s; it belongs to another command", path, entry->name,
-                                bg_type_text(&entry->type, found), bg_type_text(&type, wanted));
+                                "%s has `%s` as %s, but the run takes %s, so it belongs to another command", path,
+                                entry->name, bg_type_text(&entry->type, found), bg_type_text(&type, wanted));
         arrays[t] = (bg_array){.type = entry->type, .data = (void *)(uintptr_t)entry->data};
     }
     BGI_TRY(bg_dataset_create_arrays(arrays, count, &training->replayed_data, error));
@@ -231,7 +231,7 @@ bg_status cli_bundle_open(cli_training *training, bg_error *error)
     bg_status status;
 
     if (cli_ranks() != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--replay with several ranks; start one process");
+        return bg_error_set(error, BG_ERROR_INVALID, "--replay is given to several ranks; start one process");
     path = bgi_path_join(training->library->replay, inputs_name);
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);

@@ -121,7 +121,7 @@ static void print_head(const report *r)
                    (const char *)r->head.blob);
     for (uint32_t i = 0; i < source->part_count; i++)
         print_line("part", "%u on %.100s: %s%s", i, source->parts[i].host, source->parts[i].name,
-                   source->parts[i].file != NULL ? "" : ", which is not here");
+                   source->parts[i].file != NULL ? "" : ", which is not in this folder");
     print_line("checksum", "%s, which `brigade checkpoint verify` compares", sum != NULL ? sum : "none");
 }
 

@@ -54,7 +54,7 @@ static bg_status verify_path(const char *path, bg_error *error)
     BGI_TRY(bgi_stored_open(path, &source, error));
     status = bgi_stored_check(source, error);
     if (status == BG_OK && source->is_checkpoint)
-        printf("%s: whole, checksum %s\n", source->path, bgi_stored_text(source, BGI_CHECKPOINT_SUM));
+        printf("%s: complete, checksum %s\n", source->path, bgi_stored_text(source, BGI_CHECKPOINT_SUM));
     else if (status == BG_OK)
         printf("%s: names, types and offsets are right and all data can be read; there is no checksum\n", source->path);
     bgi_stored_close(source);
@@ -132,11 +132,13 @@ static const checkpoint_command *find_command(const char *name, bg_error *error)
     }
     nearest = name != NULL ? bgi_text_nearest(name, names, COMMAND_COUNT) : NULL;
     if (name == NULL)
-        bg_error_set(error, BG_ERROR_INVALID, "which command? There are inspect, verify, convert, diff");
+        bg_error_set(error, BG_ERROR_INVALID,
+                     "no command is given; the commands are inspect, verify, convert and diff");
     else if (nearest != NULL)
         bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else
-        bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; there are inspect, verify, convert, diff", name);
+        bg_error_set(error, BG_ERROR_INVALID,
+                     "unknown command `%s`; the commands are inspect, verify, convert and diff", name);
     return NULL;
 }
 
@@ -200,7 +202,7 @@ int cli_checkpoint(int argc, char **argv)
     }
     command = find_command(word_count > 0 ? words[0] : NULL, &error);
     if (command != NULL && word_count != command->paths + 1)
-        bg_error_set(&error, BG_ERROR_INVALID, "%s takes %u path%s, and %u were given", command->name, command->paths,
+        bg_error_set(&error, BG_ERROR_INVALID, "%s takes %u path%s, but %u were given", command->name, command->paths,
                      cli_s(command->paths), word_count - 1);
     if (error.status == BG_OK)
         check_given(command, given, &error);

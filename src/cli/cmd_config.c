@@ -159,25 +159,26 @@ static const config_command *find_command(const char *name, bg_error *error)
     }
     nearest = name != NULL ? bgi_text_nearest(name, names, COMMAND_COUNT) : NULL;
     if (name == NULL)
-        bg_error_set(error, BG_ERROR_INVALID, "which command? There are %s", list);
+        bg_error_set(error, BG_ERROR_INVALID, "no command is given; the commands are %s", list);
     else if (nearest != NULL)
         bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else
-        bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; there are %s", name, list);
+        bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; the commands are %s", name, list);
     return NULL;
 }
 
 static bg_status check_options(const config_options *options, const config_command *command, bg_error *error)
 {
     if (strcmp(command->name, "update") == 0 && options->update == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "update needs --update LIST");
+        return bg_error_set(error, BG_ERROR_INVALID, "update needs --update LIST with the changes");
     if ((options->encoder_layers > 0) != (options->decoder_layers > 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "--encoder-layers and --decoder-layers go together");
+        return bg_error_set(error, BG_ERROR_INVALID, "--encoder-layers and --decoder-layers must be given together");
     if (options->layers > 0 && options->encoder_layers > 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--layers excludes --encoder-layers and --decoder-layers; give one form");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--layers cannot be combined with --encoder-layers and --decoder-layers; give one of the two forms");
     if ((options->out != NULL || options->to != NULL || options->no_version) && command->run != run_convert)
-        return bg_error_set(error, BG_ERROR_INVALID, "--out, --to and --no-version go with update and convert");
+        return bg_error_set(error, BG_ERROR_INVALID, "--out, --to and --no-version apply only to update and convert");
     return BG_OK;
 }
 
@@ -247,7 +248,7 @@ int cli_config(int argc, char **argv)
     if (command == NULL)
         return cli_fail("config", CLI_USAGE, &error);
     if (word_count > 1 && options.preset != NULL)
-        bg_error_set(&error, BG_ERROR_INVALID, "two configurations, `%s` and --config %s; give one", words[1],
+        bg_error_set(&error, BG_ERROR_INVALID, "two configurations are given, `%s` and --config %s; give one", words[1],
                      options.preset);
     else if (word_count > 1)
         options.preset = words[1];

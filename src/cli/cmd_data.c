@@ -92,7 +92,7 @@ static bg_status make_digits(const digits_config *config, bg_error *error)
         printf("%" PRIu64 " training and %" PRIu64 " test images are in %s\n", config->count, config->test_count,
                config->folder);
     if (config->sheet_path != NULL)
-        printf("A picture of the first ones is %s\n", config->sheet_path);
+        printf("A picture of the first images is in %s\n", config->sheet_path);
     return BG_OK;
 }
 
@@ -118,7 +118,7 @@ static int run_digits(int argc, char **argv)
     }
     if (status == BG_OK && config.folder == NULL && config.sheet_path == NULL)
         status = bg_error_set(&error, BG_ERROR_INVALID,
-                              "nothing to write; --dir DIR makes IDX files, --out FILE.pgm a picture");
+                              "no output is named; --dir DIR makes IDX files, and --out FILE.pgm makes a picture");
     if (status != BG_OK)
         return cli_fail("data", CLI_USAGE, &error);
     if (make_digits(&config, &error) != BG_OK)
@@ -144,8 +144,9 @@ int cli_data(int argc, char **argv)
                         "`brigade data COMMAND --help` shows a command's options.\n");
         return CLI_DONE;
     }
-    bg_error_set(&error, BG_ERROR_INVALID,
-                 "unknown kind of data `%s`; there are: brigade data digits, brigade data bench, brigade data tokenize",
-                 argc > 1 ? argv[1] : "");
+    bg_error_set(
+        &error, BG_ERROR_INVALID,
+        "unknown kind of data `%s`; the commands are: brigade data digits, brigade data bench, brigade data tokenize",
+        argc > 1 ? argv[1] : "");
     return cli_fail("data", CLI_USAGE, &error);
 }

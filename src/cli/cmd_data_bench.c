@@ -130,7 +130,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
         return bg_dataset_open_tokens(path, &tokens, &b->dataset, error);
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "%s: unknown kind of data. Expected a folder (MNIST's files, or one of PNG images for each class), or a "
+        "%s: the kind of data is unknown; expected a folder (MNIST's files, or one of PNG images for each class), or a "
         "name that ends in .npy, .npz, .csv, .u16 or .u32",
         path);
 }
@@ -282,23 +282,25 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
     const bool has_loader = config->batch_size > 0;
 
     if (config->shuffle_buffer > 0 && !config->shuffle)
-        return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer goes with --shuffle");
+        return bg_error_set(error, BG_ERROR_INVALID, "--shuffle-buffer applies only to --shuffle; add it");
     for (size_t line = 0; line < OPTION_COUNT && !has_loader; line++)
         for (size_t i = 0; given[line] && i < sizeof of_loader / sizeof of_loader[0]; i++)
             if (strcmp(bench_options[line].name, of_loader[i]) == 0)
-                return bg_error_set(error, BG_ERROR_INVALID, "--%s goes with --batch-size", of_loader[i]);
+                return bg_error_set(error, BG_ERROR_INVALID, "--%s applies only to batches; add --batch-size",
+                                    of_loader[i]);
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "--device-rate is 0; expected samples a second, above 0");
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "--device-rate is 0; expected a number of samples a second above 0");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
             return bg_error_set(
                 error, BG_ERROR_INVALID,
                 "--elements is 0, which measures nothing; give at least 1, or leave it out to read all of the data");
     if (config->shards > 0 && !config->stream)
-        return bg_error_set(error, BG_ERROR_INVALID, "--shards goes with --stream");
+        return bg_error_set(error, BG_ERROR_INVALID, "--shards applies only to --stream; add it");
     if (config->rebatched_size > 0 && strcmp(config->mode, "async-rebatched") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--rebatched-size goes with --mode async-rebatched");
+        return bg_error_set(error, BG_ERROR_INVALID, "--rebatched-size applies only to --mode async-rebatched; add it");
     return BG_OK;
 }
 

@@ -282,8 +282,8 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
                             config->output);
     if (s->token_bytes == 0 && config->length == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--output %s: each record is a window of tokens; give the windows' --length, which is the "
-                            "model's sequence length plus 1",
+                            "--output %s: each record is a window of tokens, so it needs --length; give the model's "
+                            "sequence length plus 1",
                             config->output);
     if (s->token_bytes == 2 && vocabulary > UINT16_MAX + 1U)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -294,7 +294,7 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
     if (s->end_of_text == UINT32_MAX && (!config->no_end || config->fill))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--tokenizer %s has no token " BGI_END_OF_TEXT
-                            "; --no-end-of-text omits it, and --fill needs it",
+                            "; give --no-end-of-text, and leave --fill out",
                             config->tokenizer);
     return BG_OK;
 }
@@ -419,10 +419,11 @@ int cli_data_tokenize(int argc, char **argv)
     }
     if (status == BG_OK && path_count == 0)
         status =
-            bg_error_set(&error, BG_ERROR_INVALID, "no text is given; name the files: brigade data tokenize TEXT...");
+            bg_error_set(&error, BG_ERROR_INVALID, "no texts are given; name the files: brigade data tokenize TEXT...");
     if (status == BG_OK && config.output == NULL)
-        status = bg_error_set(&error, BG_ERROR_INVALID,
-                              "nothing to write; --output FILE.u16 makes a token file, --output FILE.tfrecord records");
+        status = bg_error_set(
+            &error, BG_ERROR_INVALID,
+            "no output is named; --output FILE.u16 makes a token file, and --output FILE.tfrecord makes records");
     if (status != BG_OK)
         return cli_fail("data", CLI_USAGE, &error);
     cli_catch_signals();

@@ -81,7 +81,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
         }
         bgi_string_clear(&list);
         if (files[index] != NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "--output has output `%s` twice",
+            return bg_error_set(error, BG_ERROR_INVALID, "--output names output `%s` twice",
                                 contents->outputs[index].name);
         files[index] = equals != NULL ? equals + 1 : text;
         if (strlen(files[index]) < 4 || strcmp(files[index] + strlen(files[index]) - 4, ".npy") != 0)
@@ -90,7 +90,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
     }
     if (settings->outputs.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "nothing to do; give --output NAME=FILE.npy for each output to write");
+                            "no output is named; give --output NAME=FILE.npy for each output to write");
     return BG_OK;
 }
 

@@ -317,18 +317,18 @@ static int end_in_time(launch *l, pid_t launcher)
     /* One rank tells all others. A launcher would kill them within a second or two, so it gets the signal only when
      * none of its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
-        say(l, "signal %d: asked one rank to end with a checkpoint, within %" PRIu64 " s", number,
+        say(l, "signal %d: one rank was asked to write a checkpoint and end within %" PRIu64 " s", number,
             l->settings->grace_s);
     else {
         kill(launcher, SIGTERM);
-        say(l, "signal %d: asked the launcher to end its ranks, within %" PRIu64 " s", number, l->settings->grace_s);
+        say(l, "signal %d: the launcher was asked to end its ranks within %" PRIu64 " s", number, l->settings->grace_s);
     }
     if (launch_wait(launcher, (double)l->settings->grace_s, &code)) {
-        say(l, "ended in time, with exit code %d", code);
+        say(l, "the ranks ended in time with exit code %d", code);
         return 128 + number;
     }
     launch_kill(launcher);
-    say(l, "did not end within %" PRIu64 " s: all ranks were killed; the last checkpoint is valid",
+    say(l, "the ranks did not end within %" PRIu64 " s and were killed; the last checkpoint is valid",
         l->settings->grace_s);
     return 128 + SIGKILL;
 }
@@ -365,7 +365,7 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     *out_ended = *out_code == CLI_DONE || *out_code == CLI_USAGE || cli_received_signal != 0;
     say(l, "start %" PRIu64 " ended after %.1f s with exit code %d%s", attempt,
         (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), *out_code,
-        *out_code == CLI_USAGE ? ", a mistake in the command line: it is not started again" : "");
+        *out_code == CLI_USAGE ? ", which means a mistake in the command line, so it is not started again" : "");
     if (!*out_ended && find_refused(l, &refused) > refused_before) {
         say(l,
             "update %" PRIu64 " was refused, and would be again: it is not started again; `sh %s/refused-%" PRIu64
@@ -397,7 +397,7 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
         if (attempt > 1) {
             if (attempt > s->restarts + 1) {
                 if (s->restarts > 0)
-                    say(l, "no restart is left of %" PRIu64, s->restarts);
+                    say(l, "no restarts are left of %" PRIu64, s->restarts);
                 return BG_OK;
             }
             wait_before_restart(l);
@@ -410,8 +410,8 @@ static bg_status run_all(launch *l, int *out_code, bg_error *error)
         ranks = count_ranks(l);
         if (ranks < least)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "the hosts that answer take %" PRIu64 " ranks, fewer than the %" PRIu64
-                                " that are needed (--min-ranks)",
+                                "the hosts that answer have slots for %" PRIu64 " ranks, fewer than the %" PRIu64
+                                " that --min-ranks requires",
                                 ranks, least);
         BGI_TRY(run_once(l, ranks, attempt, out_code, &is_ended, error));
     }
@@ -430,8 +430,8 @@ static bg_status prepare(launch *l, bg_error *error)
                             l->settings->min_ranks, count_ranks(l));
     if (l->settings->restarts > 0 && l->folder == NULL && l->settings->resume == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--restart-on-failure, and the command makes no checkpoints to resume from; add %s DIR to "
-                            "it, or give --resume with its option to resume",
+                            "--restart-on-failure is given, but the command writes no checkpoints to resume from; add "
+                            "%s DIR to it, or give --resume with the command's own option to resume",
                             l->is_gpt ? "--save" : "--checkpoint");
     return BG_OK;
 }
@@ -474,7 +474,7 @@ int cli_launch(int argc, char **argv)
     l->command_count = argc - own - 1;
     if (status == BG_OK && l->command_count < 1)
         status = bg_error_set(&error, BG_ERROR_INVALID,
-                              "no command; it comes after `--`: brigade launch --ranks 4 -- "
+                              "no command is given; it comes after `--`: brigade launch --ranks 4 -- "
                               "brigade mnist ...");
     if (status == BG_OK)
         status = prepare(l, &error);

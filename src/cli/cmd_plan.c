@@ -37,7 +37,7 @@ static bg_status report_word(const char *word, bg_error *error)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", model->name);
     if (word == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "no model is given: brigade plan MODEL: %s", names);
-    return bg_error_set(error, BG_ERROR_INVALID, "unknown model `%s`; there are %s", word, names);
+    return bg_error_set(error, BG_ERROR_INVALID, "unknown model `%s`; the models are %s", word, names);
 }
 
 static bool has_word(int argc, char **argv, const char *word)

@@ -89,10 +89,11 @@ int cli_report(int argc, char **argv)
     }
     if (status == BG_OK && word_count == 0)
         status = bg_error_set(&error, BG_ERROR_INVALID,
-                              "no folder; name the one that --profile has written: "
+                              "no folder is given; name the one that --profile wrote: "
                               "`brigade report ./profile`");
     if (status == BG_OK && config.text && config.output != NULL)
-        status = bg_error_set(&error, BG_ERROR_INVALID, "--text prints; --output is for the HTML: give one");
+        status = bg_error_set(&error, BG_ERROR_INVALID,
+                              "--text prints the report, and --output writes it as HTML; give one of them");
     if (status != BG_OK)
         return cli_fail("report", CLI_USAGE, &error);
     status = config.text ? print_text(&config, words[0], &error) : write_page(&config, words[0], &error);

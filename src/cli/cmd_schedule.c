@@ -75,7 +75,7 @@ static bg_status read_file(const char *path, bg_schedule **out, bg_error *error)
     BGI_TRY(bgi_file_load(path, FILE_LIMIT_BYTES, &text, &size_bytes, error));
     if (strlen(text) != size_bytes)
         status =
-            bg_error_set(error, BG_ERROR_PARSE, "%s: has a zero byte (at %zu), so it is not text", path, strlen(text));
+            bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu is zero, so the file is not text", path, strlen(text));
     else
         status = is_csv(text) ? bg_schedule_parse_csv(text, path, out, &skipped, error)
                               : bg_schedule_parse(text, path, out, error);
@@ -484,10 +484,12 @@ static bg_status check_words(const schedule_config *config, const char *const wo
     const int action = word_count > 0 ? find_action(words[0]) : -1;
 
     if (word_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "which command? There are show, list, verify, simulate, convert");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "no command is given; the commands are show, list, verify, simulate and convert");
     if (action < 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "unknown command `%s`; there are show, list, verify, simulate, convert", words[0]);
+                            "unknown command `%s`; the commands are show, list, verify, simulate and convert",
+                            words[0]);
     if (actions[action].operand != NULL && word_count < 2)
         return bg_error_set(error, BG_ERROR_INVALID, "%s needs a %s: brigade schedule %s %s", words[0],
                             actions[action].operand, words[0], actions[action].operand);
@@ -499,12 +501,13 @@ static bg_status check_words(const schedule_config *config, const char *const wo
     if (actions[action].run == convert && config->to == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "convert needs --to text or --to csv");
     if (config->to != NULL && actions[action].run != show && actions[action].run != convert)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to goes with show and convert",
+        return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to applies only to show and convert",
                             words[0]);
     if (config->svg_path != NULL && actions[action].run != show && actions[action].run != simulate)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg goes with show and simulate", words[0]);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg applies only to show and simulate",
+                            words[0]);
     if (config->svg_path != NULL && config->to != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are two ways to print; use one of them");
+        return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are different outputs; give one of them");
     return schedule_config_check(config, actions[action].run == show || actions[action].run == list, error);
 }
 

@@ -99,7 +99,7 @@ static bg_status print_layout(const bg_ipu_config *config, const config_options 
     bg_status status = BG_OK;
 
     if (total == 0) {
-        printf("    --layers N, or --encoder-layers and --decoder-layers, show the place of each layer\n");
+        printf("    --layers N, or --encoder-layers and --decoder-layers, also show the place of each layer\n");
         return BG_OK;
     }
     layers = calloc(settings.ipus_per_replica, sizeof *layers);

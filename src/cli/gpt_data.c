@@ -109,12 +109,11 @@ static bg_status refuse_kind(const char *path, bg_error *error)
     if (is_folder(path))
         return bg_error_set(error, BG_ERROR_INVALID, "%s: is a folder, not a file", path);
     if (ends_with(path, ".index"))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: is the index of a TFRecord file; name the .tfrecord file, which is read with its "
-                            "index",
-                            path);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%s: this is the index of a TFRecord file; name the .tfrecord file, which is read with its index", path);
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "%s: the kind of file is unknown. Names end in .u16, .u32, .tfrecord (tokens), .txt or "
+                        "%s: the kind of file is unknown; the name must end in .u16, .u32, .tfrecord (tokens), .txt or "
                         ".md (text)",
                         path);
 }
@@ -182,7 +181,7 @@ static bg_status find_pattern(const char *pattern, glob_t *files, bg_error *erro
     if (result == GLOB_NOMATCH && (is_plain || bgi_file_exists(pattern)))
         result = glob(pattern, flags | GLOB_NOCHECK, NULL, files); /* its reader reports the problem */
     if (result == GLOB_NOMATCH)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: nothing matches `%s`", pattern);
+        return bg_error_set(error, BG_ERROR_NOT_FOUND, "input files: no file matches `%s`", pattern);
     if (result != 0)
         return bg_error_set(error, BG_ERROR_IO, "input files: `%s` cannot be looked up", pattern);
     return BG_OK;

@@ -83,8 +83,8 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
     const size_t count = size_bytes / token_bytes;
 
     if (size_bytes % token_bytes != 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: ends within a token of %zu bytes", path, size_bytes,
-                            token_bytes);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu: the file ends within a token of %zu bytes", path,
+                            size_bytes, token_bytes);
     if (!bgi_array_reserve((void **)&tokens->items, &tokens->capacity, count, sizeof *tokens->items))
         return bgi_error_memory(error, "tokens", count * sizeof *tokens->items);
     for (tokens->count = 0; tokens->count < count; data += token_bytes) {
@@ -101,8 +101,10 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
 static bg_status check_tokens(const gpt_model *model, const char *where, const bg_token_list *tokens, bg_error *error)
 {
     if (tokens->count < 2)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu token%s, expected at least 2: one that follows another",
-                            where, tokens->count, cli_s(tokens->count));
+        return bg_error_set(
+            error, BG_ERROR_PARSE,
+            "%s: the file has %zu token%s, expected at least 2, because each prediction needs the tokens before it",
+            where, tokens->count, cli_s(tokens->count));
     for (size_t i = 0; i < tokens->count; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
             return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, where,
@@ -281,9 +283,9 @@ int cli_gpt_eval(int argc, char **argv)
         return CLI_DONE;
     }
     if (status == BG_OK && config.directory == NULL)
-        status = bg_error_set(&error, BG_ERROR_INVALID, "no model; --hf-model DIR names its folder");
+        status = bg_error_set(&error, BG_ERROR_INVALID, "no model is given; --hf-model DIR names its folder");
     if (status == BG_OK && config.files.count == 0)
-        status = bg_error_set(&error, BG_ERROR_INVALID, "nothing to evaluate; name the files: --input-files FILE...");
+        status = bg_error_set(&error, BG_ERROR_INVALID, "no texts are given; name the files: --input-files FILE...");
     if (status != BG_OK)
         return cli_fail("gpt", CLI_USAGE, &error);
     status = evaluate(&config, &error);

@@ -301,11 +301,12 @@ static bg_status check_share(const char *name, double share, bg_error *error)
 static bg_status check_config(const generate_config *config, bg_error *error)
 {
     if (config->directory == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "no model; --hf-model DIR names its folder");
+        return bg_error_set(error, BG_ERROR_INVALID, "no model is given; --hf-model DIR names its folder");
     if (config->prompt != NULL && config->prompt_file != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--prompt and --prompt-file mean the same; give one of them");
     if (config->prompts_file != NULL && (config->prompt != NULL || config->prompt_file != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "--prompts has all prompts; leave --prompt and --prompt-file out");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--prompts gives all prompts; leave --prompt and --prompt-file out");
     if (config->sequences > 0 && config->sequences < config->beams)
         return bg_error_set(error, BG_ERROR_INVALID, "--beams %" PRIu64 " need as many --sequences; there are %" PRIu64,
                             config->beams, config->sequences);

@@ -107,8 +107,8 @@ static bg_status load_preset(const gpt_options *options, bgi_gpt_config *config,
         status = bgi_gpt_config_load(config, path, error);
     else
         status = bg_error_set(error, BG_ERROR_NOT_FOUND,
-                              "--config: there is no preset `%s`; there are tiny, test, gpt3_2.7B_pod64, "
-                              "gpt3_175B_pod256 and what you put into one of %s",
+                              "--config: there is no preset `%s`; the presets are tiny, test, gpt3_2.7B_pod64, "
+                              "gpt3_175B_pod256 and the files in %s",
                               name, looked);
     free(path);
     free(looked);
@@ -169,22 +169,23 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
 
     if (options->hf_model != NULL && config->load != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--hf-model %s with --load %s; weights come from one of them: use the model to begin, or "
-                            "the checkpoint to resume",
+                            "--hf-model %s is given with --load %s, but weights can come from only one of them: give "
+                            "the model to begin, or the checkpoint to resume",
                             options->hf_model, config->load);
     if (config->load == NULL && (options->resume_drop != NULL || options->resume_optimizer != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --load DIR; it applies only to a load",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--resume-%s is given without --load DIR; it applies only to a load",
                             options->resume_drop != NULL ? "drop" : "optimizer");
     if (options->overwrite_hf && options->save_hf == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--overwrite-hf without --save-hf DIR; it applies only to --save-hf");
+                            "--overwrite-hf is given without --save-hf DIR; it applies only to --save-hf");
     if (length > 12 && strcmp(config->save + length - 12, ".safetensors") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: checkpoints go into a folder; --save-weights FILE writes only the weights",
                             config->save);
     if (config->checkpoint_steps > 0 && config->save == NULL && !config->test_mode)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a checkpoint every %lld updates without --save DIR, where they would go",
+                            "a checkpoint every %lld updates is requested without a folder; add --save DIR",
                             (long long)config->checkpoint_steps);
     if (options->stop > (uint64_t)config->steps)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -528,7 +528,7 @@ static void print_end(const cli_training *training)
         printf("Trained %" PRIu64 " weight updates in %.2f s: %.1f samples/s, %.1f tokens/s\n", r->updates, r->seconds,
                samples / r->seconds, samples * (double)config->sequence_length / r->seconds);
     else if (cli_received_signal == 0)
-        printf("Nothing was trained: %s of step %" PRIu64 ", the run ends at %" PRIu64 "\n",
+        printf("Nothing was trained: %s at step %" PRIu64 ", and the run ends at step %" PRIu64 "\n",
                config->load != NULL ? "the checkpoint is" : "the files are", step, last_step(training));
     if (cli_received_signal != 0)
         printf("Stopped by signal %d after step %" PRIu64 "%s\n", (int)cli_received_signal, step,

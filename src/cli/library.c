@@ -121,15 +121,16 @@ bg_status cli_library_check(const cli_library *library, bg_error *error)
     BGI_TRY(cli_schedule_check(strategy, library->options.execution.schedule, error));
     if (library->phases != NULL && strategy != BG_STRATEGY_PHASED)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--phases %s with --strategy %s; only the phased strategy has phases", library->phases,
-                            bgi_strategy_name(strategy));
+                            "--phases %s is given with --strategy %s, but only the phased strategy has phases",
+                            library->phases, bgi_strategy_name(strategy));
     if (library->options.execution.stages != NULL && strategy == BG_STRATEGY_SINGLE)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--stages %s with --strategy single, which has one stage; use pipelined or sharded",
-                            library->options.execution.stages);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--stages %s is given with --strategy single, which has one stage; use pipelined or sharded",
+            library->options.execution.stages);
     if (!cli_recompute_find(library->recompute, &scratch))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--recompute %s; it can be none, stage, checkpoints, auto, or a number from 0 to 1",
+                            "--recompute is `%s`; it must be none, stage, checkpoints, auto, or a number from 0 to 1",
                             library->recompute);
     if (scratch.memory.recompute == BG_RECOMPUTE_AUTO && library->device_memory.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -103,7 +103,7 @@ static bg_status print(const cli_training *training, bg_error *error)
 
     (void)error;
     if (config->recipe.profile_dir != NULL && !config->recipe.profile)
-        cli_warn("mnist", "--profile-dir without --profile: nothing is recorded");
+        cli_warn("mnist", "--profile-dir is given without --profile, so nothing is recorded; add --profile");
     return BG_OK;
 }
 

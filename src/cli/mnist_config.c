@@ -172,18 +172,19 @@ bg_status mnist_config_check(const mnist_config *config, bg_error *error)
 
     BGI_TRY(cli_recipe_check(&config->recipe, error));
     if (config->recipe.checkpoint_best != NULL && strcmp(config->recipe.checkpoint_best, "loss") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures `loss` alone",
+        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: this training measures only `loss`",
                             config->recipe.checkpoint_best);
     if (precision != BG_PRECISION_32 &&
         (strcmp(config->dtype, "float32") != 0 || strcmp(config->weight_type, "float32") != 0))
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "--precision with --dtype %s and --weight-type %s: --precision decides both types; leave these out",
+            "--precision is given with --dtype %s and --weight-type %s, but it decides both types; leave these out",
             config->dtype, config->weight_type);
     if (config->mirror != NULL && !config->download)
-        return bg_error_set(error, BG_ERROR_INVALID, "--mirror goes with --download");
+        return bg_error_set(error, BG_ERROR_INVALID, "--mirror applies only to --download; add it");
     if (config->costs_path != NULL && (schedule == NULL || strcmp(schedule, "auto") != 0))
-        return bg_error_set(error, BG_ERROR_INVALID, "--costs %s without --schedule auto; only that schedule reads it",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--costs %s is given without --schedule auto, but only that schedule reads it",
                             config->costs_path);
     return check_costs_path(config, error);
 }

@@ -55,8 +55,8 @@ bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error)
         return config->costs_path == NULL
                    ? BG_OK
                    : bg_error_set(error, BG_ERROR_NOT_FOUND,
-                                  "--costs %s: there is no such file; `brigade mnist --schedule auto --costs %s` with "
-                                  "the same options measures and writes it",
+                                  "--costs %s: the file does not exist; `brigade mnist --schedule auto --costs %s` "
+                                  "with the same options measures the costs and writes it",
                                   config->costs_path, config->costs_path);
     BGI_TRY(measure(config, error));
     if (config->recipe.debug)

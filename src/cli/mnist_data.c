@@ -22,7 +22,7 @@ static bg_status check_images(const bg_image_set *set, const char *what, bg_erro
     if (type->rank == 3 && type->dims[1] == 28 && type->dims[2] == 28)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_SHAPE,
-                        "%s: the %s images have %" PRId64 " x %" PRId64 " pixels; the network takes 28 x 28",
+                        "%s: the %s images have %" PRId64 " x %" PRId64 " pixels; the network needs 28 x 28",
                         set->source != NULL ? set->source : "data", what, type->dims[1], type->dims[2]);
 }
 

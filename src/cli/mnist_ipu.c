@@ -185,7 +185,8 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
 
     print_flag(find_option(config, rule->flag), config, flag, sizeof flag);
     if (rule->always != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s contradicts --config: a configuration %s; leave one out", flag,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s contradicts --config, because a configuration %s; leave one of them out", flag,
                             rule->always);
     bgi_json_print(&value, ipu->given[id]);
     if (value.failed) {
@@ -193,8 +194,7 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
         return bgi_error_memory(error, bgi_ipu_fields[id].name, 0);
     }
     bg_error_set(error, BG_ERROR_INVALID,
-                 "%s contradicts `%s` = %s of %s%s%s; leave the flag out, or change the field by "
-                 "--config-update",
+                 "%s contradicts `%s` = %s of %s%s%s; leave the flag out, or change the field with --config-update",
                  flag, bgi_ipu_fields[id].name, value.data, config->ipu_name != NULL ? "--config " : "--config-update ",
                  config->ipu_name != NULL ? config->ipu_name : config->ipu_update,
                  config->ipu_name != NULL && config->ipu_update != NULL ? " with --config-update" : "");

@@ -179,7 +179,7 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     BGI_TRY(find_input(settings, s->option, text, with_target, &port, &file, error));
     if (port == NULL) {
         if (s->target != NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s has target=FILE twice", s->option);
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s gives target=FILE twice", s->option);
         return open_source(s->option, file, &s->target, error);
     }
     for (uint32_t i = 0; i < s->count; i++)
@@ -310,10 +310,10 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
         settings->loss = &loss_of_output;
         if (is_scalar_output(&contents->outputs[i]))
             return BG_OK;
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--loss %s: that output is %s; a loss is one float for a micro-batch: end the model with "
-                            "a mean",
-                            name, bg_type_text(&contents->outputs[i].type, text));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--loss %s: that output is %s, but a loss is one float for a micro-batch: end the model with a mean", name,
+            bg_type_text(&contents->outputs[i].type, text));
     }
     return bg_error_set(error, BG_ERROR_INVALID, "--loss %s: expected %s, or the name of an output of the model", name,
                         onnx_loss_names());
@@ -377,11 +377,12 @@ static bg_status check_metric(onnx_settings *settings, bg_error *error)
         return BG_OK;
     if (settings->target_name == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--metric %s compares with a target, and the loss is inside the model", metric->name);
+                            "--metric %s needs a target, but the loss is inside the model; leave --metric out",
+                            metric->name);
     if (has_labels ? metric->targets == ONNX_OF_NUMBERS
                    : metric->targets == ONNX_OF_LABELS || (metric->targets == ONNX_OF_SIDES && !has_sides))
-        return bg_error_set(error, BG_ERROR_INVALID, "--metric %s with --loss %s, whose targets are %s", metric->name,
-                            settings->loss->name,
+        return bg_error_set(error, BG_ERROR_INVALID, "--metric %s does not fit --loss %s, whose targets are %s",
+                            metric->name, settings->loss->name,
                             has_labels  ? "labels of classes: use accuracy, top5, f1 or perplexity"
                             : has_sides ? "yes and no: use accuracy, f1, mae or mse"
                                         : "numbers: use mae or mse");
@@ -408,9 +409,9 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
 
     if (settings->loss->kind == ONNX_LOSS_OUTPUT) {
         if (target != NULL)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "--target with a loss that is inside the model, which reads only inputs: give "
-                                "--input NAME=FILE");
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "--target is given, but the loss is inside the model, which reads only inputs; give --input NAME=FILE");
         return check_metric(settings, error);
     }
     if (!bg_dtype_is_float(output->type.dtype))
@@ -490,7 +491,8 @@ static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out
         out->names[count++] = settings->target_name;
     }
     if (count == 0)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the model reads none of its inputs", settings->path);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: the model does not read any of its inputs",
+                            settings->path);
     return bg_dataset_zip(sets, count, &out->set, error);
 }
 
@@ -503,7 +505,8 @@ static bg_status join(onnx_settings *settings, sources *s, onnx_data *out, bg_er
                             s->option, settings->loss->name,
                             strcmp(s->option, "input") == 0 ? "give --target FILE" : "add target=FILE");
     if (settings->target_name == NULL && s->target != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s has a target, and the loss is inside the model", s->option);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s gives a target, but the loss is inside the model; leave the target out", s->option);
     return join_inputs(settings, s, out, error);
 }
 

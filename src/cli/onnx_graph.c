@@ -68,8 +68,8 @@ static bg_status find_output(onnx_settings *settings, bg_error *error)
         }
         bgi_string_add(&list, "%s`%s`", i > 0 ? ", " : "", contents->outputs[i].name);
     }
-    bg_error_set(error, BG_ERROR_INVALID, "--output %s: the model has no such output; it has %s", settings->output,
-                 list.data != NULL ? list.data : "none");
+    bg_error_set(error, BG_ERROR_INVALID, "--output %s: the model has no such output; its outputs are %s",
+                 settings->output, list.data != NULL ? list.data : "none");
     bgi_string_clear(&list);
     return BG_ERROR_INVALID;
 }
@@ -102,7 +102,7 @@ static bg_status find_batch(onnx_settings *settings, bg_error *error)
 bg_status onnx_open_model(onnx_settings *settings, bg_error *error)
 {
     if (settings->path == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "which model? Give the path of an ONNX file");
+        return bg_error_set(error, BG_ERROR_INVALID, "no model is given; give the path of an ONNX file");
     BGI_TRY(bg_onnx_open(settings->path, &settings->onnx, error));
     BGI_TRY(read_sizes(settings, error));
     BGI_TRY(find_output(settings, error));

@@ -165,9 +165,11 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
                             "--save %s: the name must end in .onnx (the model with new weights), .safetensors or .npz",
                             save);
     if (settings->validation.count > 0 && settings->inputs.count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--validation without --input, the data to train with");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--validation is given without --input, the data to train with; add it");
     if (settings->target != NULL && settings->inputs.count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--target without --input, the samples that it belongs to");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--target is given without --input, the samples that it belongs to; add it");
     return BG_OK;
 }
 
@@ -229,8 +231,8 @@ static bg_status check_best(const onnx_settings *settings, bg_error *error)
                             metric != NULL ? "`" : "");
     if (settings->validation.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--checkpoint-keep-best %s without --validation, which measures it after each epoch; give "
-                            "data for it, or name the loss",
+                            "--checkpoint-keep-best %s needs --validation, which measures it after each epoch; give "
+                            "validation data, or name the loss",
                             best);
     return BG_OK;
 }

@@ -131,7 +131,7 @@ static bg_status open_run(cli_training *training, bg_error *error)
     if (settings->data.set == NULL) {
         training->code = CLI_USAGE;
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "no data; give --input NAME=FILE for each input of the model, and --target FILE");
+                            "no data are given; give --input NAME=FILE for each input of the model, and --target FILE");
     }
     cli_recipe_agree(&settings->recipe);
     cli_ranks_agree("samples %" PRIu64 "\nloss %s\nvalidation %d\n", bg_dataset_sample_count(settings->data.set),

@@ -172,8 +172,8 @@ static bg_status read_list(const cli_option *option, const char *text, void *lis
     for (;;) {
         const size_t length = strcspn(text, ",");
         if (length >= sizeof part || *count == CLI_LIST_LIMIT)
-            return bg_error_set(error, BG_ERROR_INVALID, "--%s is too long; it takes up to %d values: %s", option->name,
-                                CLI_LIST_LIMIT, option->value);
+            return bg_error_set(error, BG_ERROR_INVALID, "--%s is too long; it takes at most %d values: %s",
+                                option->name, CLI_LIST_LIMIT, option->value);
         memcpy(part, text, length);
         part[length] = '\0';
         BGI_TRY(read_list_part(option, part, list, error));
@@ -188,7 +188,8 @@ static bg_status read_word(const cli_option *option, const char *text, cli_texts
     if (text[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
     if (texts->count == CLI_LIST_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values", option->name, CLI_LIST_LIMIT);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values, which is the most", option->name,
+                            CLI_LIST_LIMIT);
     texts->values[texts->count++] = text;
     return BG_OK;
 }

@@ -100,8 +100,8 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     BGI_TRY(cli_preset_find(prediction->device, "devices", ".json", &path, &looked, error));
     status = path != NULL ? bgi_device_model_load(path, prediction->model, error)
                           : bg_error_set(error, BG_ERROR_NOT_FOUND,
-                                         "--device %s: there is no such file, and no %s.json in %s; there are ipu-mk2 "
-                                         "and h100",
+                                         "--device %s: the file does not exist, and neither does %s.json in %s; the "
+                                         "devices that come with Brigade are ipu-mk2 and h100",
                                          prediction->device, prediction->device, looked);
     free(path);
     free(looked);
@@ -122,7 +122,7 @@ static bg_status find_default(cli_prediction *prediction, bg_error *error)
             prediction->calibrate = choices[i];
             return BG_OK;
         }
-    return bg_error_set(error, BG_ERROR_INVALID, "BRIGADE_CALIBRATE is `%.40s`; it must be missing, always or never",
+    return bg_error_set(error, BG_ERROR_INVALID, "$BRIGADE_CALIBRATE is `%.40s`; it must be missing, always or never",
                         value);
 }
 

@@ -60,7 +60,7 @@ static void report_sums(const bg_plan *plan, const bg_plan_summary *summary)
            time != BG_REDUCE_IN_UPDATE ? "after each stage's backward" : "with the update",
            bg_option_value_name("reduce_time", (int)time));
     if (summary->sums_beside > 0)
-        printf(", %u of %u sums beside what follows", summary->sums_beside, summary->sums);
+        printf(", %u of %u sums overlap with later work", summary->sums_beside, summary->sums);
     if (summary->bytes_not_stored > 0)
         printf("; so remote stores keep %.3g MB less of them", 1e-6 * (double)summary->bytes_not_stored);
     putchar('\n');

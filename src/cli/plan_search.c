@@ -320,7 +320,7 @@ static void print_loss(const candidate *best, const candidate *c)
         }
     printf("    %.1f %% slower", 100.0 * (1.0 - c->trial.samples_per_s / best->trial.samples_per_s));
     if (most > 0.0)
-        printf(", most of it by %s: %.3g ms an update more on a device", bgi_time_class_name((bgi_time_class)found),
+        printf(", mainly because of %s: %.3g ms an update more on a device", bgi_time_class_name((bgi_time_class)found),
                1e-6 * most);
     putchar('\n');
 }

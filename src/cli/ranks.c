@@ -101,7 +101,7 @@ static bg_status load_functions(const char *name, bg_error *error)
 
     if (library == NULL)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "started as one of several processes by %s, and libbrigade_mpi_%s.so cannot be loaded "
+                            "%s started this as one of several processes, but libbrigade_mpi_%s.so cannot be loaded "
                             "(%s): install that MPI and build again, or set BRIGADE_MPI to the other one (openmpi, "
                             "mpich), or to none for independent processes",
                             strcmp(name, "mpich") == 0 ? "MPICH" : "Open MPI", name, dlerror());
@@ -133,12 +133,12 @@ bg_status cli_ranks_begin(bg_error *error)
         return BG_OK;
     mpi.rank = read_number(found->rank);
     if (named != NULL && strcmp(named, "openmpi") != 0 && strcmp(named, "mpich") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "BRIGADE_MPI is `%s`; it must be openmpi, mpich or none", named);
+        return bg_error_set(error, BG_ERROR_INVALID, "$BRIGADE_MPI is `%s`; it must be openmpi, mpich or none", named);
     BGI_TRY(load_functions(named != NULL ? named : found->mpi, error));
     BGI_TRY(mpi.begin(&mpi.transport, error));
     if (mpi.transport->rank_count == 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the launcher has started %llu processes, and MPI sees one (%s): set BRIGADE_MPI to the "
+                            "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
                             "launcher's MPI (openmpi, mpich), or to none to run each process alone",
                             (unsigned long long)read_number(found->size), mpi.transport->name);
     if (mpi.transport->rank > 0)

@@ -42,7 +42,7 @@ static bg_status read_rule(const char *list, uint32_t *out_classes, const char *
     *next = list[length] == ';' ? list + length + 1 : NULL;
     if (colon + 1 >= length)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--offload-rule %.*s has no pattern; it is CLASSES:PATTERN, as in \"weights:layer3.*\"",
+                            "--offload-rule %.*s has no pattern; expected CLASSES:PATTERN, as in \"weights:layer3.*\"",
                             (int)length, list);
     *out_pattern = list + colon + 1;
     *out_length = length - colon - 1;
@@ -58,9 +58,10 @@ static bg_status check_rules(const char *rules, bg_error *error)
     for (; next != NULL; count++)
         BGI_TRY(read_rule(next, &classes, &pattern, &length, &next, error));
     if (count > CLI_MOST_RULES || (rules != NULL && strlen(rules) >= CLI_RULES_BYTES))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--offload-rule has %u rules in %zu characters; at most %d rules in %d characters are read",
-                            count, strlen(rules), CLI_MOST_RULES, CLI_RULES_BYTES - 1);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--offload-rule has %u rules in %zu characters; it can have at most %d rules in %d characters", count,
+            strlen(rules), CLI_MOST_RULES, CLI_RULES_BYTES - 1);
     return BG_OK;
 }
 
@@ -71,11 +72,11 @@ static bg_status check_recompute(const cli_recipe *recipe, bg_error *error)
 
     cli_recompute_find(recipe->library.recompute, &options);
     if (options.memory.recompute == BG_RECOMPUTE_NONE && (has_order || recipe->checkpoint_blocks))
-        return bg_error_set(error, BG_ERROR_INVALID, "%s without --recompute, which it is about",
+        return bg_error_set(error, BG_ERROR_INVALID, "%s is given without --recompute, to which it applies; add it",
                             recipe->checkpoint_blocks ? "--checkpoint-blocks" : "--recompute-order");
     if (options.memory.recompute == BG_RECOMPUTE_CHECKPOINTS && !recipe->checkpoint_blocks)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--recompute checkpoints, and nothing is marked; add --checkpoint-blocks");
+                            "--recompute checkpoints is given, but no values are marked; add --checkpoint-blocks");
     return BG_OK;
 }
 
@@ -91,7 +92,8 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it needs validations to follow: %s", recipe->no_validation);
+        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, and there are none: %s",
+                              recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }
 
@@ -114,11 +116,12 @@ static bg_status check_devices(const cli_recipe *recipe, bg_error *error)
 
     if (speeds > 0 && budgets > 1 && speeds != budgets)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--device-speeds has %u values and --device-memory %u; give one for each device", speeds,
-                            budgets);
+                            "--device-speeds has %u values and --device-memory has %u; give one for each device",
+                            speeds, budgets);
     if (execution->auto_round_devices && !execution->ipu_limits)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--auto-round-devices without --ipu-limits; only IPUs come in powers of two");
+                            "--auto-round-devices is given without --ipu-limits, but only IPUs come in powers of two; "
+                            "add --ipu-limits");
     return BG_OK;
 }
 
@@ -129,10 +132,11 @@ static bg_status check_output(const cli_recipe *recipe, bg_error *error)
     const bool is_every_n = reporting->output_mode == BG_OUTPUT_EVERY_N;
 
     if (reporting->output_period > 0 && !is_every_n)
-        return bg_error_set(error, BG_ERROR_INVALID, "--output-period %u with --output-mode %s; it goes with every_n",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--output-period %u is given with --output-mode %s, but it applies only to every_n",
                             reporting->output_period, bgi_output_mode_name(reporting->output_mode));
     if (is_every_n && reporting->output_period == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--output-mode every_n without --output-period");
+        return bg_error_set(error, BG_ERROR_INVALID, "--output-mode every_n needs --output-period");
     if (is_every_n && iterations % reporting->output_period != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "--output-period %u does not divide --device-iterations %u",
                             reporting->output_period, iterations);
@@ -150,12 +154,14 @@ static bg_status check_checkpoints(const cli_recipe *recipe, bg_error *error)
                                                             : NULL;
 
     if (recipe->checkpoint_dir == NULL && alone != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s without --checkpoint DIR, the folder that it needs", alone);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is given without a folder; add --checkpoint DIR", alone);
     if (!recipe->resume && (recipe->resume_drop != NULL || recipe->resume_optimizer != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "--resume-%s without --resume; it applies only to resuming",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--resume-%s is given without --resume; it applies only to resuming",
                             recipe->resume_drop != NULL ? "drop" : "optimizer");
     if (recipe->resume && recipe->init_path != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "--resume with --init %s; both give the weights: leave one out",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--resume is given with --init %s, but both give the weights: leave one of them out",
                             recipe->init_path);
     return BG_OK;
 }
@@ -190,7 +196,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
         BGI_TRY(cli_recipe_rate(recipe, &(bg_rate_schedule){0}, error));
     BGI_TRY(check_output(recipe, error));
     if (recipe->debug && recipe->quiet)
-        return bg_error_set(error, BG_ERROR_INVALID, "--debug with --quiet; use one of them");
+        return bg_error_set(error, BG_ERROR_INVALID, "--debug and --quiet contradict each other; use one of them");
     return BG_OK;
 }
 

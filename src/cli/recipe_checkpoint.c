@@ -159,8 +159,8 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
         return bgi_error_memory(error, found->path, found->blob_bytes);
     if (!is_good || out->epoch < 0 || out->image < 0)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s does not record the position in the data; `brigade %s` did not write it", found->path,
-                            recipe->program);
+                            "%s does not record the position in the data, so `brigade %s` did not write it",
+                            found->path, recipe->program);
     return BG_OK;
 }
 
@@ -172,10 +172,11 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     const uint64_t per_call = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_FIT);
 
     if ((uint64_t)place->images != images)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training on %" PRIu64 " %s, here are %" PRIu64 "; %s",
-                            path, (uint64_t)place->images, recipe->sample_words, images, recipe->data_hint);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%s is from a training on %" PRIu64 " %s, but this run has %" PRIu64 "; %s", path,
+                            (uint64_t)place->images, recipe->sample_words, images, recipe->data_hint);
     if (place->shuffle == recipe->no_shuffle)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s is of a training %s", path,
+        return bg_error_set(error, BG_ERROR_INVALID, "%s is from a training %s", path,
                             recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,

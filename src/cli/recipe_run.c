@@ -144,7 +144,7 @@ void cli_run_print_result(const cli_recipe *recipe, const cli_training *training
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", recipe->steps,
                step);
     if (recipe->debug && run->updates > 0)
-        printf("Loader: %" PRIu64 " batches, %" PRIu64 " waited for, %.1f ms in all\n", loader->batch_count,
+        printf("Loader: %" PRIu64 " batches, %" PRIu64 " of them waited for, %.1f ms in all\n", loader->batch_count,
                loader->miss_count, 1e-6 * (double)loader->wait_ns);
 }
 
@@ -199,7 +199,7 @@ int cli_run_report_signal(const cli_recipe *recipe, const cli_run *run)
     cli_say(recipe->program, "stopped by signal %d%s%s", (int)cli_received_signal,
             run->is_saved      ? "; the weights so far are saved"
             : run->has_trained ? ""
-                               : "; nothing was trained, nothing is saved",
+                               : "; nothing was trained, so nothing is saved",
             run->has_trained && run->is_checkpointed ? "; --resume continues from here" : "");
     return 128 + (int)cli_received_signal;
 }

@@ -24,7 +24,7 @@ bg_status cli_classes_find(const char *option, const char *list, size_t length, 
             memcpy(name, list + begin, end - begin);
         if (!bgi_location_class_find(name, &location_class))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--%s names `%.*s`; there are activations, weights, optimizer and accumulators", option,
+                                "--%s names `%.*s`; it must be activations, weights, optimizer or accumulators", option,
                                 (int)(end - begin), list + begin);
         *out |= 1u << location_class;
         begin = end + 1;
@@ -87,11 +87,12 @@ bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_erro
     if (generator == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--schedule is `%s`; it must be one of %s", schedule, names);
     if (strategy != BG_STRATEGY_PIPELINED)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--schedule %s with --strategy %s; only the pipelined strategy has a choice of schedules",
-                            schedule, bgi_strategy_name(strategy));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--schedule %s is given with --strategy %s, but only the pipelined strategy has a choice of schedules",
+            schedule, bgi_strategy_name(strategy));
     if (strcmp(generator->name, "phased") == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--schedule phased is no schedule of a pipeline; use --strategy phased");
+                            "--schedule phased is not a pipeline schedule; use --strategy phased");
     return BG_OK;
 }

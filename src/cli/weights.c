@@ -104,8 +104,8 @@ static void compare(const bg_weight *weight, const bg_safetensors *file, bgi_str
     if (entry == NULL)
         bgi_string_add(problems, "; `%s` is missing", weight->name);
     else if (!bg_type_equal(&entry->type, &weight->type))
-        bgi_string_add(problems, "; `%s` is %s, the network has %s", weight->name, bg_type_text(&entry->type, given),
-                       bg_type_text(&weight->type, have));
+        bgi_string_add(problems, "; `%s` is %s, but the network has %s", weight->name,
+                       bg_type_text(&entry->type, given), bg_type_text(&weight->type, have));
 }
 
 static bg_status find_problems(bg_weights *weights, const bg_safetensors *file, bgi_string *problems, bg_error *error)

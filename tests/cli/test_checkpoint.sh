@@ -42,14 +42,14 @@ check "weights are no checkpoint" grep -q 'weights, no checkpoint' out
 error 1 'nowhere' checkpoint inspect nowhere
 mkdir empty
 error 1 'has no checkpoint (checkpoint_train_step_<n>.safetensors), no model.safetensors and no' checkpoint inspect empty
-error 2 'which command? There are inspect, verify, convert, diff' checkpoint
+error 2 'no command is given; the commands are inspect, verify, convert and diff' checkpoint
 error 2 'did you mean `verify`' checkpoint verfy run
-error 2 'diff takes 2 paths, and 1 were given' checkpoint diff run
+error 2 'diff takes 2 paths, but 1 were given' checkpoint diff run
 error 2 'verify takes no --tensors' checkpoint verify run --tensors
 
 begin_case verify
 "$program" checkpoint verify run >out 2>err
-check "a good one: $(cat err)" grep -q "^$six: whole, checksum [0-9a-f]\{16\}$" out
+check "a good one: $(cat err)" grep -q "^$six: complete, checksum [0-9a-f]\{16\}$" out
 cp $six bad.safetensors
 flip bad.safetensors $(($(wc -c <bad.safetensors) - 5))
 error 1 'bad.safetensors: the checksum is' checkpoint verify bad.safetensors

@@ -75,7 +75,7 @@ check "no version" sh -c '! grep -q brigade_version "$1"' sh "$folder/made.json"
 check "what is inferred is inferred again" sh -c '"$1" config show "$2" | grep -q "^ipus_per_replica  *2$"' sh "$program" \
     "$folder/again.json"
 error 2 '`none` is not a value of `output_mode`' config update mnist --update output_mode=none
-error 2 '--no-version go with update and convert' config show mnist --no-version
+error 2 '--no-version apply only to update and convert' config show mnist --no-version
 check "show" sh -c '"$1" config show mnist | grep -q "^ipus_per_replica  *4  (given)"' sh "$program"
 check "check" "$program" config check mnist
 

@@ -3,7 +3,7 @@
 # no MNIST are refused after they came; the whole of it needs MNIST itself.
 . "$(dirname "$0")/support.sh"
 
-error 2 '--mirror goes with --download' mnist --mirror http://127.0.0.1/
+error 2 '--mirror applies only to --download; add it' mnist --mirror http://127.0.0.1/
 error 1 'cannot download train-images-idx3-ubyte.gz: ftp://127.0.0.1/' mnist --download --mirror ftp://127.0.0.1/ \
     --data-dir "$folder/none"
 
@@ -82,7 +82,7 @@ done
 kill -TERM $process
 wait $process
 check "a signal ends the wait" test $? -eq 143
-check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, nothing is saved' waits.err
+check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, so nothing is saved' waits.err
 kill "$server"
 wait "$server" 2>/dev/null
 

@@ -21,9 +21,9 @@ error 2 '--profile takes no value' mnist --profile=yes
 error 2 'no model is given' plan
 error 2 'unknown model `gtp`' plan gtp
 error 2 'unknown kind of data' data letters
-error 2 'nothing to write' data digits
-error 2 'which command? There are show, list' schedule
-error 2 'unknown command `draw`; there are show, list' schedule draw
+error 2 'no output is named' data digits
+error 2 'no command is given; the commands are show, list' schedule
+error 2 'unknown command `draw`; the commands are show, list' schedule draw
 error 2 'show needs a NAME: brigade schedule show NAME' schedule show
 error 2 'verify needs a FILE' schedule verify
 error 2 'unexpected argument `grouped`; list takes only options' schedule list grouped
@@ -31,9 +31,9 @@ error 2 'unknown schedule `grouped1`; did you mean `grouped`?' schedule show gro
 error 2 'unknown schedule `xxxxxxxxxxxxxxxxxxx`; `brigade schedule list`' schedule show xxxxxxxxxxxxxxxxxxx
 error 2 'convert needs --to text or --to csv' schedule convert file
 error 2 '--to is `xml`; it must be one of text|csv' schedule convert file --to xml
-error 2 '--to goes with show and convert' schedule list --to csv
-error 2 '--svg goes with show and simulate' schedule list --svg x
-error 2 'two ways to print' schedule show grouped --svg x --to csv
+error 2 '--to applies only to show and convert' schedule list --to csv
+error 2 '--svg applies only to show and simulate' schedule list --svg x
+error 2 'different outputs' schedule show grouped --svg x --to csv
 error 2 '--color is `red`; it must be one of auto|always|never' schedule show grouped --color red
 error 2 '--stages is `0`; it must be a whole number from 1 to 4096' schedule list --stages 0
 for value in fast '' 1, ,1 1,,2 -1 nan 1e999 0x1 '1 '; do
@@ -48,12 +48,12 @@ done
 error 1 'take a larger unit of time' schedule show interleaved --transfer 1e308
 error 2 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
 
-error 2 'which command? There are show, check, update, explain, convert' config
+error 2 'no command is given; the commands are show, check, update, explain, convert' config
 error 2 'did you mean `check`' config chekc
 error 2 'update needs --update' config update
-error 2 '--encoder-layers and --decoder-layers go together' config explain --encoder-layers 3
-error 2 '--layers excludes --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
-error 2 '--out, --to and --no-version go with update and convert' config show --to yaml
+error 2 '--encoder-layers and --decoder-layers must be given together' config explain --encoder-layers 3
+error 2 '--layers cannot be combined with --encoder-layers' config explain --layers 3 --encoder-layers 3 --decoder-layers 3
+error 2 '--out, --to and --no-version apply only to update and convert' config show --to yaml
 error 2 'two configurations' config show mnist --config mnist
 error 2 'there is no preset, file or folder `nosuch`' config show nosuch
 error 2 'did you mean `seed`?' config show --update sed=1
@@ -85,11 +85,11 @@ for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
 done
 for value in 1.5 -1 nan some 0.5x fraction; do
-    error 2 "--recompute $value; it can be none, stage, checkpoints, auto, or a number from 0 to 1" mnist --recompute "$value"
+    error 2 "--recompute is \`$value\`; it must be none, stage, checkpoints, auto, or a number from 0 to 1" mnist --recompute "$value"
 done
 error 2 '--recompute auto needs --device-memory' mnist --recompute auto
-error 2 '--checkpoint-blocks without --recompute' mnist --checkpoint-blocks
-error 2 '--recompute-order without --recompute' mnist --recompute-order then
+error 2 '--checkpoint-blocks is given without --recompute' mnist --checkpoint-blocks
+error 2 '--recompute-order is given without --recompute' mnist --recompute-order then
 error 2 'add --checkpoint-blocks' mnist --recompute checkpoints
 error 1 'is a recomputation checkpoint and the schedule is `interleaved`' plan mnist --ipu-limits --schedule interleaved \
     --recompute stage --checkpoint-blocks
@@ -97,14 +97,14 @@ error 2 'single|sharded|pipelined|phased' mnist --strategy parallel
 error 2 'it must be one of' mnist --strategy ''
 error 2 'it must be one of' mnist --strategy 'pipelined|sharded'
 error 2 '--schedule is `zigzag`; it must be one of single|sharded|sequential|grouped|interleaved' mnist --schedule zigzag
-error 2 '--phases parallel with --strategy pipelined' mnist --phases parallel
+error 2 '--phases parallel is given with --strategy pipelined' mnist --phases parallel
 error 2 'serial|parallel' mnist --strategy phased --phases both
 error 2 '--device-mapping is `x`; it must be a whole number from 0 to 65535' mnist --device-mapping 0,x
 error 2 '--device-mapping is ``; it must be a whole number' mnist --device-mapping 0,,1
 error 2 '--device-speeds is `fast`; it must be a number of at least 0' mnist --device-speeds 1,fast
 error 2 '--device-memory is `1Q`; it must be a number of bytes' mnist --device-memory 1M,1Q
-error 2 '--device-speeds has 2 values and --device-memory 3' mnist --device-speeds 1,2 --device-memory 1M,1M,1M
-error 2 '--auto-round-devices without --ipu-limits' mnist --auto-round-devices
+error 2 '--device-speeds has 2 values and --device-memory has 3' mnist --device-speeds 1,2 --device-memory 1M,1M,1M
+error 2 '--auto-round-devices is given without --ipu-limits' mnist --auto-round-devices
 error 1 'device_mapping has 2 devices, there are 4 stages' plan mnist --device-mapping 0,1
 error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' --device-mapping 0,1
 error 1 'wants a device a stage; there are 4 stages and 2 devices' plan mnist --devices 2
@@ -121,9 +121,9 @@ error 1 'concurrent stages 1 and 2 share data' plan mnist --stages 'B1|B2&B3|B4'
 error 2 'auto_stage is auto_increment and stages are' plan mnist --auto-stage auto-increment --stages 'B1,B2|B3,B4'
 error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
 error 2 'final|all|sum|every_n' mnist --output-mode last
-error 2 'mode every_n without --output-period' mnist --output-mode every_n
+error 2 'mode every_n needs --output-period' mnist --output-mode every_n
 error 2 'period 3 does not divide --device-iterations 10' mnist --output-mode every_n --output-period 3
-error 2 'period 2 with --output-mode sum' mnist --output-mode sum --output-period 2
+error 2 'period 2 is given with --output-mode sum' mnist --output-mode sum --output-period 2
 error 2 'num-workers is `257`' mnist --num-workers 257
 error 2 'prefetch is `0`' mnist --prefetch 0
 error 2 'it must be one of sync|async|async-rebatched' mnist --loader-mode fork
@@ -141,7 +141,7 @@ error 2 'only the pipelined strategy' mnist --strategy sharded --schedule groupe
 error 2 'use --strategy phased' mnist --schedule phased
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
-error 2 '--offload names `wheels`; there are activations' mnist --offload weights,wheels
+error 2 '--offload names `wheels`; it must be activations' mnist --offload weights,wheels
 error 2 '--offload-rule names `wheels`' mnist --offload-rule 'weights:layer3.*;wheels:*'
 error 2 'weights has no pattern; it is CLASSES:PATTERN' mnist --offload-rule 'optimizer:*;weights'
 error 2 'always_live|off_chip_after_fwd' mnist --phase-liveness sometimes

@@ -118,7 +118,7 @@ warns() {
     check "$*: nothing twice" test -z "$(sort "$folder/err" | uniq -d)"
 }
 
-warns 1 '--profile-dir without --profile: nothing is recorded' --profile-dir p
+warns 1 '--profile-dir is given without --profile, so nothing is recorded; add --profile' --profile-dir p
 check "no profile folder" test ! -e p
 warns 0 '' --batch-size 20
 warns 1 '' --stages 'B1,B2@0|B3,B4@0'

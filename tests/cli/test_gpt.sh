@@ -127,7 +127,7 @@ error 2 'execution.attention_serialization 3 does not divide model.sequence_leng
 printf 'model:\n  layerz: 3\n' >wrong.yaml
 error 2 'wrong.yaml:2:3: unknown key `model.layerz`; did you mean `model.layers`?' gpt pretrain --config-file wrong.yaml
 error 2 '--schedule is `interleave`; it must be one of' gpt pretrain $one --strategy pipelined --schedule interleave
-error 2 'without --save DIR' gpt pretrain $one --checkpoint-steps 5
+error 2 'add --save DIR' gpt pretrain $one --checkpoint-steps 5
 error 2 'checkpoints go into a folder' gpt pretrain $one --save x.safetensors
 error 2 '--steps 200 is more than training.steps 100' gpt pretrain $one training.steps=100 --steps 200
 error 1 'the benchmark keeps remote buffers in memory' gpt bench $one memmap_dir=x
@@ -137,8 +137,8 @@ error 1 'has 97 tokens, expected at least 129' gpt pretrain $one sequence_length
 error 1 '12 samples of 8 tokens, and a call takes training.global_batch_size 16' gpt pretrain $one --input-files count.u16
 error 1 'is 50, expected below 50' gpt pretrain $one vocab_size=50 precision=float32 global_batch_size=4 --steps 3 \
     --input-files count.u16 --no-shuffle --quiet
-error 1 'nothing matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16'
-error 1 'Names end in .u16' gpt pretrain $one --input-files own.yaml
+error 1 'no file matches `none*.u16`' gpt pretrain $one --input-files 'none*.u16'
+error 1 'the name must end in .u16' gpt pretrain $one --input-files own.yaml
 error 1 '--save: ' gpt pretrain $one precision=float32 --quiet --save own.yaml
 error 1 '--load: ' gpt pretrain $one precision=float32 --quiet --load nowhere
 error 1 'there is a checkpoint of step 6, which is later' gpt pretrain $one precision=float32 --quiet --save base

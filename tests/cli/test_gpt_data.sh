@@ -81,9 +81,9 @@ check "a folder is its records" sh -c 'test ! -s folder.err && grep -q "^Data: p
 train bare --steps 3 --input-files windows --set vocab_size=257 global_batch_size=4
 same_losses windows bare
 cp windows.index lonely.index && cp hf/config.json lonely.json && mkdir lonely.d
-error 1 'lonely.index: is the index of a TFRecord file; name the .tfrecord file' \
+error 1 'lonely.index: this is the index of a TFRecord file; name the .tfrecord file' \
     gpt pretrain $one precision=float32 --quiet --steps 1 --input-files 'lonely.i*'
-error 1 'lonely.json: the kind of file is unknown. Names end in .u16, .u32, .tfrecord (tokens), .txt or .md' \
+error 1 'lonely.json: the kind of file is unknown; the name must end in .u16, .u32, .tfrecord (tokens), .txt or .md' \
     gpt pretrain $one precision=float32 --quiet --steps 1 --input-files 'lonely.j*'
 error 1 'lonely.d: is a folder, not a file' gpt pretrain $one precision=float32 --quiet --steps 1 --input-files 'lonely.?'
 error 1 'input files: lonely.d is a folder without .tfrecord files' \

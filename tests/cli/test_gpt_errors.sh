@@ -119,9 +119,9 @@ error 1 'none.u16: cannot open' gpt pretrain $one --input-files none.u16
 error 1 'empty.txt: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
 error 1 'empty.u16: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
 error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
-error 1 'odd.u16: byte 3: ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
+error 1 'odd.u16: byte 3: the file ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
 error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
-error 1 'Names end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files "$0"
+error 1 'the name must end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files "$0"
 head -c 40 "$root/tests/fuzz/corpus/tfrecord/plain" >cut.tfrecord
 error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord
 
@@ -223,11 +223,11 @@ error 1 'block `Layer-1` is in no stage' gpt pretrain $one --stages 'Embedding|L
 error 1 'the model can be cut into at most 4 stages' gpt pretrain $one --strategy pipelined --stages auto:99
 error 1 'there are 4 stages and 99 devices' gpt pretrain $one --strategy pipelined --devices 99
 error 2 'above 1 with the single strategy' gpt pretrain $one --strategy single --devices 3
-error 2 '--schedule grouped with --strategy phased' gpt pretrain $one --schedule grouped
+error 2 '--schedule grouped is given with --strategy phased' gpt pretrain $one --schedule grouped
 error 2 '--device-memory has 2 values' gpt pretrain $one --device-memory 1K,2K
 error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
 error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
-error 2 '--recompute 2; it can be' gpt pretrain $one --recompute 2
+error 2 '--recompute is `2`; it must be' gpt pretrain $one --recompute 2
 error 2 '--recompute auto needs --device-memory' gpt pretrain $one --recompute auto
 error 1 'activations are sharded, and the model is on no mesh of tensor-parallel replicas' \
     gpt pretrain $one --shard activations
@@ -260,7 +260,7 @@ cp -r hf diverged && printf '\377\377\377\377' | dd of=diverged/model.safetensor
 error 1 'the loss is not a number: the weights of diverged are damaged' gpt eval --hf-model diverged --input-files kept.yaml
 error 2 '--micro-batch is `0`' gpt eval --hf-model hf --input-files a.yaml --micro-batch 0
 printf 'a text' >a.txt
-error 2 'no text is given; name the files' data tokenize
+error 2 'no texts are given; name the files' data tokenize
 error 2 'its name must end in .u16' data tokenize a.txt --tokenizer bytes --output a.bin
 error 2 '--overlap 9 must be below --length 9' data tokenize a.txt --tokenizer bytes --output a.u16 --length 9 --overlap 9
 error 2 '--stride 12 leaves tokens out; it must be at most --length 9' \

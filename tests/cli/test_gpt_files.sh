@@ -24,14 +24,14 @@ mkdir emptyhf && train emptyfolder --steps 1 --save-hf emptyhf
 check "an empty folder is fine" test -s emptyhf/model.safetensors
 cp -r hf overhf && train over --steps 3 --save-hf overhf --overwrite-hf
 check "--overwrite-hf replaces the model" sh -c '! cmp -s hf/model.safetensors overhf/model.safetensors'
-error 2 '--overwrite-hf without --save-hf DIR' gpt pretrain $one precision=float32 --quiet --steps 1 --overwrite-hf
+error 2 '--overwrite-hf is given without --save-hf DIR' gpt pretrain $one precision=float32 --quiet --steps 1 --overwrite-hf
 
 begin_case loaded-model
 train random --steps 6 --hf-model test
 same base random
 error 1 'n_layer' gpt pretrain $one precision=float32 --quiet --hf-model hf --set layers=3
 error 1 '--hf-model: ' gpt pretrain $one precision=float32 --quiet --hf-model nowhere
-error 2 'weights come from one of them' gpt pretrain $one --hf-model hf --load saved
+error 2 'weights can come from only one of them' gpt pretrain $one --hf-model hf --load saved
 
 begin_case full-log
 if [ -c /dev/full ]; then

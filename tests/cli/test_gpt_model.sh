@@ -87,7 +87,7 @@ check "beams: the likeliest text" test "$(cat out)" = azzzz
 check penalties "$program" gpt generate --hf-model z --prompt a --length 3 --temperature 0 --presence-penalty 1000 --go-on --only-new >out
 check "penalties: another token after the first" sh -c 'test "$(head -c 1 out)" = z && ! test "$(head -c 2 out)" = zz'
 error 2 '--beams 4 need as many --sequences; there are 2' gpt generate --hf-model z --beams 4 --sequences 2
-error 2 '--prompts has all prompts' gpt generate --hf-model z --prompt a --prompts prompts
+error 2 '--prompts gives all prompts' gpt generate --hf-model z --prompt a --prompts prompts
 error 2 '--min-p is 2; it must be from 0 to 1' gpt generate --hf-model z --min-p 2
 error 2 '--typical-p is 0; it must be above 0' gpt generate --hf-model z --typical-p 0
 error 2 '--repetition-penalty is 0; it must be above 0' gpt generate --hf-model z --repetition-penalty 0
@@ -108,16 +108,16 @@ for length in 1 5 16; do
 done
 
 error 2 'unknown command `generat`; did you mean `generate`?' gpt generat
-error 2 'no model; --hf-model DIR names its folder' gpt generate
-error 2 'no model; --hf-model DIR names its folder' gpt eval
-error 2 'nothing to evaluate; name the files' gpt eval --hf-model z
+error 2 'no model is given; --hf-model DIR names its folder' gpt generate
+error 2 'no model is given; --hf-model DIR names its folder' gpt eval
+error 2 'no texts are given; name the files' gpt eval --hf-model z
 error 1 'none/config.json' gpt generate --hf-model none
 error 2 'a prompt of 3 tokens and --length 14 are more than the model' gpt generate --hf-model z --prompt abc --length 14
 error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model z --top-p 0
 error 2 '--prompt and --prompt-file mean the same' gpt generate --hf-model z --prompt a --prompt-file prompt
 error 2 'sequences of 17 tokens, and 16 positions' gpt eval --hf-model z --input-files a.txt --sequence-length 17
 printf z >short.txt
-error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
+error 1 'short.txt: the file has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
 sed -i 's/257/300/' zero/config.json
 error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
     gpt generate --hf-model zero

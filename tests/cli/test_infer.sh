@@ -48,10 +48,10 @@ infer saved.onnx --input "$x" --output b.npy
 check "weights of a file" cmp -s a.npy b.npy
 
 begin_case mistakes
-error 2 'which model? Give the path of an ONNX file' infer
-error 2 'nothing to do; give --output NAME=FILE.npy for each output to write' infer "$net" --input "$x"
+error 2 'no model is given; give the path of an ONNX file' infer
+error 2 'no output is named; give --output NAME=FILE.npy for each output to write' infer "$net" --input "$x"
 error 2 '--output scores=a.npy: expected NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
-error 2 '--output has output `logits` twice' infer "$net" --input "$x" --output a.npy --output logits=b.npy
+error 2 '--output names output `logits` twice' infer "$net" --input "$x" --output a.npy --output logits=b.npy
 error 2 "--output logits=a.txt: the file's name must end in .npy" infer "$net" --input "$x" --output logits=a.txt
 error 2 '--input: no data for `x`' infer "$net" --output a.npy
 error 1 '--output: nowhere/a.npy' infer "$net" --input "$x" --output nowhere/a.npy
@@ -74,7 +74,7 @@ done
 "$program" plan train "$net" --batch-size 8 >plan.out 2>&1
 bytes=$(sed -n 's/^device 0 *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *[0-9]* *\([0-9]*\) .*/\1/p' plan.out)
 check "as the plan: $bytes" awk -v bytes="$bytes" '$1 == "single" { d = $4 * 1e6 - bytes; exit d > -501 && d < 501 ? 0 : 1 }' inspect.out
-error 2 'which model? Give the path of an ONNX file' inspect
+error 2 'no model is given; give the path of an ONNX file' inspect
 error 2 '--optimizer none: optimizer: there is no `none`' inspect "$net" --optimizer none
 error 1 'none.onnx: cannot open' inspect none.onnx
 "$program" inspect "$files/refused.onnx" >inspect.out 2>inspect.err

@@ -50,7 +50,7 @@ printf 'a\nb\nc\n' >failures
 rm -rf c
 launch --restart-on-failure 1 -- "$program" mnist $common --steps 6 --checkpoint c
 check "the exit code is the last one's" test $? -eq 1
-check "no restart is left" grep -q 'no restart is left of 1' err
+check "no restart is left" grep -q 'no restarts are left of 1' err
 : >failures
 launch --restart-on-failure 5 -- "$program" mnist $common --steps 6 --checkpoint c --no-such-option
 check "a mistake in the command line ends it" test $? -eq 2
@@ -60,8 +60,8 @@ launch --restart-on-failure 5 -- "$program" mnist $common --steps 12 --learning-
 check "a refused update ends it" test $? -eq 1
 check "at once: it would be refused again" test "$(wc -l <asked)" -eq 1
 check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and would be again: it is not started again; `sh r/refused-[0-9]*/replay.sh`' err
-error 2 'no command; it comes after `--`' launch --ranks 2
-error 2 'the command makes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
+error 2 'no command is given; it comes after `--`' launch --ranks 2
+error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
 error 2 'expected names with a number of ranks' launch --hosts a:0 -- brigade mnist
 error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- brigade mnist
 error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- brigade mnist
@@ -84,7 +84,7 @@ touch up.two
 launch --hosts one:2,two:3 --min-ranks 4 --restart-on-failure 3 --probe 'test -e up.{}' -- \
     "$program" mnist $common --steps 6 --checkpoint c
 check "too few are an error" test $? -eq 1
-check "that says how many: $(cat err)" grep -q 'take 2 ranks, fewer than the 4 that are needed (--min-ranks)' err
+check "that says how many: $(cat err)" grep -q 'take 2 ranks, fewer than the 4 that --min-ranks requires' err
 
 # ends PROGRAM...: no process of the test's program is left.
 begin_case preemption
@@ -101,7 +101,7 @@ done
 kill -TERM $pid
 wait $pid
 check "TERM ends it with 143: $(cat err)" test $? -eq 143
-check "in time" grep -q 'ended in time, with exit code 143' log
+check "in time" grep -q 'ended in time with exit code 143' log
 check "with a checkpoint" grep -q 'saved; --resume continues from here$' err
 cat >deaf <<'END'
 #!/bin/sh
@@ -115,6 +115,6 @@ await_handler $pid
 kill -TERM $pid
 wait $pid
 check "what does not end is killed" test $? -eq 137
-check "and said" grep -q 'did not end within 1 s: all ranks were killed' log
+check "and said" grep -q 'did not end within 1 s and were killed' log
 
 finish

@@ -28,9 +28,9 @@ check "without a file a plan goes by the model" sh -c '"$1" plan mnist --schedul
     "$program"
 
 begin_case costs-errors
-error 1 'there is no such file; `brigade mnist --schedule auto --costs none.json` with the same options measures' \
+error 1 'the file does not exist; `brigade mnist --schedule auto --costs none.json` with the same options measures' \
     plan mnist --schedule auto --costs none.json
-error 2 '--costs costs.json without --schedule auto' mnist $small --costs costs.json
+error 2 '--costs costs.json is given without --schedule auto' mnist $small --costs costs.json
 error 2 '--costs and --save are one file: costs.json' mnist $small --schedule auto --costs costs.json --save costs.json
 error 1 'costs are given for 4 stages, but there are 2' plan mnist --schedule auto --costs costs.json --stages 'B1,B2|B3,B4'
 echo '{"format": "brigade costs 1"}' >broken.json

@@ -64,5 +64,5 @@ same bfloat16 mixed
 train true --epochs 1 --precision bf16-true
 check "weights in bfloat16 take half the bytes" test "$(wc -c <true.safetensors)" -lt 183000
 check "a precision beside types of one's own is refused" sh -c "! '$program' mnist --precision 16-mixed --dtype float16 2>err"
-check "and named: $(cat err)" grep -q 'precision with --dtype float16' err
+check "and named: $(cat err)" grep -q 'precision is given with --dtype float16' err
 finish

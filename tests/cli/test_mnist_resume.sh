@@ -82,15 +82,15 @@ error 1 'has a checkpoint of an earlier training, of weight update 300; add --re
     mnist --data-dir data --checkpoint c1
 shape="--batch-size $batch --gradient-accumulation 2 --device-iterations 5 --strategy sharded"
 error 1 'was made with seed 0, this session has 1' mnist --data-dir data $shape --checkpoint c3 --resume --seed 1
-error 1 'is of a training without --no-shuffle; leave it out' \
+error 1 'is from a training without --no-shuffle; leave it out' \
     mnist --data-dir data $shape --checkpoint c3 --resume --no-shuffle
 error 1 "no call of $((80 * batch)) images begins" mnist --data-dir data --batch-size $batch --gradient-accumulation 8 \
     --device-iterations 10 --checkpoint c3 --resume
-error 2 '--resume without --checkpoint' mnist --resume
-error 2 '--checkpoint-steps without --checkpoint' mnist --checkpoint-steps 3
-error 2 '--resume with --init w' mnist --checkpoint c1 --resume --init w
+error 2 '--resume is given without a folder; add --checkpoint' mnist --resume
+error 2 '--checkpoint-steps is given without a folder; add --checkpoint' mnist --checkpoint-steps 3
+error 2 '--resume is given with --init w' mnist --checkpoint c1 --resume --init w
 "$program" data digits --dir other --count $((images / 2)) --test-count 100 >/dev/null
-error 1 "is of a training on $images images, here are $((images / 2)); give the same --data-dir" \
+error 1 "is from a training on $images images, but this run has $((images / 2)); give the same --data-dir" \
     mnist --data-dir other $shape --checkpoint c3 --resume
 train --device-iterations 5 --save new --checkpoint none --resume --epochs 1
 check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no checkpoint in none; a new training starts' err
@@ -104,6 +104,6 @@ check "the checkpoint stays" cmp c4/checkpoint_train_step_2.safetensors c5/check
 train --device-iterations 1 --steps 4 --epochs 1 --checkpoint c4 --resume --optimizer lamb --resume-drop optimizer
 check "LAMB goes on from the weights" test "$(latest c4)" -eq 4
 check "and says what is dropped" grep -q "the optimizer's state (adamw: exp_avg exp_avg_sq) is dropped" err
-error 2 '--resume-drop without --resume' mnist --checkpoint c4 --resume-drop optimizer
-error 2 '--resume-optimizer without --resume' mnist --checkpoint c4 --resume-optimizer adamw
+error 2 '--resume-drop is given without --resume' mnist --checkpoint c4 --resume-drop optimizer
+error 2 '--resume-optimizer is given without --resume' mnist --checkpoint c4 --resume-optimizer adamw
 finish

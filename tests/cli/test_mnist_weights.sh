@@ -20,7 +20,7 @@ begin_case other-network
 sed 's/layer3\.bias/layer9.bias/' base.safetensors >renamed.safetensors
 error 1 '`layer3.bias` is missing; the network has no `layer9.bias`' mnist $small --init renamed.safetensors
 sed 's/"shape":\[256,320\]/"shape":[320,256]/' base.safetensors >turned.safetensors
-error 1 '`layer3.weight` is float32[320,256], the network has float32[256,320]' mnist $small --init turned.safetensors
+error 1 '`layer3.weight` is float32[320,256], but the network has float32[256,320]' mnist $small --init turned.safetensors
 
 # interrupt SIGNAL CODE: a training run ends with the code, after a whole call, with the weights saved.
 interrupt() {
@@ -65,5 +65,5 @@ kill -TERM $process
 wait $process
 check "a signal ends the wait for a reader" test $? -eq 143
 check "nothing is saved over older weights" test "$(cat old.safetensors)" = 'old weights'
-check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, nothing is saved' waiting.err
+check "it is said" grep -q -F 'brigade mnist: stopped by signal 15; nothing was trained, so nothing is saved' waiting.err
 finish

@@ -266,7 +266,7 @@ for mpi in $mpis; do
     case $mpis in *openmpi*) ;; *) continue ;; esac
     BRIGADE_MPI=openmpi ranks $mpi 2 $digits --save w
     code=$?
-    says "Open MPI under MPICH's launcher" 'the launcher has started 2 processes, and MPI sees one'
+    says "Open MPI under MPICH's launcher" 'the launcher has started 2 processes, but MPI sees one'
 done
 
 each=cat

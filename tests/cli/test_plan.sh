@@ -47,7 +47,7 @@ sed 's/"memory_bytes": [0-9]*/"memory_bytes": 1e6/' "$devices/ipu-mk2.json" >sma
 check "what does not fit is refused with the table" test "$? $(grep -c 'device 2 needs 2.16 MB .*its budget is 1.00 MB' small.out)" = "1 1"
 sed 's/"devices": 64/"devices": 0/' small.json >wrong.json
 error 2 'wrong.json: `link.devices` is 0; it must be a whole number from 1 to 1.67772e+07' plan mnist --device wrong.json
-error 2 '--device ipu-mk3: there is no such file, and no ipu-mk3.json in' plan mnist --device ipu-mk3
+error 2 '--device ipu-mk3: the file does not exist, and neither does ipu-mk3.json in' plan mnist --device ipu-mk3
 error 2 '--svg needs a value' plan mnist --svg
 error 1 'no/such/page.html' plan mnist --html no/such/page.html
 check "help" sh -c '"$1" plan mnist --help | grep -q "^  --device NAME|FILE"' sh "$program"

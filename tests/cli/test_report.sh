@@ -57,7 +57,7 @@ check "infer: $(cat infer.out)" test -s y.npy
 report infer
 
 begin_case errors
-error 2 'no folder; name the one that --profile has written' report
+error 2 'no folder is given; name the one that --profile wrote' report
 error 2 '--text prints' report digits --text --output x.html
 error 1 'nowhere/summary.json: ' report nowhere
 mkdir -p broken

@@ -150,7 +150,7 @@ error 1 "bad.txt:3:26: expected '.' and a micro-batch number, found Q" schedule 
 printf '0F0,0F1\n0G0\n' >bad.csv
 error 1 'bad.csv:2:2: expected F, B, I, W' schedule verify bad.csv
 printf '0F0,1F0\0' >bad.csv
-error 1 'bad.csv: has a zero byte (at 7)' schedule verify bad.csv
+error 1 'bad.csv: byte 7 is zero' schedule verify bad.csv
 : >empty
 error 1 'empty:1:1: expected "device 0:"' schedule verify empty
 error 1 'none: ' schedule verify none

@@ -72,7 +72,7 @@ check "records: the index" test "$(tr '\n' ' ' <r.index)" = '0 40 40 41 81 40 12
 check "records: the bytes" test "$(head -c 40 r.tfrecord | od -An -v -tx1 | tr -d ' \n')" = \
     1800000000000000a37f4b220a160a140a09696e7075745f69647312071a050a03616263126953d4
 cp r.tfrecord kept.tfrecord && cp r.index kept.index
-error 2 '--output r.tfrecord: each record is a window of tokens; give the windows'"'"' --length' \
+error 2 '--output r.tfrecord: each record is a window of tokens, so it needs --length' \
     data tokenize a.txt --output r.tfrecord
 error 2 '--output r.tfrecord is one of the texts' data tokenize a.txt r.tfrecord --length 3 --output r.tfrecord
 error 2 '--output r.tfrecord: its index r.index is one of the texts' data tokenize a.txt r.index --length 3 --output r.tfrecord
@@ -81,8 +81,8 @@ error 1 'none.txt' data tokenize a.txt none.txt --length 3 --output r.tfrecord
 check "records of an earlier run stay" sh -c 'cmp -s r.tfrecord kept.tfrecord && cmp -s r.index kept.index'
 check "and nothing is beside them" test "$(ls r.* | tr '\n' ' ')" = 'r.index r.tfrecord r.txt '
 
-error 2 'no text is given; name the files' data tokenize --output o.u16
-error 2 'nothing to write; --output FILE.u16' data tokenize a.txt
+error 2 'no texts are given; name the files' data tokenize --output o.u16
+error 2 'no output is named; --output FILE.u16' data tokenize a.txt
 error 2 'its name must end in .u16 (tokens of 2 bytes), .u32 (of 4) or .tfrecord (windows as records)' data tokenize a.txt --output o.bin
 error 2 '--overlap applies to windows; give their --length too' data tokenize a.txt --output o.u16 --overlap 3
 error 2 '--overlap 3 must be below --length 3' data tokenize a.txt --output o.u16 --overlap 3 --length 3

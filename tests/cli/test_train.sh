@@ -79,7 +79,7 @@ train second "$files/net.onnx" $data --epochs 3 --quiet --checkpoint state --res
 check "the same bits" cmp -s straight.onnx second.onnx
 check "the rest of the updates" test "$(losses second.jsonl | wc -l)" -eq 11
 error 1 'has a checkpoint of an earlier training' train "$files/net.onnx" $data --quiet --checkpoint state
-error 1 'is of a training on 45 samples, here are 13; give the same --input and --target' train "$files/net.onnx" \
+error 1 'is from a training on 45 samples, but this run has 13; give the same --input and --target' train "$files/net.onnx" \
     --input "x=$files/test.npz:images" --target "$files/test.npz:labels" --batch-size 8 --quiet --checkpoint state --resume
 
 # All of the 13 samples are right from the second epoch on: of equal ones the earlier checkpoint stays, over a resume too.
@@ -93,7 +93,7 @@ check "inspect says the metric" sh -c '"$1" checkpoint inspect best/checkpoint_t
 train loss "$files/net.onnx" $data --epochs 2 --quiet --checkpoint loss --checkpoint-keep-best loss --checkpoint-async
 "$program" checkpoint inspect loss --json >loss.found
 check "without a validation the loss of the training: $(ls loss)" grep -q '"metric":{"name":"loss","value":[0-9.e-]*,"better":"lower"}' loss.found
-error 2 'without --validation, which measures it' train "$files/net.onnx" $data --checkpoint b --checkpoint-keep-best accuracy
+error 2 'needs --validation, which measures it' train "$files/net.onnx" $data --checkpoint b --checkpoint-keep-best accuracy
 error 2 'this training measures `loss` and `accuracy`' train "$files/net.onnx" $data --checkpoint b --checkpoint-keep-best f1
 
 begin_case frozen

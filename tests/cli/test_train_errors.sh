@@ -11,8 +11,8 @@ error 2 'no model is given: brigade train MODEL.onnx --input x=FILE --target FIL
 error 1 'none.onnx: cannot open: No such file or directory' train none.onnx --input $x
 error 1 "$files/images.npy" train "$files/images.npy" --input $x
 error 2 'unexpected argument `b.onnx`' train a.onnx b.onnx
-error 2 'no data; give --input NAME=FILE for each input of the model, and --target FILE' train "$net"
-error 2 '--output scores: the model has no such output; it has `logits`' train "$net" --input $x --target "$y" --output scores
+error 2 'no data are given; give --input NAME=FILE for each input of the model, and --target FILE' train "$net"
+error 2 '--output scores: the model has no such output; its outputs are `logits`' train "$net" --input $x --target "$y" --output scores
 error 2 '--size batch: expected NAME=N' train "$net" --size batch
 error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
 error 2 '`sequence` is no symbolic dimension' train "$net" --size sequence=3
@@ -41,21 +41,21 @@ error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
 
 begin_case target
 error 2 '--input: no target for --loss cross-entropy; give --target FILE' train "$net" --input $x
-error 2 '--target without --input' train "$net" --target "$y"
-error 2 '--validation without --input' train "$net" --validation $x
+error 2 '--target is given without --input' train "$net" --target "$y"
+error 2 '--validation is given without --input' train "$net" --validation $x
 error 2 '--validation: no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x
-error 2 '--target with a loss that is inside the model' train "$files/inside.onnx" --input "x=$files/inside.npz:rows" \
+error 2 '--target is given, but the loss is inside the model' train "$files/inside.onnx" --input "x=$files/inside.npz:rows" \
     "labels=$files/inside.npz:labels" --target "$y" --loss loss
 error 2 '--loss hinge: expected cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output' \
     train "$net" --input $x --target "$y" --loss hinge
-error 2 '--loss logits: that output is float32[32,4]; a loss is one float for a micro-batch' train "$net" --input $x --loss logits
+error 2 '--loss logits: that output is float32[32,4], but a loss is one float for a micro-batch' train "$net" --input $x --loss logits
 error 1 '--target: the label of a sample is uint8[8,8], but the output has the shape float32[32,4]' train "$net" --input $x \
     --target "$files/images.npy"
-error 2 '--metric mae with --loss cross-entropy, whose targets are labels of classes: use accuracy, top5, f1 or perplexity' train "$net" --input $x \
+error 2 '--metric mae does not fit --loss cross-entropy, whose targets are labels of classes: use accuracy, top5, f1 or perplexity' train "$net" --input $x \
     --target "$y" --metric mae
-error 2 '--metric accuracy with --loss mse, whose targets are numbers: use mae or mse' train "$files/table.onnx" \
+error 2 '--metric accuracy does not fit --loss mse, whose targets are numbers: use mae or mse' train "$files/table.onnx" \
     --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:price" --metric accuracy
-error 2 '--metric perplexity with --loss bce-logits, whose targets are yes and no: use accuracy, f1, mae or mse' train \
+error 2 '--metric perplexity does not fit --loss bce-logits, whose targets are yes and no: use accuracy, f1, mae or mse' train \
     "$files/table.onnx" --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:sold" --loss bce-logits --metric perplexity
 error 2 '--metric f1-binary is of two classes, and the output has 4; use f1' train "$net" --input $x --target "$y" --metric f1-binary
 error 2 '--metric top5: the output has only 4 classes' train "$net" --input $x --target "$y" --metric top5
@@ -78,12 +78,12 @@ error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --nor
 error 2 '2 channels are given for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
-error 2 '--resume without --checkpoint DIR, the folder that it needs' train $good --resume
+error 2 '--resume is given without a folder; add --checkpoint DIR' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
-error 2 '--rate-schedule plateau: it needs validations to follow: give --validation, or take another rule' \
+error 2 '--rate-schedule plateau: it follows the losses of validations, and there are none: give --validation, or take another rule' \
     train $good --rate-schedule plateau
-error 2 '--stages auto:2 with --strategy single' train $good --strategy single --stages auto:2
+error 2 '--stages auto:2 is given with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \
     train $good --metric f2
 error 2 'a training call takes --batch-size 32 x --device-iterations 1 x --gradient-accumulation 2 x --replicas 1 = 64 samples, there are 45' \

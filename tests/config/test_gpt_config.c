@@ -320,7 +320,7 @@ static void test_wrong_values(void **state)
     refuse_set("=3", "is not KEY=VALUE");
     refuse_set("model.layer=3", "did you mean `model.layers`?");
     refuse_set("layer=3", "did you mean `model.layers`?");
-    refuse_set("steps=3", "`steps` is training.steps or checkpoint.steps; say which");
+    refuse_set("steps=3", "`steps` can mean training.steps or checkpoint.steps; give the full name");
     refuse_set("model.layers=x", "model.layers is \"x\"");
     refuse_set("model.layers=", "model.layers is null");
     refuse_set("model.layers=1\nother: 2", "is not KEY=VALUE");

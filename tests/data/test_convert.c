@@ -195,11 +195,11 @@ static void test_floats_become_integers_when_whole(void **state)
     bg_dataset_destroy(set);
     set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), halves), &options);
     assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
-    assert_says("is 1.5, which is not of type int32");
+    assert_says("is 1.5, which does not fit int32");
     bg_dataset_destroy(set);
     set = convert(make(bg_vector(BG_FLOAT32, SAMPLES), odd), &options);
     assert_int_equal(read_all(set, tensors), BG_ERROR_PARSE);
-    assert_says("is nan, which is not of type int32");
+    assert_says("is nan, which does not fit int32");
     bg_dataset_destroy(set);
 }
 
