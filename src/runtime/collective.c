@@ -1,6 +1,6 @@
 /*
- * collective.c: replicas of a group meet: REDUCE, GATHER and collectives of the model as exchanges of a transport
- * (transport/pattern.h), in four steps of which each can be parked at:
+ * collective.c: where replicas of a group meet: REDUCE, GATHER and collectives of the model as exchanges of a transport
+ * (transport/pattern.h), in four steps; a device can be parked at each of them:
  *
  *     offer | wait until all have | do my share, deliver | wait until all have
  *
@@ -8,9 +8,9 @@
  *     REDUCE to pieces    sums its piece up, for itself                 (reduce-scatter)
  *     GATHER              takes the others' pieces                      (all-gather)
  *
- * and the same three as calls of the model, along dimensions of its tensors. What is much goes these steps in several
- * rounds. A REDUCE beside the program goes the same steps, of which all but the first are those of whoever holds the
- * device's queue of transfers.
+ * The model's collectives do the same three along dimensions of its tensors. Large exchanges take several rounds of
+ * these steps. A REDUCE that overlaps with the program takes the same steps; the thread that holds the device's
+ * transfer queue performs all but the first.
  */
 #include "runtime/engine.h"
 
@@ -19,11 +19,11 @@
 
 enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES };
 
-static const uint64_t look_ns = 50000; /* between two looks of a worker for what has come of other ranks */
+static const uint64_t look_ns = 50000; /* between two checks of a worker for messages from other ranks */
 
 /* ---- meeting ---- */
 
-/* Fills runner->brought.all. */
+/* Fills runner->brought.all with what the device contributes. */
 typedef void (*bring_function)(bgi_runner *runner, const void *what);
 
 static void begin_rounds(bgi_brought *brought, uint32_t count)
@@ -46,7 +46,8 @@ static bgi_wait offer_round(bgi_runner *runner, bgi_brought *brought, uint32_t g
     return transport->type->offer(transport, group, member, brought->round, brought->round_count);
 }
 
-/* Meets the group along the axes as far as it goes; true when all have done their share of `what`. */
+/* Takes the steps of a meeting along the axes as far as possible; returns true when all members have done their share
+ * of `what`. */
 static bool meet(bgi_runner *runner, uint32_t axes, bring_function bring, const void *what, uint32_t count,
                  bg_action_kind traced_as, const bgi_worker *worker)
 {
@@ -134,8 +135,8 @@ static void note_meeting(bgi_runner *runner, bgi_wait meeting)
     atomic_store_explicit(&runner->sum_target, meeting.target, memory_order_release);
 }
 
-/* The number of sums begun is raised last: the holder reads what is stored before it. Whoever came last to the meeting
- * found nothing to go on with here, so we look. */
+/* The number of begun sums is raised last, because the holder of the queue reads the stored fields after it. The last
+ * replica to arrive found no wait to end on this device, so this checks once more. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction)
 {
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
@@ -233,7 +234,8 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
     return bgi_runner_reached(runner, &runner->sums_done, begun);
 }
 
-/* Each look costs about a microsecond, and between ranks of a host the parts of a message that have come are copied. */
+/* Each check costs about a microsecond; between ranks of a host it also copies the parts of a message that have
+ * arrived. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;
@@ -259,7 +261,7 @@ bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 
 /* ---- collectives of the model ---- */
 
-/* A piece as [outer, along, inner]: its rows, and their elements along `axis` and within. */
+/* Describes a piece as [outer, along, inner]: its rows, and their elements along `axis` and inside it. */
 static bgi_pattern row_pattern(bgi_pattern_kind kind, uint32_t size, const bg_type *piece, uint32_t axis)
 {
     bgi_pattern pattern = {.kind = kind, .size = size, .count = 1, .piece = 1};

@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 
-/* Below this much work a call is over before a sleeping worker would be awake. */
+/* A call with less work than this ends before a sleeping worker would be awake. */
 static const double long_call_flops = 1e6;
 static const double long_call_bytes = 2e5;
 
@@ -51,7 +51,7 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
     runner->transport->type->tell(runner->transport, to, &note);
 }
 
-/* It is not taken again: what it waits for never comes. */
+/* The failed device is not run again, because what it waits for never comes. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
 {
     va_list arguments;
@@ -102,7 +102,7 @@ void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t 
 
 /* ---- kernel calls ---- */
 
-/* A cost of nothing at all means that nobody knows it. */
+/* A cost of zero means that the cost is unknown. */
 static bool is_long(const bg_cost *cost)
 {
     const double bytes = cost->bytes_read + cost->bytes_written;
@@ -132,8 +132,8 @@ static bool goes_on(void *user)
     return !is_stopping(user);
 }
 
-/* After a kernel has returned the plan is touched only while the engine is alive: a kernel that returns late may find
- * its plan destroyed. */
+/* After a kernel has returned, this touches the plan only while the engine is alive, because a kernel that returns late
+ * may find its plan destroyed. */
 static void run_call(bgi_runner *runner, const bgi_call *call)
 {
     const bgi_launch how = {.user = runner, .run = run_parts, .goes_on = goes_on};
@@ -173,7 +173,7 @@ static void set_env(bgi_runner *runner)
     runner->env.accumulated = runner->micro_batch;
 }
 
-/* Whether the transfers are done that something waits for (plan.h says how they are counted). */
+/* Whether the transfers that something waits for are done (plan.h says how they are counted). */
 static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uint32_t io_wait)
 {
     const uint64_t count = runner->program->transfer_count, target = load_iteration(runner) * count + io_wait;
@@ -181,7 +181,7 @@ static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uin
     return io_wait == 0 || target <= count || bgi_io_reached(runner, worker, target - count);
 }
 
-/* Messages of an edge leave and are used up one after the other; anything else is a defect of the plan. */
+/* Messages of an edge leave and are consumed in order; any other order is a defect of the plan. */
 static bool raise_in_order(bgi_runner *runner, uint32_t edge_number, bool is_send)
 {
     const bgi_transport_type *type = runner->transport->type;
@@ -197,7 +197,7 @@ static bool raise_in_order(bgi_runner *runner, uint32_t edge_number, bool is_sen
     return true;
 }
 
-/* Messages that are whole after so many calls of the instruction leave; their SENDs follow it. */
+/* Sends the messages that are complete after this many calls of the instruction; their SENDs come later. */
 static void send_early(bgi_runner *runner, const bgi_instruction *instruction, uint32_t call_count)
 {
     const bgi_instruction *end = runner->program->instructions + runner->program->instruction_count;
@@ -218,7 +218,7 @@ static void trace_calls(bgi_runner *runner, const bgi_instruction *instruction, 
         bgi_trace_add(runner, worker, instruction->action.kind, start_ns);
 }
 
-/* A call ends now that has begun where the one before it ended; returns now. */
+/* Records the end of a call, which began when the call before it ended; returns the time now. */
 static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
 {
     const uint64_t now_ns = bgi_clock_ns();
@@ -228,8 +228,8 @@ static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
     return now_ns;
 }
 
-/* False when a call has to wait for a transfer or other replicas: the next time it goes on there. Calls without a wait
- * between them make one event, a collective another. */
+/* Returns false when a call must wait for a transfer or other replicas; the next try resumes at that call. Calls
+ * without a wait between them make one event, and a collective makes another one. */
 static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0, call_ns = start_ns;
@@ -292,7 +292,7 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
     raise_in_order(runner, instruction->action.index, true);
 }
 
-/* A sum in the middle of a backward that nobody would do beside it. */
+/* Whether the instruction is a sum in the middle of a backward pass that no other worker would do meanwhile. */
 static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
 {
     return instruction->is_part && instruction->is_beside && !runner->engine->sees_to_sums &&
@@ -305,7 +305,7 @@ static void put_off(bgi_runner *runner)
         runner->put_off = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
 }
 
-/* Does the sums that are put off, as far as they go; true when none is left. */
+/* Does the deferred sums as far as possible; returns true when all are done. */
 static bool make_up(bgi_runner *runner, const bgi_worker *worker)
 {
     const uint32_t now = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
@@ -319,8 +319,8 @@ static bool make_up(bgi_runner *runner, const bgi_worker *worker)
     return true;
 }
 
-/* All slots that the instruction writes are free, transfers of what it touches are done, and the message is there if it
- * receives one. */
+/* All slots that the instruction writes are free, transfers of the memory that it touches are done, and its message has
+ * arrived if it receives one. */
 static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;
@@ -415,7 +415,7 @@ static void set_place(bgi_runner *runner, uint64_t iteration, uint32_t instructi
                           memory_order_relaxed);
 }
 
-/* To the next instruction, around to the next step. */
+/* Moves to the next instruction, or to the beginning of the next step. */
 static void step_on(bgi_runner *runner)
 {
     const uint32_t next = atomic_load_explicit(&runner->instruction, memory_order_relaxed) + 1;
@@ -440,7 +440,8 @@ static bool begin_run(bgi_runner *runner)
     return true;
 }
 
-/* A scalar by iteration: the device's copy of the update's numbers gets that of the step before anything of it runs. */
+/* For a scalar that changes with each iteration: the device's copy gets the number of the step's update before any
+ * instruction of the step runs. */
 static void set_scalar(bgi_runner *runner)
 {
     const bg_plan *plan = runner->plan;
@@ -459,8 +460,8 @@ static void set_scalar(bgi_runner *runner)
     }
 }
 
-/* Before the first instruction of a step: whether there is one more. Remote memory is the caller's between runs, so
- * what was issued is done first. False when the device has to wait. */
+/* Runs before the first instruction of a step; returns whether there is another step. Remote memory belongs to the
+ * caller between runs, so issued transfers are finished first. Returns false when the device must wait. */
 static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
 {
     for (;;) {
@@ -483,7 +484,7 @@ static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
     }
 }
 
-/* Another device that is ready lags too far behind this one. */
+/* Whether another ready device lags too far behind this one. */
 static bool should_yield(const bgi_runner *runner)
 {
     const uint64_t tolerance = runner->engine->tolerance;
@@ -516,7 +517,7 @@ static bool has_turn(bgi_runner *runner, const bgi_instruction *instruction)
     return runner->engine->turn_count == 0 || bgi_runner_reached(runner, &runner->turn, turn_of(runner, instruction));
 }
 
-/* False while transfers are under way that the instruction issued. */
+/* Returns false while transfers that the instruction issued are in progress. */
 static bool end_turn(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     bgi_engine *engine = runner->engine;
@@ -547,7 +548,7 @@ bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker)
             if (!runner->is_ending) {
                 if (!has_turn(runner, instruction) || !perform(runner, instruction, worker))
                     return false;
-                /* A call that was cut short by the end of the engine has nothing to hand over. */
+                /* A call that the end of the engine cut short has no results to hand over. */
                 if (is_stopping(runner) || !release_all(runner, instruction))
                     return false;
             }

@@ -1,5 +1,5 @@
 /*
- * worker.c: the threads: looking for work, helping, sleeping; starting and leaving.
+ * worker.c: the threads: how they look for work, help others, sleep, start and leave.
  */
 #include "runtime/engine.h"
 
@@ -16,14 +16,14 @@
 enum {
     MOST_WORKERS = 1024,
     LOOKS_PER_CLOCK = 16,
-    SPIN_NS = 40000,        /* a system's wake-up takes about this long */
-    SPIN_CROWDED_NS = 2000, /* more workers than processors: another worker needs this one */
-    YIELD_NS = 2000000,     /* then, where a transport must be polled and the processor is this worker's: a timed sleep
-                               takes several times as long as a message */
-    POLL_NS = 20000         /* the longest sleep with a transport that must be polled */
+    SPIN_NS = 40000,        /* about the time in which a system wakes a thread */
+    SPIN_CROWDED_NS = 2000, /* with more workers than processors, another worker needs this processor */
+    YIELD_NS = 2000000,     /* after that, if the worker must poll a transport and has the processor for itself, because
+                               a timed sleep takes several times as long as a message */
+    POLL_NS = 20000         /* longest sleep of a worker that must poll a transport */
 };
 
-/* About a tenth of a millisecond on one core. */
+/* The work of about a tenth of a millisecond on one core. */
 static const double short_run_flops = 4e6, short_run_bytes = 1e6;
 
 static bool is_stopping(const bgi_engine *engine)
@@ -76,7 +76,7 @@ static bool help_somebody(const bgi_engine *engine, bgi_worker *worker)
         const uint64_t start_ns = is_traced ? bgi_clock_ns() : 0;
         if (bgi_parts_help(runner) == 0)
             continue;
-        if (is_traced && !is_stopping(engine)) /* else the plan may be gone */
+        if (is_traced && !is_stopping(engine)) /* otherwise the plan may be destroyed */
             bgi_trace_add_help(worker, runner, start_ns);
         return true;
     }
@@ -92,7 +92,8 @@ static bool move_something(const bgi_engine *engine, const bgi_worker *worker, u
     return has_moved;
 }
 
-/* What the run's caller has for the idle. The count is up before the look, so that a run that is over waits for it. */
+/* Runs the caller's function for idle workers. The count is raised before the check, so that a run that has ended waits
+ * for it. */
 static bool do_spare(bgi_engine *engine)
 {
     bool has_done;
@@ -115,17 +116,17 @@ static bool has_work(const bgi_engine *engine)
     return false;
 }
 
-/* Whether the transport has moved anything. */
+/* Whether the transport made progress. */
 static bool make_progress(const bgi_engine *engine)
 {
     bgi_transport *transport = engine->transport;
 
-    /* Between runs nothing is on its way but what the caller sees to. */
+    /* Between runs there is no transfer except those that the caller handles. */
     return transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 &&
            transport->type->progress(transport);
 }
 
-/* Nobody wakes us for what is on its way. */
+/* No thread wakes this one when such a transfer arrives. */
 static uint64_t longest_sleep_ns(const bgi_engine *engine)
 {
     return engine->transport->type->progress != NULL && atomic_load(&engine->devices_left.value) > 0 ? POLL_NS
@@ -140,8 +141,8 @@ static void sleep_on(bgi_event_count *events, uint64_t key, uint64_t timeout_ns)
         bgi_event_count_wait_ns(events, key, timeout_ns);
 }
 
-/* Looks for a while, then offers the processor to others between looks, then sleeps, at most `timeout_ns` (UINT64_MAX:
- * no limit); returns when there may be something to do. */
+/* Looks for work for a while, then yields the processor between looks, then sleeps for at most `timeout_ns`
+ * (UINT64_MAX: no limit); returns when there may be work. */
 static void wait_for_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns, late_ns = end_ns + engine->yield_ns;
@@ -173,7 +174,8 @@ static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
 }
 
 /* The event that the device waited for may have come between the last check and giving the device up, while no other
- * worker could take it, so this checks once more. A device that we leave although it is ready is for an idle worker. */
+ * worker could take it, so this checks once more. If this worker leaves the device although it is ready, an idle worker
+ * takes it. */
 static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
@@ -188,7 +190,7 @@ static void work_on(bgi_runner *runner, const bgi_worker *worker)
         bgi_event_count_notify_one(&worker->engine->events);
 }
 
-/* The last orphan turns off the light. */
+/* The last thread of an abandoned engine frees it. */
 static void leave(bgi_worker *worker)
 {
     bgi_engine *engine = worker->engine;
@@ -207,7 +209,7 @@ static void leave(bgi_worker *worker)
 /* Returns false when there was no work. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* also while there is always a device that is ready */
+    const bool has_moved = make_progress(engine); /* also while there is always a ready device */
     bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)
@@ -245,7 +247,7 @@ static bool has_transfers(const bgi_engine *engine)
     return false;
 }
 
-/* An I/O thread. It sleeps at once: workers that spin find transfers sooner. */
+/* An I/O thread. It sleeps at once, because workers that spin find transfers sooner. */
 static void *move_all(void *argument)
 {
     bgi_worker *worker = argument;
@@ -265,8 +267,8 @@ static void *move_all(void *argument)
     return NULL;
 }
 
-/* A run that is over in less time than it takes to wake up a second worker. The cost of a call is unknown when it is
- * nothing at all. */
+/* Whether a run ends in less time than it takes to wake a second worker. A call whose cost is zero has an unknown
+ * cost. */
 static bool is_short_run(const bg_plan *plan)
 {
     double flops = 0.0, bytes = 0.0;
@@ -285,7 +287,7 @@ static bool is_short_run(const bg_plan *plan)
            bytes * plan->iterations * plan->replicas < short_run_bytes;
 }
 
-/* More workers than devices are of use as long as kernels have parts for them. */
+/* More workers than devices help as long as kernels can be divided among them. */
 static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
 {
     const uint32_t asked = engine->plan->options.execution.cores;
@@ -308,7 +310,7 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
-/* One where workers leave a processor free: they do transfers as well, but only when they have nothing else to do. */
+/* One if workers leave a processor free: workers do transfers as well, but only when they have no other work. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
     const int32_t asked = engine->plan->options.execution.io_threads;
@@ -322,15 +324,15 @@ static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uin
     return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
 }
 
-/* A worker of its own would have to be woken up for each run while the caller sleeps. But a caller must not be bound to
- * a processor, and must come back from a kernel that hangs. */
+/* A separate worker would have to be woken for each run while the caller sleeps. But a caller must not be bound to a
+ * processor, and must return from a kernel that hangs. */
 static bool may_drive(const bgi_engine *engine, uint32_t wanted)
 {
     return wanted == 1 && engine->plan->options.execution.pinning == BG_PINNING_NONE &&
            engine->plan->has_library_ops_only;
 }
 
-/* The place of the caller among the workers: no thread, and nothing to wait for at the end. */
+/* Makes the caller a worker, which needs no thread and no join at the end. */
 static void add_caller(bgi_engine *engine)
 {
     engine->workers[0] = (bgi_worker){.engine = engine, .cpu = BGI_NO_CPU, .is_caller = true, .has_exited = true};
@@ -338,7 +340,7 @@ static void add_caller(bgi_engine *engine)
     engine->is_driven = true;
 }
 
-/* On a thread of the caller's. */
+/* Runs a worker on a thread of the caller's. */
 static void work_there(void *worker)
 {
     work(worker);
@@ -379,7 +381,7 @@ static bool start_worker(bgi_engine *engine, uint32_t number, bool does_io, cons
     return true;
 }
 
-/* Half a micro-batch of a program, and only where devices compete for workers. */
+/* Half a micro-batch of a program; without limit if devices do not compete for workers. */
 static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count)
 {
     if (worker_count == 1 || worker_count >= engine->local_count)
@@ -387,8 +389,8 @@ static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count
     return (UINT64_C(1) << 31) / engine->plan->micro_batches;
 }
 
-/* What this process has of the processors: all that it may use, unless ranks of the same host may use them too.
- * Launchers that bind ranks leave each its own. */
+/* The processors of this process: all that it may use, unless ranks of the same host may use them too. Launchers that
+ * bind ranks give each rank its own processors. */
 static uint32_t find_share(const bgi_engine *engine, uint32_t cpu_count, bool *out_is_crowded)
 {
     const bg_transport *carrier = engine->ranks != NULL ? engine->ranks->carrier : NULL;
@@ -411,7 +413,8 @@ static uint32_t count_helps(const bg_plan *plan)
     return plan->options.reporting.trace_events < MOST_HELPS ? plan->options.reporting.trace_events : MOST_HELPS;
 }
 
-/* Signals are the caller's business: workers start with all of them blocked. They inherit the caller's affinity. */
+/* Workers start with all signals blocked, because signals are the caller's responsibility. They inherit the caller's
+ * processor affinity. */
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
 {
     const bg_execution_options *execution = &engine->plan->options.execution;
