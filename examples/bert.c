@@ -9,7 +9,7 @@
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, LAYERS = 2, PADDING = 0, HIDDEN = 1, FIRST_WORD = 2 };
 enum { IGNORED = -100 }; /* the label of a place without a prediction */
 
-/* Attention and two linear layers, each with its input added and normalized behind (post-norm). */
+/* Attention and two linear layers; each adds its input to its result and normalizes the sum (post-norm). */
 static bg_value add_layer(bg_graph *graph, bg_value x, bg_value mask)
 {
     const bg_dot_product_attention_options attention = bg_dot_product_attention_defaults(HEADS);
@@ -39,7 +39,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     bg_value x = bg_embedding(graph, "words", table, tokens, -1);
     x = bg_add(graph, x, bg_graph_parameter(graph, "places.weight", &places, &normal));
     x = bg_layer_norm_layer(graph, "norm", x, 1e-5);
-    /* [N, S] to [N, 1, 1, S]: the same keys for all heads and all queries of a sample. */
+    /* [N, S] to [N, 1, 1, S]: all heads and all queries of a sample see the same keys. */
     const bg_value keys = bg_reshape(graph, "keys", mask, 4, (const int64_t[]){micro_batch, 1, 1, LENGTH});
     for (int i = 0; i < LAYERS; i++) {
         char block[16];
@@ -52,11 +52,11 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     bg_block_start(graph, "head", BG_DEVICE_NONE);
     x = bg_gelu(graph, bg_linear_layer(graph, "head", x, WIDTH, true));
     x = bg_linear(graph, "logits", x, table, (bg_value){0});
-    /* The mean is over the labels of a whole update, however many each micro-batch has. */
+    /* The mean is over all labels of an update, although micro-batches have different numbers of them. */
     return bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, IGNORED);
 }
 
-/* A sentence goes through the words with a step of its own, from 6 of them to all 16. One word in four is hidden. */
+/* A sentence walks through the words with its own step and has 6 to 16 of them. One word in four is hidden. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *labels = data[2];

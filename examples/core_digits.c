@@ -1,7 +1,6 @@
 /*
- * core_digits.c: trains the digit network with the core of the library alone, which links only the C library with its
- * mathematics and threads: no loader, no file, no companion. The program draws its digits itself and hands them over as
- * arrays.
+ * core_digits.c: trains the digit network with only the core of the library, which links no library but libc, libm and
+ * threads: no loader, no file, no companion. The program draws its digits and passes them as arrays.
  *
  *     make MINIMAL=1 && build-minimal/examples/core_digits
  */
@@ -31,7 +30,8 @@ static const uint8_t shapes[10][7] = {
     {14, 17, 17, 14, 17, 17, 14}, {14, 17, 17, 15, 1, 2, 12},
 };
 
-/* A digit three times as large as its shape, somewhere on the image, over noise. Depends only on `number`. */
+/* Draws a digit three times as large as its shape, somewhere on the image, over noise. The result depends only on
+ * `number`. */
 static void draw(uint32_t number, uint8_t *image, uint8_t *label)
 {
     const uint32_t key[2] = {28, 28};
@@ -40,7 +40,8 @@ static void draw(uint32_t number, uint8_t *image, uint8_t *label)
     bg_philox((uint32_t[]){number, 0, 0, 0}, key, place);
     *label = (uint8_t)(place[0] % 10);
     for (uint32_t i = 0; i < PIXELS; i++) {
-        const uint32_t row = i / SIDE - place[1] % 7, column = i % SIDE - place[2] % 13; /* wraps around outside */
+        const uint32_t row = i / SIDE - place[1] % 7, column = i % SIDE - place[2] % 13; /* a negative number wraps
+                                                                                            around to a large one */
         const bool is_drawn = row / 3 < 7 && column / 3 < 5 && (shapes[*label][row / 3] >> (4 - column / 3) & 1) != 0;
 
         if (i % 4 == 0)

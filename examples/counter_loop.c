@@ -1,5 +1,5 @@
-/* counter_loop.c: a loop on the device with an infeed and an outfeed: ten times x1 + x2 and x1 - x2, and a counter that
- * is carried from one iteration to the next.
+/* counter_loop.c: a loop on the device with an infeed and an outfeed: it computes x1 + x2 and x1 - x2 ten times, and
+ * carries a counter from one iteration to the next.
  *     cc counter_loop.c $(pkg-config --cflags --libs brigade) -o counter_loop && ./counter_loop */
 #include <brigade.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ int main(void)
     int32_t counter = 0;
     int element = 0;
 
-    /* The body: counter -> counter + 1; d1, d2 leave through the outfeed. */
+    /* The body computes counter -> counter + 1; d1 and d2 leave through the outfeed. */
     check(bg_graph_create(&body, &error));
     const bg_value count = bg_graph_input(body, "counter", &integer);
     const bg_value x1 = bg_graph_input(body, "x1", &vector), x2 = bg_graph_input(body, "x2", &vector);

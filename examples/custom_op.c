@@ -1,8 +1,8 @@
 /*
- * custom_op.c: an op of the program's own, with a gradient, in a model that every strategy trains like any other. The
- * op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each feature: networks
- * with it learn what repeats. docs/custom-ops.md explains each part; lesson.h has the arguments and the loop. cc
- * custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
+ * custom_op.c: a model with an op that the program defines, with its gradient; every strategy trains it like any other
+ * model. The op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each
+ * feature: networks with it learn what repeats. docs/custom-ops.md explains each part; lesson.h has the arguments and
+ * the loop. cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
  */
 #include "lesson.h"
 
@@ -22,7 +22,7 @@ static bg_status infer_snake(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* A part is a row. Any thread may run it, at any time. */
+/* A part of the kernel is one row. Any thread may run a part, at any time. */
 static void run_snake(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t features = call->types[0].dims[1];
@@ -52,7 +52,7 @@ static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_
     return BG_OK;
 }
 
-/* A part is a feature, so that it can add up the gradient of a by itself, always in the same order. */
+/* A part is one feature, so it adds up the gradient of its a alone, always in the same order. */
 static void run_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t rows = call->types[1].dims[0], features = call->types[1].dims[1];
@@ -81,7 +81,7 @@ static const bg_op_type snake_backward = {
     .output_count = 2,   .infer = infer_backward,  .kernel = choose_backward,
 };
 
-/* The gradient rule computes nothing: it adds the op that does. */
+/* The gradient rule computes nothing; it adds the op that computes the gradient. */
 static bg_status derive_snake(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value operands[] = {gradient->output_gradients[0], gradient->inputs[0], gradient->inputs[1]};
@@ -120,7 +120,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_mse_loss(graph, "mse", bg_linear_layer(graph, "fc3", x, 1, true), y, BG_LOSS_MEAN);
 }
 
-/* A triangle wave over three periods. */
+/* Draws a point of a triangle wave over three periods. */
 static void draw(uint32_t number, void *const *data)
 {
     float *x = data[0], *y = data[1];

@@ -1,8 +1,8 @@
 /*
- * custom_optimizer.c: an optimizer of the program's own. Its update is an op that changes a parameter and two states in
- * place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints) is as with
- * the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps where the
- * gradient differs from its running mean. lesson.h has the arguments and the loop.
+ * custom_optimizer.c: an optimizer that the program defines. Its update is an op that changes a parameter and two
+ * states in place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
+ * works as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
+ * where the gradient differs from its running mean. lesson.h has the arguments and the loop.
  *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer
  * replicas
  */
@@ -13,7 +13,7 @@
 /* ---- the update: parameter!, gradient, numbers, scale, mean!, variance! ---- */
 
 enum { PARAMETER, GRADIENT, NUMBERS, SCALE, MEAN, VARIANCE };
-enum { PIECE = 4096 }; /* elements of a part */
+enum { PIECE = 4096 }; /* elements in a part of the kernel */
 
 static bg_status infer_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {

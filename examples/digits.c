@@ -3,8 +3,8 @@
  *
  *     B1 conv, pool, relu --> B2 conv, pool, relu --> B3 linear, relu --> B4 linear, loss
  *
- * It has four steps: describe the network, plan how it trains and how it is tested, make data, run. The digits are
- * generated, so nothing has to be downloaded.
+ * The program describes the network, plans how to train and test it, makes data, and runs. The digits are generated, so
+ * no download is needed.
  *
  *     cc digits.c $(pkg-config --cflags --libs brigade) -o digits
  *     ./digits
@@ -38,7 +38,7 @@ static bg_value conv_pool_relu(bg_graph *graph, const char *name, bg_value x, in
 }
 
 /*
- * Adds the network to the graph and returns its loss. Each block becomes a stage. Errors wait in the graph: the plan
+ * Adds the network to the graph and returns its loss. Each block becomes a stage. The graph stores errors, and the plan
  * reports the first one.
  */
 static bg_value build(bg_graph *graph)
@@ -86,7 +86,7 @@ static bg_plan *plan_training(const bg_graph *graph, bg_value loss)
     return plan;
 }
 
-/* The same four stages, and 40 micro-batches a run. */
+/* Testing has the same four stages, and 40 micro-batches a run. */
 static bg_plan *plan_testing(const bg_graph *graph)
 {
     bg_options options = bg_options_defaults();
@@ -131,7 +131,7 @@ static void digits_clear(digits *set)
 
 /* ---- 4. the runs ---- */
 
-/* Passes all digits through the session once: training when its plan trains. */
+/* Passes all digits through the session once, and trains if its plan trains. */
 static void run_epoch(bg_session *session, const digits *set, uint64_t epoch, const char *what)
 {
     double losses = 0.0, samples = 0.0;

@@ -1,12 +1,12 @@
 /*
- * lesson.h: what the lessons share, so that each has nothing but its model, its data and its optimizer.
+ * lesson.h: the code that the lessons share, so that each lesson has only its model, its data and its optimizer.
  *
  *     LESSON [single|pipelined|phased|replicas|recomputed] [--updates N] [--losses] [--start FILE.npz]
  *
- * A lesson trains for 200 updates on data that anybody can make again (lesson_hash below: the scripts that train the
- * same model with PyTorch do), and prints the first loss, the last one and a hash of the weights. The word says how the
- * model is spread over devices; whichever it is, the weights have the same bits. --losses prints the loss of every
- * update; --start writes the weights before the first one.
+ * A lesson trains for 200 updates on data from lesson_hash below, so that a PyTorch script can make the same data, and
+ * prints the first loss, the last one and a hash of the weights. The word chooses how the model is spread over devices;
+ * the weights have the same bits with every choice. --losses prints the loss of every update; --start writes the
+ * weights before the first one.
  *
  *     single      one device
  *     pipelined   each block of the model is a stage on a device of its own
@@ -25,14 +25,14 @@
 
 typedef struct lesson {
     const char *name;
-    int64_t samples;        /* of the data; they are seen again and again, in order */
-    int64_t micro_batch;    /* samples that go through the model at a time */
-    uint32_t micro_batches; /* of a weight update: 2 or 4 */
-    bool has_statistics;    /* batch norm: each replica has its own, so sums cannot be canonical */
+    int64_t samples;        /* of the data; they are used again and again, in order */
+    int64_t micro_batch;    /* samples that pass through the model at a time */
+    uint32_t micro_batches; /* in a weight update: 2 or 4 */
+    bool has_statistics;    /* batch norm: each replica has its own statistics, so sums cannot be canonical */
     bg_optimizer optimizer;
     /* Builds the model over inputs whose first dimension is micro_batch, and returns the loss. */
     bg_value (*build)(bg_graph *graph, int64_t micro_batch);
-    /* Writes sample `number`: data[i] is where input i of the model, in the order in which build adds them, has it. */
+    /* Writes sample `number`: data[i] is its place in input i of the model, in the order in which build adds inputs. */
     void (*draw)(uint32_t number, void *const *data);
 } lesson;
 
@@ -54,7 +54,7 @@ static inline void lesson_check(bg_status status)
 
 /* ---- data ---- */
 
-/* A number without a pattern for each pair: what random data are made of. */
+/* A hash of each pair of numbers, from which random data are made. */
 static inline uint32_t lesson_hash(uint32_t stream, uint32_t index)
 {
     uint32_t x = stream * 0x9e3779b9u ^ index;
@@ -64,7 +64,7 @@ static inline uint32_t lesson_hash(uint32_t stream, uint32_t index)
     return x ^ x >> 16;
 }
 
-/* The same in [-1, 1), exactly. */
+/* The same hash as a number in [-1, 1), exactly. */
 static inline double lesson_number(uint32_t stream, uint32_t index)
 {
     return (double)(lesson_hash(stream, index) >> 8) / 8388608.0 - 1.0;
@@ -78,7 +78,7 @@ static inline bg_options lesson_options(const lesson *l, const char *strategy)
 
     options.execution.strategy = BG_STRATEGY_PIPELINED;
     options.execution.gradient_accumulation = l->micro_batches;
-    options.numerics.canonical_reductions = !l->has_statistics; /* one order of sums, however many replicas there are */
+    options.numerics.canonical_reductions = !l->has_statistics; /* sums have one order for any number of replicas */
     options.reporting.output_mode = BG_OUTPUT_ALL;              /* the loss of each micro-batch */
     if (strcmp(strategy, "single") == 0) {
         options.execution.strategy = BG_STRATEGY_SINGLE;
@@ -100,7 +100,7 @@ static inline bg_options lesson_options(const lesson *l, const char *strategy)
 
 /* ---- the run ---- */
 
-/* All samples of each input of the session, one behind the other; the bytes of a sample in sample_bytes. */
+/* Makes all samples of each input of the session, one after the other; the bytes of a sample are in sample_bytes. */
 static inline void lesson_make_data(const lesson *l, const bg_session *session, char **data, size_t *sample_bytes)
 {
     const uint32_t inputs = bg_session_input_count(session);
@@ -121,7 +121,7 @@ static inline void lesson_make_data(const lesson *l, const bg_session *session, 
     }
 }
 
-/* Of all parameters, whatever their order. */
+/* Hashes all parameters; the result does not depend on their order. */
 static inline uint64_t lesson_hash_weights(bg_weights *weights)
 {
     uint64_t all = 0;

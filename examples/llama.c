@@ -1,14 +1,13 @@
 /*
- * llama.c: a language model like LLaMA (Touvron et al., 2023): norms by the root mean square before each part, rotary
- * positions, fewer key heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the
- * arguments and the loop.
+ * llama.c: a language model like LLaMA (Touvron et al., 2023): RMS norms before each part, rotary positions, fewer key
+ * heads than query heads, SwiGLU, no biases. It learns to continue sequences. lesson.h has the arguments and the loop.
  *     cc llama.c $(pkg-config --cflags --libs brigade) -o llama && ./llama recomputed
  */
 #include "lesson.h"
 
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, KEY_HEADS = 2, HIDDEN = 64, LAYERS = 2 };
 
-/* Each token sees itself and those before; two heads of queries share a head of keys and values. */
+/* Each token sees itself and the tokens before it; two query heads share a key head. */
 static bg_value add_attention(bg_graph *graph, bg_value x)
 {
     const int64_t key_width = WIDTH / HEADS * KEY_HEADS;
@@ -56,7 +55,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
     return bg_cross_entropy(graph, "loss", x, next, BG_LOSS_MEAN, -100);
 }
 
-/* A sequence goes through the tokens with a step of its own, which its first tokens determine. */
+/* A sequence walks through the tokens with its own step, which its first tokens determine. */
 static void draw(uint32_t number, void *const *data)
 {
     int32_t *tokens = data[0], *next = data[1];

@@ -30,7 +30,7 @@ bg_value build(brigade::graph &graph)
     return loss;
 }
 
-/* A number in [-1, 1) for each pair. */
+/* A number in [-1, 1) for each pair of arguments. */
 double draw(uint32_t stream, uint32_t index)
 {
     uint32_t x = stream * 0x9e3779b9u ^ index;
@@ -41,7 +41,7 @@ double draw(uint32_t stream, uint32_t index)
     return static_cast<double>(x >> 8) / 8388608.0 - 1.0;
 }
 
-/* Of all parameters, whatever their order. */
+/* Hashes all parameters; the result does not depend on their order. */
 uint64_t hash_weights(bg_weights *weights)
 {
     uint64_t all = 0;

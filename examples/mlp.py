@@ -13,7 +13,7 @@ FEATURES, WIDTH, SAMPLES, MICRO_BATCH, MICRO_BATCHES, UPDATES = 8, 32, 256, 16, 
 
 
 def draw(stream, index):
-    """A number in [-1, 1) for each pair."""
+    """A number in [-1, 1) for each pair of arguments."""
     x = (stream * 0x9E3779B9 & 0xFFFFFFFF) ^ index
     x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
     x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
@@ -35,7 +35,7 @@ def build(graph):
 
 
 def hash_weights(weights):
-    """Of all parameters, whatever their order."""
+    """Hashes all parameters; the result does not depend on their order."""
     total = 0
     for name in weights.parameters():
         value = 0xCBF29CE484222325

@@ -21,7 +21,7 @@ typedef struct ring {
     int rank, size;
 } ring;
 
-/* MPI calls this for an error on our communicators: we need not look at what each call returns. */
+/* MPI calls this for an error on our communicators, so calls need no check of what they return. */
 static void report(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -41,7 +41,7 @@ static ring make_ring(MPI_Comm comm)
     return r;
 }
 
-/* Heat that differs from cell to cell, the same for any number of ranks. */
+/* Sets heat that differs from cell to cell, and is the same for any number of ranks. */
 static void begin_field(const ring *r, int number, float field[WIDTH])
 {
     for (int i = 0; i < CELLS; i++) {
@@ -108,8 +108,8 @@ static void check(bg_status status)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Makes samples of this rank's cells: for each cell the STENCIL cells around it, and its heat after the steps. A run
- * takes FIELDS micro-batches of each replica, [field][replica]; a rank fills in those of its own replica. */
+/* Makes samples of this rank's cells: for each cell the STENCIL cells around it, and its heat after the small steps. A
+ * run takes FIELDS micro-batches of each replica, [field][replica]; a rank fills in those of its own replica. */
 static void make_samples(const ring *r, float *x, float *y)
 {
     for (int number = 0; number < FIELDS; number++) {
@@ -124,7 +124,7 @@ static void make_samples(const ring *r, float *x, float *y)
     }
 }
 
-/* The ring's ranks have a replica each. Called by all ranks of the ring; each gets the stencil. */
+/* Each rank of the ring has one replica. All ranks of the ring call it, and each gets the stencil. */
 static void train(const ring *r, float stencil[STENCIL])
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, CELLS, STENCIL), y_type = bg_matrix(BG_FLOAT32, CELLS, 1);
@@ -169,7 +169,8 @@ static void train(const ring *r, float stencil[STENCIL])
 
 /* ---- the program ---- */
 
-/* From a field that the training has not seen: the largest difference to small steps, of the largest heat. */
+/* Begins with a field that the training has not seen; prints the largest difference to small steps, relative to the
+ * largest heat. */
 static void measure(const ring *r, const float stencil[STENCIL])
 {
     float exact[WIDTH], guess[WIDTH], own[2] = {0}, largest[2];

@@ -1,6 +1,6 @@
 ! mpi_surrogate.f90: mpi_surrogate.c in Fortran. Two rings of ranks solve the heat equation with small explicit steps. One
-! ring learns from its own cells what eight of these steps do at once, while the other one goes on computing; then that
-! one takes the large step, and measures its error.
+! ring learns from its own cells what eight of these steps do at once, while the other one continues to simulate; then the
+! other ring takes the large step, and measures its error.
 program mpi_surrogate
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit

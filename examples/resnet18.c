@@ -19,7 +19,7 @@ static bg_value add_convolution(bg_graph *graph, const char *conv, const char *n
     return bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5);
 }
 
-/* Where the block makes more channels, or halves the image, its shortcut is a convolution too. */
+/* If the block makes more channels or halves the image, its shortcut is a convolution too. */
 static bg_value add_block(bg_graph *graph, bg_value x, int64_t channels, int64_t stride)
 {
     bg_value y = bg_relu(graph, add_convolution(graph, "conv1", "bn1", x, channels, 3, stride));
@@ -47,13 +47,14 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
             bg_scope_end(graph);
         }
     }
-    /* Each block begins as its shortcut, because the weight of its last norm is 0 at first (Goyal et al., 2017). */
+    /* Each block begins as the identity of its shortcut, because the weight of its last norm starts at 0 (Goyal et al.,
+     * 2017). */
     bg_graph_initialize(graph, "layer*.bn2.weight", "constant", 0, 0);
     x = bg_flatten(graph, NULL, bg_adaptive_avg_pool(graph, "pool", x, NULL));
     return bg_cross_entropy(graph, "loss", bg_linear_layer(graph, "fc", x, CLASSES, true), labels, BG_LOSS_MEAN, -100);
 }
 
-/* An image is its class's picture with noise. */
+/* An image is the picture of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -32,7 +32,7 @@ static bg_value build(bg_graph *g)
     return loss;
 }
 
-/* Reads losses until there were `STEPS` of them. */
+/* Reads until it has `STEPS` losses. */
 static void *consume(void *argument)
 {
     bg_outfeed *outfeed = argument;

@@ -8,7 +8,7 @@
 
 enum { SIZE = 16, CHANNELS = 8 };
 
-/* Two convolutions of 3 x 3, each with a group norm of four channels a group. */
+/* Adds two convolutions of 3 x 3, each with a group norm of four channels in a group. */
 static bg_value add_pair(bg_graph *graph, const char *scope, bg_value x, int64_t channels)
 {
     bg_conv2d_options options = bg_conv2d_defaults();

@@ -9,7 +9,7 @@
 enum { SIZE = 12, PATCH = 4, PATCHES = SIZE / PATCH * (SIZE / PATCH), TOKENS = PATCHES + 1 };
 enum { WIDTH = 24, HEADS = 3, LAYERS = 2, CLASSES = 10 };
 
-/* [N, 3, SIZE, SIZE] -> [N, TOKENS, WIDTH] */
+/* Makes tokens: [N, 3, SIZE, SIZE] -> [N, TOKENS, WIDTH]. */
 static bg_value add_tokens(bg_graph *graph, bg_value images, int64_t micro_batch)
 {
     const bg_type first = bg_tensor3(BG_FLOAT32, 1, 1, WIDTH), places = bg_tensor3(BG_FLOAT32, 1, TOKENS, WIDTH);
@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
                             -100);
 }
 
-/* An image is its class's picture with noise. */
+/* An image is the picture of its class with noise. */
 static void draw(uint32_t number, void *const *data)
 {
     float *image = data[0];

@@ -46,7 +46,7 @@ static void write_houses(const char *path)
 
 /* ---- samples ---- */
 
-/* Brings a sample's numbers to about -1 .. 1. Workers call it, several at a time. */
+/* Scales a sample's numbers to about -1 .. 1. Workers call it, several at the same time. */
 static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *const inputs[], void *const outputs[],
                        bg_error *failure)
 {
@@ -61,7 +61,8 @@ static bg_status scale(void *user, uint64_t epoch, uint64_t index, const void *c
     return BG_OK;
 }
 
-/* Samples of two tensors, x [3] and y [1], from columns of the file. Nothing is computed before a loader asks. */
+/* Samples of two tensors, x [3] and y [1], from columns of the file. Samples are computed only when a loader asks for
+ * them. */
 static bg_dataset *open_houses(const char *path)
 {
     const bg_type types[] = {bg_vector(BG_FLOAT32, FEATURES), bg_vector(BG_FLOAT32, 1)};

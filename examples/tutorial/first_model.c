@@ -27,7 +27,7 @@ static bg_value add_network(bg_graph *graph, bg_value x)
     return bg_linear_layer(graph, "fc2", hidden, 1, true);
 }
 
-/* A session that trains the network on batches of POINTS points. */
+/* Creates a session that trains the network on batches of POINTS points. */
 static bg_session *create_training(void)
 {
     const bg_type points = bg_matrix(BG_FLOAT32, POINTS, 1);
@@ -44,7 +44,7 @@ static bg_session *create_training(void)
     return session;
 }
 
-/* A session that computes the network for QUESTIONS points, with these weights. */
+/* Creates a session that computes the network for QUESTIONS points with these weights. */
 static bg_session *create_inference(bg_weights *weights)
 {
     const bg_type questions = bg_matrix(BG_FLOAT32, QUESTIONS, 1);

@@ -1,6 +1,6 @@
 /*
- * memory.c: where the bytes of a training step are, and what recomputation, offload and phases do to them. The weights
- * that each way learns are the same, bit for bit. docs/tutorial/04-memory.md explains it.
+ * memory.c: shows where the bytes of a training step are, and what recomputation, offload and phases do to them. The
+ * weights that each way learns are the same, bit for bit. docs/tutorial/04-memory.md explains it.
  */
 #include <brigade.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static void check(bg_status status)
     exit(1);
 }
 
-/* Four blocks of two layers, and a loss. */
+/* Adds four blocks of two layers, and a loss. */
 static bg_value add_model(bg_graph *graph)
 {
     const bg_type samples = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH);
@@ -36,7 +36,7 @@ static bg_value add_model(bg_graph *graph)
     return bg_mse_loss(graph, "loss", x, bg_graph_input(graph, "target", &samples), BG_LOSS_MEAN);
 }
 
-/* A hash of all weights: runs that print the same one agree in every bit. */
+/* Returns a hash of all weights: runs that print the same one agree in every bit. */
 static uint64_t hash_weights(bg_weights *weights)
 {
     uint64_t hash = 14695981039346656037u;

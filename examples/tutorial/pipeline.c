@@ -1,6 +1,6 @@
 /*
- * pipeline.c: one network of four blocks, trained on one device, sharded over four, or as a pipeline of four stages:
- * the weights are the same, bit for bit. docs/tutorial/02-pipeline.md explains it.
+ * pipeline.c: trains one network of four blocks on one device, sharded over four, and as a pipeline of four stages: the
+ * weights are the same, bit for bit. docs/tutorial/02-pipeline.md explains it.
  */
 #include <brigade.h>
 #include <math.h>
@@ -55,7 +55,7 @@ static bg_options choose_options(const char *strategy)
     return options;
 }
 
-/* A hash of all weights: runs that print the same one agree in every bit. */
+/* Returns a hash of all weights: runs that print the same one agree in every bit. */
 static uint64_t hash_weights(bg_weights *weights)
 {
     uint64_t hash = 14695981039346656037u;

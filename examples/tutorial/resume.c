@@ -1,5 +1,5 @@
 /*
- * resume.c: a training that is cut in half and goes on from a checkpoint has the weights of one that was never cut.
+ * resume.c: a training that stops halfway and resumes from a checkpoint has the weights of one that never stopped.
  * docs/tutorial/06-checkpoints.md explains it.
  */
 #include <brigade.h>
@@ -32,7 +32,7 @@ static bg_value add_model(bg_graph *graph)
     return bg_mse_loss(graph, "loss", x, bg_graph_input(graph, "target", &points), BG_LOSS_MEAN);
 }
 
-/* A hash of all weights: runs that print the same one agree in every bit. */
+/* Returns a hash of all weights: runs that print the same one agree in every bit. */
 static uint64_t hash_weights(bg_weights *weights)
 {
     uint64_t hash = 14695981039346656037u;
@@ -47,7 +47,7 @@ static uint64_t hash_weights(bg_weights *weights)
     return hash;
 }
 
-/* Goes on from the folder's newest checkpoint. Returns how many updates that has seen: 0 when there is none. */
+/* Resumes from the folder's newest checkpoint. Returns the number of updates in it, or 0 if there is no checkpoint. */
 static uint64_t resume(bg_session *session, const char *folder)
 {
     const bg_status status = bg_checkpoint_load(session, folder, NULL, NULL, &error);
@@ -58,8 +58,8 @@ static uint64_t resume(bg_session *session, const char *folder)
     return bg_session_step(session);
 }
 
-/* resume STRATEGY LAST FOLDER: trains up to update LAST, from the newest checkpoint in FOLDER on, and leaves one there.
- */
+/* resume STRATEGY LAST FOLDER: trains from the newest checkpoint in FOLDER up to update LAST, and saves a checkpoint
+ * there. */
 int main(int argc, char **argv)
 {
     const bg_optimizer adam = bg_adam(0.01);
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     uint64_t step = resume(session, argv[3]);
     printf("from update %d", (int)step);
     while (step < last) {
-        /* The data of update `step` depend on its number alone. */
+        /* The data of update `step` depend only on its number. */
         for (int i = 0; i < POINTS; i++) {
             x[i] = (float)((step * 7 + (uint64_t)i * 29) % 100) / 50 - 1;
             target[i] = sinf(3 * x[i]);

@@ -1,5 +1,5 @@
 /*
- * serving.c: one thread trains a model and publishes its weights; two others answer requests with it meanwhile.
+ * serving.c: one thread trains a model and publishes its weights; two other threads answer requests with it meanwhile.
  * docs/tutorial/09-serving.md explains it.
  */
 #include <brigade.h>
@@ -25,7 +25,7 @@ static bg_value add_network(bg_graph *graph, bg_value x)
     return bg_linear_layer(graph, "fc2", bg_tanh(graph, bg_linear_layer(graph, "fc1", x, 32, true)), 1, true);
 }
 
-/* The model for a batch of any size; bg_batches calls this once for each size that is asked for. */
+/* Adds the model for a batch of this size; bg_batches calls this once for each size that is requested. */
 static void add_model(void *user, bg_graph *graph, int64_t samples)
 {
     const bg_type batch = bg_matrix(BG_FLOAT32, samples, 1);
@@ -42,7 +42,7 @@ typedef struct server {
     uint64_t samples;
 } server;
 
-/* Answers requests of 1 to MOST_SAMPLES samples. Each thread has batches of its own. */
+/* Answers requests of 1 to MOST_SAMPLES samples. Each thread has its own bg_batches. */
 static void *serve(void *argument)
 {
     server *self = argument;
@@ -81,7 +81,7 @@ static bg_session *create_training(void)
     return session;
 }
 
-/* Asks the newest published weights for one point of the curve. */
+/* Evaluates one point of the curve with the newest published weights. */
 static void ask(bg_batches *batches, uint64_t version)
 {
     const float x = 0.25f;

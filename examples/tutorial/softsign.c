@@ -1,6 +1,6 @@
 /*
- * softsign.c: an op of the program's own, y = x / (1 + |x|), with its gradient; the gradient is checked, and a model
- * with the op trains. docs/tutorial/10-custom-op.md explains it.
+ * softsign.c: defines an op, y = x / (1 + |x|), with its gradient, checks the gradient, and trains a model with the op.
+ * docs/tutorial/10-custom-op.md explains it.
  */
 #include <brigade.h>
 #include <math.h>
@@ -108,7 +108,7 @@ static const bg_op_type softsign = {
     .output_count = 1,   .infer = infer_softsign, .gradient = derive_softsign, .kernel = choose_softsign,
 };
 
-/* The same with a gradient that is wrong: the size is not squared. */
+/* The same with a wrong gradient: the size is not squared. */
 static bg_status derive_wrong(bg_op_gradient *gradient, bg_error *failure)
 {
     gradient->input_gradients[0] =
