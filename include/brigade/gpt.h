@@ -4,8 +4,10 @@
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
- * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ * Errors, in bg_graph_check: BG_ERROR_INVALID for an option out of range: a size below 1, heads that do not divide
+ * hidden, a sequence that is longer than positions, a dropout outside 0 to below 1, a type that is not float32,
+ * bfloat16 or float16, tensor axes of the mesh that do not divide heads and hidden; for steps also a number of
+ * sequences outside 1 to BG_GPT_MOST_SEQUENCES, or a cache that is shorter than a step; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_GPT_H
 #define BRIGADE_GPT_H
@@ -58,9 +60,9 @@ typedef struct bg_gpt {
 } bg_gpt;
 
 /*
- * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin
- * as normal numbers of deviation 0.02 cut at two deviations, biases as 0, norms as 1. The head's matrix is the
- * embedding's (`transformer.wte.weight`). options NULL: the defaults. Errors are the graph's.
+ * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin as
+ * normal numbers of deviation 0.02 cut at two deviations, biases as 0, norms as 1. The head's matrix is the embedding's
+ * (`transformer.wte.weight`). options NULL: the defaults.
  *
  * A graph with a mesh (bg_graph_set_mesh) gets each replica's part of the model, cut as in the GPT-3 example for PopXL:
  * tensor axis 1 divides heads, axis 2 hidden. The parameters are the same, with the same names and first values.
@@ -69,11 +71,11 @@ BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 
 /*
  * Adds the model for the next S tokens of one sequence, whose earlier tokens it has seen, over bg_gpt_build's
- * parameters: keys and values of every layer stay in buffers "transformer.h.<layer>.attn.cache" [cache_length,
- * 2 hidden]. Inputs are tokens [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token
+ * parameters: keys and values of every layer stay in buffers "transformer.h.<layer>.attn.cache" [cache_length, 2
+ * hidden]. Inputs are tokens [1, S], positions and row; the output is "logits" float32 [1, vocabulary] of the token
  * that follows. S is options->sequence_length, at most cache_length; p is at most cache_length - S. For fewer than S
  * tokens, fill the rest with any tokens; the next step overwrites them. The options micro_batch, dropout, labels and
- * outputs are ignored. Errors are the graph's.
+ * outputs are ignored.
  */
 BG_API bg_gpt bg_gpt_build_step(bg_graph *graph, const bg_gpt_options *options, int64_t cache_length);
 

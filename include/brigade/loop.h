@@ -11,8 +11,9 @@
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
- * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ * Errors of bg_graph_loop stay in the graph, and bg_graph_check returns the first: BG_ERROR_INVALID for a number of
+ * operands or carried values that does not fit the body, a body with a variable, or a loop without an end;
+ * BG_ERROR_SHAPE for an operand whose type differs from that of the body's input; BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_LOOP_H
 #define BRIGADE_LOOP_H
@@ -45,8 +46,11 @@ BG_API bg_loop bg_while(const bg_graph *condition, uint64_t most_iterations, con
 /*
  * The plan of a loop. Graphs are copied. options->device_iterations and gradient_accumulation must be 1, because the
  * loop sets the number of iterations. Outputs of the body are returned by their modes (default: final). A carried value
- * must be read and made in one stage. Errors: BG_ERROR_SHAPE when a result has another type than its input;
- * BG_ERROR_INVALID.
+ * must be read and made in one stage. Errors: BG_ERROR_INVALID for a carried value that is not an input of the body or
+ * is listed twice, for more than BG_LOOP_MOST_CARRIED carried values, for a condition with a variable or with another
+ * output than one scalar, for device_iterations other than 1, and for 2^32 or more iterations that are not BG_ENDLESS;
+ * BG_ERROR_SHAPE for a next value, or an input of the condition, whose type differs from that of the carried value;
+ * otherwise as bg_plan_create_inference.
  */
 BG_API bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const bg_options *options,
                                      bg_plan **out, bg_error *error);

@@ -2,15 +2,17 @@
  * nn.h: layers, written with ops only. A layer is an op together with its parameters, whose names and first values are
  * those of PyTorch's module of the same name, so that weight files can be exchanged.
  *
- * Parameters are float32. When a layer's input has another float type (float16), the parameters are cast where they
- * are used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in 16 bits too.
+ * Parameters are float32. When a layer's input has another float type (float16), the parameters are cast where they are
+ * used; gradients and updates stay in float32. bg_graph_set_parameter_dtype keeps the parameters in 16 bits too.
  *
  * After an error in the graph, layers add nothing and return the null value; bg_graph_check returns the error.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
- * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ * Errors: a function that fails returns the null value, and so does every later one. The graph keeps the first error,
+ * and bg_graph_check returns it. BG_ERROR_INVALID means that a name is missing or too long, the input is the null
+ * value, or a size or an option is out of range; BG_ERROR_SHAPE means that the input is not a float of one of the
+ * stated shapes; BG_ERROR_MEMORY means that the graph could not grow.
  *
  * Shapes: the result has the shape of x unless a function says otherwise.
  */
@@ -109,7 +111,12 @@ BG_API bg_value bg_gru_layer(bg_graph *graph, const char *name, bg_value x, int6
 BG_API bg_value bg_rnn_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                              const bg_recurrent_options *options, bg_value h0, bg_value *out_h);
 
-/* ---- layers in pieces ---- */
+/* ---- layers in pieces ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_INVALID if a name is missing or too long, the input is the null value, the factor
+ * does not divide the dimension that is cut, a mode does not exist or does not apply, or a placement's splits are not
+ * consecutive or do not add up to the factor; BG_ERROR_SHAPE if the input does not have the stated dimensions;
+ * BG_ERROR_MEMORY. */
 
 /* The dimension along which a matrix product x [m, n] weight^T [n, p] is cut. */
 typedef enum bg_serialize_mode {
@@ -160,7 +167,8 @@ BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_
                                           const bg_split_placement *placement);
 
 /* Copy between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
- * OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. */
+ * OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. Errors: BG_ERROR_SHAPE if the type is not a matrix, or the factor
+ * does not divide its dimension; BG_ERROR_INVALID if a piece is NULL. */
 BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
                                           void *const *out_pieces, bg_error *error);
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
@@ -174,7 +182,11 @@ BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_t
  *
  * With tensor_2 = 1 that is a column-parallel layer followed by a row-parallel one (Shoeybi et al., Megatron-LM, 2019).
  * Parameters have the names and first values of the plain layers, under any mesh. Without a mesh these layers are the
- * plain layers. */
+ * plain layers.
+ *
+ * Errors, in bg_graph_check: BG_ERROR_INVALID if a name is missing or too long, options are NULL, an axis is not a
+ * tensor axis, or a size is below 1; BG_ERROR_SHAPE if the input is not a float of the stated dimensions, or the mesh
+ * does not divide a dimension that it cuts; BG_ERROR_MEMORY. */
 
 typedef struct bg_parallel_linear_options {
     size_t struct_bytes;  /* set by bg_parallel_linear_defaults; see base.h */

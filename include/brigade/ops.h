@@ -7,8 +7,10 @@
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
- * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
- * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
+ * Errors: a function that fails returns the null value, and so does every later one. The graph keeps the first error,
+ * and bg_graph_check returns it. BG_ERROR_SHAPE means that the type, rank or dimensions of an operand do not fit,
+ * BG_ERROR_INVALID that an option or a count is out of range or an array is NULL, BG_ERROR_MEMORY that the graph could
+ * not grow. Each section lists its conditions.
  *
  * Shapes: the result has the shape and the element type of x unless a function says otherwise.
  */
@@ -21,7 +23,12 @@
 extern "C" {
 #endif
 
-/* ---- convolution and pooling ---- */
+/* ---- convolution and pooling ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands are not floats of one type, have another rank, if channels and
+ * groups do not match, or if a filter or a window is larger than the padded x; BG_ERROR_INVALID if a kernel size,
+ * stride, padding, dilation or number of groups is out of range, or if the options of a pool are NULL;
+ * BG_ERROR_MEMORY. */
 
 typedef struct bg_conv2d_options {
     size_t struct_bytes; /* set by bg_conv2d_defaults; see base.h */
@@ -69,12 +76,14 @@ static inline bg_conv_options bg_conv_defaults(void)
 /* Over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one size for each
  * of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from bg_conv2d; in three
  * dimensions it convolves one copy of x's planes for each plane of the filter. options NULL: defaults. Errors, in
- * bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
+ * bg_graph_check: BG_ERROR_SHAPE if x, weight and bias do not fit each other, or the result would be empty;
+ * BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
 /* Transposed, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null -> [N,O,..],
  * OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of bg_conv2d's
- * gradients. Errors: as bg_conv's. */
+ * gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not below the
+ * stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                   const bg_conv_options *options);
 
@@ -101,7 +110,12 @@ static inline bg_pool2d_options bg_pool2d_defaults(int64_t kernel_size)
 BG_API bg_value bg_max_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 
-/* ---- pools over one, two or three dimensions ---- */
+/* ---- pools over one, two or three dimensions ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is smaller than a window;
+ * BG_ERROR_INVALID if options are NULL, or a kernel size, stride, padding, dilation or element of `sizes` is out of
+ * range; BG_ERROR_UNSUPPORTED if an adaptive maximum would need more than 60 windows of different sizes;
+ * BG_ERROR_MEMORY. */
 
 typedef struct bg_pool_options {
     size_t struct_bytes; /* set by bg_pool_defaults; see base.h */
@@ -124,8 +138,9 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
 }
 
 /* Of x [N,C,L], [N,C,H,W] or [N,C,D,H,W], by bg_max_pool2d and bg_avg_pool2d; in three dimensions first over planes,
- * then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. Shapes: x [N,C,..] ->
- * [N,C,..] with the sizes of the windows. */
+ * then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is smaller
+ * than a window; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_MEMORY. Shapes: x
+ * [N,C,..] -> [N,C,..] with the sizes of the windows. */
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
@@ -135,7 +150,11 @@ BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 
-/* ---- interpolation ---- */
+/* ---- interpolation ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks; BG_ERROR_INVALID if options are
+ * NULL, a mode does not exist, a size or scale is negative or gives no elements, or `cubic` is not finite;
+ * BG_ERROR_MEMORY. */
 
 typedef enum bg_interpolation {
     BG_INTERPOLATE_NEAREST = 0,
@@ -187,10 +206,15 @@ static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mo
 
 /* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, axis by axis. Positions are
  * computed in double; neighbors outside x are its edge. Elements with weight 0 may be read, so an element that is not
- * finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for options. */
+ * finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of
+ * these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative or gives no
+ * elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
 BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_interpolate_options *options);
 
-/* ---- matrix products ---- */
+/* ---- matrix products ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands are not floats, if the summed dimensions differ, or if leading
+ * dimensions do not broadcast; BG_ERROR_MEMORY. */
 
 /* x [..., in], weight [out, in], bias [out] or null -> [..., out]: x weight^T + bias. */
 BG_API bg_value bg_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias);
@@ -203,12 +227,18 @@ BG_API bg_value bg_matmul(bg_graph *graph, const char *name, bg_value a, bg_valu
  * The op sums over letters that the result does not have. Without "->" the result has the letters that occur once, in
  * alphabetical order. The op takes 1 to 16 operands and multiplies them from the left, with transposes and batched
  * products. A letter must not occur twice in one operand, and "..." is not supported. Errors, in bg_graph_check:
- * BG_ERROR_INVALID for an equation that cannot be read, BG_ERROR_SHAPE, BG_ERROR_UNSUPPORTED for a product of two
- * operands that would have more than BG_MAX_RANK dimensions. Shapes: the letters after "->". */
+ * BG_ERROR_INVALID for an equation that cannot be read or does not fit the number of operands; BG_ERROR_SHAPE for an
+ * operand with another number of dimensions than letters, or a letter with two sizes; BG_ERROR_UNSUPPORTED for a
+ * product of two operands that would have more than BG_MAX_RANK dimensions; BG_ERROR_MEMORY. Shapes: the letters after
+ * "->". */
 BG_API bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, const bg_value *operands,
                           uint32_t count);
 
-/* ---- elementwise ---- */
+/* ---- elementwise ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float (for functions of two operands: a float, int32 or
+ * int64), or if a and b have different types or do not broadcast; BG_ERROR_INVALID if a function or element type does
+ * not exist, or a parameter is out of range; BG_ERROR_MEMORY. */
 
 /* Functions of one float element, with PyTorch's gradients where a derivative jumps. a and b are parameters
  * (bg_elementwise_function) of the functions that name them. */
@@ -259,11 +289,11 @@ typedef enum bg_unary {
     BG_UNARY_COUNT
 } bg_unary;
 /* Applies a function with the parameters that are listed beside its name above. Errors, in bg_graph_check:
- * BG_ERROR_SHAPE (x is not a float), BG_ERROR_INVALID (a function that does not exist). */
+ * BG_ERROR_SHAPE if x is not a float; BG_ERROR_INVALID for a function that does not exist; BG_ERROR_MEMORY. */
 BG_API bg_value bg_elementwise_unary(bg_graph *graph, const char *name, bg_unary function, bg_value x);
 /* Applies a function with the given parameters; functions without parameters ignore them. Errors, in bg_graph_check: as
- * above, and BG_ERROR_INVALID for parameters that are NaN, for a clamp whose a is above b, for a softplus whose a is
- * not above 0, for other parameters that are not finite. */
+ * bg_elementwise_unary, and BG_ERROR_INVALID for a parameter that is NaN, a clamp with a above b, a softplus with a not
+ * above 0, and other parameters that are not finite. */
 BG_API bg_value bg_elementwise_function(bg_graph *graph, const char *name, bg_unary function, double a, double b,
                                         bg_value x);
 
@@ -278,8 +308,9 @@ typedef enum bg_binary {
 } bg_binary;
 /* Operands broadcast as in NumPy. Both are floats, int32 or int64, of one element type (floats of 16 and 32 bits may be
  * mixed and give float32). Integers are computed exactly and wrap around on overflow. Their quotient truncates toward
- * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE,
- * BG_ERROR_INVALID for a function that does not exist. Shapes: a and b broadcast to the result. */
+ * zero, and x / 0 is 0. No gradient flows through integers. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of
+ * other or different types, or operands that do not broadcast; BG_ERROR_INVALID for a function that does not exist;
+ * BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_elementwise_binary(bg_graph *graph, const char *name, bg_binary function, bg_value a, bg_value b);
 
 /* As bg_elementwise_unary and bg_elementwise_function. */
@@ -309,7 +340,11 @@ BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype 
 BG_API bg_value bg_standardize(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype, float divisor, float mean,
                                float deviation);
 
-/* ---- comparisons ---- */
+/* ---- comparisons ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands have different types or do not broadcast, a condition is not
+ * uint8, or x has too few dimensions; BG_ERROR_INVALID if a function does not exist or an operand is the null value;
+ * BG_ERROR_MEMORY. */
 
 typedef enum bg_comparison {
     BG_LESS = 0,
@@ -323,14 +358,14 @@ typedef enum bg_comparison {
 /* uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
  * both the same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor
  * greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in bg_graph_check:
- * BG_ERROR_SHAPE, BG_ERROR_INVALID for a comparison that does not exist. Shapes: a and b broadcast to the
- * result. */
+ * BG_ERROR_SHAPE for operands of different types, or operands that do not broadcast; BG_ERROR_INVALID for a comparison
+ * that does not exist; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
 /* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
  * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). The gradients of float a and b
  * are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the result is infinite
- * or NaN.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE. Shapes: all three broadcast to the result. */
+ * or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b have different types, or the
+ * three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -339,9 +374,9 @@ typedef enum bg_logic {
     BG_LOGIC_XOR, /* exactly one of the two */
     BG_LOGIC_COUNT
 } bg_logic;
-/* uint8, 1 or 0; values other than 0 count as true. Operands of any element types broadcast as in NumPy. No
- * gradient. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a function that does not exist. Shapes: a
- * and b broadcast to the result. */
+/* uint8, 1 or 0; values other than 0 count as true. Operands of any element types broadcast as in NumPy. No gradient.
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b do not broadcast; BG_ERROR_INVALID for a function that does not
+ * exist or a null operand; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b);
 /* 1 where x equals 0, 0 elsewhere. */
 BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
@@ -349,10 +384,15 @@ BG_API bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x);
  * the number of places to the right of the main diagonal; negative: to the left. Any element type. */
 BG_API bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal);
 /* x where it is above 0, slope x elsewhere, as torch.prelu: slope has one number, or one for each channel (dimension 1
- * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE. */
+ * of x). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if x and slope are not floats of one type,
+ * or slope has another number of elements; BG_ERROR_MEMORY. */
 BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope);
 
-/* ---- reductions and shapes ---- */
+/* ---- reductions and shapes ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if x does not have an axis, if the elements of x do not fill the dims, or
+ * if values do not agree; BG_ERROR_INVALID if an array is NULL, a function does not exist, an axis is listed twice, a
+ * step or a number of repetitions is below 1, or the number of values to stack is not from 1 to 60; BG_ERROR_MEMORY. */
 
 typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG_REDUCTION_COUNT } bg_reduction;
 /* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. Sums and maxima also
@@ -389,9 +429,10 @@ typedef enum bg_pad_mode {
 } bg_pad_mode;
 /* Adds before[i] and after[i] elements at the ends of dimension i; both arrays have one number for each dimension of x
  * and are copied. The new elements are `value` for BG_PAD_CONSTANT and elements of x for other modes. BG_PAD_CONSTANT
- * also accepts negative numbers, which remove elements. Any element type. Errors, in bg_graph_check: BG_ERROR_SHAPE for
- * numbers out of the mode's range (reflect: below the dimension; circular: at most the dimension), or an empty
- * dimension in the result. Shapes: dim i is before[i] + the size of x + after[i]. */
+ * also accepts negative numbers, which remove elements. Any element type. Errors, in bg_graph_check: BG_ERROR_INVALID
+ * for a mode that does not exist, or an array that is NULL; BG_ERROR_SHAPE for numbers out of the mode's range
+ * (reflect: below the dimension; circular: at most the dimension), or an empty dimension in the result;
+ * BG_ERROR_MEMORY. Shapes: dim i is before[i] + the size of x + after[i]. */
 BG_API bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode, const int64_t *before,
                        const int64_t *after, double value);
 /* y[i] = x[0] + .. + x[i] along the axis; exclusive: without x[i]; reverse: from the end. Floats are added in double;
@@ -413,7 +454,11 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
  *
  * ids are int32, int64 or uint8: numbers along an axis of x (negative: counted from the last axis). Ids below 0 count
  * from the end. An id out of range yields zeros and receives no gradient. Gradients of one element are added in the
- * order of ids, under every strategy and on any number of cores. */
+ * order of ids, under every strategy and on any number of cores.
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if ids have another element type, x does not have the axis, updates do not
+ * have the shape that the ids select, or the result would have more than BG_MAX_RANK dimensions; BG_ERROR_INVALID if
+ * the number of classes or k is out of range; BG_ERROR_MEMORY. */
 
 /* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as torch.index_select and ONNX's Gather
  * take them. Any element type; gradients flow to a float x. */
@@ -435,7 +480,13 @@ BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int6
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
 
-/* ---- normalization, embedding, dropout ---- */
+/* ---- normalization, embedding, dropout ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float, does not have the axis or has too few dimensions, if
+ * a parameter has another shape, or if groups do not divide C; BG_ERROR_INVALID if only one of gamma and beta is
+ * given, epsilon is negative, momentum or probability is outside 0..1, or padding_index is not a row of the table;
+ * BG_ERROR_MEMORY. A batch norm that trains on one value per channel makes bg_plan_create_training fail with
+ * BG_ERROR_SHAPE. */
 
 /* Softmax or its logarithm over the axis (negative: counted from the last axis). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
@@ -470,7 +521,11 @@ BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, 
  * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
 BG_API bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probability);
 
-/* ---- attention ---- */
+/* ---- attention ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands have other types or dimensions than stated, or heads do not
+ * divide the last dimension; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_UNSUPPORTED
+ * for dropout over more than 2^34 scores of a sample, and for ALiBi over heads that a mesh cuts; BG_ERROR_MEMORY. */
 
 typedef struct bg_attention_options {
     size_t struct_bytes; /* set by bg_attention_defaults; see base.h */
@@ -572,10 +627,11 @@ BG_API bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengt
  *     LINEAR       f_i / s
  *     NTK          with the base times s^(features / (features - 2)) (bloc97, "NTK-aware scaled RoPE", 2023)
  *     DYNAMIC_NTK  the same with s n / L - (s - 1) for s, n the larger of L and `length`: what n positions need
- *     YARN         from f_i where a pair turns at least beta_fast times in L positions to f_i / s where it turns at
- * most beta_slow times, linearly in i between; what turns is multiplied by `magnitude` (Peng et al., 2023) LLAMA3 f_i
- * where it turns more than high_frequency times in L positions, f_i / s where it turns less than low_frequency times,
- * linearly in the number of turns between (Llama 3.1's files)
+ *     YARN         f_i if the pair turns at least beta_fast times in L positions, f_i / s if it turns at most
+ *                  beta_slow times, and linear in i between; the rotated features are multiplied by `magnitude`
+ *                  (Peng et al., 2023)
+ *     LLAMA3       f_i if the pair turns more than high_frequency times in L positions, f_i / s if it turns less than
+ *                  low_frequency times, and linear in the number of turns between (Llama 3.1's files)
  */
 typedef enum bg_rotary_scaling {
     BG_ROTARY_LINEAR = 0,
@@ -615,7 +671,10 @@ static inline bg_rotary_options bg_rotary_defaults(int64_t heads)
 BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value positions,
                           const bg_rotary_options *options);
 
-/* ---- recurrences over time: the layers of nn.h have their parameters ---- */
+/* ---- recurrences over time: the layers of nn.h have their parameters ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands are not floats of one type or have other dimensions than
+ * stated; BG_ERROR_MEMORY. */
 
 /*
  * LSTM and GRU with PyTorch's formulas and order of gates (i, f, g, o; r, z, n), all steps in one op. x [T, N, gates
@@ -677,16 +736,20 @@ static inline bg_scan_options bg_scan_defaults(void)
  * steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the last
  * ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
  * values that the body uses. The gradients of all steps of an input take the input's size in memory. Returns output 0.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE (inputs of different lengths, a state whose type changes), BG_ERROR_INVALID
- * (counts). Shapes: output 0 of all steps
- * along the axis. */
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
+ * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
+ * are NULL; BG_ERROR_MEMORY. Shapes: output 0 of all steps along the axis.
+ */
 BG_API bg_value bg_scan(bg_graph *graph, const bg_scan_options *options, const bg_value *inputs, bg_value *states,
                         void (*body)(void *user, bg_graph *graph, bg_scan_step *step), void *user, bg_value *outputs);
 
 /* Returns x without a gradient, as torch's detach. x may have any type, and the result shares its memory. */
 BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
 
-/* ---- remote buffers: bg_graph_remote_buffer ---- */
+/* ---- remote buffers: bg_graph_remote_buffer ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if the buffer has no first dimension, the index is not one int32, or the
+ * value is not an entry; BG_ERROR_MEMORY. */
 
 /* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; any variable may be used, with
  * its first dimension as entries. An index out of range gives zeros. No gradient flows through it. */
@@ -696,7 +759,11 @@ BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffe
  * that uses this result to keep the store. Shapes: the shape of index. */
 BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buffer, bg_value index, bg_value value);
 
-/* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ---- */
+/* ---- collectives: over the replicas of a mesh (bg_graph_set_mesh) ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_INVALID if the axes are not tensor axes, or the function is BG_REDUCE_MEAN;
+ * BG_ERROR_SHAPE if x is not a float, does not have the axis, or has a dimension that the members do not divide;
+ * BG_ERROR_MEMORY. */
 
 /* `axes`: bits of the tensor axes of bg_mesh_axis. All members of a group along these axes get the same bits: the
  * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
@@ -720,7 +787,11 @@ BG_API bg_value bg_all_gather(bg_graph *graph, const char *name, bg_value x, int
  * gradient is gathered. Shapes: x with the member's share of the size along the axis. */
 BG_API bg_value bg_reduce_scatter(bg_graph *graph, const char *name, bg_value x, int32_t axis, uint32_t axes);
 
-/* ---- losses and metrics ---- */
+/* ---- losses and metrics ----
+ *
+ * Errors, in bg_graph_check: BG_ERROR_SHAPE if operands have other types or dimensions than stated; BG_ERROR_INVALID
+ * if a reduction or function does not exist, or a number (label_smoothing, blank, k, epsilon, margin) is out of range;
+ * BG_ERROR_MEMORY. */
 
 typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } bg_loss_reduction;
 
@@ -734,8 +805,9 @@ BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value log
 /* The same with a weight for each class, class_weights [C] (floats; null: 1), and label_smoothing, from 0 to 1: this
  * share of each label is spread evenly over all classes. Each label has the weight of its class, and the mean divides
  * by the sum of the weights (in training over the whole update), as in PyTorch's cross_entropy. No gradient flows to
- * the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a label_smoothing outside 0..1. Shapes:
- * as bg_cross_entropy. */
+ * the weights. Errors, in bg_graph_check: BG_ERROR_SHAPE for labels or class weights that do not fit the logits;
+ * BG_ERROR_INVALID for a label_smoothing outside 0..1 or a reduction that does not exist; BG_ERROR_MEMORY. Shapes: as
+ * bg_cross_entropy. */
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
@@ -753,7 +825,8 @@ BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_prob
  * that is 0), as in torch. float32 (float64 for float64). Targets that do not fit into the steps give an infinite loss
  * and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and targets that are out of range or the
  * blank, give a loss of NaN. Gradients are derivatives by each log probability; combined with bg_log_softmax they equal
- * torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID for a blank outside 0 .. C - 1.
+ * torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of other types or dimensions than stated;
+ * BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a blank outside 0 .. C - 1.
  */
 BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value targets,
                             bg_value lengths, bg_value target_lengths, int32_t blank, bool zero_infinity,
@@ -774,8 +847,9 @@ typedef enum bg_pointwise_loss_function {
 } bg_pointwise_loss_function;
 /* Prediction and target are floats of one type and shape -> scalar float32 (float64 for float64 operands), or their
  * shape for NONE. The mean is over all elements. parameter: `a` above; functions without a parameter ignore it (pass
- * 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE; BG_ERROR_INVALID for a function or a reduction
- * that does not exist, a parameter that is negative or not finite, a delta of 0. */
+ * 0). Gradients flow to both. Errors, in bg_graph_check: BG_ERROR_SHAPE if prediction and target are not floats of one
+ * type and shape; BG_ERROR_INVALID for a function or a reduction that does not exist, a parameter that is negative or
+ * not finite, or a delta of 0; BG_ERROR_MEMORY. */
 BG_API bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_function function,
                                   double parameter, bg_value prediction, bg_value target, bg_loss_reduction reduction);
 /* bg_pointwise_loss of BG_LOSS_SQUARED. Shapes: as bg_pointwise_loss. */
@@ -783,12 +857,15 @@ BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value predicti
                             bg_loss_reduction reduction);
 
 /* a b / (max(|a|, epsilon) max(|b|, epsilon)) along the axis, which is removed, as in torch.cosine_similarity;
- * PyTorch's epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE, BG_ERROR_INVALID
- * for an epsilon that is not above 0. Shapes: a without the axis. */
+ * PyTorch's epsilon is 1e-8. Computed in float32 or better. Errors, in bg_graph_check: BG_ERROR_SHAPE if a and b are
+ * not floats of one type and shape, or do not have the axis; BG_ERROR_INVALID for an epsilon that is not above 0;
+ * BG_ERROR_MEMORY. Shapes: a without the axis. */
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
 /* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
- * cos where the target is above 0, else max(0, cos - margin), as torch's cosine_embedding_loss. Errors: as above. */
+ * cos where the target is above 0, else max(0, cos - margin), as torch's cosine_embedding_loss. Errors, in
+ * bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or the targets do not fit them;
+ * BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist; BG_ERROR_MEMORY. */
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
@@ -798,12 +875,12 @@ BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value log
 /* How many labels are among the k largest logits of their rows [..., C]; of equal logits the first counts as larger:
  * int32 scalar. Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
-/* Counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE.
+/* Counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the operands'
+ * types or shapes do not fit each other; BG_ERROR_MEMORY.
  *
  * For logits [..., C] and labels [...]: int32 [3, C], the number of rows of each class that are predicted correctly,
  * predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside 0..C-1 are
- * ignored. Shapes: logits [..., C], labels
- * [...] -> int32 [3, C]. */
+ * ignored. Shapes: logits [..., C], labels [...] -> int32 [3, C]. */
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
  * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.
@@ -819,7 +896,10 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
 /* ---- ops over pieces ----
  *
  * The mesh cuts a dimension of the whole tensor over `axis`, BG_MESH_TENSOR_1 or BG_MESH_TENSOR_2; operands are a
- * replica's pieces. With an axis of size 1 or BG_MESH_NONE they are the plain ops. */
+ * replica's pieces. With an axis of size 1 or BG_MESH_NONE they are the plain ops.
+ *
+ * Errors, in bg_graph_check: as the plain ops, and BG_ERROR_INVALID for an axis that is not a tensor axis or a number
+ * of classes below 1. */
 
 /* bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of other
  * replicas' rows yield zeros. bg_identical_gradients over the axis adds the replicas' results to the complete rows.
@@ -867,7 +947,10 @@ static inline bg_gradient_check_options bg_gradient_check_defaults(void)
 /* Builds the op once over float64 operands (integer ones keep their type and must be given in `values`), and compares
  * its gradient rule with central differences of sum(output * random weights), with reference kernels. `types` are the
  * operands' types; values[i] holds an operand's data, or is NULL for random data. The error names the first element
- * that differs: operand, element, and both numbers. */
+ * that differs: operand, element, and both numbers. Errors: BG_ERROR_INVALID if the rule and the differences disagree,
+ * the op type has no gradient rule, attributes or the values of an integer operand are missing, or no checked output is
+ * a float; BG_ERROR_SHAPE if a gradient does not have its operand's type; BG_ERROR_UNSUPPORTED for more than 32
+ * operands; BG_ERROR_MEMORY; an error of the op itself. */
 BG_API bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, const bg_type *types,
                                    const void *const *values, uint32_t input_count,
                                    const bg_gradient_check_options *options, bg_error *error);
