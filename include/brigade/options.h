@@ -447,7 +447,7 @@ typedef struct bg_numerics_options {
     double loss_scaling;
     bg_auto_loss_scaling auto_loss_scaling; /* default off */
     /* Training: before an update all replicas and ranks agree on whether the losses of its micro-batches are finite. If
-     * one is infinite or no number, no weight and no state of the optimizer changes, by this update or by those of the
+     * one is infinite or NaN, no weight and no state of the optimizer changes, by this update or by those of the
      * same run that follow, and the run fails with BG_ERROR_NOT_FINITE: the iterations of bg_session_execute are those
      * before it, the outputs are there, and the session can be saved or run again. Variables that the forward pass
      * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under

@@ -1147,7 +1147,7 @@ static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_
     update = session->weights->step;
     return bg_error_set(error, BG_ERROR_NOT_FINITE,
                         "the loss of weight update %" PRIu64
-                        " is infinite or no number: the update was refused, weights and optimizer are as they were "
+                        " is infinite or NaN: the update was refused, so weights and optimizer are as they were "
                         "after %" PRIu64 "; lower the learning rate, or look at the samples",
                         update + 1, update);
 }

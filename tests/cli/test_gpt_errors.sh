@@ -171,7 +171,7 @@ check "is gone on from, to the same bits" cmp -s another/checkpoint_train_step_2
 
 # A loss that is not finite ends the run before its update, and leaves no checkpoint but the folder that repeats it;
 # without the guard, after it.
-error 1 'the loss of weight update 2 is infinite or no number: the update was refused' \
+error 1 'the loss of weight update 2 is infinite or NaN: the update was refused' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
 check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2
 echo guard_loss=false >off

@@ -17,7 +17,7 @@ refused() {
     shift 2
     timeout 60 "$@" >out 2>err </dev/null
     check "$refused_what: ends with 1" test $? -eq 1
-    update=$(sed -n 's/^brigade [a-z]*: the loss of weight update \([0-9]*\) is infinite or no number: the update was refused.*/\1/p' err)
+    update=$(sed -n 's/^brigade [a-z]*: the loss of weight update \([0-9]*\) is infinite or NaN: the update was refused.*/\1/p' err)
     check "$refused_what: says which update: $(cat err)" test -n "$update"
     check "$refused_what: leaves what repeats it: $(ls "$refused_folder")" test -x /bin/sh -a \
         -s "$refused_folder/refused-$update/replay.sh" -a -s "$refused_folder/refused-$update/inputs.safetensors" -a \

@@ -186,7 +186,7 @@ static void expect_refused(const way *w, const bg_optimizer *optimizer, uint32_t
     one.execution.device_iterations = 1;
     plain = open_rig(optimizer, &one);
     assert_int_equal(run(&r, 0, bad, value, rates, &iterations, &error), BG_ERROR_NOT_FINITE);
-    snprintf(text, sizeof text, "the loss of weight update %u is infinite or no number", before + 1);
+    snprintf(text, sizeof text, "the loss of weight update %u is infinite or NaN", before + 1);
     if (strstr(error.message, text) != error.message)
         fail_msg("%s", error.message);
     assert_int_equal(iterations, before);
