@@ -20,7 +20,7 @@ check "costs that are there stay" cmp -s costs.json kept.json
 
 begin_case idle-share
 check "what the idle share means is said" sh -c '"$1" plan mnist --cores 1 | grep -q -E \
-    "^idle share [0-9.]+ % of the devices. time by static costs, if each had its own core; here 4 devices share 1 core, idle for at least 0.0 %$"' \
+    "^idle share [0-9.]+ % of the devices. time by static costs, if each had its own core; here 4 devices share 1 core, whose idle share is at least 0.0 %$"' \
     sh "$program"
 check "with a core each there is one share" sh -c '"$1" plan mnist --strategy single | grep -q -E \
     "^idle share 0.0 % of the devices. time by static costs, if each had its own core$"' sh "$program"
