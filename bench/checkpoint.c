@@ -1,6 +1,6 @@
 /*
  * checkpoint.c: how fast a checkpoint is written, compared with a plain file of the same size that is written and
- * flushed before it and after it; and what writing one costs a training that goes on meanwhile: time and memory.
+ * flushed before it and after it; and how much time and memory writing one costs a training that continues meanwhile.
  *
  *   build/bench/checkpoint DIR [GIGABYTES [speed|beside]]     writes and removes DIR/brigade-checkpoint-bench
  */

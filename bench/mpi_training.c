@@ -4,10 +4,9 @@
  *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
  * TEXT]
  *
- * Replicas, one a rank, are compared with one process that has the same replicas and as many cores as there are ranks.
- * The two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and what
- * counts is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in
- * bits.
+ * Compares replicas, one on each rank, with one process that has the same replicas and uses one core for each rank. The
+ * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and what counts
+ * is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in bits.
  *
  * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
  * has a core, and stages cost what all ranks measure at the same time, each on its own core, and what their messages
@@ -431,7 +430,7 @@ static bool compare(const bench *b, const row *of)
         if (b->rank == 0) {
             open_side(b, of, make_plan(b, of, NULL, b->rank_count, false), &process);
             process.runs = 2;
-            run(&process); /* as many updates as the ranks have run, so that the losses compare */
+            run(&process); /* the number of updates that the ranks ran, so that the losses can be compared */
             process.runs = ranks.runs;
         }
         wait_for_first(b);
@@ -439,7 +438,8 @@ static bool compare(const bench *b, const row *of)
         use_processors(&b->own);
         open_side(b, of, make_plan(b, of, NULL, 1, true), &traced);
         traced.runs = 2;
-        run(&traced); /* as many as the ranks have trained: kernels may depend on how many gradients are zero */
+        run(&traced); /* the number of updates that the ranks ran, because kernels may depend on how many gradients are
+                         zero */
         traced.runs = ranks.runs;
     }
     for (long turn = 0; turn < b->turns; turn++) {

@@ -449,7 +449,7 @@ static void unary(bench_work *work, const int64_t *d, bg_unary function)
     attributes.function = function;
     CALL(UNARY, &attributes, 1, x, y);
     CALL(UNARY_BACKWARD, &attributes, 3, dy, keeps_y ? y : x, keeps_y ? y : x, dx);
-    work->bytes -= (double)d[0] * 4.0; /* the operand that is there twice */
+    work->bytes -= (double)d[0] * 4.0; /* the operand that occurs twice */
 }
 
 static void binary(bench_work *work, const int64_t *d, bg_binary function)

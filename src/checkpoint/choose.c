@@ -99,7 +99,7 @@ static bg_status choose_alone(loader *l)
 
 /* ---- several ranks ---- */
 
-/* What a rank has found. */
+/* What one rank found. */
 typedef struct candidate {
     uint64_t step; /* of the latest one; 0 when the options name a file */
     uint32_t has;

@@ -20,7 +20,7 @@
 
 /* The checksum of each value, from zero. */
 typedef struct parts {
-    bgi_crc64 crc; /* of the value that is added to */
+    bgi_crc64 crc; /* of the value to which it is added */
     uint64_t *values;
 } parts;
 

@@ -191,7 +191,7 @@ static int sync_folder_of(char *path)
     if (descriptor < 0)
         problem = errno;
     *end = cut;
-    /* A folder that is writable and not readable cannot be flushed; the rename is valid all the same. */
+    /* A folder that is writable but not readable cannot be flushed; the rename is valid anyway. */
     if (descriptor < 0)
         return problem == EACCES ? 0 : problem;
     /* EINVAL: the file system does not flush folders, because it need not or cannot. */

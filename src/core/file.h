@@ -21,7 +21,7 @@ typedef struct bgi_file_writer {
     unsigned char *buffer; /* NULL: no file is being written */
     size_t buffered;
     size_t unsent_bytes;    /* written since the disk was last started */
-    uint64_t written_bytes; /* that the system has, and the file has for who reads it */
+    uint64_t written_bytes; /* of the open file, as the system and readers see it */
     int descriptor;
     int first_errno; /* of the first failed call below; 0 without failures */
 } bgi_file_writer;

@@ -33,9 +33,9 @@ typedef struct bgi_read_back {
 
 /* On failure there is nothing to end. */
 bg_status bgi_read_back_begin(bgi_read_back *back, bg_error *error);
-/* The file has so many bytes now, for other descriptors too. */
+/* The file now has this many bytes, also for other descriptors. */
 void bgi_read_back_advance(bgi_read_back *back, uint64_t written_bytes);
-/* `is_whole`: everything was written, and is read; else the rest is not. */
+/* `is_whole`: everything was written and is to be read; otherwise the rest is not. */
 bg_status bgi_read_back_end(bgi_read_back *back, bool is_whole, bg_error *error);
 
 #endif

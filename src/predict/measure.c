@@ -347,7 +347,7 @@ static double measure_copy(void)
     return best;
 }
 
-/* What one rehearsal has found, beside what others have. */
+/* What one rehearsal found beyond the others. */
 static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, setting of)
 {
     bgi_call_times_ns times = known != NULL ? known->ns : (bgi_call_times_ns){.alone = ns, .busy = ns, .helped = ns};

@@ -382,7 +382,8 @@ struct bgi_engine {
     uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
     uint64_t yield_ns; /* after that: how long it yields the processor to others and polls; then it sleeps */
     bool has_helpers;  /* there is more than one worker */
-    bool sees_to_sums; /* workers look between calls what has come of other ranks' parts of sums: nobody else does */
+    bool
+        sees_to_sums; /* workers check between calls for parts of sums from other ranks, because no other thread does */
 
     pid_t process; /* the process with the workers' threads; a process forked from it has none of them */
     bgi_worker *workers;
@@ -474,7 +475,7 @@ static inline bool bgi_engine_is_over(bgi_engine *engine)
 {
     return atomic_load(&engine->has_failed) || atomic_load(&engine->devices_left.value) == 0;
 }
-/* Receives what a transport delivers: events.told. */
+/* Receives what a transport delivers and stores it in events.told. */
 void bgi_engine_told(void *user, uint32_t to, const bgi_note *note);
 /* Frees an engine whose workers are gone. */
 void bgi_engine_free(bgi_engine *engine);
@@ -587,10 +588,11 @@ bool bgi_sum_is_wanted(const bgi_runner *runner);
  * waits for. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
 
-/* Between calls, where engine->sees_to_sums: moves what other ranks have sent, and goes on with sums that wait for it.
- * False when there is nothing under way, or when it looked a moment ago. */
+/* Between calls, if engine->sees_to_sums: moves what other ranks have sent, and continues sums that wait for it.
+ * Returns false when nothing is in progress, or when it checked a moment ago. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
-/* What members of a group of so many exchange for a variable of REDUCE or GATHER, for a call: without addresses. */
+/* What members of a group of this size exchange for a variable of REDUCE or GATHER, or for a call: without
+ * addresses. */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
 bgi_pattern bgi_collective_pattern(const bgi_call *call);
 

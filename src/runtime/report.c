@@ -158,7 +158,7 @@ static void print_transfer_wait(const bgi_runner *runner, char text[TEXT_BYTES])
         snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u", late);
 }
 
-/* Of a strict plan: whether another device of the replica has the turn. */
+/* Of a strict plan: whether it is another device's turn in the replica. */
 static bool waits_for_turn(const bgi_engine *engine, const bgi_runner *runner)
 {
     return engine->turn_count > 0 && atomic_load(&runner->wait_counter) == &runner->turn;

@@ -11,7 +11,7 @@
 typedef struct bgi_term_average {
     bg_value factors; /* of a running mean: [factor of the mean so far, factor of this micro-batch]; otherwise null */
     bg_value total;   /* the accumulator of the micro-batches' weights, or null */
-    bg_value scale;   /* what the accumulated gradients are multiplied by */
+    bg_value scale;   /* the factor of the accumulated gradients */
 } bgi_term_average;
 
 typedef struct bgi_trainer {
@@ -25,7 +25,7 @@ typedef struct bgi_trainer {
     bg_value loss_scale, loss_statistics; /* variables of an automatic loss scale; otherwise null */
     bg_value loss_counts;                 /* the accumulator of a guarded loss; otherwise null */
     bg_value hyper;                       /* the optimizer's numbers that updates read */
-    bg_value scale;                       /* what gradients are multiplied by in the update */
+    bg_value scale;                       /* the factor of gradients in the update */
 } bgi_trainer;
 
 /* The accumulators of a parameter's gradients, for one term of the loss and one block that uses the parameter. */

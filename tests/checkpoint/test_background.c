@@ -192,8 +192,8 @@ static void test_older_ones_by_time(void **state)
     test_folder_remove(folder);
 }
 
-/* Losses of nine checkpoints, of which one has none: beside the newest, the two best stay, an earlier one before an
- * equal one; a checkpoint of another metric begins anew. */
+/* Nine checkpoints have losses, one of them none: besides the newest, the two best stay, an earlier one before an equal
+ * one; a checkpoint with another metric starts a new comparison. */
 static void test_best_ones(void **state)
 {
     static const double losses[] = {0.9, 0.4, 0.7, 0.4, -1.0, 0.5, 0.3, 0.8};

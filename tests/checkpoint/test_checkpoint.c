@@ -764,7 +764,7 @@ static void assert_loads(fixture *f, uint64_t step)
     bg_weights_destroy(other);
 }
 
-/* Whichever allocation fails, also in a library, the error says so, nothing changes, and nothing leaks; the final
+/* Whichever allocation fails, also in a library, the error reports it, nothing changes, and nothing leaks; the final
  * checkpoint has the weights' bits. */
 static void test_out_of_memory(void **state)
 {
@@ -901,8 +901,8 @@ static bg_status write_large(const char *path, const bg_safetensors_entry *entri
     return status;
 }
 
-/* Of a file of many megabytes another thread reads back while it is written. In the file values have another order than
- * in the checksum, and lengths that no piece divides. */
+/* For a file of many megabytes another thread reads back while it is written. In the file values have another order
+ * than in the checksum, and lengths that no piece divides. */
 static void test_large_files_are_read_back(void **state)
 {
     fixture *f = *state;
@@ -960,7 +960,7 @@ static void test_files_that_cannot_be_removed(void **state)
     save(f, STEP + 2, NULL);
     unlink_errno = 0;
     assert_string_equal(f->log, "");
-    /* The file that is refused stays under its other name, and the error says so. */
+    /* The refused file stays under its other name, and the error names it. */
     assert_int_equal(bg_session_set_step(f->session, STEP + 3, NULL), BG_OK);
     unlink_errno = EBUSY;
     flipped_byte = 0;

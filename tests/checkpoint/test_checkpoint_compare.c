@@ -423,7 +423,8 @@ static void test_weights_without_a_session(void **state)
         }
         bg_weights_destroy(weights);
     }
-    /* The same between two sessions; an optimizer with state of its own names may follow another. */
+    /* The same between two sessions; an optimizer whose state has other names may continue from another one's
+     * checkpoint. */
     open_training(&t, "adamw", 1);
     train(&t);
     assert_int_equal(open_on(&other, "adam", 1, t.weights, &error), BG_ERROR_INVALID);
@@ -431,7 +432,7 @@ static void test_weights_without_a_session(void **state)
     bg_error_clear(&error);
     assert_int_equal(open_on(&other, "sgd:momentum=0.9", 1, t.weights, &error), BG_OK);
     close_training(&other);
-    /* State that is there cannot begin anew without a session. */
+    /* Existing state cannot be reset without a session. */
     options.drop = "optimizer";
     assert_int_equal(bg_checkpoint_load_weights(t.weights, folder, &options, NULL, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "only a session can reset its optimizer's state"));

@@ -1,6 +1,6 @@
 /*
  * mpi_late.c: two ranks, of which the second one never comes to create its session: the first one must not stay inside
- * MPI. Prints what it is told, and how long that took.
+ * MPI. Prints the report that it gets, and how long that took.
  */
 #include <brigade.h>
 #include <brigade/mpi.h>

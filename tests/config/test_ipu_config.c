@@ -643,7 +643,7 @@ static void test_overrides(void **state)
     expect_field(config, "executable_cache_dir", "\"cache\"");
     bg_ipu_config_destroy(config);
 
-    /* What is wrong is looked for where it was said. */
+    /* A problem is reported at the place of the text that caused it. */
     assert_int_equal(
         bg_ipu_config_parse_json("{\"layers_per_ipu\": [1],\n\"device_iterations\": 0}", "f", &wrong, &config, &error),
         BG_ERROR_INVALID);

@@ -24,10 +24,10 @@ enum { LAYERS = 4, ROWS = 20, WIDTH = 16, MICRO_BATCH = 4, UPDATES = 3 };
 
 static const bg_ipu_model shape = {.layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head"};
 
-/* Models are functions of no argument but the graph: the configuration of the test at work. */
+/* Models are functions of only the graph, so the configuration of the current test is here. */
 static bg_ipu_config *current;
 static bool is_inference;
-/* Ids and targets of so many dimensions: the micro-batch, and ranks 2 and 3 of 3 and 2 ids. */
+/* Ids and targets with this many dimensions: the micro-batch, and ranks 2 and 3 of 3 and 2 ids. */
 static uint32_t rank = 1;
 
 static bg_value build(bg_graph *graph, int64_t micro_batch)

@@ -492,7 +492,7 @@ static void test_transport(void **state)
     bg_error error = {0};
     (void)state;
 
-    /* What was not set stays as it is. */
+    /* What was not set keeps its value. */
     other.execution.transport = &transport;
     kept = other;
     bg_run_options_apply(options, &kept);

@@ -15,10 +15,10 @@ typedef enum parcel_kind { MESSAGE, CREDIT, OFFER, RESULT, PIECE, NOTE } parcel_
 /* An item in transit. Parcels of one kind between the same ends arrive in order. */
 typedef struct parcel {
     parcel_kind kind;
-    uint32_t of, from, to; /* of: link, group, or 0; members of the group, else devices */
+    uint32_t of, from, to; /* of: link, group, or 0; members of the group, otherwise devices */
     uint32_t delay;        /* calls of progress */
     uint64_t number;       /* of a message */
-    void **buffers;        /* OFFER, RESULT: by exchange; NULL where there is nothing for the receiver */
+    void **buffers;        /* OFFER, RESULT: by exchange; NULL if the receiver gets nothing there */
     uint32_t buffer_count;
     void *content; /* MESSAGE */
     size_t offset, size_bytes;

@@ -283,7 +283,7 @@ static void test_long_content(void **state)
     free(data);
 }
 
-/* In place of the system's, for the tests below; 0: as ever. */
+/* Replaces the system's function for the tests below; 0: the system's own. */
 static int fsync_problem, flock_problem;
 
 int fsync(int descriptor)

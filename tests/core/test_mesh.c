@@ -33,7 +33,7 @@ static void test_vectors_of_eight_replicas(void **state)
         bg_replica_group group, constant;
         const char *groups, *transposed;
     } cases[] = {
-        {{2, 2}, {2, 1}, "0 1 0 1 2 3 2 3", "0 0 1 1 0 0 1 1"}, /* tp1: its transpose has no one stride */
+        {{2, 2}, {2, 1}, "0 1 0 1 2 3 2 3", "0 0 1 1 0 0 1 1"}, /* tp1: its transpose has no single stride */
         {{2, 1}, {4, 2}, "0 0 1 1 2 2 3 3", "0 1 0 1 0 1 0 1"}, /* tp2 */
         {{4, 1}, {2, 4}, "0 0 0 0 1 1 1 1", "0 1 2 3 0 1 2 3"}, /* tp_all; transposed: dp */
         {{2, 4}, {4, 1}, "0 1 2 3 0 1 2 3", "0 0 0 0 1 1 1 1"}, /* dp */

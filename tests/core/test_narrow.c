@@ -14,7 +14,7 @@
 
 enum { INFINITE = 0x7c00 };
 
-/* By its parts; the infinite one as if the exponents went on. */
+/* Computes the value from its parts; infinity as if the exponents continued. */
 static double value_of(uint32_t half)
 {
     const int exponent = (int)(half >> 10 & 31);

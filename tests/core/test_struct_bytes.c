@@ -730,7 +730,7 @@ static void test_every_struct(void **state)
     close_room(&r);
 }
 
-/* An older, smaller struct is filled as far as it goes and no further; a newer one has zeros behind. */
+/* An older, smaller struct is filled as far as it reaches and no further; a newer one ends in zeros. */
 static void test_other_sizes_are_filled(void **state)
 {
     struct {

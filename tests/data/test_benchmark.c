@@ -30,7 +30,7 @@ static void expect_close(double found, double wanted)
     assert_true(found > wanted * (1 - 1e-7) && found < wanted * (1 + 1e-7));
 }
 
-/* What is derived agrees with what is measured: GB/s, elements a second, latencies in their order. */
+/* Derived numbers agree with measured ones: GB/s, elements a second, latencies in their order. */
 static void check_figures(const json_t *epoch)
 {
     const double elapsed_s = number(epoch, "time_elapsed"), elements = number(epoch, "elements_processed");

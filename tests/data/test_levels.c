@@ -52,7 +52,7 @@ static void test_every_form_has_the_bits_of_the_definition(void **state)
             }
 }
 
-/* The reciprocal of so small a number is infinite: multiplying by it gives no number. The table does. */
+/* The reciprocal of a number this small is infinite, so multiplying by it gives NaN. The table does. */
 static void test_a_divisor_that_the_fast_form_cannot_take(void **state)
 {
     const float deviation = 1e-39F;

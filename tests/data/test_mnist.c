@@ -385,7 +385,7 @@ static void test_download(void **state)
     assert_true(reports > 0);
     assert_loads(folder, true, 30);
     assert_loads(folder, false, 30);
-    /* What is there is not fetched again. */
+    /* A file that exists is not downloaded again. */
     assert_int_equal(download(a, folder, "n"), BG_OK);
     free(folder);
     end_attempt(a);

@@ -284,7 +284,7 @@ static char *make_vocabulary(const char *more)
     return text;
 }
 
-/* As in GPT-2's program: all pairs of one merge are joined before an earlier merge that they make has its turn. */
+/* As in GPT-2's program: all pairs of one merge are joined before an earlier merge that they make possible. */
 static void test_merge_order(void **state)
 {
     static const char merges[] = "ab a\na b\nab ab\n";

@@ -120,7 +120,7 @@ static void test_shards_are_disjoint_and_whole(void **state)
     bg_dataset_destroy(source);
 }
 
-/* Each repetition is an epoch of the source of its own, so a shuffle below differs in each. */
+/* Each repetition is a separate epoch of the source, so a shuffle below it differs in each. */
 static void test_repeat(void **state)
 {
     int32_t pairs[2 * 3 * SAMPLES];
@@ -170,7 +170,7 @@ static void test_shuffle_by_buffer(void **state)
         else
             assert_true(moved > SAMPLES / 4);
         if (buffers[b] > 1 && buffers[b] < SAMPLES) {
-            int furthest = 0; /* of those that came from behind their places; the whole buffer is drawn from */
+            int furthest = 0; /* samples that came from positions after their own; the whole buffer is drawn from */
             for (int i = 0; i < SAMPLES; i++)
                 furthest = pairs[2 * i + 1] - i > furthest ? pairs[2 * i + 1] - i : furthest;
             if (buffers[b] <= 10)

@@ -489,7 +489,7 @@ static void write_many(const char *path)
     assert_int_equal(bgi_file_writer_commit(&writer, NULL), BG_OK);
 }
 
-/* In a process of its own, of which the system says how much memory it had at most. */
+/* In a process of its own, whose peak memory the system reports. */
 static void test_memory_of_a_million_tensors(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[64];

@@ -1,6 +1,6 @@
 /*
  * fuzz_source.c: data by the name of a file, from anywhere: "KIND\nPART\nCONTENT", the kind a digit, an empty part
- * none. A valid input has as many bytes as its type says, and its samples are converted to floats and integers, or
+ * none. A valid input has the number of bytes of its type, and its samples are converted to floats and integers, or
  * there is an error.
  */
 #include "data/source.h"

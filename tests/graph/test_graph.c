@@ -137,7 +137,7 @@ static void add_alias_of_other_size(bg_graph *g, bg_value x)
     type.infer = toy_infer_view;
     type.alias_input = 0;
     const toy_sum_attributes attributes = {0};
-    /* The rule gives all elements of operand 0; the alias is said to be of operand 1, which is smaller. */
+    /* The rule gives all elements of operand 0; the alias names operand 1, which is smaller. */
     type.alias_input = 1;
     const bg_type small = bg_vector(BG_FLOAT32, 2);
     bg_graph_add(g, &type, "a", (bg_value[]){x, bg_graph_constant(g, "c", &small, zeros)}, 2, &attributes, NULL);

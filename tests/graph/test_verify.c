@@ -99,7 +99,7 @@ static void test_damage_is_found(void **state)
     }
 }
 
-/* What was loaded from a remote buffer is changed in place, in the update only. */
+/* A value that was loaded from a remote buffer is changed in place only in the update. */
 static void test_results_are_written_in_the_update(void **state)
 {
     bg_graph *graph = toy_graph();

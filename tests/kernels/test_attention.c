@@ -255,7 +255,7 @@ static void test_apart(void **state)
     }
 }
 
-/* New tokens of samples that stand at places of their own, some outside; caches longer than a block. */
+/* New tokens of samples at different positions, some out of range; caches longer than a block. */
 static void test_apart_cached(void **state)
 {
     random_state random = {8};

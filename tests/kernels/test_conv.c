@@ -149,7 +149,7 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
-/* The sum of a position that lies in the image reads no other: what is not a number stays where windows reach it. */
+/* The sum at a position inside the image reads no other position: a NaN stays where windows reach it. */
 static void test_not_finite(void **state)
 {
     random_state random = {79};

@@ -140,7 +140,7 @@ static void test_larger_shapes(void **state)
     }
 }
 
-/* Of several NaN the first wins; minus infinity everywhere is the first element's; relu keeps NaN. */
+/* The first of several NaN wins; if all are minus infinity the first element wins; relu keeps NaN. */
 static void test_not_finite(void **state)
 {
     random_state random = {11};

@@ -50,7 +50,7 @@ static bgi_unary_attributes draw_function(bg_unary function, random_state *rando
     return attributes;
 }
 
-/* Numbers of every size a function can meet, and those that are no numbers. */
+/* Numbers of every size that a function can meet, infinities and NaN. */
 static void spice(float *x, int64_t count)
 {
     static const float values[] = {0.0f,  -0.0f,  1e-30f, -1e-30f, 1e-40f, 0.6249f, 0.6251f,  88.0f,     89.5f, -87.0f,
@@ -221,8 +221,8 @@ static void test_scale_and_cast(void **state)
     }
 }
 
-/* Every float16 to float32 and, with all that is right beside or in the middle between two, back: the reference's bits,
- * what is not a number too. Not a whole number of vectors. */
+/* Every float16 to float32; and back, with every float next to a float16 or halfway between two: the reference's bits,
+ * NaN included. Not a whole number of vectors. */
 static void test_every_float16(void **state)
 {
     enum { HALVES = 65536, BESIDE = 6 };
@@ -377,8 +377,8 @@ static void test_square_sum(void **state)
     }
 }
 
-/* What 3 replicas make of a piece each has the bits of what one makes of all pieces, and the padding behind the last
- * piece counts for nothing. */
+/* The results of 3 replicas with a piece each have the bits of one replica with all pieces, and the padding after the
+ * last piece does not count. */
 static void test_squares_of_pieces(void **state)
 {
     enum { PIECES = 3, MOST = 100000 };
@@ -417,7 +417,7 @@ static void test_squares_of_pieces(void **state)
         }
 }
 
-/* Of all sizes, and some that are no numbers. */
+/* Numbers of all sizes, some of them infinite or NaN. */
 static void test_range_count(void **state)
 {
     random_state random = {18};

@@ -158,7 +158,7 @@ static bg_unary draw_function(random_state *random)
     return functions[draw_between(random, 0, 5)];
 }
 
-/* Linear with a bias of its own, then a function; its gradient, then a derivative. */
+/* Linear with its own bias, then a function; its gradient, then a derivative. */
 static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int64_t in, int64_t out, bg_dtype partials)
 {
     const bg_type y = bg_matrix(dtype, rows, out), dx = bg_matrix(dtype, rows, in);

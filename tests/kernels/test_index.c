@@ -95,7 +95,7 @@ static void test_elements_by_number(void **state)
     }
 }
 
-/* Whole numbers, of which many are equal, with some that are no numbers. */
+/* Whole numbers, many of them equal, and some NaN. */
 static void test_top_k(void **state)
 {
     random_state random = {2};

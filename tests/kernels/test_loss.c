@@ -111,7 +111,7 @@ static void check_backward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* The columns are those of one of `pieces` replicas, with padding or without; now and then a logit is not a number. */
+/* The columns are those of one of `pieces` replicas, with or without padding; some logits are NaN. */
 static void check_pieces(const rows_case *s, random_state *random)
 {
     const uint32_t place = (uint32_t)draw_between(random, 0, 2);

@@ -207,7 +207,7 @@ static bool run_kernel(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
     return true;
 }
 
-/* Runs it by the instruction set where there is such a kernel, else by the reference. */
+/* Runs it with the instruction set if there is such a kernel, otherwise with the reference. */
 static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, const bg_kernel_env *env, bg_type *types,
                        void *const *operands, uint32_t inputs, uint32_t outputs)
 {

@@ -112,7 +112,7 @@ static void check_product(random_state *random, bgi_isa isa, int64_t rows, int64
     free(p.scratch);
 }
 
-/* Sizes around those of tiles, strips and blocks; every layout; sums that begin and sums that go on. */
+/* Sizes around those of tiles, strips and blocks; every layout; sums that start and sums that continue. */
 static void check_products(bgi_isa isa)
 {
     static const int64_t sizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 100};

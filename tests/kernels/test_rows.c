@@ -217,7 +217,7 @@ static bg_type draw_channels(random_state *random, bg_dtype dtype, int i)
     }
 }
 
-/* Values of a channel lie about a mean of its own, `spread` wide. */
+/* Values of a channel lie around their own mean, `spread` wide. */
 static void place_channels(bg_type type, void *x, random_state *random, double farthest, double spread)
 {
     const int64_t inner = bg_type_element_count(&type) / (type.dims[0] * type.dims[1]);
@@ -338,7 +338,7 @@ static void test_batch_norm(void **state)
     }
 }
 
-/* What is not a number stays in its channel; infinity has a mean, and makes the rest of its channel NaN. */
+/* NaN stays in its channel; infinity has a mean, and makes the rest of its channel NaN. */
 static void test_batch_norm_not_finite(void **state)
 {
     random_state random = {7};

@@ -74,8 +74,7 @@ static void test_attributes_are_needed(void **state)
     }
 }
 
-/* Ops give their kernels at least the attributes that these read. (kernel_case.h sees to it that these read no more.)
- */
+/* Ops give their kernels at least the attributes that these read. (kernel_case.h ensures that these read no more.) */
 static void test_ops_give_what_kernels_read(void **state)
 {
 #define ADDRESS(name) &bgi_op_##name,

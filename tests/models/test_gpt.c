@@ -80,7 +80,7 @@ static void set_weights(bg_weights *weights)
     assert_int_equal(k, 2 + 2 * 12 + 2);
 }
 
-/* Of values that all replicas have, one for each replica in the innermost place, those of replica 0. */
+/* Values that all replicas have, one for each replica in the innermost position; returns those of replica 0. */
 static void take_first(float *to, const float *from, int count, uint32_t replicas)
 {
     for (int i = 0; i < count; i++) {
@@ -90,8 +90,8 @@ static void take_first(float *to, const float *from, int count, uint32_t replica
     }
 }
 
-/* The gradient of a key's bias is zero: it adds the same to all scores of a query. What is computed instead is
- * rounding, which Adam makes into steps of its own, so that no two programs agree on more than where they began. */
+/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed value is only rounding,
+ * from which Adam makes full steps, so two programs agree only on the first value. */
 static double find_tolerance(const char *name, int64_t element)
 {
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;

@@ -258,8 +258,8 @@ static void test_first_error_stays(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Of activations in the same type nothing is cast; of float32 ones the parameters are, where they are used. Statistics
- * are no parameters, and batch norm computes in float32. */
+/* Nothing is cast for activations of the same type; for float32 ones the parameters are cast when they are used.
+ * Statistics are no parameters, and batch norm computes in float32. */
 static void test_parameters_in_16_bits(void **state)
 {
     (void)state;

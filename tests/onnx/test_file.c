@@ -78,7 +78,7 @@ static void cut_files_are_refused(void **state)
     test_model_file_init(&file);
     bytes = test_model_file_pack(&file, &size);
     for (size_t cut = 0; cut < size; cut++) {
-        uint8_t *part = malloc(cut + 1); /* of its own, so that reading beyond it is seen */
+        uint8_t *part = malloc(cut + 1); /* a separate allocation, so that reading beyond it is detected */
         bg_onnx *onnx = NULL;
 
         memcpy(part, bytes, cut);

@@ -20,7 +20,7 @@
 
 enum { MOST = 8 };
 
-/* A graph that is being built for so many samples. */
+/* A graph that is being built for this number of samples. */
 typedef struct rig {
     bg_graph *graph;
     bg_weights *weights;

@@ -197,7 +197,7 @@ static void close_run(run *r)
 
 /* ---- beside PyTorch ---- */
 
-/* Names that the export made stand for transposes and folded weights; the others are PyTorch's. */
+/* Names made by the export belong to transposes and folded weights; the others are PyTorch's. */
 static void compare_weights(run *r, const char *case_name)
 {
     unsigned compared = 0;

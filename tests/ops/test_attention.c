@@ -251,7 +251,8 @@ static void test_builder(void **state)
 
 /* ---- with a cache ---- */
 
-/* The rows of one sequence in steps of two tokens at `positions`, over a cache of twice as many rows; y of all. */
+/* Runs the rows of one sequence in steps of two tokens at `positions`, over a cache of twice that many rows; fills y of
+ * all. */
 static void attend_cached(const double *qkv, const int32_t *positions, double *y)
 {
     const bg_type type = bg_matrix(BG_FLOAT64, 2, 3 * WIDTH), place = bg_vector(BG_INT32, 1);

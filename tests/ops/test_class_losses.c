@@ -20,7 +20,7 @@
 
 enum { ROWS = 6, CLASSES = 5 };
 
-/* As tests/oracle/class_losses.py has them. */
+/* In the form of tests/oracle/class_losses.py. */
 static const int32_t labels[ROWS] = {2, 0, 4, 1, 1, 3};
 
 typedef struct loss_case {

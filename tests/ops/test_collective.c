@@ -44,8 +44,8 @@ static bg_value add_squares(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_SUM, bg_elementwise_unary(graph, NULL, BG_SQUARE, x), NULL, 0, false);
 }
 
-/* Column- and row-parallel products over axis 1 with a plain one, whose operands are cut by axis 2, between them; then
- * each collective with members that go on differently. */
+/* Column- and row-parallel products over axis 1 with a plain one between them, whose operands are cut by axis 2; then
+ * each collective with members that continue differently. */
 static bg_value build(bg_graph *graph, const bg_mesh *mesh)
 {
     const uint32_t one = BG_MESH_TENSOR_1, two = BG_MESH_TENSOR_2;
@@ -57,7 +57,7 @@ static bg_value build(bg_graph *graph, const bg_mesh *mesh)
                  add_matrix(graph, "in", WIDTH, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_1));
     y = multiply(graph, bg_tanh(graph, y), add_matrix(graph, "out", HIDDEN, HIDDEN, BG_MESH_TENSOR_1, BG_MESH_NONE));
     y = bg_tanh(graph, bg_identical_gradients(graph, NULL, y, one));
-    /* A sum that members go on with differently: columns of axis 2. */
+    /* A sum from which members continue differently: columns of axis 2. */
     gathered = multiply(graph, bg_identical_inputs(graph, NULL, y, two),
                         add_matrix(graph, "columns", HIDDEN, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_2));
     gathered = bg_tanh(graph, bg_all_gather(graph, NULL, gathered, -1, two));

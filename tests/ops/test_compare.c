@@ -137,7 +137,7 @@ typedef struct integers {
     int64_t values[256];
 } integers;
 
-/* int64 stands in the oracle as two numbers: a high half with the sign, and a low one. */
+/* int64 is two numbers in the oracle: a high half with the sign, and a low one. */
 static int64_t join(double high, double low)
 {
     const uint64_t bits = (uint64_t)(int64_t)high << 32 | (uint64_t)low;

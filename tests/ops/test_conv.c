@@ -49,7 +49,7 @@ static void test_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Only what is asked for is added: no input gradient for images, no bias gradient for a frozen bias. */
+/* Only requested gradients are added: no input gradient for images, no bias gradient for a frozen bias. */
 static void test_gradient_adds_what_is_needed(void **state)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, 2, 1, 5, 5), w_type = bg_tensor4(BG_FLOAT32, 3, 1, 3, 3);

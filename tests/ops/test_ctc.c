@@ -11,7 +11,7 @@
 
 enum { SAMPLES = 5, STEPS = 9, CLASSES = 5, TARGETS = 4 };
 
-/* As tests/oracle/ctc.py has them. */
+/* In the form of tests/oracle/ctc.py. */
 static const int32_t targets[SAMPLES][TARGETS] = {{1, 2, 2, 3}, {4, 4, 4, 4}, {3, 1, 0, 0}, {2, 2, 2, 2}, {1, 1, 1, 1}};
 static const int32_t lengths[SAMPLES] = {9, 8, 5, 4, 3}, tight[SAMPLES] = {9, 6, 5, 4, 3},
                      target_lengths[SAMPLES] = {4, 4, 2, 0, 1};

@@ -22,7 +22,7 @@ typedef struct attention_case {
     const char *name;
     bg_dot_product_attention_options options; /* but for its size */
     bool has_bias;
-    int64_t padding; /* sample n's mask leaves out so many x n keys */
+    int64_t padding; /* sample n's mask leaves out this many x n keys */
 } attention_case;
 
 /* 1 for the keys that sample n sees. */

@@ -30,7 +30,7 @@ static bg_value build_einsum(bg_graph *graph, const bg_value *inputs, const void
 
 static void test_pytorch_has_the_same_numbers(void **state)
 {
-    /* As tests/oracle/einsum.py has them. */
+    /* In the form of tests/oracle/einsum.py. */
     static const char *const equations[] = {
         "ab,bc->ac",     "ab,cb->ac",       "ba,bc->ac",   "abc,acd->abd", "abc,cbd->adb",
         "abc,abd->bcd",  "ab,cd->acbd",     "a,a->",       "ab->ba",       "abc->b",

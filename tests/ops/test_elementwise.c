@@ -203,7 +203,7 @@ static void test_narrow_floats_have_pytorch_bits(void **state)
             double y;
 
             run_elements(build_cast, &dtypes[d], 1, &x->values[i], &y);
-            /* printed with nine digits, so compared as the float32 that they stand for */
+            /* printed with nine digits, so compared as float32 */
             assert_true((float)y == (float)wanted->values[i]);
         }
     }

@@ -164,7 +164,7 @@ static void test_numbers_outside(void **state)
     bg_graph_destroy(r.graph);
 }
 
-/* Of equal elements the first is first; NaN is the largest. */
+/* Equal elements keep their order; NaN is the largest. */
 static void test_order_of_equal_elements(void **state)
 {
     const bg_type x = bg_vector(BG_FLOAT32, 6);

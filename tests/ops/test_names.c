@@ -1,6 +1,6 @@
 /*
- * test_names.c: an error about an op without a name of its own uses the name that it would have got, in builders'
- * errors (axes, options, lists of operands) and in shape rules' errors.
+ * test_names.c: an error about an unnamed op uses the name that the op would have got, in builders' errors (axes,
+ * options, lists of operands) and in shape rules' errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -451,11 +451,11 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* as if half of those went up: no more than that is said here */
+    return (double)up + (double)open / 2.0; /* at most half of those go up: the check claims no more */
 }
 
-/* Exactly the share of the way, where 16 bits are enough; else one of 65536 chances is left open, and 128 bits decide
- * it as a binary fraction does: whether they are below what is left. */
+/* Where 16 bits are enough, exactly the share of the distance; otherwise one of 65536 outcomes stays undecided, and 128
+ * more bits decide it: whether they are below the remainder. */
 static void test_chances_are_exact(void **state)
 {
     static const float values[] = {1.0f + 0x1p-23f, 0x1.ffdp-15f, 0x1.8p-15f, 0x1.002p-20f, 0x1p-25f, 0x1.8p-25f};
@@ -480,7 +480,7 @@ static void test_chances_are_exact(void **state)
             words[w] = (uint32_t)floor(rest * 0x1p32);
             rest = rest * 0x1p32 - floor(rest * 0x1p32);
         }
-        assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* as large as what is left: not below */
+        assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* as large as the remainder: not below */
         for (int w = 3; w >= 0 && words[w]-- == 0; w--)
             ;
         assert_true(bgi_float16_goes_up(tiny[i], words)); /* one in the last place less */
@@ -530,8 +530,8 @@ static void test_chances(void **state)
     }
 }
 
-/* The moments may have different types: each is the float32 one in its own rounding after the first step, and the
- * parameter comes of the unrounded. */
+/* The moments may have different types: each is the float32 one rounded to its type after the first step, and the
+ * parameter comes from the unrounded one. */
 static void test_moments_of_different_types(void **state)
 {
     static const bg_dtype dtypes[][2] = {{BG_FLOAT32, BG_FLOAT32},  {BG_FLOAT32, BG_BFLOAT16},

@@ -131,7 +131,7 @@ static void test_the_edges(void **state)
     assert_true(r[0] == 2.0 && r[1] == -1.0 && r[2] == 1.0);
 }
 
-/* A prediction of 16 bits has a float32 loss and a gradient of its own type. */
+/* A 16-bit prediction has a float32 loss and a gradient in its own type. */
 static void test_types(void **state)
 {
     static const bg_dtype dtypes[] = {BG_BFLOAT16, BG_FLOAT16, BG_FLOAT64};

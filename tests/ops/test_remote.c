@@ -129,8 +129,8 @@ static void any_entry_is_stored_and_loaded(void **state)
     }
 }
 
-/* A row of so many steps begins at r x steps: rows do not touch each other, and one is read while another is written.
- */
+/* A row of this many steps begins at r x steps: rows do not touch each other, and one is read while another is
+ * written. */
 static void rows_of_steps(void **state)
 {
     bg_options options = bg_options_defaults();

@@ -123,7 +123,7 @@ static void test_gradients_are_derivatives(void **state)
             bgi_test_gradient(&bgi_op_resample, &attributes, &x, 1, -1, 1);
 }
 
-/* What stays as it is costs nothing but a copy, whatever the mode. */
+/* A dimension that does not change costs only a copy, in every mode. */
 static void test_names_and_sizes(void **state)
 {
     const bg_type type = bg_type_make(BG_FLOAT16, 5, (int64_t[]){2, 3, 4, 5, 6});

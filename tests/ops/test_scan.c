@@ -105,7 +105,7 @@ static void test_a_scan_is_the_recurrence(void **state)
 
         options.axis = batch_first ? (way == 1 ? 1 : -2) : 0;
         options.reverse = reverse;
-        options.checkpoint = way; /* marks change no number */
+        options.checkpoint = way; /* marks do not change results */
         scan.y = bg_scan(scan.graph, &options, &scan.x, &last, step_rnn, &scan, outputs);
         assert_int_equal(outputs[0].id, scan.y.id);
         scan.last = last;

@@ -425,7 +425,7 @@ static bool derive(zoo *z, bg_value value, bg_value *out_seed, bg_value *gradien
 
 /* ---- kernels ---- */
 
-/* What has no fast kernel, and for which types: docs/ops.md says so. */
+/* docs/ops.md lists the ops without a fast kernel, and their types. */
 static const struct {
     const char *op;
     bool wide, narrow; /* float32; types of 16 bits */

@@ -330,8 +330,8 @@ static void run_overflow(const bg_options *options, int which, float results[4][
     close_rig(&r);
 }
 
-/* Replicas that have a piece of the gradients each skip the update together, whoever has the element that overflows: as
- * whole gradients do. Of four elements the third of three replicas has none. */
+/* Replicas that each have a piece of the gradients skip the update together, whichever has the overflowing element,
+ * like replicas with whole gradients. With four elements the third of three replicas has none. */
 static void test_overflow_in_a_piece(void **state)
 {
     (void)state;

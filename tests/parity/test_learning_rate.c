@@ -1,6 +1,6 @@
 /*
- * test_learning_rate.c: a schedule's rates, given to a run of several updates one by one, have the effect of as many
- * runs of one update with the rate set before each, to the bit, under every strategy.
+ * test_learning_rate.c: a schedule's rates, given to one run of several updates, have the effect of separate runs of
+ * one update with the rate set before each, to the bit, under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>

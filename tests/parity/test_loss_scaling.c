@@ -1,6 +1,6 @@
 /*
  * test_loss_scaling.c: a loss scale that is a power of two does not change float32 training, with any strategy,
- * optimizer, accumulation and bound of gradients. Another scale rounds, so it is there.
+ * optimizer, accumulation and bound of gradients. Another scale rounds, so the effect shows.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -71,7 +71,7 @@ static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, 
     return bg_add(graph, smooth, bg_scale(graph, NULL, likelihood, 0.5, 0.0));
 }
 
-/* As losses.py has them. */
+/* In the form of losses.py. */
 static bg_value add_loss(bg_graph *graph, const char *name, bg_value logits, bg_value first_weight, bg_value a,
                          bg_value b)
 {

@@ -491,8 +491,8 @@ static void phases_keep_nothing_by_default(void **state)
     free(all.bytes);
     free(given.bytes);
     free(none.bytes);
-    /* Where no total holds all updates up, the device has weights and gradients of two layers at a time, one of them at
-     * work, and activations. */
+    /* If no sum over all gradients delays the updates, the device holds weights and gradients of two layers at a time,
+     * one of them the current one, and activations. */
     options = make_options();
     options.numerics.accumulation = BG_ACCUMULATE_SUM;
     all = run_deep(&options, "default, sum");

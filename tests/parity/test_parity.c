@@ -295,7 +295,7 @@ static bg_strategy strategy_of(const char *schedule)
     return (bg_strategy)strategy;
 }
 
-/* Every schedule that there is, placed as it places itself: on a line, in loops, folded; with W apart from B or not. */
+/* Every schedule, with the placement that it chooses: on a line, in loops, folded; with W separate from B or not. */
 static void run_schedules(unsigned model_index, uint32_t replicas)
 {
     const test_model *model = test_model_at(model_index);
@@ -328,7 +328,7 @@ static void test_every_schedule_with_replicas(void **state)
     run_schedules(2, 3);
 }
 
-/* B2 and B3 at once, each on a device of its own. */
+/* B2 and B3 at the same time, each on its own device. */
 static void test_concurrent_stages(void **state)
 {
     static const char *const stages[] = {"B1|B2&B3|B4", "B1|B3&B2|B4", "B1@1|B2@0&B3@2|B4@1"};

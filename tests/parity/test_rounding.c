@@ -1,5 +1,5 @@
 /*
- * test_rounding.c: each weight that is rounded stochastically has random numbers of its own: two parameters with equal
+ * test_rounding.c: each weight that is rounded stochastically has its own random numbers: two parameters with equal
  * values and gradients diverge, and so do the pieces of one that a mesh cuts, while replicas with the same piece stay
  * equal.
  */

@@ -299,7 +299,7 @@ static void test_gradients_reduced_in_the_backward(void **state)
                     bg_options options =
                         phased_options(replicas, norm, way_index == 1 ? BG_REDUCE_IN_UPDATE : BG_REDUCE_IN_BACKWARD);
                     char what[96];
-                    if (way_index == 6) { /* sums go on beside the next phase */
+                    if (way_index == 6) { /* sums continue during the next phase */
                         options.replicas.reduce_time = BG_REDUCE_BESIDE;
                     } else if (way_index >= 4) {
                         options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
@@ -414,8 +414,8 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm's squares are summed piece by piece, whoever has which, and running means in float16 are summed and cut like
- * any others. Tensors of fewer than 30 elements stay whole. */
+/* The norm's squares are summed piece by piece, whichever replica has the piece, and running means in float16 are
+ * summed and cut like any others. Tensors of fewer than 30 elements stay whole. */
 static void test_clipped_pieces(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);

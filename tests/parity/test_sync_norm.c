@@ -57,7 +57,7 @@ static bg_value add_norm(bg_graph *graph, const char *name, bg_value x, norm_kin
                                 : bg_batch_norm_layer(graph, name, x, 0.1, 1e-5);
 }
 
-/* As sync_norm.py has it; *out_loss is null in inference. */
+/* In the form of sync_norm.py; *out_loss is null in inference. */
 static bg_graph *build(int64_t micro_batch, norm_kind kind, bool is_counted, uint32_t tensor, bg_value *out_loss)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, micro_batch, CHANNELS, SIDE, SIDE);

@@ -1,7 +1,8 @@
 /*
  * test_tensor.c: a model that a mesh cuts trains as on one device. A small GPT-2: the losses of every mesh agree with
  * those of one replica, also with dropout, because the masks are those of the whole model; every strategy on one mesh
- * gives the same bits; checkpoints move between meshes; and there are as many collectives as the method requires.
+ * gives the same bits; checkpoints move between meshes; and the number of collectives is the one that the method
+ * requires.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +59,7 @@ typedef struct run {
 } run;
 
 static bool uses_lamb, rounds_by_chance;
-static bg_dtype narrow_dtype; /* of what is rounded by chance */
+static bg_dtype narrow_dtype; /* of values that are rounded stochastically */
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -333,7 +334,7 @@ static size_t count_remote_bytes(const bg_plan *plan)
 }
 
 /* Recomputing, all that is kept is x and dx, in common along axis 1, and the tokens, whose few bytes are one piece.
- * Else what is inside a layer too, in common along axis 2. */
+ * Otherwise also the values inside a layer, which are common along axis 2. */
 static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t share, bg_recompute recompute)
 {
     const size_t is = count_remote_bytes(pieces), of = count_remote_bytes(whole), tokens = BATCH * 64;
@@ -390,7 +391,7 @@ static void sharded_activations(void **state)
 typedef struct cut {
     bg_mesh mesh;
     const char *stages; /* of the pipeline; NULL: single device */
-    bool is_phased;     /* else: each block a phase, all that can be is remote and in pieces */
+    bool is_phased;     /* otherwise each block is a phase, and everything that can be is remote and in pieces */
 } cut;
 
 static const cut cuts[] = {
@@ -427,7 +428,7 @@ static bool is_same_mesh(const cut *a, const cut *b)
     return memcmp(&a->mesh, &b->mesh, sizeof a->mesh) == 0;
 }
 
-/* Goes on from the folder's checkpoint of `first`. */
+/* Resumes from the folder's checkpoint of `first`. */
 static void go_on(const char *folder, const cut *from, const cut *to, const run *first, const run *whole)
 {
     bg_error error = {0};
@@ -438,7 +439,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
              from->mesh.tensor_2, to->mesh.data, to->mesh.tensor_1, to->mesh.tensor_2,
              to->stages != NULL ? to->stages : "-");
     open_cut(&second, to);
-    /* Of several ranks each has a folder of its own, and a plan of few devices is each process's own. */
+    /* With several ranks each has its own folder, and a plan of few devices belongs to each process. */
     if (bg_plan_options(bg_session_plan(second.session))->execution.transport == NULL &&
         bg_plan_options(bg_session_plan(first->session))->execution.transport != NULL) {
         close_run(&second);
@@ -460,7 +461,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
 static void from_cut_to_cut(void **state)
 {
     (void)state;
-    /* Over several ranks each has a folder of its own, so that parts are exchanged. */
+    /* With several ranks each has its own folder, so that parts are exchanged. */
     for (size_t i = 0; i < CUTS; i++) {
         char folder[TEST_FOLDER_BYTES];
         bg_error error = {0};

@@ -24,8 +24,8 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Four blocks A to D of two equal linear layers each (weights of 16 x 16 floats) and a loss; without `blocks` there are
- * none. */
+/* Four blocks A to D of two equal linear layers each (weights of 16 x 16 floats) and a loss; without `blocks` the model
+ * has no blocks. */
 static model make_model(bool blocks, bool repeats_weight)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 64, 16), weight_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -182,7 +182,7 @@ static void test_speeds(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* What the cut counts is what the plan has: weights, gradients, state, and the stash at the depth of 1F1B. */
+/* The cut counts what the plan has: weights, gradients, state, and the stash at the depth of 1F1B. */
 static size_t counted_bytes(const bg_plan *plan, uint32_t device)
 {
     return bg_plan_memory_bytes(plan, device, BG_MEMORY_WEIGHTS) +

@@ -124,9 +124,9 @@ static void sums_go_on_beside_the_next_phase(void **state)
     }
 }
 
-/* Gradients that leave the device with their phase stay for the next one when that is asked for: the window of one
- * stage's gradients more, and each is stored, and loaded for the update, as often as without. So it is when the first
- * level of the update does nothing with them. */
+/* Gradients that would leave the device with their phase stay for the next one on request: this takes the window of one
+ * more stage's gradients, and each is stored, and loaded for the update, as often as without. The same holds when the
+ * first level of the update does nothing with them. */
 static void gradients_stay_for_their_sum(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t ex
     assert_int_equal(has_work, expected > 1); /* the backwards that come before it */
 }
 
-/* One byte more or less of any operand, of a row of places that an operand stands for, and of a kernel's scratch. */
+/* One byte more or less of any operand, of a row of places for an operand, and of a kernel's scratch. */
 static void memory_of_a_call_touches(void **state)
 {
     static const struct {

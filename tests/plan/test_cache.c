@@ -620,7 +620,7 @@ static void test_own_ops(void **state)
     test_folder_remove(folder);
 }
 
-/* Every op type that a graph's ops can have is in the table, under a name of its own. */
+/* Every op type that a graph's ops can have is in the table, under its own name. */
 static void test_op_types(void **state)
 {
     (void)state;
@@ -770,7 +770,7 @@ static void test_shared_folder(void **state)
     test_folder_remove(folder);
 }
 
-/* Each allocation fails once: no leak, no crash; a plan all the same where the cache alone was struck. */
+/* Each allocation fails once: no leak, no crash; if only the cache was affected, there is still a plan. */
 static void test_memory(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

@@ -1,7 +1,7 @@
 /*
  * test_check.c: a device's program may name only its own memory and messages that it sends; refusals.
  *
- * The model: A's result goes to B and to C, each on a device of its own.
+ * The model: A's result goes to B and to C, each on its own device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,8 @@ static bgi_operand *operand_of(const bgi_instruction *instruction, uint32_t call
     return (bgi_operand *)(uintptr_t)&instruction->calls[call].operands[operand];
 }
 
-/* A value for two devices is made in the first one's message, and copied into the other one as soon as it is made. */
+/* A value for two devices is written into the first one's message, and copied into the other one as soon as it is
+ * complete. */
 static void a_message_is_copied_from_another(void **state)
 {
     bg_plan *plan = make_plan(false, "two readers");

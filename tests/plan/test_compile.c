@@ -242,7 +242,8 @@ static void test_grouped_schedule(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* TensorFlow for IPU's: the loss has a step of its own, so M + 2 N - 1 steps; asked for by a name of other systems. */
+/* TensorFlow for IPU's: the loss is a separate step, so there are M + 2 N - 1 steps; requested by another system's
+ * name. */
 static void test_grouped_schedule_with_a_separate_loss(void **state)
 {
     static const char timetable[] = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13   14\n"

@@ -123,8 +123,8 @@ static bool touches_any(const bgi_call *call, const bgi_instruction *sum)
 
 /* ---- what is in parts ---- */
 
-/* No call of a backward touches what was summed before it in the step, and the call right before a sum that stands in
- * the middle of one made something of it final. */
+/* No call of a backward touches values that were summed before it in the step, and the call right before a sum in the
+ * middle of a backward made one of its gradients final. */
 static void check_places(const bgi_plan_device *on, const char *what)
 {
     for (uint32_t s = 0; s < on->instruction_count; s++) {
@@ -282,7 +282,7 @@ static void messages_leave_behind_the_same_call(void **state)
     bg_plan_destroy(whole);
 }
 
-/* One stage on one device: the sums of all layers but the first go on beside the backward of those before them. */
+/* One stage on one device: the sums of all layers but the first overlap with the backward of the layers before them. */
 static void sums_begin_before_the_last_calls(void **state)
 {
     enum { LAYERS = 4 };
@@ -308,7 +308,7 @@ static void sums_begin_before_the_last_calls(void **state)
     bg_plan_destroy(plan);
 }
 
-/* As many layers in a part as the bytes say, and never more than nine parts. */
+/* A part has the number of layers that the bytes determine, and there are never more than nine parts. */
 static void parts_have_a_size(void **state)
 {
     static const struct {

@@ -217,7 +217,7 @@ static int64_t count_reduced(bool canonical)
     return count;
 }
 
-/* Of a tree over micro-batches only its top is summed over replicas. */
+/* Only the top of a tree over micro-batches is summed over replicas. */
 static void partial_sums_stay_on_their_replica(void **state)
 {
     (void)state;

@@ -138,8 +138,8 @@ static size_t total_bytes(const model *m, const bg_options *options, uint32_t de
     return bytes;
 }
 
-/* What R makes is there until B has read it. On one device the stages take turns in one place; a device with a stage
- * and a micro-batch of its own would save nothing, and keeps everything. Never does the order cost memory. */
+/* A value that R makes stays until B has read it. On one device the stages share one place in turn; a device with one
+ * stage and one micro-batch would save nothing, and stashes everything. Never does the order cost memory. */
 static void test_then_costs_no_memory(void **state)
 {
     static const uint32_t one_device[5] = {0}, two_devices[] = {0, 1, 1, 0, 0};
@@ -398,8 +398,8 @@ static void test_auto_of_a_long_chain(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Whatever a plain rule meets, auto meets, on models whose devices cost each other slots (R in an action of its own).
- */
+/* Auto meets every limit that a plain rule meets, on models whose devices cost each other slots (R is a separate
+ * action). */
 static void test_auto_meets_what_the_rules_meet(void **state)
 {
     const uint64_t first = getenv("BRIGADE_TEST_ALL") != NULL ? 500 : 885;

@@ -207,7 +207,7 @@ static void test_gradients_that_are_read_later_stay_whole(void **state)
         for (uint32_t d = 0; d < plan->device_count; d++) {
             const size_t kept = bg_plan_remote_bytes(plan, d, BG_LOCATION_ACCUMULATORS),
                          all = bg_plan_remote_bytes(whole, d, BG_LOCATION_ACCUMULATORS);
-            /* Of the tree's sums that are kept beside the accumulators nothing is a piece. */
+            /* The tree's sums that are stored beside the accumulators are not in pieces. */
             if (in_phases ? kept >= all : kept != all)
                 fail_msg("%s, device %u: %zu of %zu bytes", in_phases ? "phases" : "pipeline", d, kept, all);
         }

@@ -250,7 +250,7 @@ static void test_what_a_row_does_not_name_is_refused(void **state)
     assert_int_equal(run_alone(&m.compiler, &unnamed, &error), BG_ERROR_INTERNAL);
     assert_non_null(strstr(error.message, "pass `unnamed` made PARTITION (partition), which its row does not name"));
     expect_untouched(&m);
-    m.compiler.made = STAGES; /* the same before anyone made one */
+    m.compiler.made = STAGES; /* the same before it was made */
     m.compiler.partition = NULL;
     assert_int_equal(run_alone(&m.compiler, &unnamed, &error), BG_ERROR_INTERNAL);
     m.compiler.partition = NULL;

@@ -157,7 +157,7 @@ static void test_marks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Past the last element there is nothing, and nothing is written. */
+/* Past the last element nothing is returned and nothing is written. */
 static void test_ends(void **state)
 {
     bg_plan *plan = make_plan(false);

@@ -23,7 +23,7 @@
 
 static _Atomic uint64_t counts[3]; /* of writes, flushes, renames */
 
-/* The n of "KIND:N" when that is the kind asked for; else 0. */
+/* The n of "KIND:N" if the kind is the requested one, otherwise 0. */
 static uint64_t asked(const char *kind)
 {
     const char *text = getenv("BRIGADE_TEST_DISK");

@@ -155,7 +155,7 @@ static void test_costs_change_no_bit(void **state)
         split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1 && split_count > 0); /* else nothing was tested */
+    assert_true(order_count > 1 && split_count > 0); /* otherwise nothing was tested */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);

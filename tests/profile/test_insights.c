@@ -198,7 +198,7 @@ static void test_slow_loader(void **state)
     assert_non_null(strstr(analysis.insights[0].option, "--loader-mode async"));
     assert_promise(&r, pause_ns, &r, analysis.insights[0].gain);
     bgi_analysis_clear(&analysis);
-    /* What no loader explains is the program's own time. */
+    /* Waiting that no loader explains is the program's own time. */
     bg_profile_start(r.session, NULL);
     run(&r, pause_ns);
     analysis = analyze(&r, NULL);

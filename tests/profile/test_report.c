@@ -253,7 +253,7 @@ static bool is_number(const json_t *event, const char *key)
     return json_is_number(json_object_get(event, key)) && json_number_value(json_object_get(event, key)) >= 0.0;
 }
 
-/* What the Trace Event Format asks of an event of each phase that is used. */
+/* The fields that the Trace Event Format requires for an event of each used phase. */
 static bool keeps_format(const json_t *event, const char *phase)
 {
     const json_t *args = json_object_get(event, "args");

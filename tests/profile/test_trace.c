@@ -548,7 +548,7 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
     return make_gpt(options, cores);
 }
 
-/* The place of a device's last instruction of the kind for the stage; UINT32_MAX: there is none. */
+/* The position of a device's last instruction of the kind for the stage, or UINT32_MAX. */
 static uint32_t find_last(const bgi_plan_device *device, bg_action_kind kind, uint32_t stage)
 {
     uint32_t found = UINT32_MAX;
@@ -580,7 +580,7 @@ static bool meets_backward(const traced_run *run, const bg_trace_event *reductio
     return false;
 }
 
-/* `apart`: reductions are looked for beside backwards of the other one of two devices; else of their own. */
+/* `apart`: looks for reductions during backwards of the other of two devices; otherwise of their own. */
 static uint32_t count_overlaps(const traced_run *run, uint32_t apart)
 {
     uint32_t count = 0;
@@ -608,8 +608,8 @@ static void update(traced_run *run)
     free(data);
 }
 
-/* A layer's gradients are reduced behind its last backward, when the layer before has all that its own backward waits
- * for; so the two go on at the same time. */
+/* A layer's gradients are reduced after its last backward, when the layer before has everything that its own backward
+ * waits for, so the two run at the same time. */
 static void test_reductions_overlap_backwards(void **state)
 {
     traced_run run = make_phased_gpt(true, 4);
@@ -649,7 +649,7 @@ static void test_reductions_overlap_backwards_of_the_device(void **state)
     clear(&run);
 }
 
-/* Whether any of the stage's sums ran while its own last backward went on. */
+/* Whether any of the stage's sums ran during its own last backward. */
 static bool meets_own_backward(const traced_run *run)
 {
     for (uint32_t replica = 0; replica < 2; replica++)
@@ -670,7 +670,7 @@ static void test_reductions_overlap_the_only_backward(void **state)
 
     (void)state;
     options.execution.strategy = BG_STRATEGY_SINGLE;
-    options.execution.io_threads = 1; /* who does them */
+    options.execution.io_threads = 1; /* the thread that does them */
     options.replicas.reduce_bytes = 100000;
     run = make_gpt(options, 2);
     assert_true(bg_plan_summarize(run.plan).sums_beside >= LAYERS);
@@ -698,7 +698,7 @@ static void find_backwards(const traced_run *run, uint32_t replica, uint32_t sta
 }
 
 /* One worker for both replicas: the one that comes first to a reduction does all backwards of the next phase before the
- * other one has come. What is traced as beside the program is the share of each, after both have come. */
+ * other one has come. The events traced beside the program show each replica's share, after both have arrived. */
 static void test_nobody_waits_for_those_who_come_late(void **state)
 {
     traced_run run = make_phased_gpt(false, 1);

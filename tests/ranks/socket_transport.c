@@ -1,6 +1,6 @@
 /*
- * socket_transport.c: frames of lane, tag and size over stream sockets, one between any two ranks. What is sent is
- * copied at once and done when it is written; what comes before its receive waits in a list.
+ * socket_transport.c: frames of lane, tag and size over stream sockets, one between any two ranks. Data to send are
+ * copied at once and count as sent when they are written; data that arrive before their receive wait in a list.
  */
 #define _GNU_SOURCE
 #include "ranks/socket_transport.h"
@@ -359,7 +359,7 @@ bg_transport *test_sockets_fork(uint32_t rank_count)
     return &s->base;
 }
 
-/* Until each child is done or dead: an end of file on a socket means that somebody has died. */
+/* Waits until each child is done or dead: an end of file on a socket means that a child has died. */
 static void wait_for_all(sockets *s, int codes[MOST_RANKS], bool has_ended[MOST_RANKS])
 {
     const struct timespec little = {.tv_nsec = 1000000};

@@ -297,7 +297,7 @@ static void two_members_on_a_rank(void **state)
     close_rig(&r);
 }
 
-/* What the plan says of memory and traffic is what comes of it. */
+/* A run moves and touches what the plan predicts. */
 static void bytes_are_as_foretold(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank;

@@ -99,7 +99,7 @@ typedef struct way {
     uint32_t replicas;
     bool is_sharded;
     unsigned model, classes; /* that are remote */
-    const char *layout;      /* of the ranks that go on */
+    const char *layout;      /* of the ranks that continue */
 } way;
 
 static const way ways[] = {
@@ -236,7 +236,7 @@ static void any_number_of_ranks_goes_on(void **state)
         test_train_expect(train(w, &options, test_ranks_transport(), 3, UPDATES, "after 3"), &expected,
                           "over ranks, at last");
         meet();
-        if (own_rank() == 0) /* what is there is what they had */
+        if (own_rank() == 0) /* the files have what they had */
             test_train_expect(train(w, &options, NULL, UPDATES, UPDATES, "after 4"), &expected, "alone, at last");
         free(expected.bytes);
         remove_folder(folder);

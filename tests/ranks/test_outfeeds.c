@@ -1,6 +1,6 @@
 /*
  * test_outfeeds.c: the outfeeds of two ranks: each has the rows that its own devices make, with the bits of the run's
- * arrays; zeros stand for replicas of other ranks, and a rank whose devices make no value of a row gets none.
+ * arrays, and zeros for replicas of other ranks; a rank whose devices make no value of a row gets none.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -207,7 +207,7 @@ static void from_ranks_to_anything(void **state)
     }
 }
 
-/* What one process has saved, and what ranks have saved in one file. */
+/* Reads what one process saved, and what ranks saved in one file. */
 static void from_one_file_to_ranks(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();

@@ -48,7 +48,7 @@ static bg_status begin_receive(void *user, void *lane, uint32_t from, uint32_t t
     return t->receive(user, lane, from, tag, data, size_bytes, operation, error);
 }
 
-/* What cuts longer messages is the library, not this. */
+/* The library cuts longer messages, not this transport. */
 static void watch(bg_transport *transport)
 {
     transport->send = begin_send;

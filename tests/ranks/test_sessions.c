@@ -186,7 +186,8 @@ static bg_status compare_all(void *user, bg_error *error)
     return BG_OK;
 }
 
-/* First values of pieces are those of the whole, whoever makes them; what one rank reads, the others only send. */
+/* First values of pieces are those of the whole on every rank; values that only one rank reads are only sent by the
+ * others. */
 static void one_rank_reads_the_weights_of_all(void **state)
 {
     const bg_serialize_mode modes[] = {BG_SERIALIZE_OUTPUT_CHANNELS, BG_SERIALIZE_REDUCING_DIM};

@@ -19,9 +19,9 @@
 #include "runtime/initialize.h"
 #include "support/allocations.h"
 
-/* Of a layer: 1 MiB of weights, as much of gradients and of velocities. */
+/* A layer has 1 MiB of weights, of gradients and of velocities. */
 enum { RANKS = 64, WIDTH = 512, MICRO_BATCH = 1, LAYER_BYTES = WIDTH * WIDTH * 4 };
-/* Of all layers weights and velocities are 128 MiB. */
+/* Weights and velocities of all layers are 128 MiB. */
 enum { MOST_TO_START_KB = 12 << 10, MOST_TO_READ_KB = 6 << 10 };
 
 /* Before main, which forks. */
@@ -133,7 +133,7 @@ static void a_rank_starts_with_what_is_its_own(void **state)
         snprintf(stages + strlen(stages), sizeof stages - strlen(stages), "%sB%u", i > 0 ? "|" : "", i + 1);
     options.execution.stages = stages;
     options.execution.cores = 1;
-    options.execution.wait_limit_s = 600.0; /* so many ranks on few processors, perhaps under a sanitizer */
+    options.execution.wait_limit_s = 600.0; /* this many ranks on few processors, perhaps under a sanitizer */
     assert_int_equal(bg_graph_create(&graph, &error), BG_OK);
     build(graph, &loss);
     if (bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error) != BG_OK)

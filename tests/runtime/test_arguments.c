@@ -1,7 +1,7 @@
 /*
- * test_arguments.c: how every public function that can fail handles its arguments. A NULL where something is needed is
- * an error that names the parameter, and a bg_error needs no preparation: success leaves it clear, failure tells its
- * own cause only. tests/style/test_entry.sh sees to it that no function forgets to clear.
+ * test_arguments.c: how every public function that can fail handles its arguments. A NULL where a value is needed is an
+ * error that names the parameter, and a bg_error needs no preparation: success leaves it clear, and failure reports
+ * only its own cause. tests/style/test_entry.sh checks that every function clears it.
  */
 #include <stdarg.h>
 #include <stddef.h>

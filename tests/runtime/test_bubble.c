@@ -161,7 +161,7 @@ typedef struct pipeline {
     nap_attributes nap;
 } pipeline;
 
-/* Every stage has an input gradient of its own but the first, whose backward is that much shorter. */
+/* Every stage has an input gradient but the first, whose backward is that much shorter. */
 static bg_stage_cost cost_of_stage(const pipeline *p, uint32_t stage, bool splits_weights)
 {
     const double backward_ns = stage > 0 ? p->nap.backward_ns : 0.0;

@@ -33,7 +33,7 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-/* What one replica has: [2, 6 columns, 3] of a tensor cut along both axes. */
+/* The part of one replica: [2, 6 columns, 3] of a tensor cut along both axes. */
 typedef struct rig {
     bg_mesh mesh;
     uint32_t axes;

@@ -308,7 +308,7 @@ static void slots_of_depth_one(void **state)
 
 /* ---- helping ---- */
 
-/* Parts that take very different time, each a sum of its own. */
+/* Parts that take very different time, each with its own sum. */
 static void uneven_part(const bg_kernel_call *call, uint32_t part)
 {
     const float *x = call->operands[0], *w = call->operands[1];

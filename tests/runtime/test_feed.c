@@ -786,7 +786,7 @@ typedef struct stopper {
     unsigned calls;
 } stopper;
 
-/* When so much was taken that a run is under way: a stop before it would be none. */
+/* Waits until enough was taken that a run is in progress, because a stop before it would have no effect. */
 static void *stop_later(void *argument)
 {
     stopper *s = argument;

@@ -69,7 +69,7 @@ static void the_least_holds(void **state)
     expect(root, 6000000, true);
     put(root, "sys/fs/cgroup/user/memory.stat", "anon 5\ninactive_file 1000000\nactive_file 500000\nfile 9\n");
     expect(root, 7500000, true);
-    /* Over the limit there is nothing left. */
+    /* Above the limit no memory is left. */
     put(root, "sys/fs/cgroup/user/memory.current", "20000000\n");
     expect(root, 0, true);
     test_folder_remove(root);

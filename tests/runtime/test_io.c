@@ -51,7 +51,7 @@ static uint64_t load_done(queue *q)
     return atomic_load(&q->runner.io_done.value);
 }
 
-/* Everything before the transfer at work has been counted, and nothing behind it has begun. */
+/* Everything before the current transfer has been counted, and nothing after it has begun. */
 static void copy(bgi_device *base, void *to, const void *from, size_t size_bytes)
 {
     counted_device *device = (counted_device *)base;

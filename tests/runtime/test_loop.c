@@ -26,7 +26,7 @@ static void open_body(rig *r)
     assert_int_equal(bg_graph_create(&r->body, &r->error), BG_OK);
 }
 
-/* Goes on while its input is below `limit`. */
+/* Continues while its input is below `limit`. */
 static bg_graph *make_condition(double limit)
 {
     bg_graph *graph = NULL;
@@ -126,7 +126,7 @@ static void values_change_together(void **state)
     close_rig(&r);
 }
 
-/* Each replica has values of its own; stages on devices; a result of the infeed's data. */
+/* Each replica has its own values; stages on devices; a result of the infeed's data. */
 static void replicas_and_stages_carry(void **state)
 {
     static const char *const stages[] = {NULL, "B1|B2"};
@@ -228,7 +228,7 @@ static bg_graph *make_comparison(const bg_type *types, uint32_t count, uint32_t 
     return graph;
 }
 
-/* The first loop of TensorFlow's chapter for IPUs as it is written: a counter of int32, ten times. */
+/* The first loop of TensorFlow's chapter for IPUs as written there: a counter of int32, ten times. */
 static void an_integer_counts(void **state)
 {
     const bg_type int32 = bg_scalar(BG_INT32);

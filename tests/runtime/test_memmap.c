@@ -128,7 +128,7 @@ static void append_weights(bg_session *session, test_result *out)
     }
 }
 
-/* A whole session: updates, losses into `out`, weights too when `note` is NULL, else a flush. */
+/* A whole session: updates, losses into `out`, and weights if `note` is NULL, otherwise a flush. */
 static void train(const way *w, const bg_options *options, uint32_t first, uint32_t end, const char *note,
                   test_result *out)
 {
@@ -231,7 +231,7 @@ static void sessions_go_on_with_the_same_bits(void **state)
     }
 }
 
-/* What is remote has no copy in memory, and is read where it lies. */
+/* Remote values have no copy in memory, and are read in place. */
 static void values_have_one_place(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -341,7 +341,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     refuse(w, &options, BG_ERROR_INVALID, "did not end properly");
     options.files.memmap_mode = BG_MEMMAP_RENEW;
     train(w, &options, 0, STOP, "", &r);
-    train(w, &options, STOP, UPDATES, "", &r); /* what is whole is not renewed */
+    train(w, &options, STOP, UPDATES, "", &r); /* whole values are not renewed */
     free(r.bytes);
     test_folder_remove(folder);
     /* A second run that does not end in order leaves no index of the first run. */
@@ -524,7 +524,7 @@ static void another_optimizer_is_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* A limit on the size of files stands for a disk that is full. */
+/* A limit on the size of files simulates a full disk. */
 static void a_full_disk_is_an_error_before_the_run(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

@@ -165,8 +165,8 @@ static void the_callers_order_is_followed(void **state)
     assert_int_equal(bg_processor_count(), count);
 }
 
-/* By default workers may use all that the caller may use; when there are as many workers as processors and they are
- * pinned, each has one of its own. */
+/* By default workers may use all processors that the caller may use; with one worker for each processor and pinning,
+ * each has its own. */
 static void pinning_binds_each_worker_to_its_own_processor(void **state)
 {
     const cpu_set_t before = affinity_of(pthread_self());
@@ -305,7 +305,7 @@ static void free_processors_come_first(void **state)
     assert_int_equal(placement.core_count, 2);
 }
 
-/* 4 cores of two processors each, numbered as Linux does: siblings are 4 apart. */
+/* 4 cores of two processors each, with Linux's numbering: siblings are 4 apart. */
 static void spread_leaves_equal_distances(void **state)
 {
     uint32_t by_rank[] = {0, 1, 2, 3, 4, 5, 6, 7}, by_core[] = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -453,7 +453,7 @@ static bg_status choose_same(const bg_op_signature *op, bg_kernel_policy policy,
 static const bg_op_type same = {BG_OP_TYPE_DEFAULTS, .name = "same",      .minimum_inputs = 1,  .maximum_inputs = 1,
                                 .output_count = 1,   .infer = infer_same, .kernel = choose_same};
 
-/* A kernel of the caller's may hang, and the run must come back all the same: such a session has a worker. */
+/* A caller's kernel may hang, and the run must still return: such a session has a worker. */
 static void own_ops_keep_their_worker(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 8);

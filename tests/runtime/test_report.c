@@ -156,7 +156,8 @@ static void messages_out_of_order(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Cannot be staged with a whole plan, because replicas run the same program: the report is asked directly. */
+/* A run cannot produce this with a whole plan, because replicas run the same program, so the test calls the report
+ * directly. */
 static void a_replica_that_does_not_come(void **state)
 {
     toy_options options = impatient();
@@ -219,14 +220,15 @@ static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Workers, who look for work, leave the queues alone. */
+/* Workers that look for work leave the queues alone. */
 static void hold_queues(bgi_engine *engine)
 {
     for (uint32_t i = 0; i < engine->device_count; i++)
         atomic_store(&engine->runners[i].io_is_held, true);
 }
 
-/* What is remote and does not come: transfers have no plan of their own to damage, so the report is asked directly. */
+/* A remote transfer that does not arrive: transfers are in no plan that could be damaged, so the test calls the report
+ * directly. */
 static void a_load_that_does_not_end(void **state)
 {
     static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 0}};

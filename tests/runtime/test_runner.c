@@ -101,7 +101,7 @@ static void calls_make_one_event_and_transfers_their_own(void **state)
     bg_session_destroy(session);
 }
 
-/* What the kernels below have seen. */
+/* What the kernels below observed. */
 typedef struct witness {
     bg_kernel_env env[64];
     uint32_t env_count;
@@ -122,7 +122,7 @@ static void look(const bg_kernel_call *call, uint32_t part)
                   (uintptr_t)call->scratch % 64 == 0 && (char *)call->scratch - (char *)call->operands[0] == 64;
 }
 
-/* What it leaves in scratch is there for every part. */
+/* The value that it leaves in scratch is there for every part. */
 static void prepare(const bg_kernel_call *call)
 {
     witness *w = call->state;
@@ -198,7 +198,7 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
 
 /* ---- time ---- */
 
-/* Backward passes of the toy sleep twice as long as forward passes; both do nothing else. */
+/* Backward passes of the toy sleep twice as long as forward passes; both do nothing more. */
 enum { FORWARD_US = 3000, BACKWARD_US = 6000 };
 
 static void sleep_us(long us)

@@ -28,7 +28,7 @@ typedef struct form {
     uint32_t embedding, projection;
     bg_serialize_mode mode; /* of the projection: rows (OUTPUT_CHANNELS) or columns of its weight */
     bool is_tied;           /* the projection's weight is the embedding's */
-    uint32_t replicas;      /* 0: 1; else the optimizer's state is in pieces over them */
+    uint32_t replicas;      /* 0: 1; otherwise the optimizer's state is in pieces over them */
     const char *memmap_dir; /* the weights and the state are remote, in files */
     bool is_float16;        /* parameters are kept so */
 } form;
@@ -311,8 +311,8 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* From one form to another: nothing is lost or changed on the way, inference gives what it gives with the same weights
- * set one by one as wholes, and training goes on as it would have. */
+/* From one form to another: nothing is lost or changed, inference gives the results of the same weights set one by one
+ * as wholes, and training continues as it would have. */
 static void move_between(const form *a, const form *b, road way, bool keeps_order)
 {
     machine first = {0}, next = {0}, same = {0}, test = {0}, plain = {0};
@@ -342,8 +342,8 @@ static void move_between(const form *a, const form *b, road way, bool keeps_orde
     }
     close_machine(&test);
 
-    /* The weights and the optimizer's state, and what more training makes of them. The gradient of what goes into the
-     * projection is a sum over its pieces: with as many of these the bits are those of the first form. */
+    /* The weights and the optimizer's state, and what more training makes of them. The gradient of the projection's
+     * input is a sum over its pieces: with the same number of pieces the bits are those of the first form. */
     move_on(&first, same_sums ? a : b, true, COPIED, &same, &same_weights);
     expect_weights(bg_session_weights(same.session), bg_session_weights(first.session), what);
     move_on(&first, b, true, way, &next, &next_weights);
@@ -436,7 +436,7 @@ static void sessions_take_turns(void **state)
     expect_weights(bg_session_weights(b.session), bg_session_weights(alone.session), "in turns");
     assert_int_equal(bg_session_step(a.session), 6);
     close_machine(&alone), close_machine(&test), close_machine(&b);
-    /* What the session that is gone had is kept. */
+    /* The weights keep what the destroyed session had. */
     open_machine(&test, &forms[0], false, bg_session_weights(a.session));
     infer(&test, found);
     assert_memory_equal(found, before, sizeof found);
@@ -498,7 +498,7 @@ static void pieces_are_taken(void **state)
                          BG_ERROR_NOT_FOUND);
         assert_non_null(strstr(error.message, "weights have all of it, `embedding.weight`"));
         memset(&error, 0, sizeof error);
-        /* A piece of the whole that is there, in any number of them. */
+        /* A piece of an existing whole, in any number of pieces. */
         fill(values + 6 * WIDTH, 6 * WIDTH, 9.0f);
         require(give_piece(weights, 1, 4, values));
         expect_table(weights, values);
@@ -600,7 +600,7 @@ static void checkpoints_of_pieces_are_read(void **state)
 
 /* ---- files of remote buffers ---- */
 
-/* Pieces that are at home in files go on from there, and other sessions have their values. */
+/* Pieces that live in files continue from there, and other sessions have their values. */
 static void files_keep_sections(void **state)
 {
     char folder[TEST_FOLDER_BYTES], other[TEST_FOLDER_BYTES];

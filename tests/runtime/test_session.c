@@ -204,7 +204,7 @@ static void types_must_match(void **state)
     toy_plan_destroy(plan);
 }
 
-/* What only a failed session had is not given out as if nothing had happened. */
+/* Values that only a failed session had are not returned as if they were valid. */
 static void values_of_a_failed_session_are_lost(void **state)
 {
     toy_options options = toy_defaults();

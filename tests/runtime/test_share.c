@@ -19,7 +19,7 @@ typedef struct shared_call {
     bgi_runner runners[2]; /* the first runs the call, the second waits */
     bgi_counter awaited;
     bgi_engine engine;
-    uint32_t ready_after; /* parts of the helper's after which the second device can go on */
+    uint32_t ready_after; /* parts of the helper's after which the second device can continue */
     uint32_t helped;
     uint32_t runs[PARTS], ran_as[PARTS];
     uint32_t depth, entered; /* of the device */

@@ -178,7 +178,7 @@ static inline void test_random_rest(test_problem *test, uint64_t *random, bool s
         p->stage_gathers = test->gathers;
 }
 
-/* Of a kind that the strategy takes; with concurrent stages where it takes those. */
+/* A kind of problem that the strategy accepts, with concurrent stages if it accepts those. */
 static inline void test_random_problem_for(test_problem *test, uint64_t seed, const bg_schedule_generator *generator)
 {
     static const char *const own_devices[] = {"interleaved", "zb-h1", "zb-h2"};

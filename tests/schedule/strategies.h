@@ -71,8 +71,8 @@ static inline void assert_order(const bg_schedule *schedule, uint32_t device, co
     free(text);
 }
 
-/* The most stages x micro-batches whose forward is done on a device and which something still reads: the last reader is
- * W where the problem splits weights, else B. */
+/* The largest number of stages x micro-batches whose forward is done on a device and whose values are still read: the
+ * last reader is W if the problem splits weights, otherwise B. */
 static inline uint32_t most_kept(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;

@@ -56,7 +56,7 @@ static bool fits(const bg_schedule *schedule, const bg_schedule_problem *problem
     return true;
 }
 
-/* Of a kind that another strategy takes: each of them in turn. */
+/* A kind of problem that another strategy accepts: each of them in turn. */
 static void make_problem(test_problem *test, uint64_t seed)
 {
     uint32_t count = 0;
@@ -217,7 +217,7 @@ static void test_limits_are_met(void **state)
     }
 }
 
-/* What the message asks for is exactly what is needed. */
+/* The budget that the message asks for is exactly enough. */
 static void test_too_small_a_limit_is_explained(void **state)
 {
     size_t limits[4] = {1 << 20, 1 << 20, 1 << 20, 1 << 20};

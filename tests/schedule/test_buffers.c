@@ -161,7 +161,7 @@ static uint32_t find_edge(const bg_schedule_problem *problem, bg_action_kind fro
     return 0;
 }
 
-/* What stage 1 gets from stage 0 and keeps for its backward is stored once and loaded for both. */
+/* A value that stage 1 receives from stage 0 and stashes for its backward is stored once and loaded for both. */
 static void what_is_received_and_kept_is_stored_once(void **state)
 {
     bg_schedule_buffer buffers[2] = {{.stage = 1, .per_micro_batch = true, .slots = 2},

@@ -65,7 +65,7 @@ static void test_the_whole_grammar(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* CSV has no updates: those that are read stand at the end of each device. */
+/* CSV has no updates: the reader adds them at the end of each device. */
 static char *print_without_updates(const bg_schedule *schedule)
 {
     char *text = NULL, *to;
@@ -81,8 +81,8 @@ static char *print_without_updates(const bg_schedule *schedule)
     return text;
 }
 
-/* Before PyTorch had I, B was the half for the inputs where its W was apart, and BW both. One file may have all of B,
- * W and BW, and newer ones a full B beside I and W. */
+/* Before PyTorch had I, B was the half for the inputs if W was separate, and BW both. One file may have all of B, W and
+ * BW, and newer ones a full B beside I and W. */
 static void test_the_older_form(void **state)
 {
     static const char expected[] = "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 B0.0 B0.1 W0.1 "

@@ -11,7 +11,7 @@
  *     a schedule is valid    when nothing in it is wrong, all actions of the problem are done, and two steps in a row
  * end with some number of slots (more slots never hurt, so: with as many as micro-batches)
  *
- * Of what is valid the verifier must also find depths that are enough, and that are what the lists hold.
+ * In a valid schedule the verifier must also find that the depths suffice, and that they are those in the lists.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +114,7 @@ static size_t count_all(const bg_schedule_problem *p)
 
 /* ---- the execution ---- */
 
-/* Numbers go on from step to step: step * times + micro-batch. */
+/* Numbers continue from step to step: step * times + micro-batch. */
 typedef struct world {
     const bg_schedule *schedule;
     const bg_schedule_problem *p;
@@ -217,7 +217,7 @@ static outcome move_variables(world *w, const bg_action *a)
     const uint32_t b = a->index;
 
     if (a->kind == BG_ACTION_LOAD ? w->buffers[b].is_changed : !w->buffers[b].is_changed)
-        return IS_WRONG; /* what changed would be lost; there is nothing to store */
+        return IS_WRONG; /* a change would be lost; there is nothing to store */
     w->buffers[b].is_here = w->buffers[b].was_here = true;
     if (a->kind == BG_ACTION_STORE)
         w->buffers[b].is_here = w->buffers[b].is_changed = false;
@@ -303,7 +303,7 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
     return WENT;
 }
 
-/* Each device in turn does one action, until all are at their end (WENT), none can go on, or one is wrong. */
+/* Each device in turn does one action, until all have reached their end (WENT), none can continue, or one is wrong. */
 static outcome run_world(world *w, uint32_t steps)
 {
     uint32_t at[MOST_DEVICES] = {0};

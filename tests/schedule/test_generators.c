@@ -171,9 +171,9 @@ static void test_timetables_follow_formulas(void **state)
             }
 }
 
-/* PopART's stash of stage k has 2(N-1-k)+1 entries. TensorFlow's FIFOs hold one fewer than is in flight: the one at
- * work is not in the FIFO; grouped 2(N-1-k)+1, interleaved N-1-k. The edge from F to B of a stage (the last N edges of
- * the chain) is that stash. */
+/* PopART's stash of stage k has 2(N-1-k)+1 entries. TensorFlow's FIFOs hold one fewer than are in flight, because the
+ * current one is not in the FIFO: grouped 2(N-1-k)+1, interleaved N-1-k. The edge from F to B of a stage (the last N
+ * edges of the chain) is that stash. */
 static void test_published_stash_depths(void **state)
 {
     const uint32_t stages = 4, stash = 2 * (stages - 1);

@@ -69,7 +69,7 @@ static void clear(made *m)
     free(m->edges);
 }
 
-/* Pairs of events on two devices that share time. A RECEIVE that waits has none of its own. */
+/* Pairs of events on two devices that share time. A waiting RECEIVE has no step of its own. */
 static size_t count_overlaps(const bg_schedule_timing *timing)
 {
     size_t overlaps = 0;

@@ -18,7 +18,7 @@ static const char *const good_text = "device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_I
                                      "device 1: RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 "
                                      "RECEIVE1.1:0 F1.1 HOST_OUT1.1 B1.1 SEND1.1:1 U1:0\n";
 
-/* Verifies good_text with `old` replaced by `new`; the error must contain `expected` (NULL: there must be none). */
+/* Verifies good_text with `old` replaced by `new`; the error must contain `expected` (NULL: there must be no error). */
 static void assert_verdict(const char *old, const char *new, const char *expected)
 {
     const char *at = strstr(good_text, old);
@@ -165,7 +165,7 @@ static void test_recompute_goes_before_the_wait(void **state)
     assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
     assert_memory_equal(text, expected, strlen(expected));
     free(text);
-    /* What goes into R is held for two micro-batches, what it makes for one. */
+    /* The input of R is held for two micro-batches, its result for one. */
     assert_int_equal(bg_schedule_edge_depth(schedule, 2), 2);
     assert_int_equal(test.problem.edges[2].to_kind, BG_ACTION_RECOMPUTE);
     assert_int_equal(bg_schedule_edge_depth(schedule, 3), 1);

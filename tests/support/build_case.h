@@ -1,7 +1,7 @@
 /*
  * build_case.h: tests of ops that go through the public builders, with everything a builder and its gradient rules add.
- * What is tested is given by a function that builds it over some operands; from it come the comparison with an oracle
- * and the test of error messages. (op_case.h holds one op, given as data, against the oracle.)
+ * The case under test is a function that builds it over some operands; from it come the comparison with an oracle and
+ * the test of error messages. (op_case.h holds one op, given as data, against the oracle.)
  */
 #ifndef BGI_TEST_BUILD_CASE_H
 #define BGI_TEST_BUILD_CASE_H

@@ -1,6 +1,6 @@
 /*
- * interpret.h: the reference interpreter: runs a whole graph op by op with reference kernels, no plan. What every other
- * way of running a graph is held against. Fails the test (cmocka) on any error.
+ * interpret.h: the reference interpreter: runs a whole graph op by op with reference kernels, no plan. The reference
+ * for every other way of running a graph. Fails the test (cmocka) on any error.
  */
 #ifndef BGI_TEST_INTERPRET_H
 #define BGI_TEST_INTERPRET_H

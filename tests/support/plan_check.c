@@ -34,7 +34,7 @@ typedef struct machine {
     uint32_t *positions;           /* by device: instruction */
     uint64_t *iterations;          /* by device: step */
     uint64_t *issued, *moved;      /* by device: transfers */
-    const bgi_instruction **sums;  /* by device: the REDUCE whose sum is under way */
+    const bgi_instruction **sums;  /* by device: the REDUCE whose sum is in progress */
     bgi_test_turns turns;
     uint64_t *outputs; /* [output][step * micro-batches + micro-batch] */
     uint32_t steps;
@@ -56,7 +56,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Output `output` of an op that read these contents; outputs beyond the op's own stand for what it changes in place. */
+/* Output `output` of an op that read these contents; outputs beyond the op's own mean the operands that it changes in
+ * place. */
 static uint64_t hash_op(const char *name, const char *block, uint32_t output, const uint64_t *inputs, uint32_t count)
 {
     uint64_t hash = mix_text(mix_text(mix(1, output), name), block);
@@ -391,7 +392,7 @@ static void move_until(machine *m, uint32_t device, uint64_t target)
     }
 }
 
-/* Transfers may run at once, or not before somebody waits for them. */
+/* Transfers may run at once, or only when a device waits for them. */
 static void issue(machine *m, uint32_t device, uint32_t count)
 {
     m->issued[device] += count;

@@ -1,8 +1,8 @@
 /*
  * plan_check.h: proves a plan right without running a kernel. Memory holds names of contents instead of numbers: each
- * call writes a hash of the op and of what it reads. What arrives in the variables and at the host must be what a
- * walk over the graph, op by op, gives. A call that overwrites something that is still needed, a slot that is taken too
- * early, an update that comes too late: all change a hash that somebody reads.
+ * call writes a hash of the op and of what it reads. What arrives in the variables and at the host must be what a walk
+ * over the graph, op by op, gives. A call that overwrites a value that is still needed, a slot that is reused too
+ * early, or an update that comes too late changes a hash that a later call reads.
  *
  * Everything lies in lines of 64 bytes, so memory is a table of lines; a read of a value that is only partly there
  * fails at once.
@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 
 typedef enum bgi_test_turns {
-    BGI_TEST_TURNS_FIRST = 0, /* the first device that can go on, as far as it gets */
+    BGI_TEST_TURNS_FIRST = 0, /* the first device that can continue, as far as possible */
     BGI_TEST_TURNS_LAST,
     BGI_TEST_TURNS_RANDOM,
     BGI_TEST_TURNS_COUNT

@@ -38,7 +38,7 @@ static uint32_t below(builder *b, uint32_t bound)
 
 static bg_value pick(builder *b)
 {
-    /* Mostly the newest, else any: a skip connection. */
+    /* Mostly the newest value, otherwise any: a skip connection. */
     return b->pool[below(b, 3) != 0 ? b->pool_count - 1 : below(b, b->pool_count)];
 }
 

@@ -52,7 +52,7 @@ static void append_weights(test_result *result, bg_weights *weights, const char 
     }
 }
 
-/* What each device touched is what the plan said, to the byte. */
+/* Each device touched the bytes that the plan predicted, exactly. */
 static void check_memory(const bg_session *session, const bg_plan *plan, const char *what)
 {
     const bg_plan_summary summary = bg_plan_summarize(plan);

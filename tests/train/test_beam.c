@@ -1,6 +1,6 @@
 /*
- * test_beam.c: beam search with as many beams as there are beginnings finds what looking at every sequence finds; with
- * few, what the rule says that they find; and text and callbacks are the best sequence's.
+ * test_beam.c: beam search with one beam for each possible beginning finds what a search over all sequences finds; with
+ * few beams, what the rule predicts; and text and callbacks are the best sequence's.
  */
 #include <math.h>
 #include <string.h>

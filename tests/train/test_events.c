@@ -1,5 +1,5 @@
 /*
- * test_events.c: what callbacks hear and when, what ends a run, and what becomes of failures.
+ * test_events.c: which events callbacks receive and when, what ends a run, and how failures are reported.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -274,7 +274,7 @@ static void updates_have_checkpoints(void **state)
                                          "fit epoch_end 2/2\nfit fit_end 3/0\n");
     bg_trainer_destroy(r.trainer);
 
-    /* What max_steps or a stop ends is saved where it ended. */
+    /* A run that max_steps or a stop ends is saved where it ended. */
     r.options.checkpoint_steps = 0;
     r.options.max_steps = 5;
     r.listener = (listener){.brief = true};
@@ -340,7 +340,7 @@ static void an_early_stop_counts_the_epoch(void **state)
     }
 }
 
-/* However it is said, the fit ends after the batch at work, and can be begun again. */
+/* The fit ends after the current batch, however it is asked to, and can be begun again. */
 static void runs_can_be_stopped(void **state)
 {
     struct sigaction action = {.sa_handler = on_signal}, before;
@@ -489,11 +489,11 @@ static void models_that_fail_name_their_task(void **state)
         assert_int_equal(run_task(&r, (bg_trainer_task)task), BG_ERROR_SHAPE);
         assert_ptr_equal(strstr(error.message, wanted), error.message);
         assert_non_null(strstr(error.message, "this model is broken"));
-        /* Who asks for a task knows which. */
+        /* A caller that asks for a task knows which. */
         assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &prepared), BG_ERROR_SHAPE);
         assert_string_equal(prepared.message, error.message + strlen(wanted));
         r.net.fails[task] = false;
-        require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* not for ever */
+        require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* with a limit */
     }
     /* The plan of a rest fails when it is needed. */
     memset(&error, 0, sizeof error);

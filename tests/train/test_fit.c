@@ -428,7 +428,7 @@ static void resumed_fits_are_as_never_stopped(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* New numbers between two fits, which go on where the weights are; another kind is refused. */
+/* New settings between two fits, which continue from the weights; another kind is refused. */
 static void optimizers_change_their_numbers(void **state)
 {
     static const fit_case c = {"optimizer", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};

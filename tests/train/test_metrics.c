@@ -34,7 +34,7 @@ typedef struct totals {
     float logits[SAMPLES][TEST_NET_CLASSES];
 } totals;
 
-/* One sample after the other through a session of its own. */
+/* Runs one sample after the other through a separate session. */
 static void run_plain_loop(const test_net_samples *samples, bg_weights *weights, totals *out)
 {
     const test_net net = {.device_count = 1};
@@ -189,7 +189,7 @@ static void evaluation_is_that_of_a_plain_loop(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* What is left out on request is said: by drop_rest, or by the caller's loader. */
+/* Samples left out on request are reported: by drop_rest, or by the caller's loader. */
 static void what_is_left_out_is_said(void **state)
 {
     const test_net net = {.device_count = 1};

@@ -196,7 +196,8 @@ static void keep_iterations(void *user, bg_log_level level, const char *text)
         snprintf(user, 256, "%s", text);
 }
 
-/* A fit over four devices with fewer iterations is warned of, with the idle time, whoever made its options. */
+/* A fit over four devices with fewer iterations gets a warning with the idle time, also with the caller's own
+ * options. */
 static void split_fits_are_warned_of(void **state)
 {
     const test_net net = {.device_count = 4};
@@ -295,7 +296,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "accumulate_grad_batches is 2 and training_options have"));
     assert_non_null(strstr(error.message, "gradient_clip is 1 and training_options have"));
 
-    /* What samples are counted by. */
+    /* The unit in which samples are counted. */
     memset(&error, 0, sizeof error);
     options = options_for(&net);
     training.replicas.count = 4, training.replicas.input_group_size = 3;

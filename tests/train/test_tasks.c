@@ -1,6 +1,6 @@
 /*
- * test_tasks.c: each task has a plan of its own over the same weights; what it returns, as metrics and as arrays;
- * arguments, casts and reports.
+ * test_tasks.c: each task has its own plan over the same weights; what it returns, as metrics and as arrays; arguments,
+ * casts and reports.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -503,7 +503,7 @@ static void groups_count_once(void **state)
     }
 }
 
-/* Samples are counted by groups, which a mesh must be told. */
+/* Samples are counted by groups, so the mesh must know them. */
 static void meshes_need_groups(void **state)
 {
     rig r = {.net = {.device_count = 1, .has_mesh = true}};

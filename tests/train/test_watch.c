@@ -1,6 +1,6 @@
 /*
- * test_watch.c: fits that end when a metric no longer gets better, what is kept of the best, what plateaus hear, and
- * averages of weights.
+ * test_watch.c: fits that end when a metric stops improving, what is kept of the best, which losses plateaus receive,
+ * and averages of weights.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_autodiff.c: which gradients there are, by block, and in which order they are added. What each op's rule gives is
+ * test_autodiff.c: which gradients there are, by block, and in which order they are added. Each op's gradient rule is
  * tested with the op.
  */
 #include "transform/small.h"
@@ -37,7 +37,7 @@ static void test_text(void **state)
     assert_int_equal(d.count, 1);
     assert_int_equal(d.gradients[0].parameter.id, w.id);
     assert_string_equal(graph->blocks[d.gradients[0].block].name, "A");
-    /* Backward ops stand in the block of their forward op; x needs no gradient. */
+    /* Backward ops are in the block of their forward op; x needs no gradient. */
     for (size_t o = 3; o < graph->op_count; o++) {
         assert_int_equal(graph->ops[o].phase, BGI_PHASE_BACKWARD);
         assert_false(graph->ops[o].type == &bgi_op_linear_backward_input);
@@ -76,8 +76,8 @@ static void test_tied_weights_are_kept_apart_by_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Contributions to one value are added last reader first: by its readers, when they are in one block, so that the block
- * before gets a sum and not its summands; else where the value is made. */
+/* Contributions to one value are added last reader first: by its readers if they are in one block, so that the block
+ * before gets a sum and not its summands; otherwise where the value is made. */
 static void check_order_of_contributions(const char *third_block, const char *sum_block)
 {
     bg_graph *graph = small_create();

@@ -59,7 +59,7 @@ static void a_layer(void **state)
     bg_value elsewhere = bg_sharded_dropout(graph, NULL, y, 0.5, ONE);
     bg_value gathered = bg_all_gather(graph, NULL, y, -1, TWO);
     bg_value scattered = bg_reduce_scatter(graph, NULL, gathered, 0, ONE);
-    bg_value copy = bg_graph_parameter(graph, "w@1", &type, &zero); /* as stages that share a parameter have it */
+    bg_value copy = bg_graph_parameter(graph, "w@1", &type, &zero); /* as in stages that share a parameter */
     uint8_t *axes;
 
     (void)state;

@@ -59,7 +59,7 @@ static void test_weight_and_bias(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Used twice in a block: the sum of two gradients is accumulated, by an op of its own. */
+/* A parameter used twice in a block: the sum of two gradients is accumulated by a separate op. */
 static void test_twice_in_a_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -92,7 +92,7 @@ static void test_once_in_each_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One result of the op is no parameter's gradient (the bias is computed): the op stays as it is. */
+/* One result of the op is not a parameter's gradient (the bias is computed), so the op does not change. */
 static void test_a_result_with_another_reader(void **state)
 {
     bg_graph *graph = small_create();

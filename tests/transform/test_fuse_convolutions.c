@@ -13,11 +13,11 @@ typedef struct chain {
     bool without_norm, without_relu, with_bias;
     bool adds;          /* the input's own value */
     bool two;           /* another convolution of the input, with batch norm, is added */
-    bool other_block;   /* batch norm stands in another block, of the same stage */
+    bool other_block;   /* batch norm is in another block, of the same stage */
     bool other_stage;   /* and of another one */
     bool second_reader; /* another op reads the convolution */
     bool marks_norm;    /* batch norm's result is an output of the graph */
-    bool broadcasts;    /* what is added is one vector */
+    bool broadcasts;    /* the addend is one vector */
     bg_dtype dtype;     /* 0: float32 */
 } chain;
 

@@ -59,7 +59,7 @@ static void test_inference(void **state)
     bg_graph_destroy(graph);
 }
 
-/* What the backward reads stays; its own product takes in the derivative, before the weights' gradient. */
+/* Values that the backward reads stay; its own product includes the derivative, before the weights' gradient. */
 static void test_training(void **state)
 {
     bg_graph *graph = small_create();
@@ -109,7 +109,7 @@ static bg_value read_twice(bg_graph *graph, bg_value x, bg_value w, bg_value b)
 {
     const bg_value sum = bg_linear(graph, "fc", x, w, b);
 
-    return bg_add(graph, bg_gelu(graph, sum), sum); /* the activation is not kept for anyone */
+    return bg_add(graph, bg_gelu(graph, sum), sum); /* no op reads the activation, so it is not stored */
 }
 
 static bg_value read_outside(bg_graph *graph, bg_value x, bg_value w, bg_value b)

@@ -5,8 +5,8 @@
 #include "transform/small.h"
 
 typedef struct chain {
-    bool other_block;   /* the pool stands in another block */
-    bool second_reader; /* somebody else reads the convolution */
+    bool other_block;   /* the pool is in another block */
+    bool second_reader; /* another op reads the convolution */
     bool is_output;     /* the pool's result is an output of the graph */
     bool overlapping;   /* windows overlap */
     bool strided;       /* the convolution has stride 2 */
@@ -64,7 +64,7 @@ static void test_which_chains(void **state)
     } cases[] = {
         {{0}, true, true},
         {{.without_relu = true}, true, false},
-        {{.is_output = true}, true, false}, /* convolution and pool; relu apart */
+        {{.is_output = true}, true, false}, /* convolution and pool; relu separate */
         {{.other_block = true}, false, false},
         {{.second_reader = true}, false, false},
         {{.overlapping = true}, false, false},

@@ -85,7 +85,7 @@ static void test_one_term(void **state)
     /* Of the same labels, ignoring the same, two means count the same elements. */
     expect(&r, bg_add(r.graph, mean, mean), "c", terms);
     expect(&r, bg_subtract(r.graph, mean, add_loss(&r, r.labels, BG_LOSS_MEAN, -100)), "c", terms);
-    /* What trains nothing is no term. */
+    /* A term that trains nothing is not a term of the loss. */
     expect(&r, bg_add(r.graph, mean, constant), "c", terms);
     expect(&r, bg_add(r.graph, mean, bg_multiply(r.graph, constant, constant)), "c", terms);
     ops = r.graph->op_count;

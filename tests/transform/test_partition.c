@@ -72,7 +72,7 @@ static void test_skip_over_a_stage(void **state)
     loss =
         bg_reduce(graph, "loss", BG_REDUCE_SUM, bg_elementwise_binary(graph, "c", BG_MULTIPLY, a, b), NULL, 0, false);
     c = make_cut(graph, loss, false, false);
-    /* Names of gradients are made from numbers, so only their ends are told here. */
+    /* Names of gradients are made from numbers, so only their ends are printed here. */
     assert_int_equal(c.partition.level_count, 1);
     assert_int_equal(c.partition.segment_count, 9);
     for (uint32_t i = 0; i < 4; i++) {
@@ -110,7 +110,7 @@ static void test_inference_crossings(void **state)
     clear_cut(&c);
 }
 
-/* An alias of a leaf that travels, or that the host reads, has bytes of its own. */
+/* An alias of a leaf that is sent to another stage, or that the host reads, has its own bytes. */
 static void test_aliases_of_leaves(void **state)
 {
     bg_graph *graph = small_create();

@@ -1,6 +1,6 @@
 /*
- * test_precision.c: which ops of a float32 graph take 16 bits. Each case is a graph beside the one that somebody would
- * write with the casts in it.
+ * test_precision.c: which ops of a float32 graph take 16 bits. Each case compares a graph with one in which the casts
+ * are written by hand.
  */
 #include "transform/small.h"
 
@@ -64,7 +64,7 @@ static bg_value build_sums(bg_graph *graph, bool c)
     return z;
 }
 
-/* Of parameters alone nothing is narrow before a product takes it; an exponential is wide, a sum too. */
+/* Parameters stay wide until a product reads them; an exponential is wide, and so is a sum. */
 static bg_value build_functions(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "v");

@@ -179,7 +179,7 @@ static void test_parts_between_checkpoints(void **state)
     end(&p);
 }
 
-/* THEN: one run in the order of the forward, in a phase and a segment of its own, before the backward. */
+/* THEN: one run in the order of the forward, as a separate segment, before the backward. */
 static void test_then(void **state)
 {
     bg_graph *graph = small_create();
@@ -215,7 +215,7 @@ static void test_then(void **state)
     end(&p);
 }
 
-/* What both B and W read is made in B and crosses to W; what W alone reads is made in W. */
+/* Values that both B and W read are made in B and sent to W; values that only W reads are made in W. */
 static void test_split_weights(void **state)
 {
     bg_graph *graph = small_create();
@@ -292,7 +292,7 @@ static void test_dropout_and_batch_norm(void **state)
     end(&p);
 }
 
-/* More is saved with each tenth, and no more than that is asked for. */
+/* Each tenth saves more, and no more than was requested is recomputed. */
 static void test_fractions(void **state)
 {
     size_t previous = SIZE_MAX;
@@ -323,7 +323,7 @@ static void test_fractions(void **state)
     }
 }
 
-/* What costs the least time a byte is given up first, wherever it stands. */
+/* The values that cost the least time for each byte are given up first, in any order of the graph. */
 static void test_cheapest_first(void **state)
 {
     static const char *const chain[] = {"a0", "a1", "a2"};
@@ -381,7 +381,7 @@ static void test_giving_up_is_measured(void **state)
         }
         effect = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
         for (uint32_t i = 0; i < 61; i++) {
-            const uint32_t o = i * order % 61; /* each once, in an order of its own */
+            const uint32_t o = i * order % 61; /* each once, in its own order */
             if (o >= graph->op_count || graph->ops[o].phase != BGI_PHASE_FORWARD)
                 continue;
             bgi_recompute_give_up(&p.r, 0, o, p.is_kept, p.is_repeated, stack, &effect);

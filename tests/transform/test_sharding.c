@@ -90,7 +90,7 @@ static void test_pieces(void **state)
     }
 }
 
-/* Of a loss of two terms the sum of both terms' accumulators is made in pieces too; their scales are whole. */
+/* With a loss of two terms, the sum of both terms' accumulators is made in pieces too; their scales are whole. */
 static void test_pieces_of_two_terms(void **state)
 {
     bg_graph *graph = small_create();
@@ -126,7 +126,7 @@ static void test_pieces_of_two_terms(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A rule asks for pieces of its own classes alone. */
+/* A rule requests pieces only of its own classes. */
 static void test_rules(void **state)
 {
     const bg_location_rule rules[] = {
@@ -160,7 +160,7 @@ static void test_minimum(void **state)
     bg_graph_destroy(graph);
 }
 
-/* LAMB's update has two halves, of which the second reads what the first makes: both are of the piece. What has one
+/* LAMB's update has two halves, of which the second reads what the first makes: both are of the piece. A value with one
  * element has no pieces. */
 static void test_halves_and_scalars(void **state)
 {
@@ -221,7 +221,7 @@ static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pie
 }
 
 /* Squares are summed where the pieces are: no gradient is needed as a whole, and what is added up of w's two
- * accumulators is a piece. Of tensors that stay whole every replica has all pieces. */
+ * accumulators is a piece. Every replica has all pieces of tensors that stay whole. */
 static void test_squares(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void count_message(void *user, bg_log_level level, const char *text)
     *count += level == BG_LOG_WARNING && strstr(text, "state of `v` is not sharded") != NULL;
 }
 
-/* What an op reads as a whole while it is being updated stays whole. */
+/* A tensor that an op reads as a whole while it is being updated stays whole. */
 static void test_weights_that_are_read_whole(void **state)
 {
     bgi_stages stages = {0};

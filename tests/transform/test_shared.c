@@ -91,8 +91,8 @@ static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t 
     return refreshes;
 }
 
-/* What the device's store has is loaded from there. A stage that has no part in the gradient, which the update does not
- * wait for, keeps a copy of its own. */
+/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and for which
+ * the update does not wait, keeps its own copy. */
 static void test_homes_are_shared(void **state)
 {
     uint32_t shared;

@@ -15,7 +15,7 @@ typedef struct reading {
     int64_t start, stop, step;
 } reading;
 
-/* A parameter w [rows, columns], read in slices; the loss is the sum of each slice times an input of its own. */
+/* A parameter w [rows, columns], read in slices; the loss is the sum of each slice times its own input. */
 typedef struct rig {
     bg_graph *graph;
     bg_type whole;

@@ -68,7 +68,7 @@ static void test_explicit(void **state)
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_SHARDED, " A @1 | B , C @ 0", "0@1 1@0 1@0");
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A@0|B@1|C@2|D@1", "0@0 1@1 2@2 3@1");
     check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device counts */
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* else its blocks' */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* otherwise its blocks' */
     check(BLOCKS("A@1", "B", "C@1"), BG_STRATEGY_PIPELINED, "A,B|C", "0@1 0@1 0@1");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbors merge */
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@- 0@- 1@-");
@@ -99,7 +99,7 @@ static void test_automatic(void **state)
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, NULL, "0@- 0@- 1@-");
 }
 
-/* Numbers begin with 1; stage 0 is what precedes the first block, and is left out where that is nothing. */
+/* Numbers begin with 1; stage 0 is the part before the first block, and is omitted if that part is empty. */
 static void test_auto_increment(void **state)
 {
     const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED,

@@ -1,6 +1,6 @@
 /*
  * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes:
- * each element is summed once, by one member; each reader receives all of its own elements once, and no others.
+ * each element is summed once, by one member; each reader receives all of its elements once, and no others.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,8 +51,7 @@ static bool all_marked(const int *marks, size_t count)
     return true;
 }
 
-/* What a member takes is the same of all; what it puts is as long; and what is put where stands for the same elements.
- */
+/* A member takes the same elements from all members; what it puts has the same length and order. */
 static void check_sum(const bgi_pattern *pattern, size_t source_count, size_t destination_count, bool all_get_all)
 {
     static int taken[MOST_ELEMENTS], got[MOST_ELEMENTS];

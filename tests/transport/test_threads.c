@@ -196,7 +196,7 @@ static double add_tree(double (*from)[256], uint32_t first, uint32_t end, size_t
     return add_tree(from, first, first + left, at) + add_tree(from, first + left, end, at);
 }
 
-/* What a reader must have: sums in the members' order, or in a tree. */
+/* What a reader must receive: sums in the members' order, or in a tree. */
 static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (*from)[256], double *to,
                     uint32_t reader)
 {
