@@ -58,7 +58,7 @@ typedef enum bg_status {
  *
  * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), ..._init for
  *   bindings, which give the size they know), that function sets it, and 0 is refused with the function's name.
- * - Where all-zero is how such a struct begins ((bg_run){.inputs = inputs}), 0 stands for this release's size. A
+ * - If such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A
  * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
  * Small values (bg_type, bg_mesh, bg_initializer), elements of arrays, and structs that the library fills have no size
@@ -67,7 +67,7 @@ typedef enum bg_status {
 #define BG_ERROR_MESSAGE_BYTES 4096
 
 /* Caller-held. Functions that take one clear it first, whatever it holds. For bg_error_set and bg_error_context, which
- * add to what is there, it must be zero-initialized, cleared, or one that the library passed to a callback. */
+ * add to the existing text, it must be zero-initialized, cleared, or one that the library passed to a callback. */
 typedef struct bg_error {
     bg_status status;
     char message[BG_ERROR_MESSAGE_BYTES];

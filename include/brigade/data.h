@@ -7,8 +7,8 @@
  * Threads: any number of threads may read one data set; one thread at a time uses a loader. bg_loader_help may be
  * called by any thread.
  *
- * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
- * What a callback returned is passed on.
+ * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY. The
+ * status that a callback returned is passed on.
  */
 #ifndef BRIGADE_DATA_H
 #define BRIGADE_DATA_H
@@ -191,7 +191,7 @@ BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error
 
 typedef struct bg_dataset_map_options {
     size_t struct_bytes;   /* 0, or sizeof(bg_dataset_map_options): see base.h */
-    uint32_t tensor_count; /* of the new samples; 0: as many and with the types of the source's */
+    uint32_t tensor_count; /* of the new samples; 0: the number and types of the source's */
     const bg_type *sample_types;
     /* Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones.
      * Called by several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is
@@ -227,7 +227,7 @@ BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_coun
 typedef struct bg_convert_options {
     size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
     uint32_t tensor_index;
-    bg_type type;           /* with as many elements as the source's */
+    bg_type type;           /* with the number of elements of the source's */
     uint32_t channel_count; /* 0: values stay */
     const float *means;
     const float *deviations; /* none is 0 */

@@ -5,8 +5,8 @@
  *     data set, loader, callback --> infeed --> | devices: iteration after iteration | --> outfeed --> any thread
  *
  * A queue has a bounded number of elements in flight: producer and devices wait for each other. When one side stops,
- * the other side is told. Data that end or fail end the run between two iterations. A failed run ends the outfeed. When
- * the consumer detaches, the devices no longer wait for it.
+ * the other side is notified. Data that end or fail end the run between two iterations. A failed run ends the outfeed.
+ * When the consumer detaches, the devices no longer wait for it.
  *
  * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may take rows of an outfeed while
  * another one runs the session. bg_session_stop may be called by any thread.
@@ -46,20 +46,20 @@ BG_API bg_status bg_session_check_input(const bg_session *session, uint32_t inde
 /*
  * A queue of elements for the inputs of a graph. Each element has one micro-batch of each tensor. In each iteration the
  * devices read the elements in order: micro-batch m of replica r reads element m x replicas + r of the iteration (with
- * options.replicas.input_group_size: m x groups + the replica's group). A thread of its own asks the source for
- * elements ahead of the devices.
+ * options.replicas.input_group_size: m x groups + the replica's group). A separate thread asks the source for elements
+ * ahead of the devices.
  */
 typedef struct bg_infeed bg_infeed;
 
 enum { BG_INFEED_MAX_TENSORS = 16 };
 
 /* Writes the next element's tensors (bg_infeed_options.omit_unread: those that are not NULL), or sets *out_has_ended.
- * An infeed calls it from a thread of its own. On failure fill `error` (bg_error_set) and return its status. */
+ * An infeed calls it from a separate thread. On failure fill `error` (bg_error_set) and return its status. */
 typedef bg_status (*bg_infeed_source)(void *user, void *const tensors[], bool *out_has_ended, bg_error *error);
 
 typedef struct bg_infeed_options {
     size_t struct_bytes; /* set by bg_infeed_options_defaults; see base.h */
-    /* Elements for each replica that are ready ahead of those that the iteration at work needs: 1 to 255. */
+    /* Elements for each replica that are prepared ahead of those that the current iteration needs: 1 to 255. */
     uint32_t prefetch_depth;
     /* The name of the input for each tensor (a dictionary). NULL: tensor i is for input i (a tuple). */
     const char *const *names;
@@ -141,7 +141,7 @@ typedef struct bg_outfeed_options {
     uint32_t mask_count;
     /* One row for each weight update, with sums over its micro-batches in order. Excludes newest_only. */
     bool accumulate;
-    bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, else the leaf's own */
+    bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, otherwise the leaf's own */
 } bg_outfeed_options;
 
 BG_API void bg_outfeed_options_init(bg_outfeed_options *options, size_t struct_bytes);

@@ -178,13 +178,13 @@ typedef struct bg_generation {
 BG_API void bg_generation_clear(bg_generation *results, size_t count);
 
 /*
- * Continues prompts, which may differ in length. The generator runs as many at once as it has sequences; when one ends,
- * the next begins in its place. The result of a prompt has the same bits alone, among any others, and under every
- * strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each other (empty where
- * beam search found fewer); on failure they are untouched. Tokens that the generator was fed before are discarded.
- * Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the vocabulary; logits that
- * are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY; otherwise those of
- * bg_session_run.
+ * Continues prompts, which may differ in length. The generator runs one prompt in each of its sequences at the same
+ * time; when one ends, the next begins in its place. The result of a prompt has the same bits alone, among any others,
+ * and under every strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each
+ * other (empty where beam search found fewer); on failure they are untouched. Tokens that the generator was fed before
+ * are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the
+ * vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY;
+ * otherwise those of bg_session_run.
  */
 BG_API bg_status bg_generator_run(bg_generator *generator, const bg_generation_prompt *prompts, uint32_t prompt_count,
                                   const bg_generation_options *options, bg_generation *out_results, bg_error *error);

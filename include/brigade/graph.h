@@ -83,8 +83,8 @@ struct bg_op_type {
     size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should be equal bytes, padding too:
                                 cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
-    uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; else BG_NO_OPERAND */
-    uint32_t reuse_input;    /* output 0 may overwrite this input (same size); else BG_NO_OPERAND */
+    uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; otherwise BG_NO_OPERAND */
+    uint32_t reuse_input;    /* output 0 may overwrite this input (same size); otherwise BG_NO_OPERAND */
     /* For a loss that is a mean over a number of elements known only at run time: the index of the output that holds
      * this number (float32 scalar). The loss is then averaged over these elements of a whole update (bg_accumulation in
      * options.h). BG_NO_OPERAND: all micro-batches have equal weight. */
@@ -139,7 +139,7 @@ typedef enum bg_initializer_kind {
     /* The following kinds are defined as in torch.nn.init; ranks and numbers are checked. */
     BG_INITIALIZE_ORTHOGONAL, /* rows, or columns where there are fewer, orthogonal and of length a; rank 2 and above,
                                  columns are all dims but the first. Takes 8 bytes an element while it is made */
-    BG_INITIALIZE_EYE,        /* 1 on the diagonal, else 0; rank 2 */
+    BG_INITIALIZE_EYE,        /* 1 on the diagonal, 0 elsewhere; rank 2 */
     BG_INITIALIZE_DIRAC,      /* a convolution that passes its inputs on, in a groups (0: 1 group); rank 3 to 5 */
     BG_INITIALIZE_SPARSE      /* normal of deviation b, and in each column a share a of rows that are 0; rank 2 */
 } bg_initializer_kind;

@@ -27,13 +27,13 @@
  *   - tables of positions that are added, whose rows are sines and cosines of the same angles;
  *   - in files of PyTorch those with the names of buffers: `mask`, `*_mask`, `pos_weight`, `inv_freq`, `running_mean`,
  *     `running_var`, `loss.weight` and `criterion.weight`, alone or at the end of a longer name.
- * Values of Constant nodes are constants. Other buffers of PyTorch's modules cannot be told from parameters in a file:
- * freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
+ * Values of Constant nodes are constants. Other buffers of PyTorch's modules cannot be distinguished from parameters in
+ * a file: freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
  *
- * What PyTorch's exporter has joined comes apart: parameters that were equal by chance (exports for evaluation keep one
- * of them, and Identity nodes with the names of the others) are parameters of their own, and the transpose of an
- * embedding's table in a head, a tied weight, is that table. bg_onnx_contents lists the parameters that way, and saved
- * files have them that way.
+ * Parameters that PyTorch's exporter joined are separated again: parameters that were equal by chance (exports for
+ * evaluation keep one of them, and Identity nodes with the names of the others) become separate parameters, and the
+ * transpose of an embedding's table in a head, a tied weight, becomes that table. bg_onnx_contents lists the parameters
+ * in this way, and saved files have them in this way.
  *
  * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64 (uint64
  * above 2^63 - 1 is refused). Inputs and outputs have these types. bg_onnx_port.element is the file's type.
@@ -59,7 +59,7 @@ typedef struct bg_onnx bg_onnx;
 
 typedef struct bg_onnx_dim {
     int64_t size;       /* at least 0; -1: not fixed by the file */
-    const char *symbol; /* "batch", where the size is -1 and has a name; else NULL */
+    const char *symbol; /* "batch" if the size is -1 and has a name; otherwise NULL */
 } bg_onnx_dim;
 
 /* An input or an output of the model. */
@@ -162,8 +162,8 @@ typedef struct bg_onnx_fixed {
 typedef struct bg_onnx_options {
     size_t struct_bytes; /* set by bg_onnx_defaults; see base.h */
     bg_onnx_mode mode;
-    int64_t batch_size; /* size of the first dimension of each input, where it is symbolic and not in `sizes`; 0:
-                           not said. A fixed one must be as it is in the file */
+    int64_t batch_size; /* size of the first dimension of each input, where it is symbolic and not in `sizes`; 0: not
+                           given. A fixed size must equal that in the file */
     const bg_onnx_size *sizes;
     uint32_t size_count;
     const bg_onnx_fixed *values;
@@ -248,7 +248,7 @@ typedef struct bg_onnx_saved {
     uint32_t node_count, weight_count;
     uint64_t weight_bytes;
     bool has_batch;  /* the size of the batch is open */
-    char fixed[400]; /* else why: "" when options.batch is NULL */
+    char fixed[400]; /* otherwise the reason; "" when options.batch is NULL */
 } bg_onnx_saved;
 
 /*

@@ -496,8 +496,8 @@ BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_
                               double epsilon);
 /* Over the last dimension, by the root of the mean square: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
-/* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both
- * null. One group: layer norm over all but N. As many groups as channels: instance norm. */
+/* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
+ * One group: layer norm over all but N. With one group for each channel it is an instance norm. */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
 /* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running ones may be float32 beside
@@ -837,8 +837,8 @@ BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_prob
 typedef enum bg_pointwise_loss_function {
     BG_LOSS_SQUARED = 0,   /* mse_loss: d^2 */
     BG_LOSS_ABSOLUTE,      /* l1_loss: |d| */
-    BG_LOSS_SMOOTH_L1,     /* smooth_l1_loss, a = beta: d^2 / 2a where |d| < a, else |d| - a/2 */
-    BG_LOSS_HUBER,         /* huber_loss, a = delta: d^2 / 2 where |d| <= a, else a (|d| - a/2) */
+    BG_LOSS_SMOOTH_L1,     /* smooth_l1_loss, a = beta: d^2 / 2a if |d| < a, otherwise |d| - a/2 */
+    BG_LOSS_HUBER,         /* huber_loss, a = delta: d^2 / 2 if |d| <= a, otherwise a (|d| - a/2) */
     BG_LOSS_BINARY_LOGITS, /* binary_cross_entropy_with_logits, a = pos_weight: p is a logit, t within 0..1 */
     BG_LOSS_BINARY,        /* binary_cross_entropy: p is a probability; logarithms are clamped to at least -100 */
     BG_LOSS_KL,            /* kl_div: p is the logarithm of a probability, t a probability; t (log t - p) */
@@ -863,7 +863,7 @@ BG_API bg_value bg_mse_loss(bg_graph *graph, const char *name, bg_value predicti
 BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value a, bg_value b, int32_t axis,
                                      double epsilon);
 /* a and b [..., D], targets [...] of any element type -> scalar float32 (float64 for float64), or [...] for NONE: 1 -
- * cos where the target is above 0, else max(0, cos - margin), as torch's cosine_embedding_loss. Errors, in
+ * cos where the target is above 0, max(0, cos - margin) elsewhere, as torch's cosine_embedding_loss. Errors, in
  * bg_graph_check: BG_ERROR_SHAPE if a and b are not floats of one type and shape, or the targets do not fit them;
  * BG_ERROR_INVALID for a margin that is not finite or a reduction that does not exist; BG_ERROR_MEMORY. */
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,

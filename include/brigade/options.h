@@ -66,7 +66,8 @@ typedef struct bg_block_cost {
  */
 typedef enum bg_accumulation {
     BG_ACCUMULATE_MEAN = 0,
-    BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients, each of its own loss with its own means */
+    BG_ACCUMULATE_SUM, /* the sum of the micro-batches' gradients; each micro-batch has its own loss and its own means
+                        */
     /* The same mean as a running mean: s = s n/(n+c) + g c/(n+c), with n elements counted before and c in this
      * micro-batch (with equal counts s f/(f+1) + g/(f+1) after f micro-batches), for each kind of term. It never
      * exceeds the largest |g| of a replica's micro-batches. */
@@ -103,12 +104,12 @@ typedef enum bg_replica_reduction {
  * give the same bits.
  */
 typedef enum bg_reduce_time {
-    BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage as soon as they are final, after its last backward pass: the rest
-                                  of the backward goes on meanwhile, what is stored for the update is a piece where
-                                  replicas update pieces, and phases take their part of the gradients' norm there */
+    BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage as soon as they are final in its last backward pass, while the
+                                  rest of that pass runs; the update reads a piece if replicas update pieces, and phases
+                                  add their part of the gradients' norm there */
     BG_REDUCE_IN_UPDATE,       /* with the update */
     BG_REDUCE_BESIDE /* in the backward pass; with phases, gradients that would leave the device after their phase stay
-                        for the next one's backward, so that their sum goes on beside it */
+                        for the next one's backward, so that their sum overlaps with it */
 } bg_reduce_time;
 
 /* Which replicas are in one group: of R replicas in groups of k, with m = R / k. */
@@ -122,7 +123,7 @@ typedef enum bg_grouping {
 /* The element type in which a parameter's gradients are accumulated, summed over replicas and passed to the optimizer.
  */
 typedef enum bg_accumulator_type {
-    BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, else the parameter's own */
+    BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, otherwise the parameter's own */
     BG_ACCUMULATOR_SAME,        /* the parameter's own */
     BG_ACCUMULATOR_GIVEN,       /* options.numerics.accumulator_dtype for all */
     BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each */
@@ -163,7 +164,7 @@ typedef enum bg_location_class {
  * they are used: optimizer state one variable at a time, other values as phase_liveness says. Loads and stores overlap
  * work. */
 typedef enum bg_place {
-    BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; else DEVICE */
+    BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
     BG_PLACE_DEVICE,
     BG_PLACE_REMOTE
 } bg_place;
@@ -299,7 +300,7 @@ typedef struct bg_execution_options {
     bool phases_parallel;  /* PHASED: two groups of devices take turns, even and odd; otherwise all phases are on one
                               group */
     const bg_device_model *devices;   /* NULL: all alike */
-    uint32_t device_model_count;      /* as many as there are devices */
+    uint32_t device_model_count;      /* one for each device */
     const bg_block_cost *block_costs; /* NULL: estimates */
     uint32_t block_cost_count;
     uint32_t device_iterations; /* training: weight updates in a run; inference: micro-batches in a run. At least 1 */
@@ -327,8 +328,8 @@ typedef struct bg_execution_options {
      * creates threads. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
-    int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1
-                           (default): one where there are processors that workers leave free, else none */
+    int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
+                           processors free, otherwise none */
     bool ipu_limits;    /* the limits of IPU software are errors instead of warnings */
     bool
         auto_round_devices; /* ipu_limits: take the next power of two of devices, with idle ones, instead of an error */
@@ -399,8 +400,9 @@ typedef struct bg_replicas_options {
     bg_grouping input_grouping;
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
-    /* Where a device would have nothing to do during a stage's sum: once so many bytes of its gradients are final, and
-     * an eighth of them, they are summed while the rest of the backward goes on. 0: all behind it. The same bits. */
+    /* Applies where a device would be idle during a stage's sum: once this many bytes of its gradients, and at least an
+     * eighth of them, are final, they are summed while the rest of the backward runs. 0: all are summed after it. The
+     * same bits. */
     size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
      * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica 0.

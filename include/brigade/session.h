@@ -175,7 +175,7 @@ BG_API uint32_t bg_processor_count(void);
  * of 0-3" or "worker 0 on the calling thread". malloc'ed. */
 BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_text, bg_error *error);
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
- * operand when options.reporting.trace is on; else the size of the arena. 0 for a device of another rank. */
+ * operand when options.reporting.trace is on; otherwise the size of the arena. 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
 /* Requests that a loop over runs ends on all ranks after the same run, for example when one rank has got a signal. May
  * be called by any thread and by a signal handler. */

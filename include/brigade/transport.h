@@ -34,8 +34,9 @@ typedef struct bg_transport {
     const uint32_t *hosts; /* for each rank, a number that is equal for ranks of one host; NULL: all are on one host */
     uint32_t tag_count;    /* tags go from 0 to tag_count - 1; at least 32,768 */
     size_t message_bytes;  /* the longest message; Brigade splits longer ones. At least 4,096 */
-    size_t eager_bytes; /* the longest message that is sent without a reply from its receiver: Brigade splits messages
-                           of up to eight times as many bytes into such ones. 0: it cuts none for that reason */
+    size_t eager_bytes;    /* the longest message that the transport sends without a reply from its receiver: Brigade
+                              splits messages of up to eight times this length into such messages. 0: no messages are split
+                              for this reason */
     bool takes_any_thread; /* false: only the thread that uses the session may call the functions below */
     /* Further values that must be equal on all ranks, besides the plan's options: lines "name value\n", such as the
      * number of calls that the program will make. They are compared whenever a session is created; a difference is an
