@@ -399,7 +399,7 @@ static void remove_temporary(const bgi_file_writer *writer, bg_error *error)
 
     if (unlink(writer->temporary_path) == 0 || errno == ENOENT || error == NULL || error->status == BG_OK)
         return;
-    bg_error_context(error, error->status, "%s stays (cannot remove it: %s)", writer->temporary_path,
+    bg_error_context(error, error->status, "%s was not removed: %s", writer->temporary_path,
                      bgi_errno_text(errno, reason));
 }
 

@@ -31,7 +31,7 @@ bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t
     if (rank >= kinds[initializer->kind].minimum && rank <= kinds[initializer->kind].maximum)
         return BG_OK;
     return bg_error_set(
-        error, BG_ERROR_SHAPE, "first values of `%s`, a tensor of rank %u, by %s: the rank must be from %u to %u", name,
+        error, BG_ERROR_SHAPE, "first values of `%s`: the tensor has rank %u, and %s needs a rank from %u to %u", name,
         rank, kinds[initializer->kind].name, kinds[initializer->kind].minimum, kinds[initializer->kind].maximum);
 }
 
@@ -42,18 +42,18 @@ bg_status bgi_initializer_check(const bg_initializer *initializer, const bg_type
 
     BGI_TRY(bgi_initializer_check_rank(initializer, whole->rank, name, error));
     if (!isfinite(a) || !isfinite(b))
-        return bg_error_set(error, BG_ERROR_INVALID, "first values of `%s` by %g and %g: they must be finite", name, a,
-                            b);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "first values of `%s`: the numbers are %g and %g; they must be finite", name, a, b);
     if (initializer->kind == BG_INITIALIZE_SPARSE && !(a >= 0.0 && a <= 1.0 && b >= 0.0))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "first values of `%s` by sparse: the share of zeros is %g and the deviation %g; give a "
+                            "first values of `%s`: the share of zeros of sparse is %g and the deviation is %g; give a "
                             "share from 0 to 1 and a deviation of at least 0",
                             name, a, b);
     if (initializer->kind == BG_INITIALIZE_DIRAC && a != 0.0 &&
         !(a >= 1.0 && a <= (double)whole->dims[0] && a == floor(a) && whole->dims[0] % (int64_t)a == 0))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "first values of `%s` by dirac in %g groups: the number of groups must divide the %lld "
-                            "outputs",
-                            name, a, (long long)whole->dims[0]);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "first values of `%s`: the number of groups of dirac is %g; it must divide the %lld outputs", name, a,
+            (long long)whole->dims[0]);
     return BG_OK;
 }

@@ -16,11 +16,11 @@ bg_status bg_mesh_validate(const bg_mesh *mesh, bg_error *error)
     BGI_TRY(bgi_require(mesh, "mesh", __func__, error));
     if (mesh->data < 1 || mesh->tensor_1 < 1 || mesh->tensor_2 < 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a mesh of %u x %u x %u (data, tensor axes 1 and 2); each must be at least 1", mesh->data,
-                            mesh->tensor_1, mesh->tensor_2);
+                            "the mesh is %u x %u x %u (data, tensor axes 1 and 2); each size must be at least 1",
+                            mesh->data, mesh->tensor_1, mesh->tensor_2);
     if (mesh->data > MOST_REPLICAS || mesh->tensor_1 > MOST_REPLICAS || mesh->tensor_2 > MOST_REPLICAS ||
         (uint64_t)mesh->data * mesh->tensor_1 * mesh->tensor_2 > MOST_REPLICAS)
-        return bg_error_set(error, BG_ERROR_INVALID, "a mesh of %u x %u x %u replicas; there may be at most %d",
+        return bg_error_set(error, BG_ERROR_INVALID, "the mesh has %u x %u x %u replicas; it may have at most %d",
                             mesh->data, mesh->tensor_1, mesh->tensor_2, MOST_REPLICAS);
     return BG_OK;
 }
@@ -99,20 +99,22 @@ bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_group *as
     bg_replica_group group = *asked;
 
     if (replicas < 1 || replicas > MOST_REPLICAS)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u replicas; there are 1 to %d", replicas, MOST_REPLICAS);
+        return bg_error_set(error, BG_ERROR_INVALID, "there are %u replicas; there must be 1 to %d", replicas,
+                            MOST_REPLICAS);
     if (group.size == 1)
         group.stride = 1;
     if (group.stride < 1 || group.stride > replicas || replicas % group.stride != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "replica groups of stride %u; it must divide the %u replicas",
-                            group.stride, replicas);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the replica groups have stride %u; it must divide the %u replicas", group.stride,
+                            replicas);
     if (group.size == 0)
         group.size = replicas / group.stride;
     if (group.size == 1)
         group.stride = 1;
     if (group.size > replicas || replicas % ((uint64_t)group.size * group.stride) != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "replica groups of size %u and stride %u; size x stride must divide the %u replicas, so "
-                            "that every replica is in one",
+                            "the replica groups have size %u and stride %u; size x stride must divide the %u replicas, "
+                            "so that every replica is in a group",
                             group.size, group.stride, replicas);
     *out = group;
     return BG_OK;
@@ -150,7 +152,8 @@ static bg_status check_groups(uint32_t replicas, const uint32_t *groups, uint32_
     uint32_t group_count = 0, size;
 
     if (replicas < 1 || replicas > MOST_REPLICAS)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u replicas; there are 1 to %d", replicas, MOST_REPLICAS);
+        return bg_error_set(error, BG_ERROR_INVALID, "there are %u replicas; there must be 1 to %d", replicas,
+                            MOST_REPLICAS);
     for (uint32_t replica = 0; replica < replicas; replica++) {
         if (groups[replica] > group_count)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -162,9 +165,10 @@ static bg_status check_groups(uint32_t replicas, const uint32_t *groups, uint32_
     size = replicas / group_count;
     for (uint32_t replica = 0; replica < replicas; replica++)
         if (replicas % group_count != 0 || count_before(groups, replica) >= size)
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "%u replicas in %u groups that are not all of one size; group %u has more than %u",
-                                replicas, group_count, groups[replica], size);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "the %u replicas are in %u groups of different sizes; group %u has more than %u replicas", replicas,
+                group_count, groups[replica], size);
     *out_size = size;
     return BG_OK;
 }

@@ -21,12 +21,12 @@ bg_status bgi_section_validate(const bg_section *section, bg_error *error)
     char text[BG_TYPE_TEXT_BYTES];
 
     if (section->name == NULL || section->name[0] == '\0')
-        return bg_error_set(error, BG_ERROR_INVALID, "a section of a tensor without a name");
+        return bg_error_set(error, BG_ERROR_INVALID, "the section does not name its whole tensor; set section.name");
     BGI_TRY(bg_type_validate(whole, error));
     if (section->axis >= whole->rank || section->first < 0 || section->count < 1 ||
         section->count > whole->dims[section->axis] || section->first > whole->dims[section->axis] - section->count)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "a section of %lld from %lld along dimension %u of `%s`, %s; it must lie inside",
+                            "the section of %lld elements from %lld along dimension %u does not lie inside `%s`, %s",
                             (long long)section->count, (long long)section->first, section->axis, section->name,
                             bg_type_text(whole, text));
     return BG_OK;
@@ -168,7 +168,7 @@ static bg_status take_pieces(const bgi_piece_list *list, const char *whole_name,
         BGI_TRY(bgi_section_of_piece(whole_name, whole, number, piece.type, &section, error));
         if (!bg_type_equal(piece.type, first) || is_there[number])
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "the pieces of `%s` are not equal and each there once: `%s` is one too many",
+                                "the pieces of `%s` must be equal and occur once each: `%s` is one too many",
                                 whole_name, piece.name);
         is_there[number] = true;
         found++;

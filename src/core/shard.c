@@ -124,7 +124,8 @@ bg_status bgi_shard_walk(const bg_mesh *mesh, const bg_shard *shard, const bg_me
 
     BGI_TRY(find_dims(mesh, shard, dims, &type, error));
     if (coordinates->tensor_1 >= mesh->tensor_1 || coordinates->tensor_2 >= mesh->tensor_2)
-        return bg_error_set(error, BG_ERROR_INVALID, "a piece at %u, %u of a mesh of %u x %u (tensor axes 1 and 2)",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the piece at %u, %u is outside the mesh of %u x %u (tensor axes 1 and 2)",
                             coordinates->tensor_1, coordinates->tensor_2, mesh->tensor_1, mesh->tensor_2);
     for (uint32_t i = 0; i < type.rank; i++)
         dims[i].first = place_along(coordinates, shard->dims[i].axis) * dims[i].piece;

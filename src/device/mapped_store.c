@@ -111,17 +111,17 @@ static bool header_is_whole(const header *found)
 static const char *find_fault(const header *found, const header *expected)
 {
     if (memcmp(found->magic, magic, sizeof magic) != 0)
-        return "is no remote store of Brigade";
+        return "is not a remote store of Brigade";
     if (found->byte_order != BYTE_ORDER_MARK)
-        return "was written by a machine of another byte order, or is damaged";
+        return "was written by a machine with another byte order, or is damaged";
     if (!header_is_whole(found))
         return "is damaged: the checksum of its first page is wrong";
     if (found->version != VERSION)
-        return "has another version of the format: another release of Brigade wrote it";
+        return "has another version of the format, because another release of Brigade wrote it";
     if (found->identity != expected->identity || found->store_bytes != expected->store_bytes)
         return "was made for another plan (model, devices or strategy)";
     if (found->id != expected->id || found->replica != expected->replica || found->device != expected->device)
-        return "is of other files than the index beside it: it was copied or renamed";
+        return "does not belong to the index beside it, because it was copied or renamed";
     return NULL;
 }
 
@@ -152,7 +152,7 @@ static bg_status check_store(const bgi_mapped_store *s, int file, const header *
     const char *fault;
 
     if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode))
-        return fail_store(error, s, "is no regular file");
+        return fail_store(error, s, "is not a regular file");
     if (facts.st_size < (off_t)sizeof found || pread(file, &found, sizeof found, 0) != (ssize_t)sizeof found)
         return fail_store(error, s, "is truncated");
     fault = find_fault(&found, expected);
@@ -195,10 +195,11 @@ static bg_status fail_space(bg_error *error, const bgi_mapped_store *s, int reas
 
     if (statvfs(s->path, &facts) == 0)
         free_bytes = (double)facts.f_bavail * (double)facts.f_frsize;
-    return bg_error_set(error, BG_ERROR_IO,
-                        "memmap_dir: %s needs %.3f MB, %.3f MB are free there: %s; free some, or use another directory",
-                        s->path, ((double)s->store_bytes + BGI_MAPPED_STORE_HEADER_BYTES) * 1e-6, free_bytes * 1e-6,
-                        bgi_errno_text(reason, text));
+    return bg_error_set(
+        error, BG_ERROR_IO,
+        "memmap_dir: %s needs %.3f MB, but only %.3f MB are free there: %s; free some, or use another directory",
+        s->path, ((double)s->store_bytes + BGI_MAPPED_STORE_HEADER_BYTES) * 1e-6, free_bytes * 1e-6,
+        bgi_errno_text(reason, text));
 }
 
 bg_status bgi_mapped_store_make(bgi_mapped_store *s, uint64_t identity, uint64_t id, bg_error *error)
@@ -245,7 +246,7 @@ bg_status bgi_mapped_store_remove(const bgi_mapped_store *s, bool only_looks, bg
     file = open(s->path, O_RDWR | O_CLOEXEC);
     if (file < 0 || !is_some(file))
         status = bg_error_set(error, BG_ERROR_INVALID,
-                              "memmap_dir: %s is no remote store of Brigade and is not overwritten; use another "
+                              "memmap_dir: %s is not a remote store of Brigade, so it is not overwritten; use another "
                               "directory",
                               s->path);
     if (status == BG_OK)

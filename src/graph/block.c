@@ -18,8 +18,8 @@ static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
         name = automatic;
     }
     if (strpbrk(name, ",|@&;") != NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s`: a name without , | & ; and @, which part lists of stages",
-                      name);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "block `%s`: a name cannot contain , | & ; or @, which separate parts of `stages`", name);
         return BGI_BLOCK_NONE;
     }
     for (size_t i = 1; i < graph->block_count; i++) {
@@ -28,7 +28,7 @@ static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
         if (graph->blocks[i].device == BG_DEVICE_NONE)
             graph->blocks[i].device = device;
         else if (device != BG_DEVICE_NONE && device != graph->blocks[i].device)
-            bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s` is on device %u already; here it is given device %u",
+            bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s` is on device %u already, and now it is given device %u",
                           name, graph->blocks[i].device, device);
         return (uint32_t)i;
     }
@@ -59,7 +59,7 @@ void bg_block_end(bg_graph *graph)
     if (graph->error.status != BG_OK)
         return;
     if (graph->scope_count == 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "bg_block_end without bg_block_begin");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "bg_block_end was called without bg_block_begin");
         return;
     }
     /* Leaving an inner scope returns to the outer one; leaving the outermost leaves no block. */

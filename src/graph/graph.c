@@ -263,7 +263,8 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     if (!has_failed(graph) && !bg_value_is_null(bg_graph_find_variable(graph, name)))
         bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
     if (!has_failed(graph) && bgi_graph_has_whole(graph, name))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a whole of that name exist already", name);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a tensor with this name exist already",
+                      name);
     if (has_failed(graph) || !reserve_variable(graph))
         return (bg_value){0};
     added = add_leaf(graph, "variable", name, &kept, &value);
@@ -309,7 +310,8 @@ bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type
     type.rank = entry->rank + 1;
     if (entry->rank >= BG_MAX_RANK || entries < 1) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "remote buffer `%s` of %lld entries of rank %u: it must have at least one, of rank %d at most",
+                      "remote buffer `%s` has %lld entries of rank %u: it must have at least one entry, with a rank of "
+                      "at most %d",
                       name, (long long)entries, entry->rank, BG_MAX_RANK - 1);
         return (bg_value){0};
     }
@@ -329,8 +331,8 @@ void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype)
     if (bgi_dtype_is_single(dtype))
         graph->parameter_dtype = dtype;
     else
-        bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "parameters kept as %s; they can be kept as float32, bfloat16 or float16", bg_dtype_name(dtype));
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the parameter type is %s; it must be float32, bfloat16 or float16",
+                      bg_dtype_name(dtype));
 }
 
 bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_type *type, const bg_initializer *initializer)
@@ -420,7 +422,7 @@ static bool check_inputs(bg_graph *graph, const bg_op_type *op_type, const bg_va
         input_count--;
     if (input_count < op_type->minimum_inputs || input_count > op_type->maximum_inputs ||
         input_count + op_type->output_count > MAXIMUM_OPERANDS) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands given; it takes %u to %u", input_count,
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%u operands are given; it takes %u to %u", input_count,
                       op_type->minimum_inputs, op_type->maximum_inputs);
         return false;
     }
@@ -449,7 +451,7 @@ static bool fill_op(bg_graph *graph, bgi_op *op, const bg_op_type *op_type, cons
                     const void *attributes)
 {
     if (op_type->attributes_bytes > 0 && attributes == NULL) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "no attributes given; it takes %zu bytes", op_type->attributes_bytes);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "attributes is NULL; it takes %zu bytes", op_type->attributes_bytes);
         return false;
     }
     op->name = bgi_arena_string(&graph->arena, name);
@@ -580,7 +582,7 @@ void bg_graph_checkpoint(bg_graph *graph, bg_value value)
     if (has_failed(graph))
         return;
     if (bg_value_is_null(value) || !is_value_of(graph, value))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "a checkpoint of a value that is not in this graph");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the value to mark as a checkpoint is not in this graph");
     else
         graph->values[value.id].is_checkpoint = true;
 }

@@ -31,7 +31,7 @@ static uint32_t find_first(bg_graph *graph, const char *pattern)
         return 0;
     if (first == 0)
         bg_graph_fail(graph, BG_ERROR_NOT_FOUND,
-                      "no parameter has a name like `%s`; parameters are chosen after they were added",
+                      "no parameter has a name like `%s`; choose parameters after they were added",
                       pattern != NULL ? pattern : "");
     return first;
 }
@@ -119,7 +119,7 @@ static const initialize_rule *find_rule(bg_graph *graph, const char *name)
             return &rules[r];
     bg_graph_fail(
         graph, BG_ERROR_INVALID,
-        "there is no rule `%s` for first values; there are constant, uniform, normal, truncated_normal, zeros, "
+        "there is no rule `%s` for first values; the rules are constant, uniform, normal, truncated_normal, zeros, "
         "ones, eye, orthogonal, dirac, sparse, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, "
         "kaiming_uniform_out, "
         "kaiming_normal_out",
@@ -132,14 +132,15 @@ void bg_graph_initialize(bg_graph *graph, const char *pattern, const char *name,
     const initialize_rule *rule = find_rule(graph, name);
 
     if (!isfinite(a) || !isfinite(b))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "first values by %g and %g: they must be finite", a, b);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the numbers for first values are %g and %g: they must be finite", a, b);
     for (uint32_t v = find_first(graph, pattern); v != 0 && rule != NULL; v = find_next(graph, pattern, v)) {
         bgi_value *value = &graph->values[v];
         const bg_type *whole = find_whole(value);
         char text[BG_TYPE_TEXT_BYTES];
 
         if (rule->fan >= XAVIER && whole->rank < 2) {
-            bg_graph_fail(graph, BG_ERROR_SHAPE, "first values of `%s`, %s, by %s: it must have two dimensions or more",
+            bg_graph_fail(graph, BG_ERROR_SHAPE,
+                          "first values of `%s`, %s, by %s: the parameter must have two dimensions or more",
                           value->name, bg_type_text(whole, text), name);
             return;
         }

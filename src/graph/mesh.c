@@ -20,8 +20,8 @@ void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh)
         return;
     if (graph->value_count > 1 && (mesh->tensor_1 != graph->mesh.tensor_1 || mesh->tensor_2 != graph->mesh.tensor_2))
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "a mesh of %u x %u tensor-parallel replicas for a graph that is begun for %u x %u; set the mesh "
-                      "before anything is added",
+                      "the mesh has %u x %u tensor-parallel replicas, but the graph was begun for %u x %u; set the "
+                      "mesh before anything is added",
                       mesh->tensor_1, mesh->tensor_2, graph->mesh.tensor_1, graph->mesh.tensor_2);
     else
         graph->mesh = tensor;

@@ -24,7 +24,7 @@ void bg_scope_begin(bg_graph *graph, const char *format, ...)
     added = format != NULL ? vsnprintf(text, sizeof text, format, arguments) : 0;
     va_end(arguments);
     if (added <= 0)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "a name scope without a name");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the name scope has no name");
     else if (length + (size_t)added + 1 >= room)
         bg_graph_fail(graph, BG_ERROR_INVALID, "name scope `%s%.60s`: names of scopes have at most %zu bytes together",
                       graph->prefix, text, room - 2);
@@ -43,7 +43,7 @@ void bg_scope_end(bg_graph *graph)
     if (graph->error.status != BG_OK)
         return;
     if (graph->prefix_count == 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "bg_scope_end without bg_scope_begin");
+        bg_graph_fail(graph, BG_ERROR_INVALID, "bg_scope_end was called without bg_scope_begin");
         return;
     }
     graph->prefix[graph->prefix_lengths[--graph->prefix_count]] = '\0';

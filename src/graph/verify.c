@@ -18,7 +18,7 @@ static bg_status verify_input(const bg_graph *graph, const bgi_op *op, uint32_t 
         return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s` changes `%s`, which is not a variable", op->name,
                             value->name);
     if (value->kind == BGI_VALUE_NONE)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u is gone", op->name, i);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: input %u was removed", op->name, i);
     if (value->kind != BGI_VALUE_RESULT)
         return BG_OK;
     if (value->op >= op_index)
@@ -39,13 +39,13 @@ static bg_status verify_outputs(const bg_graph *graph, const bgi_op *op, uint32_
             continue;
         value = bgi_graph_value(graph, op->outputs[i]);
         if (value->kind != BGI_VALUE_RESULT || value->op != op_index || value->output != i)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u is not its own", op->name, i);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: output %u belongs to another op", op->name, i);
     }
     if (op->type->alias_input != BG_NO_OPERAND) {
         const bg_type in = bg_graph_type(graph, op->inputs[op->type->alias_input]);
         const bg_type out = bg_graph_type(graph, op->outputs[0]);
         if (bg_type_size_bytes(&in) != bg_type_size_bytes(&out))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: an alias of another size", op->name);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "op `%s`: its alias has another size", op->name);
     }
     return BG_OK;
 }

@@ -86,7 +86,7 @@ static bool check_options(bg_graph *graph, const bg_gpt_options *options)
                       (long long)options->hidden, (long long)options->heads);
     else if (options->sequence_length > options->positions)
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "GPT: sequences of %lld tokens, and %lld positions; a sequence must not be longer",
+                      "GPT: sequence_length is %lld, but positions is %lld; a sequence must not be longer",
                       (long long)options->sequence_length, (long long)options->positions);
     else if (!(options->dropout >= 0.0 && options->dropout < 1.0))
         bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: dropout is %g; it must be at least 0 and below 1",
@@ -349,14 +349,15 @@ bg_gpt bg_gpt_build_steps(bg_graph *graph, const bg_gpt_options *options, int64_
     bg_type tokens;
 
     if (sequences == 0 || sequences > BG_GPT_MOST_SEQUENCES) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: a step of %u sequences; it has 1 to %d", sequences,
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: a step has %u sequences; it must have 1 to %d", sequences,
                       BG_GPT_MOST_SEQUENCES);
         return step;
     }
     if (!check_options(graph, &used))
         return step;
     if (cache_length < used.sequence_length || cache_length > INT32_MAX) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: a cache of %lld tokens; it must hold the %lld of a step at least",
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "GPT: cache_length is %lld; it must be at least the %lld tokens of a step",
                       (long long)cache_length, (long long)used.sequence_length);
         return step;
     }

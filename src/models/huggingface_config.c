@@ -50,7 +50,7 @@ bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, co
     if (problems->count == 0)
         return BG_OK;
     if (problems->count > 1)
-        snprintf(count, sizeof count, "%u things do not fit: ", problems->count);
+        snprintf(count, sizeof count, "%u settings do not fit: ", problems->count);
     BGI_TRY(bgi_string_finish(&problems->text, &text, error));
     problems->count = 0;
     shorten(text);
@@ -142,7 +142,7 @@ static void require_truth(reader *r, const char *key, bool wanted, bool fallback
     if (value != NULL && !json_is_boolean(value))
         fail_value(r, key, "true or false");
     else if ((value != NULL ? json_is_true(value) : fallback) != wanted)
-        bgi_hf_problem(r->problems, "%s is %s, this GPT has %s", key, wanted ? "false" : "true",
+        bgi_hf_problem(r->problems, "%s is %s, but this GPT has %s", key, wanted ? "false" : "true",
                        wanted ? "true" : "false");
 }
 
@@ -158,11 +158,11 @@ static void require_settings(reader *r, const bgi_hf_config *config)
         bgi_hf_problem(r->problems, "model_type is `%.60s`, expected `gpt2`", type);
     /* Both names mean the tanh approximation. */
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
-        bgi_hf_problem(r->problems, "activation_function is `%.60s`, this GPT has `gelu_new`", activation);
+        bgi_hf_problem(r->problems, "activation_function is `%.60s`, but this GPT has `gelu_new`", activation);
     if (epsilon != 1e-5)
-        bgi_hf_problem(r->problems, "layer_norm_epsilon is %g, this GPT has 1e-05", epsilon);
+        bgi_hf_problem(r->problems, "layer_norm_epsilon is %g, but this GPT has 1e-05", epsilon);
     if (inner != 4 * config->hidden)
-        bgi_hf_problem(r->problems, "n_inner is %lld, this GPT has 4 x n_embd = %lld", (long long)inner,
+        bgi_hf_problem(r->problems, "n_inner is %lld, but this GPT has 4 x n_embd = %lld", (long long)inner,
                        4 * (long long)config->hidden);
     require_truth(r, "scale_attn_weights", true, true);
     require_truth(r, "scale_attn_by_inverse_layer_idx", false, false);
@@ -242,8 +242,8 @@ void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *op
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].given != fields[i].asked)
-            bgi_hf_problem(problems, "%s is %lld, the program's %s is %lld", fields[i].name, (long long)fields[i].given,
-                           fields[i].what, (long long)fields[i].asked);
+            bgi_hf_problem(problems, "%s is %lld, but the program's %s is %lld", fields[i].name,
+                           (long long)fields[i].given, fields[i].what, (long long)fields[i].asked);
 }
 
 bool bgi_hf_tensor(const bgi_hf_config *config, int64_t index, char name[BGI_HF_NAME_BYTES], bg_type *type)

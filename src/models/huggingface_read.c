@@ -79,7 +79,7 @@ static void check_tensor(const bg_safetensors_entry *entry, const char *name, co
     shape = entry->type;
     shape.dtype = BG_FLOAT32;
     if (!bg_type_equal(&shape, type))
-        bgi_hf_problem(problems, "tensor `%s` is %s, the configuration makes it %s", name,
+        bgi_hf_problem(problems, "tensor `%s` is %s, but the configuration makes it %s", name,
                        strchr(bg_type_text(&shape, given), '['), strchr(bg_type_text(type, wanted), '['));
     if (!bgi_safetensors_is_float(storage))
         bgi_hf_problem(problems, "tensor `%s` is of %s, expected F32, F16, BF16 or F64", name, storage->name);
@@ -93,7 +93,7 @@ static void check_unknown(const source *s, const char *names, size_t count, bgi_
             const char *name = skip_prefix(bg_safetensors_at(s->files[f], i)->name);
 
             if (!is_ignored(name) && bsearch(name, names, count, BGI_HF_NAME_BYTES, compare_names) == NULL)
-                bgi_hf_problem(problems, "tensor `%.200s` is not of a GPT with this configuration", name);
+                bgi_hf_problem(problems, "tensor `%.200s` does not belong to a GPT with this configuration", name);
         }
 }
 

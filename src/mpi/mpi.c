@@ -450,7 +450,7 @@ bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *e
     MPI_Finalized(&is_over);
     if (!is_begun || is_over)
         return fail(error, BG_ERROR_INVALID,
-                    is_over ? "a transport after MPI_Finalize"
+                    is_over ? "a transport cannot be created after MPI_Finalize"
                             : "MPI is not initialized: call MPI_Init before creating a transport",
                     MPI_SUCCESS);
     if (comm == MPI_COMM_NULL)

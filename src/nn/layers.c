@@ -120,7 +120,7 @@ static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_
     }
     if (groups < 1 || type->dims[1] % groups != 0 || out_channels % groups != 0) {
         bg_graph_fail(graph, BG_ERROR_SHAPE,
-                      "conv2d layer `%s`: %lld groups; it must divide the %lld input and %lld output channels", name,
+                      "conv2d layer `%s`: groups is %lld; it must divide the %lld input and %lld output channels", name,
                       (long long)groups, (long long)type->dims[1], (long long)out_channels);
         return 0;
     }
@@ -172,8 +172,8 @@ static bg_value add_conv_layer(bg_graph *graph, const char *layer, const char *n
         char text[BG_TYPE_TEXT_BYTES];
         bg_graph_fail(graph, BG_ERROR_SHAPE,
                       "%s layer `%s`: the input is %s, with %lld groups; it must be float [N, C, L], [N, C, H, W] or "
-                      "[N, C, D, H, W], with a kernel of as many sizes, and groups must divide the input's and the "
-                      "%lld output channels",
+                      "[N, C, D, H, W], the kernel must have a size for each of the last dimensions, and groups must "
+                      "divide the input's channels and the %lld output channels",
                       layer, name, bg_type_text(&type, text), (long long)groups, (long long)out_channels);
         return (bg_value){0};
     }

@@ -176,11 +176,10 @@ static bool check_pieces(recurrent_layers *l)
 
     if (less == 0 || (less > 0 && (truncate + checkpoint - less) % less == 0))
         return true;
-    bg_graph_fail(
-        l->graph, BG_ERROR_INVALID,
-        "%s layer `%s`: truncate is %lld, checkpoint is %lld: they are numbers of steps, of which one divides "
-        "the other, or 0",
-        l->kind, l->name, (long long)truncate, (long long)checkpoint);
+    bg_graph_fail(l->graph, BG_ERROR_INVALID,
+                  "%s layer `%s`: truncate is %lld and checkpoint is %lld: each must be a number of steps or 0, and "
+                  "one must divide the other",
+                  l->kind, l->name, (long long)truncate, (long long)checkpoint);
     return false;
 }
 
@@ -201,11 +200,10 @@ static bool check_layers(recurrent_layers *l, bg_value x, const bg_recurrent_opt
         return false;
     }
     if (l->width < 1 || l->options.layers < 1 || l->options.layers * l->directions > MOST_STATES) {
-        bg_graph_fail(
-            l->graph, BG_ERROR_INVALID,
-            "%s layer `%s`: %lld layers of width %lld; both must be at least 1, and layers times directions at "
-            "most %d",
-            l->kind, l->name, (long long)l->options.layers, (long long)l->width, (int)MOST_STATES);
+        bg_graph_fail(l->graph, BG_ERROR_INVALID,
+                      "%s layer `%s`: there are %lld layers of width %lld; both numbers must be at least 1, and layers "
+                      "times directions at most %d",
+                      l->kind, l->name, (long long)l->options.layers, (long long)l->width, (int)MOST_STATES);
         return false;
     }
     if (!check_pieces(l))

@@ -38,8 +38,8 @@ static bool can_cut(bg_graph *graph, const char *layer, const char *name, const 
     if (factor >= 1 && factor <= PIECE_LIMIT && size >= 1 && size % factor == 0)
         return true;
     bg_graph_fail(graph, BG_ERROR_INVALID,
-                  "%s layer `%s`: %lld %s in %u pieces; the pieces must be equal, so the factor must divide it", layer,
-                  name, (long long)size, what, factor);
+                  "%s layer `%s`: %lld %s cannot be cut into %u equal pieces; the factor must divide them", layer, name,
+                  (long long)size, what, factor);
     return false;
 }
 
@@ -125,7 +125,7 @@ static bool count_pieces(bg_graph *graph, const char *layer, const char *name, c
     if (placement == NULL)
         return true;
     if (placement->splits == NULL && placement->device_count > 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: the splits of its %u devices are missing", layer, name,
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: splits is NULL, and there are %u devices", layer, name,
                       placement->device_count);
         return false;
     }
@@ -170,11 +170,10 @@ bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_val
         !can_cut(graph, "serialized embedding", name, "rows", row_count, factor))
         return none;
     if (width < 1 || padding_index < -1 || padding_index >= row_count) {
-        bg_graph_fail(
-            graph, BG_ERROR_INVALID,
-            "serialized embedding layer `%s`: width %lld and padding_index %lld; the width must be at least 1, "
-            "the index -1 (none) or one of %lld rows",
-            name, (long long)width, (long long)padding_index, (long long)row_count);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "serialized embedding layer `%s`: width is %lld and padding_index is %lld; the width must be at "
+                      "least 1, and the index must be -1 (none) or one of %lld rows",
+                      name, (long long)width, (long long)padding_index, (long long)row_count);
         return none;
     }
     rows = row_count / factor;
@@ -328,7 +327,8 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
     type = bg_graph_type(graph, x);
     if (type.rank < 1 || (!is_reduced && mode != BG_SERIALIZE_OUTPUT_CHANNELS)) {
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "split projection layer `%s`: it cuts output channels or the reducing dimension of [..., in]",
+                      "split projection layer `%s`: mode must be output channels or the reducing dimension, and the "
+                      "input must be [..., in]",
                       name);
         return none;
     }
@@ -369,12 +369,12 @@ static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *ty
 
     if (type->rank != 2 || axis > 1 || factor < 1 || type->dims[axis] % factor != 0)
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "a weight of rank %u cut along dimension %u in %u; it must be a matrix whose dimension the "
-                            "number divides",
+                            "the weight has rank %u and is to be cut along dimension %u into %u parts; it must be a "
+                            "matrix whose dimension the number divides",
                             type->rank, axis, factor);
     for (uint32_t i = 0; i < factor; i++)
         if (pieces[i] == NULL)
-            return bg_error_set(error, BG_ERROR_INVALID, "piece %u of the %u of a weight is NULL", i, factor);
+            return bg_error_set(error, BG_ERROR_INVALID, "piece %u of the %u pieces of a weight is NULL", i, factor);
     outer = axis == 0 ? 1 : (size_t)type->dims[0];
     inner = bg_type_size_bytes(type) / outer / factor;
     for (size_t row = 0; row < outer; row++)

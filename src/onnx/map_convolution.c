@@ -124,7 +124,7 @@ static bool check_spatial(bgi_mapper *m, bg_value x, bg_type *type)
 
 static bool needs_floats(bgi_mapper *m, const bg_type *type)
 {
-    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "elements of type %s: only floats are supported",
+    return bg_dtype_is_float(type->dtype) || bgi_map_refuse(m, "its elements are %s: only floats are supported",
                                                             bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -246,7 +246,7 @@ static bool check_weight(bgi_mapper *m, const bg_type *x, bg_value weight, bg_ty
     if (bg_value_is_null(weight))
         return bgi_map_refuse(m, "input 1, the weight, is missing");
     if (filter->rank != x->rank)
-        return bgi_map_refuse(m, "a weight of %u dimensions: x has %u", filter->rank, x->rank);
+        return bgi_map_refuse(m, "the weight has %u dimensions: x has %u", filter->rank, x->rank);
     return true;
 }
 

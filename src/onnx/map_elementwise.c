@@ -18,7 +18,7 @@ static bool needs_float(bgi_mapper *m, bg_value x)
 {
     if (bg_value_is_null(x) || is_float(m, x))
         return !bg_value_is_null(x);
-    return bgi_map_refuse(m, "elements of type %s: only floats are supported",
+    return bgi_map_refuse(m, "its elements are %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 
@@ -417,7 +417,7 @@ static bool map_mod(bgi_mapper *m)
         return bgi_map_refuse(m, "it takes two operands");
     dtype = bgi_map_type(m, a).dtype;
     if (dtype == BG_FLOAT64 || (bg_dtype_is_float(dtype) && !is_c))
-        return bgi_map_refuse(m, "remainders of %s, with fmod %d", bgi_onnx_element_name(element), is_c);
+        return bgi_map_refuse(m, "it takes remainders of %s with fmod %d", bgi_onnx_element_name(element), is_c);
     if (bg_dtype_is_float(dtype)) { /* exact in the wider type, except for quotients beyond 2^29 */
         rest = remainder_of(m, bg_cast(m->graph, NULL, a, BG_FLOAT64), bg_cast(m->graph, NULL, b, BG_FLOAT64));
         return bgi_map_out(m, 0, bg_cast(m->graph, m->name, rest, dtype));
@@ -523,7 +523,7 @@ static bool map_clip(bgi_mapper *m)
     } else {
         is_known = (low != NULL || !bgi_map_given(m, 1)) && (high != NULL || !bgi_map_given(m, 2));
         if ((low != NULL && low->count != 1) || (high != NULL && high->count != 1))
-            return bgi_map_refuse(m, "a bound of several elements: expected one");
+            return bgi_map_refuse(m, "a bound has several elements: expected one");
         bounds[0] = low != NULL ? bgi_tensor_real(low, 0) : bounds[0];
         bounds[1] = high != NULL ? bgi_tensor_real(high, 0) : bounds[1];
     }

@@ -21,7 +21,7 @@ static bool map_gather(bgi_mapper *m)
     if (!bgi_map_shape(m, 0, &rank, x_dims) || !bgi_map_axis(m, bgi_map_int(m, "axis", 0), rank, false, &axis))
         return false;
     if (!bgi_map_given(m, 1))
-        return bgi_map_refuse(m, "input 1, the numbers, is missing");
+        return bgi_map_refuse(m, "input 1, the indices, is missing");
     if (rank > BG_MAX_RANK || bgi_map_has_empty(m))
         return bgi_map_refuse(m, "an operand has no elements, or more than %d dimensions", BG_MAX_RANK);
     x = bgi_map_in(m, 0);
@@ -193,7 +193,7 @@ static bool check_scatter(bgi_mapper *m, bg_value x, bg_value ids, bg_value upda
     if (bg_value_is_null(x) || bg_value_is_null(ids) || bg_value_is_null(updates))
         return bgi_map_refuse(m, "it takes three operands");
     if (!bg_dtype_is_float(bgi_map_type(m, x).dtype))
-        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return true;
 }

@@ -62,7 +62,7 @@ static bool map_matmul(bgi_mapper *m)
     if (bg_value_is_null(a) || bg_value_is_null(b))
         return bgi_map_refuse(m, "it takes two operands");
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     return bgi_map_out(m, 0, product(m, a, b));
 }
@@ -82,10 +82,10 @@ static bool map_gemm(bgi_mapper *m)
         return bgi_map_refuse(m, "it takes two operands at least");
     type = bgi_map_type(m, c);
     if (bgi_map_type(m, a).rank != 2 || bgi_map_type(m, b).rank != 2)
-        return bgi_map_refuse(m, "operands of %u and %u dimensions: expected matrices", bgi_map_type(m, a).rank,
+        return bgi_map_refuse(m, "its operands have %u and %u dimensions: expected matrices", bgi_map_type(m, a).rank,
                               bgi_map_type(m, b).rank);
     if (!bg_dtype_is_float(bgi_map_type(m, a).dtype))
-        return bgi_map_refuse(m, "elements of type %s: only floats are supported",
+        return bgi_map_refuse(m, "its elements are %s: only floats are supported",
                               bgi_onnx_element_name(bgi_map_element(m, 0)));
     if (!transpose_a && (transpose_b || is_folded)) {
         const bool is_bias = !bg_value_is_null(c) && alpha == 1.0 && beta == 1.0 && type.rank == 1 &&

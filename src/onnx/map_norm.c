@@ -15,7 +15,7 @@ static bool takes_float(bgi_mapper *m, bg_value x)
     if (bg_value_is_null(x))
         return false;
     return bg_dtype_is_float(bgi_map_type(m, x).dtype) ||
-           bgi_map_refuse(m, "elements of type %s: only floats are supported",
+           bgi_map_refuse(m, "its elements are %s: only floats are supported",
                           bgi_onnx_element_name(bgi_map_element(m, 0)));
 }
 

@@ -150,7 +150,7 @@ static bool map_reduce(bgi_mapper *m)
                    : bgi_map_refuse(m, "x is a scalar");
     if (!bg_dtype_is_float(type.dtype)) {
         if (kind != SUM && kind != MAXIMUM && kind != MINIMUM && kind != PRODUCT)
-            return bgi_map_refuse(m, "elements of type %s: only floats are supported", bgi_onnx_element_name(element));
+            return bgi_map_refuse(m, "its elements are %s: only floats are supported", bgi_onnx_element_name(element));
         if (element != BGI_ONNX_INT32 && element != BGI_ONNX_INT64 && (kind == SUM || kind == PRODUCT))
             return bgi_map_refuse(m, "elements of type %s, which may leave their range",
                                   bgi_onnx_element_name(element));

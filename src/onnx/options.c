@@ -48,9 +48,10 @@ static bg_status check_sizes(const bg_onnx *onnx, const bg_onnx_options *options
             return bg_error_set(error, BG_ERROR_INVALID, "options.sizes: `%s` is %" PRId64 ": it must be at least 1",
                                 size->symbol, size->size);
         if (!is_symbol(onnx, size->symbol) && !is_place(onnx, size->symbol))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "options.sizes: `%s` is no symbolic dimension, and no \"INPUT:DIMENSION\" of the file",
-                                size->symbol);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "options.sizes: `%s` is not a symbolic dimension and not an \"INPUT:DIMENSION\" of the file",
+                size->symbol);
     }
     if (options->batch_size < 0)
         return bg_error_set(error, BG_ERROR_INVALID, "options.batch_size is %" PRId64 ": it must be at least 0",

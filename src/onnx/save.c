@@ -58,7 +58,7 @@ static bg_status check_options(const bg_graph *graph, const bg_onnx_save_options
     }
     if (options->outputs != NULL ? options->output_count == 0 : graph->output_count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a model without outputs: name them with bg_graph_output before the graph is written");
+                            "the graph has no outputs: name them with bg_graph_output before it is written");
     return BG_OK;
 }
 

@@ -169,13 +169,13 @@ static bg_status check_setting(const bgi_setting *setting, const bg_optimizer *p
     if (before == now || !counts(setting, next))
         return BG_OK;
     if (setting->is_flag)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: %s is %s; the plan was made with it %s, and it is part of the plan: make a new "
-                            "plan",
-                            setting->name, now > 0 ? "on" : "off", before > 0 ? "on" : "off");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "optimizer: %s is %s, but the plan was made with it %s, and it is part of the plan: make a new plan",
+            setting->name, now > 0 ? "on" : "off", before > 0 ? "on" : "off");
     if (setting->is_fixed || (setting->makes_state && before == 0.0))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: %s is %g; the plan was made with %g%s: make a new plan", setting->name, now,
+                            "optimizer: %s is %g, but the plan was made with %g%s: make a new plan", setting->name, now,
                             before, setting->is_fixed ? ", and it is part of the plan" : " and keeps no state for it");
     return BG_OK;
 }
@@ -192,8 +192,9 @@ bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optim
 {
     if (next->kind != planned->kind || next->rule != planned->rule) {
         char now[BG_OPTIMIZER_STATE_TEXT_BYTES], before[BG_OPTIMIZER_STATE_TEXT_BYTES];
-        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s; the plan trains with %s: make a new plan",
-                            print_kind(next, now), print_kind(planned, before));
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: it is %s, but the plan trains with %s: make a new plan", print_kind(next, now),
+                            print_kind(planned, before));
     }
     if (next->kind == BG_CUSTOM && next->decay_matrices_only != planned->decay_matrices_only)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -226,16 +227,17 @@ static bg_status check_range(const bgi_setting *setting, const bg_optimizer *opt
 static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 {
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "optimizer: nesterov is set with momentum %g and dampening %g; Nesterov's rule needs a "
+                            "momentum above 0 and no "
+                            "dampening: set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
+                            optimizer->momentum, optimizer->dampening);
+    if (optimizer->combined && !(optimizer->momentum > 0.0))
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "optimizer: nesterov with momentum %g and dampening %g; Nesterov's rule needs a momentum above 0 and no "
-            "dampening: set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
-            optimizer->momentum, optimizer->dampening);
-    if (optimizer->combined && !(optimizer->momentum > 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: combined with momentum %g; `combined` requires momentum > 0: set momentum (0.9 "
-                            "is usual), or leave combined off",
-                            optimizer->momentum);
+            "optimizer: combined is set with momentum %g; `combined` requires momentum > 0: set momentum (0.9 "
+            "is usual), or leave combined off",
+            optimizer->momentum);
     return BG_OK;
 }
 
@@ -282,7 +284,7 @@ static const char *find_fault(const bg_update_rule *rule)
     if (update == NULL || update->infer == NULL || update->kernel == NULL)
         return "its update must be an op type with a shape rule and a kernel";
     if (rule->attributes == NULL && update->attributes_bytes > 0)
-        return "its update has attributes, and the rule gives none";
+        return "its update has attributes, but the rule gives none";
     states = rule->states != NULL ? count_words(rule->states) : 0;
     if (states > MOST_STATES)
         return "its states must be at most 3 sorted names of letters, digits and _, separated by spaces";
@@ -299,7 +301,7 @@ static bg_status check_custom(const bg_optimizer *optimizer, bg_error *error)
     const char *fault;
 
     if (optimizer->rule == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: a custom one without a rule: begin with bg_custom");
+        return bg_error_set(error, BG_ERROR_INVALID, "optimizer: it is custom, but has no rule; begin with bg_custom");
     fault = find_fault(optimizer->rule);
     if (fault != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %.60s: %s",
@@ -321,7 +323,7 @@ bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error)
 
     if (optimizer == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: none given; training needs one, such as bg_adamw(0.001)");
+                            "optimizer: it is missing; training needs one, such as bg_adamw(0.001)");
     BGI_TRY(bgi_struct_check(optimizer->struct_bytes, sizeof *optimizer, "bg_optimizer",
                              "bg_sgd(), bg_adamw() and the like", error));
     if (optimizer->kind == BG_CUSTOM)
@@ -441,7 +443,7 @@ static bg_status refuse_kind(const char *text, size_t length, bg_error *error)
         strcat(names, i > 0 ? ", " : "");
         strcat(names, rows[i].name);
     }
-    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: there is no `%.*s`; there are %s",
+    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: there is no `%.*s`; the optimizers are %s",
                         (int)(length < 64 ? length : 64), text, names);
 }
 
@@ -454,7 +456,7 @@ static bg_status refuse_field(const char *text, size_t length, bg_optimizer_kind
             strcat(names, names[0] != '\0' ? ", " : "");
             strcat(names, settings[i].name);
         }
-    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s has no `%.*s`; it has %s", rows[kind].name,
+    return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s has no setting `%.*s`; it has %s", rows[kind].name,
                         (int)(length < 64 ? length : 64), text, names);
 }
 

@@ -166,7 +166,7 @@ bg_status bg_rate_validate(const bg_rate_schedule *s, bg_error *error)
     BGI_TRY(bgi_struct_check(s->struct_bytes, sizeof *s, "bg_rate_schedule", "bg_rate_make", error));
 
     if ((unsigned)s->kind >= BG_RATE_KIND_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: its kind is %d; it must be a bg_rate_kind",
+        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: kind is %d; it must be a bg_rate_kind",
                             (int)s->kind);
     if (!(s->rate >= 0.0 && isfinite(s->rate)))
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -180,9 +180,10 @@ bg_status bg_rate_validate(const bg_rate_schedule *s, bg_error *error)
                                 fields[f].name, kinds[s->kind], value, fields[f].least);
     }
     if ((ENDING >> s->kind & 1) != 0 && s->warmup >= s->steps)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning rate: a warm-up of %llu updates; it must be shorter than the %llu of all",
-                            (unsigned long long)s->warmup, (unsigned long long)s->steps);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "learning rate: the warm-up has %llu updates; it must be shorter than the training, %llu updates",
+            (unsigned long long)s->warmup, (unsigned long long)s->steps);
     return BG_OK;
 }
 
@@ -192,7 +193,7 @@ static bg_status refuse_kind(const char *text, size_t length, bg_error *error)
 
     for (int k = 0; k < BG_RATE_KIND_COUNT; k++)
         strcat(strcat(names, k > 0 ? ", " : ""), kinds[k]);
-    return bg_error_set(error, BG_ERROR_INVALID, "learning rate: there is no `%.*s`; there are %s",
+    return bg_error_set(error, BG_ERROR_INVALID, "learning rate: there is no `%.*s`; the schedules are %s",
                         (int)(length < 64 ? length : 64), text, names);
 }
 
@@ -203,7 +204,7 @@ static bg_status refuse_field(const char *text, size_t length, bg_rate_kind kind
     for (int f = 0; f < FIELDS; f++)
         if ((fields[f].kinds >> kind & 1) != 0)
             strcat(strcat(names, names[0] != '\0' ? ", " : ""), fields[f].name);
-    return bg_error_set(error, BG_ERROR_INVALID, "learning rate: %s has no `%.*s`; it has %s", kinds[kind],
+    return bg_error_set(error, BG_ERROR_INVALID, "learning rate: %s has no setting `%.*s`; it has %s", kinds[kind],
                         (int)(length < 64 ? length : 64), text, names);
 }
 

@@ -164,8 +164,8 @@ bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_aren
                          bg_error *error)
 {
     if (!bgi_option_has_text(option))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "option `%s` is set in C, where bg_options has it",
-                            option->name);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "option `%s` cannot be set as text; set it in C, in bg_options", option->name);
     if (option->kind == BGI_OPTION_COUNTS || option->kind == BGI_OPTION_REALS) {
         if (arena == NULL)
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,

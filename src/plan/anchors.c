@@ -27,9 +27,8 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
 
     for (size_t i = 0; i < graph->output_count; i++)
         bgi_string_add(&names, "%s`%s`", i == 0 ? "" : ", ", graph->outputs[i].name);
-    bg_error_set(error, BG_ERROR_NOT_FOUND,
-                 "output request: the graph has no output `%s`; it has %s; and no op of that name", name,
-                 names.data != NULL ? names.data : "none");
+    bg_error_set(error, BG_ERROR_NOT_FOUND, "output request: the graph has no output or op `%s`; its outputs are %s",
+                 name, names.data != NULL ? names.data : "none");
     bgi_string_clear(&names);
     return BG_ERROR_NOT_FOUND;
 }

@@ -143,7 +143,7 @@ static bg_status put_graph(bgi_archive *key, const bg_graph *graph, bg_error *er
         const bg_op_type *type = graph->ops[o].type;
         if (!bgi_op_type_is_kept(type))
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "it has ops of type `%s`, which is not the library's and has no revision", type->name);
+                                "it has ops of type `%s`, which is a custom type without a revision", type->name);
         put_op(key, &graph->ops[o]);
     }
     put_u64(key, graph->block_count);

@@ -73,8 +73,7 @@ static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_opera
                            bg_error *error)
 {
     if (operand->memory == BGI_MEMORY_WINDOW)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "the window of edge %u, of which nothing is left here",
-                            operand->edge);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the window of edge %u has ended here", operand->edge);
     return check_operand(plan, device, operand, size_bytes, error);
 }
 
@@ -105,7 +104,7 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
         y_share = attributes->members;
     if (bg_type_element_count(x) * x_share != bg_type_element_count(y) * y_share ||
         (attributes->kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= x->rank))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of operands that do not fit");
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the operands of a collective do not fit");
     return BG_OK;
 }
 

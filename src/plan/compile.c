@@ -167,10 +167,11 @@ bg_status bg_plan_create_loop(const bg_graph *body, const bg_loop *loop, const b
                                            : "options");
     BGI_TRY(bgi_struct_check(loop->struct_bytes, sizeof *loop, "bg_loop", NULL, error));
     if (loop->carried_count > BG_LOOP_MOST_CARRIED)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u carried values; there are at most %d", loop->carried_count,
-                            BG_LOOP_MOST_CARRIED);
+        return bg_error_set(error, BG_ERROR_INVALID, "the loop has %u carried values; it can have at most %d",
+                            loop->carried_count, BG_LOOP_MOST_CARRIED);
     if (loop->iterations >= UINT32_MAX && loop->iterations != UINT64_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "a loop of %llu iterations; it has fewer than 2^32, or no end",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the loop has %llu iterations; it must have fewer than 2^32, or be endless",
                             (unsigned long long)loop->iterations);
     if (options->execution.device_iterations != 1)
         return bg_error_set(

@@ -162,9 +162,9 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
         return "use more stages, or load on demand";
     case BG_MEMORY_STASH:
         if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
-            return "recompute activations instead of keeping them (--recompute auto), use a schedule that keeps fewer "
+            return "recompute activations instead of stashing them (--recompute auto), use a schedule with fewer "
                    "micro-batches in flight, more stages, or a smaller micro-batch";
-        return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which keep fewer micro-batches in "
+        return plan->device_count > 1 ? "use schedule `interleaved` or `sequential`, which have fewer micro-batches in "
                                         "flight, or a smaller micro-batch"
                                       : "use more stages, or a smaller micro-batch";
     case BG_MEMORY_TRANSIENT:
@@ -228,8 +228,8 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
             worst = d;
     budget = bgi_options_budget(&plan->options, worst);
     remedy = remedy_for(plan, worst, &largest);
-    bgi_string_add(&text, "device %u needs %s (%zu bytes), its budget is %s (%zu bytes); most is %s (%s)", worst,
-                   bgi_bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
+    bgi_string_add(&text, "device %u needs %s (%zu bytes), but its budget is %s (%zu bytes); most of it is %s (%s)",
+                   worst, bgi_bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
                    bgi_bytes_text(budget, have), budget, bg_memory_class_name(largest),
                    bgi_bytes_text(plan->devices[worst].class_bytes[largest], part));
     add_largest(&text, plan, worst);

@@ -39,7 +39,7 @@ static bg_status apply_mapping(const bg_options *options, bgi_stages *stages, bg
                             options->execution.stages);
     if (options->execution.device_mapping_count != stages->stage_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "device_mapping has %u devices, there are %u stages; give one device for each stage",
+                            "device_mapping has %u devices, but there are %u stages; give one device for each stage",
                             options->execution.device_mapping_count, stages->stage_count);
     memcpy(stages->stage_devices, options->execution.device_mapping,
            stages->stage_count * sizeof *stages->stage_devices);
@@ -122,17 +122,17 @@ static bg_status check_numbers(const bg_options *options, bgi_stages *stages, bg
     stages->device_count = count;
     if (options->execution.device_count != 0 && options->execution.device_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "device_count is %u, the stages are on %u devices; leave it 0, or change the stages",
+                            "device_count is %u, but the stages are on %u devices; leave it 0, or change the stages",
                             options->execution.device_count, count);
     if (options->execution.device_model_count != 0 && options->execution.device_model_count != count)
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "devices: speed or memory is given for %u devices, the stages are on %u; give one entry for each device",
-            options->execution.device_model_count, count);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "devices: speed or memory is given for %u devices, but the stages are on %u; give one "
+                            "entry for each device",
+                            options->execution.device_model_count, count);
     if (options->memory.matmul_proportion_count > 1 && options->memory.matmul_proportion_count != count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "matmul_proportions has %u shares, the stages are on %u devices; give one for all, or one "
-                            "for each device",
+                            "matmul_proportions has %u shares, but the stages are on %u devices; give one for all, or "
+                            "one for each device",
                             options->memory.matmul_proportion_count, count);
     return BG_OK;
 }
@@ -178,7 +178,7 @@ static bg_status check_phases(const bg_options *options, const bgi_stages *stage
     if (stages->has_phases && options->execution.strategy != BG_STRATEGY_PHASED)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "stages `%s` have phases (;) and the strategy is %s; separate stages with |, or use the phased strategy",
+            "stages `%s` have phases (;), but the strategy is %s; separate stages with |, or use the phased strategy",
             options->execution.stages, bgi_strategy_name(options->execution.strategy));
     return options->execution.phases_parallel ? check_parity(stages, error) : BG_OK;
 }
@@ -232,7 +232,8 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
     if (!options->execution.ipu_limits || options->execution.strategy != BG_STRATEGY_PHASED || stages->has_phases)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "phased without phases; on IPUs they need to be given: \"B1|B2;B3\" (; separates phases)");
+                        "the strategy is phased, but stages have no phases; on IPUs they must be given: \"B1|B2;B3\" "
+                        "(; separates phases)");
 }
 
 /* IPU systems have a power of two of devices. */
@@ -248,7 +249,7 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
         return BG_OK;
     if (!options->execution.auto_round_devices)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%u devices x %u replicas = %llu devices; IPUs come in powers of two: take %llu, or let "
+                            "%u devices x %u replicas = %llu devices; IPUs come in powers of two: use %llu, or let "
                             "auto_round_devices reserve them",
                             stages->device_count, options->replicas.count, (unsigned long long)total,
                             (unsigned long long)rounded);

@@ -142,10 +142,11 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
     uint32_t input = 0;
 
     if (attributes->loop.carried_count == 0 || attributes->loop.carried_count > BG_LOOP_MOST_CARRIED)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u carried values; a loop inside a graph has 1 to %d",
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the loop has %u carried values; inside a graph it must have 1 to %d",
                             attributes->loop.carried_count, BG_LOOP_MOST_CARRIED);
     if (attributes->loop.iterations == UINT64_MAX && attributes->loop.condition == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an endless loop inside a graph: nothing could end it");
+        return bg_error_set(error, BG_ERROR_INVALID, "the loop is endless, but inside a graph it must end");
     BGI_TRY(bg_graph_check(body, error));
     for (uint32_t v = 1; v < body->value_count; v++) {
         if (body->values[v].kind == BGI_VALUE_VARIABLE)
@@ -154,14 +155,14 @@ static bg_status infer_loop(const bg_op_signature *op, bg_type *outputs, bg_erro
         if (body->values[v].kind != BGI_VALUE_INPUT)
             continue;
         if (input < op->input_count && !bg_type_equal(&op->types[input], &body->values[v].type))
-            return bg_error_set(error, BG_ERROR_SHAPE, "operand %u is %s, the body's input `%s` %s", input,
+            return bg_error_set(error, BG_ERROR_SHAPE, "operand %u is %s, but the body's input `%s` is %s", input,
                                 bg_type_text(&op->types[input], have), body->values[v].name,
                                 bg_type_text(&body->values[v].type, want));
         input++;
     }
     if (input != op->input_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u operands for the %u inputs of the body", op->input_count,
-                            input);
+        return bg_error_set(error, BG_ERROR_INVALID, "there are %u operands for the %u inputs of the body",
+                            op->input_count, input);
     for (uint32_t i = 0; i < attributes->loop.carried_count; i++) {
         const bg_value carried = attributes->loop.carried[i];
         if (carried.id == 0 || carried.id >= body->value_count || body->values[carried.id].kind != BGI_VALUE_INPUT)
@@ -176,7 +177,7 @@ static bg_status derive_loop(bg_op_gradient *gradient, bg_error *error)
     for (uint32_t i = 0; i < gradient->op.input_count; i++)
         if (gradient->needs[i])
             return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "a loop inside a graph has no gradient; add the body's ops as often as it should run");
+                                "a loop inside a graph has no gradient; add the body's ops once for each iteration");
     return BG_OK;
 }
 
@@ -201,8 +202,8 @@ static bg_status select_loop(const bg_op_signature *op, bg_kernel_policy policy,
         bg_plan_destroy(state->plan);
         free(state);
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "a remote buffer in the body of a loop that is an op: use a variable, or make the loop the "
-                            "program (bg_plan_create_loop)");
+                            "the body of a loop inside a graph has a remote buffer: use a variable, or make the loop "
+                            "the program (bg_plan_create_loop)");
     }
     state->iterations = attributes->loop.iterations;
     state->has_condition = state->plan->condition != NULL;

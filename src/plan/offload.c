@@ -231,8 +231,8 @@ static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
         return BG_OK;
     if (c->plan->tensor_1 * c->plan->tensor_2 <= 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "activations are sharded, and the model is on no mesh of tensor-parallel replicas, which "
-                            "alone have some in common; shard weights, accumulators or the optimizer's state");
+                            "activations are sharded, but the model has no tensor-parallel replicas, and only these "
+                            "have activations in common; shard weights, accumulators or the optimizer's state");
     return bgi_find_equal_axes(c->graph, &c->scratch, &c->residency->equal_axes, error);
 }
 

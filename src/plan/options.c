@@ -93,10 +93,10 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
 static void check_input_groups(problem_list *list, const bg_options *options)
 {
     if (options->replicas.input_grouping == BG_GROUPING_ALL)
-        add_problem(list, "input_grouping is all, which is not for inputs; for the same data on all replicas make "
+        add_problem(list, "input_grouping is all, which inputs do not support; for the same data on all replicas make "
                           "input_group_size the number of replicas");
     if (options->replicas.input_grouping == BG_GROUPING_NONE && options->replicas.input_group_size > 1)
-        add_problem(list, "input_grouping is none and input_group_size is %u; without groups it is 1",
+        add_problem(list, "input_grouping is none, but input_group_size is %u; without groups it must be 1",
                     options->replicas.input_group_size);
 }
 
@@ -110,8 +110,8 @@ static void check_product(problem_list *list, const bg_options *options)
         return;
     if (step > UINT32_MAX || step * options->execution.device_iterations > UINT32_MAX)
         add_problem(list,
-                    "device_iterations %u x gradient_accumulation %u x replicas %u micro-batches a run; it must be "
-                    "below 2^32: use fewer device iterations and more runs",
+                    "a run has device_iterations %u x gradient_accumulation %u x replicas %u micro-batches; the "
+                    "product must be below 2^32: use fewer device iterations and more runs",
                     options->execution.device_iterations, options->execution.gradient_accumulation,
                     options->replicas.count);
 }
@@ -124,29 +124,29 @@ static void check_schedule(problem_list *list, const bg_options *options)
     if (options->execution.schedule == NULL)
         return;
     if (generator == NULL)
-        add_problem(list, "schedule `%s` is unknown; there are %s", options->execution.schedule,
+        add_problem(list, "schedule `%s` is unknown; the schedules are %s", options->execution.schedule,
                     bgi_options_schedules(names, sizeof names));
     else if (options->execution.strategy != BG_STRATEGY_PIPELINED &&
              strcmp(generator->name, bgi_strategy_name(options->execution.strategy)) != 0)
         add_problem(list,
-                    "schedule `%s` with the %s strategy, which has its own order; leave schedule NULL or use the "
+                    "schedule is `%s`, but the %s strategy has its own order; leave schedule NULL or use the "
                     "pipelined strategy",
                     options->execution.schedule, bgi_strategy_name(options->execution.strategy));
     else if (options->execution.strategy == BG_STRATEGY_PIPELINED && strcmp(generator->name, "phased") == 0)
-        add_problem(list, "schedule `phased` with the pipelined strategy; use the phased strategy");
+        add_problem(list, "schedule is `phased`, but the strategy is pipelined; use the phased strategy");
 }
 
 static void check_strategy(problem_list *list, const bg_options *options)
 {
     if (options->execution.phases_parallel && options->execution.strategy != BG_STRATEGY_PHASED)
-        add_problem(list, "phases_parallel with the %s strategy, which has no phases; use the phased strategy",
+        add_problem(list, "phases_parallel is set, but the %s strategy has no phases; use the phased strategy",
                     bgi_strategy_name(options->execution.strategy));
     if (options->execution.auto_stage == BG_AUTO_STAGE_INCREMENT && options->execution.stages != NULL)
-        add_problem(list, "auto_stage is auto_increment and stages are `%s`; give one of the two",
+        add_problem(list, "auto_stage is auto_increment, but stages are `%s`; give only one of the two",
                     options->execution.stages);
     if (options->execution.strategy == BG_STRATEGY_SINGLE &&
         (options->execution.device_mapping != NULL || options->execution.device_count > 1))
-        add_problem(list, "%s with the single strategy, which has one stage on one device",
+        add_problem(list, "%s is set, but the single strategy has one stage on one device",
                     options->execution.device_mapping != NULL ? "device_mapping" : "device_count above 1");
     check_schedule(list, options);
 }
@@ -210,7 +210,7 @@ static void check_locations(problem_list *list, const bg_options *options)
     }
     if (options->execution.phases_parallel && is_serial_only)
         add_problem(list,
-                    "phase_liveness is %s and the phases are parallel, which are for loads that overlap; take "
+                    "phase_liveness is %s and the phases are parallel, which are for loads that overlap; use "
                     "off_chip_after_fwd or always_live, or serial phases",
                     bgi_phase_liveness_name(options->memory.phase_liveness));
 }
@@ -222,7 +222,7 @@ static void check_recompute(problem_list *list, const bg_options *options)
     for (uint32_t d = 0; options->execution.devices != NULL && d < options->execution.device_model_count; d++)
         has_budget |= options->execution.devices[d].memory_bytes != 0;
     if (options->memory.recompute == BG_RECOMPUTE_AUTO && !has_budget)
-        add_problem(list, "recompute is auto and device_memory_bytes is 0 (unlimited), so there is no budget to meet; "
+        add_problem(list, "recompute is auto, but device_memory_bytes is 0 (unlimited), so there is no budget to meet; "
                           "give one, or use BG_RECOMPUTE_STAGE");
 }
 
@@ -240,7 +240,7 @@ static void check_accumulator(problem_list *list, const bg_options *options)
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (is_chosen != (options->numerics.choose_accumulator != NULL))
         add_problem(list, is_chosen
-                              ? "accumulator_type is a callback and choose_accumulator is NULL"
+                              ? "accumulator_type is a callback, but choose_accumulator is NULL; set the function"
                               : "choose_accumulator is set, which applies only with BG_ACCUMULATOR_CALLBACK; leave "
                                 "one of them out");
 }
@@ -255,7 +255,7 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
     if (!training)
         add_problem(list, "auto_loss_scaling is on in inference, where there are no gradients; leave it off");
     if (options->numerics.accumulation == BG_ACCUMULATE_SUM || options->replicas.replica_reduction == BG_REPLICAS_SUM)
-        add_problem(list, "auto_loss_scaling is on and gradients are sums; it needs the mean of micro-batches and of "
+        add_problem(list, "auto_loss_scaling is on, but gradients are sums; it needs the mean of micro-batches and of "
                           "replicas");
     if (!(a->bin_edge > 0.0 && a->bin_edge <= 1.0))
         add_problem(list, "auto_loss_scaling.bin_edge is %g; it must be above 0, up to 1 (the end of the range)",
@@ -288,10 +288,10 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
     if (!options->numerics.canonical_reductions || !training)
         return;
     if (options->numerics.accumulation == BG_ACCUMULATE_MEAN_RUNNING)
-        add_problem(list, "canonical_reductions is on and gradients are a running mean, which has an order of its own; "
-                          "use BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
+        add_problem(list, "canonical_reductions is on, but gradients are a running mean, which has its own order; use "
+                          "BG_ACCUMULATE_MEAN or BG_ACCUMULATE_SUM");
     if ((sums && reduction == BG_REPLICAS_MEAN) || (!sums && reduction == BG_REPLICAS_SUM))
-        add_problem(list, "canonical_reductions is on and replica_reduction is not that of the accumulation: the "
+        add_problem(list, "canonical_reductions is on, but replica_reduction differs from the accumulation, so the "
                           "result would depend on the number of replicas; leave replica_reduction at its default");
 }
 
@@ -299,10 +299,12 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
 static void check_loans(problem_list *list, const bg_options *options)
 {
     if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
-        add_problem(list, "start_thread with pinning %s; the program decides where its threads run: use pinning none",
-                    bg_option_value_name("pinning", (int)options->execution.pinning));
+        add_problem(
+            list,
+            "start_thread is set with pinning %s, but the program decides where its threads run: use pinning none",
+            bg_option_value_name("pinning", (int)options->execution.pinning));
     if ((options->memory.allocate == NULL) != (options->memory.release == NULL))
-        add_problem(list, "%s without %s; give both, or neither",
+        add_problem(list, "%s is given without %s; give both, or neither",
                     options->memory.allocate != NULL ? "allocate" : "release",
                     options->memory.allocate != NULL ? "release" : "allocate");
 }
@@ -327,7 +329,7 @@ static void check_all(problem_list *list, const bg_options *options, bool traini
     check_canonical(list, options, training);
     check_loans(list, options);
     if (options->reporting.trace && options->reporting.trace_events < 1)
-        add_problem(list, "trace is on and trace_events is 0; keep at least 1 event for each device");
+        add_problem(list, "trace is on, but trace_events is 0; keep at least 1 event for each device");
 }
 
 bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error)

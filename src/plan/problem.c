@@ -47,7 +47,7 @@ bg_status bgi_choose_generator(bgi_compiler *c, bg_error *error)
         return bgi_error_memory(error, "a schedule", sizeof *c->scheduling);
     c->scheduling->generator = bg_schedule_generator_find(name);
     if (c->scheduling->generator == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "there is no schedule `%s`; there are %s", name,
+        return bg_error_set(error, BG_ERROR_INVALID, "there is no schedule `%s`; the schedules are %s", name,
                             bgi_options_schedules(names, sizeof names));
     c->scheduling->splits_weights = c->plan->training && c->scheduling->generator->splits_weights;
     return BG_OK;
@@ -69,7 +69,7 @@ bg_status bgi_adapt_generator(bgi_compiler *c, bg_error *error)
                 "all stages are on one device: one micro-batch runs at a time, without a pipeline");
     else if (strcmp(name, c->scheduling->generator->name) != 0)
         bgi_log(options, BG_LOG_INFO,
-                "stages share devices, which `interleaved` does not take in training: the schedule is `grouped`");
+                "stages share devices, which `interleaved` does not support in training, so the schedule is `grouped`");
     c->scheduling->generator = bg_schedule_generator_find(name);
     c->scheduling->splits_weights = c->scheduling->splits_weights && !has_one;
     return BG_OK;

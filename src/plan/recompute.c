@@ -278,7 +278,7 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
     set_choices(s);
     BGI_TRY(try_choice(s, &plan, error));
     status = bg_error_context(error, bgi_describe_over_budget(plan, error),
-                              "no choice of what to recompute is within the memory of device %u; the least it can be",
+                              "no choice of recomputation fits the memory of device %u; the least it can be",
                               search->device);
     bg_plan_destroy(plan);
     return status;
@@ -478,7 +478,7 @@ bg_status bgi_recompute_plan(bgi_compiler *c, bg_error *error)
     if (options->memory.recompute == BG_RECOMPUTE_NONE)
         return BG_OK;
     if (!c->plan->training) {
-        bgi_log(options, BG_LOG_INFO, "recomputation has no effect in inference: nothing is kept");
+        bgi_log(options, BG_LOG_INFO, "recomputation has no effect in inference, because nothing is stashed");
         return BG_OK;
     }
     BGI_TRY(check_limits(c, error));

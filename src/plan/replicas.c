@@ -17,18 +17,19 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
         return BG_OK;
     if (most == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "total_devices is %u, a replica has %u devices: give at least as many, or put more stages "
-                            "on a device",
+                            "total_devices is %u, but a replica has %u devices: give at least that many, or put more "
+                            "stages on a device",
                             total, device_count);
     if (total % device_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "total_devices is %u, which is not a multiple of the %u devices of a replica: %u would be "
-                            "idle; take %u or %u",
+                            "idle; use %u or %u",
                             total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
     if (options->replicas.count != 1 && options->replicas.count != most)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "total_devices %u make %u replicas of %u devices, replicas is %u: give one of the two",
-                            total, most, device_count, options->replicas.count);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "total_devices %u makes %u replicas of %u devices, but replicas is %u: give only one of the two", total,
+            most, device_count, options->replicas.count);
     *out = most;
     return BG_OK;
 }
@@ -41,8 +42,8 @@ static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *er
 
     if (count > 1 && replicas % count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "replicas is %u, and the graph is built for %u x %u tensor-parallel replicas: take %u, or "
-                            "a multiple for several copies of the model",
+                            "replicas is %u, but the graph is built for %u x %u tensor-parallel replicas: use %u, or a "
+                            "multiple for several copies of the model",
                             replicas, plan->tensor_1, plan->tensor_2, count);
     return count > 1 ? bg_mesh_validate(&all, error) : BG_OK;
 }
@@ -63,7 +64,7 @@ static bg_status find_groups(bg_plan *plan, bg_error *error)
     if (plan->input_group_size % tensor != 0 || plan->input_grouping == BG_GROUPING_ORTHOGONAL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "input_group_size is %u, %s, and %u x %u tensor-parallel replicas work on the same data: "
-                            "leave it 1, or take consecutive groups of a multiple of %u",
+                            "leave it 1, or use consecutive groups of a multiple of %u",
                             options->replicas.input_group_size, bgi_grouping_name(plan->input_grouping), plan->tensor_1,
                             plan->tensor_2, tensor);
     return BG_OK;
@@ -79,20 +80,21 @@ static bg_status check_tree(const bg_plan *plan, bg_error *error)
     if (!bgi_plan_is_canonical(plan))
         return BG_OK;
     if (plan->input_group_size * replicas != plan->replicas)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "canonical_reductions with input_group_size %u: replicas of a group would add the same "
-                            "micro-batches up several times; leave it 1, or canonical_reductions off",
-                            plan->input_group_size);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "canonical_reductions is set with input_group_size %u, but replicas of a group would add the same "
+            "micro-batches up several times; leave it 1, or canonical_reductions off",
+            plan->input_group_size);
     while (own % (2 * branch) == 0)
         branch *= 2;
     if (replicas == 1 || own == branch)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "canonical_reductions with %u replicas and gradient_accumulation %u: with several replicas "
-                        "gradient_accumulation must be a power of two, so that each has a branch of the tree over all "
-                        "%llu micro-batches; take gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
-                        replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch),
-                        (unsigned long long)all);
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "canonical_reductions is set with %u replicas and gradient_accumulation %u, but with several replicas "
+        "gradient_accumulation must be a power of two, so that each has a branch of the tree over all "
+        "%llu micro-batches; use gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
+        replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch), (unsigned long long)all);
 }
 
 static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_error *error)
@@ -101,11 +103,11 @@ static bg_status check_groups(const bg_options *options, uint32_t replicas, bg_e
 
     if (size > replicas)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "input_group_size is %u, there are %u replicas; a group has at most all of them", size,
-                            replicas);
+                            "input_group_size is %u, but there are only %u replicas; it can be at most their number",
+                            size, replicas);
     if (replicas % size != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "input_group_size %u does not divide the %u replicas: take a divisor, or %u replicas", size,
+                            "input_group_size %u does not divide the %u replicas: use a divisor, or %u replicas", size,
                             replicas, replicas / size * size);
     return BG_OK;
 }
@@ -120,10 +122,11 @@ bg_status bgi_count_replicas(bgi_compiler *c, bg_error *error)
     BGI_TRY(check_mesh(plan, replicas, error));
     BGI_TRY(check_groups(options, replicas, error));
     if ((uint64_t)plan->micro_batches * plan->iterations * replicas > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%u micro-batches x %u steps x %u replicas a run; it must be below 2^32: use fewer device "
-                            "iterations and more runs",
-                            plan->micro_batches, plan->iterations, replicas);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "a run has %u micro-batches x %u steps x %u replicas; the product must be below 2^32: use fewer device "
+            "iterations and more runs",
+            plan->micro_batches, plan->iterations, replicas);
     plan->options.replicas.count = plan->replicas = replicas;
     BGI_TRY(find_groups(plan, error));
     return check_tree(plan, error);

@@ -129,10 +129,11 @@ static void report(const bgi_compiler *c, const bgi_candidate *chosen, const bgi
     if (!bgi_log_is_enabled(options) || !chosen->is_made || !chosen->fits)
         return;
     if (other->is_made && other->fits)
-        snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update, else %.1f us",
+        snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update, otherwise %.1f us",
                  chosen->splits_weights ? "apart" : "with B", 1e-3 * chosen->makespan_ns, 1e-3 * other->makespan_ns);
     else
-        snprintf(text, sizeof text, "schedule `auto`: weight gradients %s: %.1f us an update; else it does not fit",
+        snprintf(text, sizeof text,
+                 "schedule `auto`: weight gradients %s: %.1f us an update; otherwise it does not fit",
                  chosen->splits_weights ? "apart" : "with B", 1e-3 * chosen->makespan_ns);
     bgi_log(options, BG_LOG_INFO, text);
 }

@@ -549,7 +549,7 @@ static bg_status finish(const store *s, bg_error *error)
     if (!a->is_reading)
         return BG_OK;
     if (!bgi_archive_is_read(a))
-        return bg_error_set(error, BG_ERROR_PARSE, "not the bytes of a plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "these are not the bytes of a plan");
     status = bgi_plan_check(s->plan, error);
     return status == BG_OK || status == BG_ERROR_MEMORY ? status : BG_ERROR_PARSE;
 }

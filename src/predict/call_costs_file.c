@@ -75,7 +75,7 @@ static bg_status read_call(const char *name, const json_t *call, size_t index, b
     BGI_TRY(read_number(name, call, "busy_ns", &ns.busy, error));
     BGI_TRY(read_number(name, call, "helped_ns", &ns.helped, error));
     if (bgi_call_costs_find(out, key) != NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: calls[%zu] is there twice", name, index);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: calls[%zu] occurs twice", name, index);
     return bgi_call_costs_put(out, key, ns, error);
 }
 
@@ -111,7 +111,7 @@ static bg_status read_root(const char *name, const json_t *root, bgi_call_costs 
     BGI_TRY(read_number(name, root, "busy_instruction_ns", &out->busy_instruction_ns, error));
     BGI_TRY(read_number(name, root, "copy_bytes_per_ns", &out->copy_bytes_per_ns, error));
     if (!json_is_array(calls) || json_array_size(calls) > MOST_CALLS)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `calls` is no list of at most %d calls", name, MOST_CALLS);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `calls` must be a list of at most %d calls", name, MOST_CALLS);
     for (size_t i = 0; i < json_array_size(calls); i++)
         BGI_TRY(read_call(name, json_array_get(calls, i), i, out, error));
     BGI_TRY(check_owner(name, root, "processor", bgi_processor_text(processor, sizeof processor), error));

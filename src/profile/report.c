@@ -26,12 +26,13 @@ static bg_status check_tree(const char *name, const json_t *root, bg_error *erro
 
     if (format == NULL || strcmp(format, "brigade-profile") != 0)
         return bg_error_set(error, BG_ERROR_PARSE,
-                            "%s: is no summary of a profile: \"format\" is not "
+                            "%s: this is not the summary of a profile: \"format\" is not "
                             "\"brigade-profile\"",
                             name);
     if (!bgi_json_find_integer(root, "version", &version) || version != 1)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: version %lld of a profile's summary; this release reads 1",
-                            name, (long long)version);
+        return bg_error_set(error, BG_ERROR_PARSE,
+                            "%s: the summary of a profile has version %lld; this release reads 1", name,
+                            (long long)version);
     return BG_OK;
 }
 

@@ -35,7 +35,7 @@ static bg_status check_inputs(const bg_plan *plan, const bg_run *run, bg_error *
             return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is in the list of inputs and in the infeed",
                                 plan->inputs[i].name);
         if (!is_given && run->constants != NULL && run->constants[i])
-            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is constant and comes from the infeed",
+            return bg_error_set(error, BG_ERROR_INVALID, "input `%s` is constant, but also comes from the infeed",
                                 plan->inputs[i].name);
     }
     return BG_OK;
@@ -69,10 +69,10 @@ static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t 
         return BG_OK;
     if (!plan->training)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning rates for a session for inference, which has no optimizer");
+                            "learning_rates is set, but a session for inference has no optimizer");
     if (limit == BG_ENDLESS)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning rates for a run without an end; give the run iterations, or set one rate");
+                            "learning_rates is set for an endless run; give the run iterations, or set one rate");
     for (uint64_t i = 0; i < limit; i++)
         if (!isfinite(rates[i]) || rates[i] < 0.0)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -292,7 +292,7 @@ bg_status bg_session_run(bg_session *session, const void *const *inputs, void *c
     const bg_plan *plan = session->plan;
 
     if ((plan->input_count > 0 && inputs == NULL) || (bgi_plan_output_count(plan) > 0 && outputs == NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "the list of %s is missing",
+        return bg_error_set(error, BG_ERROR_INVALID, "the array of %s is NULL",
                             plan->input_count > 0 && inputs == NULL ? "inputs" : "outputs");
     return bg_session_execute(session, &(bg_run){.inputs = inputs, .outputs = outputs}, NULL, error);
 }

@@ -169,16 +169,17 @@ bg_status bgi_host_memory_check(const bgi_host_memory *memory, const bg_plan *pl
 
     if (needed_bytes <= memory->free_bytes)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_BUDGET,
-        "the session needs %s (%" PRIu64 " bytes) of memory for %" PRIu64 " device%s (%u replica%s), %s "
-        "has %s (%" PRIu64 " bytes) free; use %ssmaller micro-batches, %sor set options.no_memory_check "
-        "to try all the same",
-        bgi_bytes_text(needed_bytes, needed), needed_bytes, devices, devices == 1 ? "" : "s", plan->replicas,
-        plan->replicas == 1 ? "" : "s", memory->is_limit ? "the control group of this process" : "the machine",
-        bgi_bytes_text(memory->free_bytes, free_text), memory->free_bytes,
-        plan->replicas > 1 ? "fewer replicas or " : "",
-        plan->options.files.memmap_dir == NULL || plan->options.files.memmap_dir[0] == '\0'
-            ? "keep remote buffers in files (options.memmap_dir), "
-            : "");
+    return bg_error_set(error, BG_ERROR_BUDGET,
+                        "the session needs %s (%" PRIu64 " bytes) of memory for %" PRIu64
+                        " device%s (%u replica%s), but %s has only %s (%" PRIu64
+                        " bytes) free; use %ssmaller micro-batches, %sor set options.no_memory_check "
+                        "to try anyway",
+                        bgi_bytes_text(needed_bytes, needed), needed_bytes, devices, devices == 1 ? "" : "s",
+                        plan->replicas, plan->replicas == 1 ? "" : "s",
+                        memory->is_limit ? "the control group of this process" : "the machine",
+                        bgi_bytes_text(memory->free_bytes, free_text), memory->free_bytes,
+                        plan->replicas > 1 ? "fewer replicas or " : "",
+                        plan->options.files.memmap_dir == NULL || plan->options.files.memmap_dir[0] == '\0'
+                            ? "keep remote buffers in files (options.memmap_dir), "
+                            : "");
 }

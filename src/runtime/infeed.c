@@ -151,7 +151,7 @@ static bg_status check_options(const bg_infeed_options *options, uint32_t tensor
         return bg_error_set(error, BG_ERROR_INVALID, "prefetch_depth is %u; it must be 1 to %d",
                             options->prefetch_depth, MOST_PREFETCH);
     if (tensor_count < 1 || tensor_count > BG_INFEED_MAX_TENSORS)
-        return bg_error_set(error, BG_ERROR_INVALID, "an element of %u tensors; it has 1 to %d", tensor_count,
+        return bg_error_set(error, BG_ERROR_INVALID, "an element has %u tensors; it must have 1 to %d", tensor_count,
                             BG_INFEED_MAX_TENSORS);
     for (uint32_t t = 0; options->names != NULL && t < tensor_count; t++)
         if (options->names[t] == NULL)
@@ -225,8 +225,9 @@ bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infee
     for (uint32_t t = 0; t < tensor_count && t < BG_INFEED_MAX_TENSORS; t++)
         BGI_TRY(bg_type_validate(&types[t], error));
     if (options->first_epoch > 0 || options->first_element > 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "first_epoch and first_element are for data sets and loaders; let the source begin there");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "first_epoch and first_element apply only to data sets and loaders; let the source begin there");
     BGI_TRY(create(types, tensor_count, options, &infeed, error));
     infeed->source = source;
     infeed->user = user;
@@ -242,7 +243,7 @@ bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_count, 
     BGI_TRY(bgi_require(types, "types", __func__, error));
     BGI_TRY(bgi_require(options, "options", __func__, error));
     if (source == NULL || source->next == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed without a source");
+        return bg_error_set(error, BG_ERROR_INVALID, "the infeed has no source");
     BGI_TRY(bgi_struct_check(source->struct_bytes, sizeof *source, "bg_sample_source", NULL, error));
 
     bg_infeed *infeed = NULL;
@@ -319,10 +320,10 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     while (name != NULL && input < plan->input_count && strcmp(plan->inputs[input].name, name) != 0)
         input++;
     if (input >= plan->input_count)
-        return name != NULL
-                   ? bg_error_set(error, BG_ERROR_NOT_FOUND, "infeed: the session has no input `%s`", name)
-                   : bg_error_set(error, BG_ERROR_INVALID, "infeed: an element has %u tensors, the session %u inputs",
-                                  infeed->tensor_count, plan->input_count);
+        return name != NULL ? bg_error_set(error, BG_ERROR_NOT_FOUND, "infeed: the session has no input `%s`", name)
+                            : bg_error_set(error, BG_ERROR_INVALID,
+                                           "infeed: an element has %u tensors, but the session has %u inputs",
+                                           infeed->tensor_count, plan->input_count);
     for (uint32_t other = 0; other < t; other++)
         if (infeed->inputs[other] == input)
             return bg_error_set(error, BG_ERROR_INVALID, "infeed: two tensors are for input `%s`",
@@ -390,7 +391,7 @@ static bg_status find_readers(bg_infeed *infeed, const bgi_engine *engine, bg_er
         count += infeed->row_readers[row];
     infeed->is_idle = count == 0;
     if (count == 0 && engine->ranks == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "infeed: nothing in the session takes from it");
+        return bg_error_set(error, BG_ERROR_INVALID, "infeed: no input of the session reads from it");
     return BG_OK;
 }
 
@@ -433,7 +434,7 @@ bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error
     const bg_plan *plan = engine->plan;
 
     if (infeed->plan != NULL || infeed->slots != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an infeed is started once; make another one");
+        return bg_error_set(error, BG_ERROR_INVALID, "the infeed was started already; make another one");
     for (uint32_t t = 0; t < infeed->tensor_count; t++)
         BGI_TRY(match_tensor(infeed, plan, t, error));
     BGI_TRY(find_readers(infeed, engine, error));

@@ -43,7 +43,7 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
         order[i] = axis;
         next += length;
         if ((*next == ',') != (i + 1 < AXES))
-            return refuse(layout, "it has not three axes", error);
+            return refuse(layout, "it does not have three axes", error);
         next += *next == ',';
     }
     return BG_OK;

@@ -359,8 +359,8 @@ static void warn_of_memory(const bgi_memmap *memmap, const bg_plan *plan)
     if (is_first(memmap))
         bgi_log(&plan->options, BG_LOG_WARNING,
                 access(memmap->directory, F_OK) != 0
-                    ? "memmap_dir is not there, and read only: remote buffers are in memory"
-                    : "memmap_dir has no files, and is read only: remote buffers are in memory");
+                    ? "memmap_dir does not exist and is read-only, so remote buffers are in memory"
+                    : "memmap_dir has no files and is read-only, so remote buffers are in memory");
 }
 
 static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_is_used, bg_error *error)

@@ -77,7 +77,7 @@ static bg_status check_page(const bgi_memmap_index *index, const page *head, bg_
     const uint64_t rest = index->input.size_bytes - sizeof *head - SUM_BYTES;
 
     if (head->byte_order != BYTE_ORDER_MARK)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "was written by a machine of another byte order");
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "was written by a machine with another byte order");
     if (head->version != VERSION)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                             "version %" PRIu32 " of the format, expected %d: another release of Brigade wrote it",
@@ -175,11 +175,13 @@ static bg_status read_index(bgi_memmap_index *index, uint64_t identity, const ch
     BGI_TRY(read_records(index, &head, error));
     index->id = head.id;
     if (head.identity != identity)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "is of another plan (model, devices or strategy): its remote buffers have another layout");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "belongs to another plan (model, devices or strategy), whose remote buffers have another layout");
     if (index->optimizer != NULL && plan_optimizer[0] != '\0' && strcmp(index->optimizer, plan_optimizer) != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "has the state of optimizer `%.79s`, the plan trains with `%s`",
-                            index->optimizer, plan_optimizer);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "has the state of optimizer `%.79s`, but the plan trains with `%s`", index->optimizer,
+                            plan_optimizer);
     return BG_OK;
 }
 
@@ -256,7 +258,7 @@ bg_status bgi_memmap_index_take(const bgi_memmap_index *index, bg_weights *weigh
     if (!record->has_value)
         return bg_error_set(error, BG_ERROR_PARSE, "memmap_dir: the index has no value of `%s`", weight->name);
     if (!bg_type_equal(&record->type, &weight->type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "memmap_dir: the index has `%s` as %s, the weight is %s",
+        return bg_error_set(error, BG_ERROR_SHAPE, "memmap_dir: the index has `%s` as %s, but the weight is %s",
                             weight->name, bg_type_text(&record->type, given), bg_type_text(&weight->type, have));
     return BG_OK;
 }

@@ -32,16 +32,18 @@ static bg_status check_options(const bg_outfeed_options *options, bg_error *erro
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: buffer_depth is 0; it must be at least 1");
     if (options->loss && options->mask != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "outfeed: loss and mask exclude each other: with loss there is nothing to mask");
+                            "outfeed: loss and mask cannot be combined, because with loss there is nothing to mask");
     if (options->loss == (options->structure != NULL))
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s",
-                            options->loss
-                                ? "a structure and loss; with loss a row is the loss alone, so leave structure NULL"
-                                : "no structure; name an output, or several as in \"{loss, correct}\"");
+        return bg_error_set(
+            error, BG_ERROR_INVALID, "outfeed: %s",
+            options->loss ? "both structure and loss are set; with loss a row is only the loss, so leave structure NULL"
+                          : "structure is NULL; name an output, or several as in \"{loss, correct}\"");
     if (options->accumulate && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate with newest_only; sums need every row");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: accumulate is set with newest_only, but sums need every row");
     if (options->bounded && options->newest_only)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: bounded with newest_only, which keeps one row anyway");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "outfeed: bounded is set with newest_only, which keeps one row anyway");
     if (options->accumulate_dtype != BG_DTYPE_NONE && options->accumulate_dtype != BG_FLOAT32 &&
         options->accumulate_dtype != BG_FLOAT64)
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: accumulate_dtype is %s; it must be float32 or float64",
@@ -58,8 +60,8 @@ static bg_status apply_mask(bg_outfeed *outfeed, bg_error *error)
     if (options->mask == NULL)
         return BG_OK;
     if (options->mask_count != outfeed->leaf_count)
-        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: a mask of %u for %u leaves", options->mask_count,
-                            outfeed->leaf_count);
+        return bg_error_set(error, BG_ERROR_INVALID, "outfeed: the mask has %u elements for %u leaves",
+                            options->mask_count, outfeed->leaf_count);
     for (uint32_t i = 0; i < outfeed->leaf_count; i++)
         if (!options->mask[i])
             outfeed->leaves[count++] = outfeed->leaves[i];
@@ -86,7 +88,7 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
     bg_status status;
 
     if (options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "an outfeed without options");
+        return bg_error_set(error, BG_ERROR_INVALID, "the outfeed has no options");
     BGI_TRY(check_options(options, error));
     outfeed = bgi_aligned_allocate(BGI_CACHE_LINE_BYTES, sizeof *outfeed);
     if (outfeed == NULL)
@@ -202,8 +204,9 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     leaf->from_dtype = leaf->value_type.dtype;
     if (outfeed->options.accumulate) {
         if (leaf->from_dtype == BG_UINT8)
-            return bg_error_set(error, BG_ERROR_UNSUPPORTED, "outfeed: output `%s`: a sum of %s; cast it first",
-                                leaf->output, bg_dtype_name(leaf->from_dtype));
+            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                                "outfeed: output `%s` is %s, which cannot be summed; cast it first", leaf->output,
+                                bg_dtype_name(leaf->from_dtype));
         if (bg_dtype_is_float(leaf->from_dtype) && outfeed->options.accumulate_dtype != BG_DTYPE_NONE)
             leaf->value_type.dtype = outfeed->options.accumulate_dtype;
         else if (bgi_dtype_is_narrow(leaf->from_dtype))
@@ -310,8 +313,7 @@ bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_e
     bg_status status = BG_OK;
 
     if (outfeed->plan != NULL)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "an outfeed can be attached once, and this one is attached already; create another one");
+        return bg_error_set(error, BG_ERROR_INVALID, "the outfeed is attached already; create another one");
     if (!plan->training && (options->loss || options->mask != NULL || options->accumulate))
         return bg_error_set(error, BG_ERROR_INVALID, "outfeed: %s is for training, which has an optimizer",
                             options->loss           ? "loss"
@@ -390,9 +392,9 @@ const char *bg_outfeed_structure(const bg_outfeed *outfeed)
 
 static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
 {
-    return outfeed->plan != NULL
-               ? BG_OK
-               : bg_error_set(error, BG_ERROR_INVALID, "the outfeed is not attached: no program puts values into it");
+    return outfeed->plan != NULL ? BG_OK
+                                 : bg_error_set(error, BG_ERROR_INVALID,
+                                                "the outfeed is not attached, so no program puts values into it");
 }
 
 /* All functions here are called under the mutex. */

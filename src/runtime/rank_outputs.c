@@ -180,7 +180,7 @@ static bg_status check_arrays(const bgi_engine *engine, uint32_t output, bg_erro
             const uint32_t from = owner_of(engine, output, replica);
             if (wants(engine, to, output) && !wants(engine, from, output))
                 return bg_error_set(error, BG_ERROR_INVALID,
-                                    "output `%s`: rank %u has an array for it, and rank %u, which makes it, has none: "
+                                    "output `%s`: rank %u has an array for it, but rank %u, which makes it, has none: "
                                     "give it one there too",
                                     engine->plan->outputs[output].name, to, from);
         }

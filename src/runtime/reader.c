@@ -79,19 +79,19 @@ static bg_status check_plan(const bg_plan *plan, bg_error *error)
 
     if (plan->training)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a reader of a plan for training, which changes weights; use bg_session_create");
+                            "the plan trains, and a reader cannot change weights; use bg_session_create");
     if (plan->options.execution.compile_only)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
                             "again with compile_only false");
     if (transport != NULL && transport->rank_count > 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a reader over %u ranks; readers share the memory of one process, use bg_session_create",
+                            "the plan has %u ranks, but readers share the memory of one process; use bg_session_create",
                             transport->rank_count);
     if (plan->options.files.memmap_dir != NULL && plan->options.files.memmap_dir[0] != '\0')
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "a reader of a plan with options.memmap_dir, whose weights are in files of its own; use "
-                            "bg_session_create");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the plan has options.memmap_dir, so its weights are in its own files; use bg_session_create");
     return BG_OK;
 }
 

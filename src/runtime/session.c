@@ -392,7 +392,7 @@ static bg_status find_weight(bg_session *session, uint32_t number, uint32_t *out
     if (index == UINT32_MAX)
         return bgi_weights_gather(session->weights, name, type, NULL, out_piece, error);
     if (!bg_type_equal(&session->weights->items[index].type, type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, %s in the weights", name,
+        return bg_error_set(error, BG_ERROR_SHAPE, "variable `%s` is %s in the plan, but %s in the weights", name,
                             bg_type_text(type, wanted), bg_type_text(&session->weights->items[index].type, have));
     session->variables[number].weight = index;
     return BG_OK;
@@ -407,11 +407,10 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     if (count > MOST_NAMES)
         bgi_string_add(names, " and %u more", count - MOST_NAMES);
     BGI_TRY(bgi_string_finish(names, &list, error));
-    bg_error_set(
-        error, BG_ERROR_NOT_FOUND,
-        "the weights lack %u of the plan's parameters: %.2500s; give a session for inference weights that have "
-        "them, or set options.initialize_missing to begin with values made from the seed",
-        count, list);
+    bg_error_set(error, BG_ERROR_NOT_FOUND,
+                 "the weights lack %u of the plan's parameters: %.2500s; use weights that have them, or set "
+                 "options.initialize_missing to begin with values made from the seed",
+                 count, list);
     free(list);
     return BG_ERROR_NOT_FOUND;
 }
@@ -420,8 +419,8 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
 static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "a reader of `%s`, of which the weights have pieces; make a session of the weights first "
-                        "(bg_session_create with the same plan), which joins them for good",
+                        "a reader needs the whole `%s`, but the weights have pieces of it; create a session over the "
+                        "weights first (bg_session_create with the same plan), which joins them",
                         bgi_plan_variable_weight(variable));
 }
 
@@ -513,7 +512,7 @@ static bg_status check_state(const bg_session *session, bg_error *error)
             continue;
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "the weights have `%s` of optimizer `%s`, and the plan trains with `%s`: train with `%s`, "
+            "the weights have `%s` of optimizer `%s`, but the plan trains with `%s`: train with `%s`, "
             "or give weights without this state, such as new ones into which bg_checkpoint_load_weights "
             "loads a checkpoint with options.drop \"optimizer\"",
             weight->name, weight->optimizer, own, weight->optimizer);
@@ -740,7 +739,7 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
                             transport->rank_count);
     if (transport->tag_count < LEAST_TAGS || transport->message_bytes < LEAST_MESSAGE_BYTES)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "transport: %u tags and messages of %zu bytes; it must have at least %d and %d",
+                            "transport: it has %u tags and messages of %zu bytes; it must have at least %d and %d",
                             transport->tag_count, transport->message_bytes, LEAST_TAGS, LEAST_MESSAGE_BYTES);
     if (transport->name == NULL || transport->open == NULL || transport->close == NULL || transport->send == NULL ||
         transport->receive == NULL || transport->poll == NULL)
@@ -929,7 +928,7 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
 
     if (plan->options.execution.compile_only)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
+                            "the plan was made with options.compile_only, only for inspection, and cannot run; make it "
                             "again with compile_only false");
     if (weights == NULL)
         BGI_TRY(bg_weights_create(&weights, error));

@@ -431,7 +431,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     }
     weight = &weights->items[index];
     if (!bg_type_equal(&weight->type, type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s; the value given is %s", name,
+        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, but the given value is %s", name,
                             bg_type_text(&weight->type, have), bg_type_text(type, given));
     if (weight->home == NULL && weight->data == NULL)
         weight->data = bgi_aligned_allocate(

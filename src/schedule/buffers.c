@@ -109,11 +109,12 @@ static bg_status move_edge(buffer_walk *walk, uint32_t device, uint32_t position
     uint32_t *next = is_load ? &walk->loaded[buffer] : &walk->stored[buffer];
 
     if (!is_load && shares)
-        return reject(walk, device, position, action, "the buffer loads what another one stores; it has no STORE");
+        return reject(walk, device, position, action,
+                      "the buffer loads values that another one stores, so it cannot have a STORE");
 
     if (micro_batch != *next || micro_batch >= problem->micro_batch_count)
         return reject(walk, device, position, action,
-                      "each micro-batch of the buffer is moved once, in ascending order, and this one is not due");
+                      "each micro-batch of the buffer is moved once, in ascending order, and this one is out of order");
     if (!is_load && walk->positions[walk->layout->rows[edge->from].first + micro_batch] > position)
         return reject(walk, device, position, action, "what it stores must be made first");
     if (is_load && stored <= micro_batch)

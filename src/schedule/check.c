@@ -129,11 +129,11 @@ static bg_status check_stage(const checker *check, uint32_t stage)
     const uint32_t reduce = bgi_schedule_layout_row(layout, BG_ACTION_REDUCE, stage, 0);
     const uint32_t gather = bgi_schedule_layout_row(layout, BG_ACTION_GATHER, stage, 0);
 
-    BGI_TRY(require_order(check, host_in, forward, "the forward reads what comes from the host"));
-    BGI_TRY(require_order(check, forward, host_out, "the forward makes what goes to the host"));
+    BGI_TRY(require_order(check, host_in, forward, "the forward reads inputs from the host"));
+    BGI_TRY(require_order(check, forward, host_out, "the forward makes outputs for the host"));
     BGI_TRY(require_order(check, forward, backward, "a backward needs its forward"));
-    BGI_TRY(require_order(check, forward, recompute, "a stage runs again from what its forward kept"));
-    BGI_TRY(require_order(check, recompute, backward, "a backward needs what its stage computes again"));
+    BGI_TRY(require_order(check, forward, recompute, "a stage runs again from the values that its forward stored"));
+    BGI_TRY(require_order(check, recompute, backward, "a backward needs the values that its stage recomputes"));
     BGI_TRY(require_order(check, backward, weights, "W needs the gradients that B made"));
     BGI_TRY(require_order(check, backward, reduce, "replicas share the gradients of all micro-batches"));
     BGI_TRY(require_order(check, weights, reduce, "replicas share the gradients of all micro-batches"));

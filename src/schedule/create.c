@@ -14,8 +14,8 @@ static bg_status check_strict(const bg_schedule_problem *problem, const bg_sched
     if (!problem->is_strict || generator->one_at_a_time || problem->device_count == 1)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "strict: this schedule has devices work at the same time, so one device at a time would not be "
-                        "its order; choose \"sharded\" or \"sequential\", or leave strict off");
+                        "strict: this schedule lets devices work at the same time, which strict forbids; choose "
+                        "\"sharded\" or \"sequential\", or leave strict off");
 }
 
 bg_status bg_schedule_create(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
@@ -40,7 +40,7 @@ bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const b
 
     if (generator == NULL || generator->generate == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "no schedule generator given; bg_schedule_generator_find knows \"interleaved\" and others");
+                            "generator is NULL; bg_schedule_generator_find knows \"interleaved\" and others");
     BGI_TRY(bgi_struct_check(generator->struct_bytes, sizeof *generator, "bg_schedule_generator", NULL, error));
     BGI_TRY_CLEANUP(bgi_schedule_problem_check(problem, error));
     BGI_TRY_CLEANUP(check_strict(problem, generator, error));

@@ -176,8 +176,8 @@ static bg_status count_rows(const bgi_reader *in, uint32_t *out)
 
     for (const char *text = in->at; *text != '\0'; count++) {
         if (count == LARGEST_ROW_COUNT)
-            return bg_error_set(in->error, BG_ERROR_PARSE, "%s: more than %d rows; each is a device", in->file_name,
-                                LARGEST_ROW_COUNT);
+            return bg_error_set(in->error, BG_ERROR_PARSE, "%s: there are more than %d rows; each row is a device",
+                                in->file_name, LARGEST_ROW_COUNT);
         text += strcspn(text, "\n");
         text += *text == '\n' ? 1 : 0;
     }

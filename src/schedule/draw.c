@@ -136,7 +136,7 @@ static bg_status check(const bg_schedule_problem *problem, const bg_schedule_tim
 {
     BGI_TRY(bgi_schedule_problem_check(problem, error));
     if (timing == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "no times to draw; bg_schedule_simulate makes them");
+        return bg_error_set(error, BG_ERROR_INVALID, "there are no times to draw; bg_schedule_simulate makes them");
     if (!isfinite(timing->makespan) || timing->makespan < 0)
         return bg_error_set(error, BG_ERROR_INVALID, "the makespan is %g; it must be finite and at least 0",
                             timing->makespan);

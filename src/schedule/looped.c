@@ -179,7 +179,7 @@ static bg_status generate_zero_bubble(const bg_schedule_problem *problem, bg_sch
 
 const bg_schedule_generator bgi_schedule_looped = {
     .name = "looped",
-    .summary = "1F1B with several stages a device, so shorter ramps (Megatron's interleaved)",
+    .summary = "1F1B with several stages on each device, so shorter ramps (Megatron's interleaved)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
     .placement = BG_PLACEMENT_LOOP,
@@ -187,7 +187,7 @@ const bg_schedule_generator bgi_schedule_looped = {
 
 const bg_schedule_generator bgi_schedule_looped_zb = {
     .name = "looped-zb",
-    .summary = "loops with W apart: less idle time, the same memory (interleaved zero bubble)",
+    .summary = "loops with separate W: less idle time, the same memory (interleaved zero bubble)",
     .generate = generate_zero_bubble,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
     .placement = BG_PLACEMENT_LOOP,

@@ -34,8 +34,9 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
     BGI_TRY(bgi_require(generator, "generator", __func__, error));
     BGI_TRY(bgi_require(out_stage_devices, "out_stage_devices", __func__, error));
     if (stage_count == 0 || device_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu32 " stages on %" PRIu32 " devices; both are at least 1",
-                            stage_count, device_count);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "%" PRIu32 " stages on %" PRIu32 " devices; both numbers must be at least 1", stage_count,
+                            device_count);
     switch (generator->placement) {
     case BG_PLACEMENT_LOOP:
         if (stage_count % device_count != 0)

@@ -264,11 +264,10 @@ static bg_status check_total_time(const bg_schedule_problem *problem, bg_error *
         total_ns += 8.0 * problem->micro_batch_count *
                     ((double)problem->buffers[buffer].size_bytes / problem->remote_bytes_per_ns);
     if (!isfinite(total_ns))
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "the costs of all stages, messages and transfers together are more than a number can be (%g); take a "
-            "larger unit of time",
-            DBL_MAX);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the costs of all stages, messages and transfers add up to more than the largest number "
+                            "(%g); use a larger unit of time",
+                            DBL_MAX);
     return BG_OK;
 }
 

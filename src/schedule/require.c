@@ -34,7 +34,7 @@ bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem,
     if (problem->splits_weights)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "this strategy fills idle time with the gradients of weights (W), but the problem has them in "
+                        "this schedule fills idle time with the gradients of weights (W), but the problem has them in "
                         "B; set splits_weights, or use \"interleaved\" or \"looped\"");
 }
 
@@ -60,10 +60,11 @@ bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error
                             "use \"interleaved\" or \"grouped\"",
                             stages, bgi_schedule_position_count(problem));
     if (stages % 2 != 0)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "there are %" PRIu32 " stages, but this strategy has two on each device; make one more or "
-                            "one fewer, or use \"interleaved\"",
-                            stages);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "there are %" PRIu32
+            " stages, but this schedule has two on each device; make one more or one fewer, or use \"interleaved\"",
+            stages);
     stage_on = calloc(problem->device_count, sizeof *stage_on);
     if (stage_on == NULL)
         return bgi_error_memory(error, "the stages of devices", problem->device_count * sizeof *stage_on);

@@ -92,8 +92,8 @@ static bg_status choose_dtype(const bgi_trainer *trainer, bg_value parameter, bg
             bg_dtype_name(*out));
     if (*out != type.dtype && !options->numerics.cast_gradients)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "parameter `%s` is %s and its accumulator %s: the optimizer would get gradients of another "
-                            "type; set cast_gradients, or use BG_ACCUMULATOR_SAME",
+                            "parameter `%s` is %s and its accumulator is %s, so the optimizer would get gradients of "
+                            "another type; set cast_gradients, or use BG_ACCUMULATOR_SAME",
                             name, bg_dtype_name(type.dtype), bg_dtype_name(*out));
     return BG_OK;
 }

@@ -23,7 +23,7 @@ static bg_status infer_carry(const bg_op_signature *op, bg_type *outputs, bg_err
 
     (void)outputs;
     if (!bg_type_equal(&op->types[0], &op->types[1]))
-        return bg_error_set(error, BG_ERROR_SHAPE, "the next value is %s, the carried one %s",
+        return bg_error_set(error, BG_ERROR_SHAPE, "the next value is %s, but the carried one is %s",
                             bg_type_text(&op->types[1], have), bg_type_text(&op->types[0], want));
     return BG_OK;
 }
@@ -63,7 +63,7 @@ static bg_status check_carried(const bg_graph *graph, const bg_loop *loop, uint3
     if (!is_value(graph, result))
         return bg_error_set(error, BG_ERROR_INVALID, "loop: result %u is not a value of the body", i);
     if (!bg_type_equal(&bgi_graph_value(graph, carried)->type, &bgi_graph_value(graph, result)->type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "loop: `%s` is carried as %s, its next value is %s",
+        return bg_error_set(error, BG_ERROR_SHAPE, "loop: `%s` is carried as %s, but its next value is %s",
                             bg_graph_name(graph, carried), bg_type_text(&bgi_graph_value(graph, carried)->type, want),
                             bg_type_text(&bgi_graph_value(graph, result)->type, have));
     for (uint32_t other = 0; other < i; other++)
@@ -123,13 +123,13 @@ static bg_value copy_leaf(bg_graph *graph, const bgi_value *value, const bg_loop
     if (value->kind == BGI_VALUE_CONSTANT)
         return bg_graph_constant(graph, value->name, &value->type, value->data);
     if (value->kind == BGI_VALUE_VARIABLE)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "the condition has a variable, `%s`; it sees carried values only",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "the condition has a variable, `%s`; it can read only carried values",
                       value->name);
     else if (*input >= loop->carried_count)
         bg_graph_fail(graph, BG_ERROR_SHAPE, "the condition has more inputs than the %u carried values",
                       loop->carried_count);
     else if (!bg_type_equal(&value->type, &graph->values[results[*input].id].type))
-        bg_graph_fail(graph, BG_ERROR_SHAPE, "input %u of the condition is %s, the carried value %s", *input,
+        bg_graph_fail(graph, BG_ERROR_SHAPE, "input %u of the condition is %s, but the carried value is %s", *input,
                       bg_type_text(&value->type, have), bg_type_text(&graph->values[results[*input].id].type, want));
     else
         return results[(*input)++];
@@ -148,7 +148,7 @@ static bg_status add_condition(bg_graph *graph, const bg_loop *loop, const bg_va
     BGI_TRY(bg_graph_check(condition, error));
     if (condition->output_count != 1 ||
         bg_type_element_count(&bgi_graph_value(condition, condition->outputs[0].value)->type) != 1)
-        return bg_error_set(error, BG_ERROR_INVALID, "loop: the condition has one output, a scalar");
+        return bg_error_set(error, BG_ERROR_INVALID, "loop: the condition must have one output, a scalar");
     map = bgi_arena_allocate(&scratch, condition->value_count, sizeof *map);
     if (map == NULL)
         return bgi_error_memory(error, "a condition", condition->value_count * sizeof *map);

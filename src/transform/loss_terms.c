@@ -173,7 +173,7 @@ static bg_status refuse(const bgi_op *op, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
                         "the loss has a mean over counted labels inside %s `%s`: such means may be added, scaled and "
-                        "multiplied by what does not depend on the data; within another function no average over "
+                        "multiplied by values that do not depend on the data; inside another function no average over "
                         "micro-batches or replicas equals the loss of the whole batch. Train with one micro-batch an "
                         "update, or accumulate sums",
                         op->type->name, op->name);

@@ -128,10 +128,9 @@ static bg_status check_state(const bg_graph *graph, const bg_options *options, b
         return BG_OK;
     for (size_t o = 0; o < graph->op_count; o++)
         if (is_update(&graph->ops[o]) && has_state(&graph->ops[o]))
-            return bg_error_set(
-                error, BG_ERROR_INVALID,
-                "options: accumulators are sharded and the optimizer's state is not; a replica that gets "
-                "the gradients of a piece can keep the state of that piece only: shard the state too");
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "options: accumulators are sharded, but the optimizer's state is not; a replica that "
+                                "gets the gradients of a piece can keep only that piece's state: shard the state too");
     return BG_OK;
 }
 

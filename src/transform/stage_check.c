@@ -14,10 +14,10 @@ bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *
     (void)graph;
     if (op->block != BGI_BLOCK_NONE)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "no active block at %s `%s`: all ops must belong to a block; it was added after a block scope had ended",
-        op->type->name, op->name);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "there was no active block at %s `%s`: all ops must belong to a block, but it was added after "
+                        "a block scope had ended",
+                        op->type->name, op->name);
 }
 
 static bg_status refuse_shared_data(const bg_graph *graph, const bgi_stages *stages, const bgi_op *reader,
@@ -53,7 +53,7 @@ static bg_status check_op(const bg_graph *graph, const bgi_stages *stages, const
         if (from > stage)
             return bg_error_set(
                 error, BG_ERROR_INVALID,
-                "a cycle between stages: %s `%s` (block `%s`, stage %u) needs `%s` from block `%s` of the "
+                "the stages form a cycle: %s `%s` (block `%s`, stage %u) needs `%s` from block `%s` of the "
                 "later stage %u; order the stages along the data flow",
                 op->type->name, op->name, graph->blocks[op->block].name, stage, value->name,
                 graph->blocks[source->block].name, from);

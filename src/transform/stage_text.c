@@ -78,7 +78,7 @@ static bg_status find_block(const bgi_stage_reader *r, bgi_span name, uint32_t *
     length = (size_t)(name.end - name.begin);
     if (length == 0)
         return bg_error_set(r->error, BG_ERROR_INVALID,
-                            "stages: an empty block name in stage %u; write \"B1,B2|B3\" (| separates stages)",
+                            "stages: stage %u has an empty block name; write \"B1,B2|B3\" (| separates stages)",
                             r->written);
     for (size_t b = 1; b < r->graph->block_count; b++)
         if (strncmp(r->graph->blocks[b].name, name.begin, length) == 0 && r->graph->blocks[b].name[length] == '\0') {

@@ -394,8 +394,8 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     if (optimizer->kind == BG_SGD && !optimizer->combined && optimizer->velocity_scaling != 1.0 &&
         optimizer->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,
-                 "velocity_scaling %g is ignored: gradients and velocities are separate; it applies to the combined "
-                 "variant only",
+                 "velocity_scaling %g is ignored: gradients and velocities are separate; it applies only to the "
+                 "combined variant",
                  optimizer->velocity_scaling);
         warn(trainer->options, text);
     }
@@ -467,8 +467,8 @@ static bg_status check_canonical(const bgi_trainer *trainer, bg_error *error)
         bgi_asks_for_pieces(options, 1u << BG_LOCATION_STATE | 1u << BG_LOCATION_ACCUMULATORS))
         return bg_error_set(
             error, BG_ERROR_UNSUPPORTED,
-            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, and the "
-            "optimizer's state is in pieces of %u replicas; keep the state whole, or use another optimizer",
+            "canonical_reductions: LAMB adds up the squares of its norms piece by piece, but the optimizer's state is "
+            "in pieces of %u replicas; keep the state whole, or use another optimizer",
             bgi_count_data_replicas(trainer));
     return BG_OK;
 }

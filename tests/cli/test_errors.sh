@@ -43,9 +43,9 @@ error 2 '--update is `1;2`; it must be a number of at least 0, or one for each s
 error 1 'there are 4 stages and 8 devices' schedule show grouped --devices 8
 error 1 'schedule `single` wants one device for all stages; there are 4 stages and 2 devices' schedule show single --devices 2
 for name in interleaved auto; do
-    error 1 'take a larger unit of time' schedule show $name --forward 1e308
+    error 1 'use a larger unit of time' schedule show $name --forward 1e308
 done
-error 1 'take a larger unit of time' schedule show interleaved --transfer 1e308
+error 1 'use a larger unit of time' schedule show interleaved --transfer 1e308
 error 2 '--weights has 2 numbers for 4 stages; give one, or one for each' schedule show grouped --weights 1,2
 
 error 2 'no command is given; the commands are show, check, update, explain, convert' config
@@ -75,9 +75,9 @@ error 2 '--seed is `0x10`; it must be a whole number from 0 to 18446744073709551
 for value in fast -0.1 nan inf 1e999 0x1p3 1e-3z ' 1' ''; do
     error 2 "--learning-rate is \`$value\`; it must be a number of at least 0" mnist --learning-rate "$value"
 done
-error 2 '--optimizer adagradient: optimizer: there is no `adagradient`; there are sgd, adam, adamw' mnist --optimizer adagradient
+error 2 '--optimizer adagradient: optimizer: there is no `adagradient`; the optimizers are sgd, adam, adamw' mnist --optimizer adagradient
 error 2 '--optimizer adam:alpha=1: optimizer: adam has no `alpha`; it has weight_decay' mnist --optimizer adam:alpha=1
-error 2 '--rate-schedule cosin: learning rate: there is no `cosin`; there are constant, linear' mnist --rate-schedule cosin
+error 2 '--rate-schedule cosin: learning rate: there is no `cosin`; the schedules are constant, linear' mnist --rate-schedule cosin
 error 2 'steps of cosine is 0; it must be a finite number of at least 1' mnist --rate-schedule cosine
 error 2 '--rate-schedule plateau: it needs validations' mnist --rate-schedule plateau
 error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
@@ -105,21 +105,21 @@ error 2 '--device-speeds is `fast`; it must be a number of at least 0' mnist --d
 error 2 '--device-memory is `1Q`; it must be a number of bytes' mnist --device-memory 1M,1Q
 error 2 '--device-speeds has 2 values and --device-memory has 3' mnist --device-speeds 1,2 --device-memory 1M,1M,1M
 error 2 '--auto-round-devices is given without --ipu-limits' mnist --auto-round-devices
-error 1 'device_mapping has 2 devices, there are 4 stages' plan mnist --device-mapping 0,1
+error 1 'device_mapping has 2 devices, but there are 4 stages' plan mnist --device-mapping 0,1
 error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' --device-mapping 0,1
 error 1 'wants a device a stage; there are 4 stages and 2 devices' plan mnist --devices 2
 error 1 'the model can be cut into at most 4 stages at block borders' plan mnist --stages auto:9
 error 1 'stages are `auto:none`' plan mnist --stages auto:none
 error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 500K
 error 2 'devices[1].speed is 0' plan mnist --device-speeds 1,0,1,1
-error 1 'matmul_proportions has 2 shares, the stages are on 4' plan mnist --matmul-proportion 0.1,0.2
+error 1 'matmul_proportions has 2 shares, but the stages are on 4' plan mnist --matmul-proportion 0.1,0.2
 error 2 '--matmul-proportion is `-1`' plan mnist --matmul-proportion -1
-error 1 'devices: speed or memory is given for 2 devices, the stages are on 4' plan mnist --device-speeds 1,2
+error 1 'devices: speed or memory is given for 2 devices, but the stages are on 4' plan mnist --device-speeds 1,2
 error 1 'stage 1 of phase 1 (odd) is on device 0' plan mnist --strategy phased --phases parallel --stages 'B1@0;B2@0;B3,B4@1'
-error 1 'have phases (;) and the strategy is pipelined' plan mnist --stages 'B1;B2;B3,B4'
+error 1 'have phases (;), but the strategy is pipelined' plan mnist --stages 'B1;B2;B3,B4'
 error 1 'concurrent stages 1 and 2 share data' plan mnist --stages 'B1|B2&B3|B4'
-error 2 'auto_stage is auto_increment and stages are' plan mnist --auto-stage auto-increment --stages 'B1,B2|B3,B4'
-error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
+error 2 'auto_stage is auto_increment, but stages are' plan mnist --auto-stage auto-increment --stages 'B1,B2|B3,B4'
+error 1 'IPUs come in powers of two: use 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4'
 error 2 'final|all|sum|every_n' mnist --output-mode last
 error 2 'mode every_n needs --output-period' mnist --output-mode every_n
 error 2 'period 3 does not divide --device-iterations 10' mnist --output-mode every_n --output-period 3
@@ -136,7 +136,7 @@ error 2 '--clip-norm is `nan`' mnist --clip-norm nan
 error 2 '--loss-scaling is `0`; it must be a number above 0, auto, or auto:X' mnist --loss-scaling 0
 error 2 '--loss-scaling is `automatic`' mnist --loss-scaling automatic
 error 2 '--loss-scaling is `auto:`' mnist --loss-scaling auto:
-error 2 'auto_loss_scaling is on and gradients are sums' mnist --compile-only --loss-scaling auto --accumulation sum
+error 2 'auto_loss_scaling is on, but gradients are sums' mnist --compile-only --loss-scaling auto --accumulation sum
 error 2 'only the pipelined strategy' mnist --strategy sharded --schedule grouped
 error 2 'use --strategy phased' mnist --schedule phased
 error 2 'one stage' mnist --strategy single --stages 'B1|B2'

@@ -52,7 +52,7 @@ for schedule in '' '--schedule interleaved'; do
     "$program" plan mnist --ipu-limits --gradient-accumulation 7 $schedule >/dev/null 2>"$folder/err"
     check "7 are enough $schedule: $(cat "$folder/err")" test $? -eq 0
 done
-error 1 'IPUs come in powers of two: take 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4' --gradient-accumulation 8
+error 1 'IPUs come in powers of two: use 4' plan mnist --ipu-limits --stages 'B1|B2|B3,B4' --gradient-accumulation 8
 "$program" mnist $small --ipu-limits --gradient-accumulation 7 --save "$folder/limit.safetensors" >/dev/null 2>"$folder/err"
 check "the least accumulation is enough: $(cat "$folder/err")" test $? -eq 0
 

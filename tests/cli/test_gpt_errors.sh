@@ -145,7 +145,7 @@ model 'printf "{" | dd of=bad/model.safetensors bs=1 seek=20 conv=notrunc 2>dd' 
 model 'rm bad/model.safetensors' 'bad'
 model 'printf "{\"a\":" >bad/config.json' 'bad/config.json:1:6: not JSON'
 model 'rm bad/config.json' 'bad/config.json: cannot open'
-error 1 'n_head is 4, the program'"'"'s heads is 2; n_layer is 2, the program'"'"'s layers is 3; vocab_size is 128' \
+error 1 'n_head is 4, but the program'"'"'s heads is 2; n_layer is 2, but the program'"'"'s layers is 3; vocab_size is 128' \
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
@@ -229,7 +229,7 @@ error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus
 error 2 '--offload names `bogus`' gpt pretrain $one --offload bogus
 error 2 '--recompute is `2`; it must be' gpt pretrain $one --recompute 2
 error 2 '--recompute auto needs --device-memory' gpt pretrain $one --recompute auto
-error 1 'activations are sharded, and the model is on no mesh of tensor-parallel replicas' \
+error 1 'activations are sharded, but the model has no tensor-parallel replicas' \
     gpt pretrain $one --shard activations
 error 2 'activations are sharded and on the device' gpt pretrain $one --shard activations --offload weights
 error 2 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none

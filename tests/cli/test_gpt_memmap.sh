@@ -95,8 +95,8 @@ check "test mode makes none" test ! -e nothing.files
 begin_case refusals
 # ---- what is not used ----
 
-error 1 'is of another plan' gpt pretrain $tiny --memmap-dir phased.files --set layers=3 --steps 9
-error 1 'is of another plan' gpt pretrain $tiny --memmap-dir phased.files --strategy single --steps 9
+error 1 'belongs to another plan' gpt pretrain $tiny --memmap-dir phased.files --set layers=3 --steps 9
+error 1 'belongs to another plan' gpt pretrain $tiny --memmap-dir phased.files --strategy single --steps 9
 size=$(wc -c <single.files/replica0.device0.store)
 head -c $((size - 1)) single.files/replica0.device0.store >cut && mv cut single.files/replica0.device0.store
 error 1 'replica0.device0.store is truncated: it has' gpt pretrain $tiny --strategy single --offload optimizer \

@@ -115,7 +115,7 @@ error 1 'none/config.json' gpt generate --hf-model none
 error 2 'a prompt of 3 tokens and --length 14 are more than the model' gpt generate --hf-model z --prompt abc --length 14
 error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model z --top-p 0
 error 2 '--prompt and --prompt-file mean the same' gpt generate --hf-model z --prompt a --prompt-file prompt
-error 2 'sequences of 17 tokens, and 16 positions' gpt eval --hf-model z --input-files a.txt --sequence-length 17
+error 2 'sequence_length is 17, but positions is 16' gpt eval --hf-model z --input-files a.txt --sequence-length 17
 printf z >short.txt
 error 1 'short.txt: the file has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
 sed -i 's/257/300/' zero/config.json
@@ -144,7 +144,7 @@ check "nothing follows from one to the next" test "$(cat out)" = 'Tokens: 2 Loss
 error 1 'one.tfrecord: record 0: has 1 token, expected at least 2' gpt eval --hf-model z --input-files one.tfrecord
 head -c 30 records.tfrecord >cut.tfrecord
 error 1 'cut.tfrecord: byte 0: ' gpt eval --hf-model many --input-files cut.tfrecord
-error 1 'tensor `wte.weight` is [257,4], the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
+error 1 'tensor `wte.weight` is [257,4], but the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
 sed -i 's/300/100/' zero/config.json
 error 1 'the tokenizer has 257 tokens, the model of zero a vocabulary of 100' gpt generate --hf-model zero --tokenizer bytes
 # A model that the program itself made: its tokens are ASCII characters.

@@ -64,7 +64,7 @@ mkdir -p broken
 head -c 1000 digits/summary.json >broken/summary.json
 error 1 'not JSON' report broken --text
 echo '{"format":"brigade-profile","version":7}' >broken/summary.json
-error 1 'version 7 of a profile' report broken
+error 1 'the summary of a profile has version 7' report broken
 echo '[]' >broken/summary.json
 error 1 'is no summary of a profile' report broken
 error 1 '--profile-dir' gpt pretrain --profile --profile-dir /proc/profile

@@ -15,7 +15,7 @@ error 2 'no data are given; give --input NAME=FILE for each input of the model, 
 error 2 '--output scores: the model has no such output; its outputs are `logits`' train "$net" --input $x --target "$y" --output scores
 error 2 '--size batch: expected NAME=N' train "$net" --size batch
 error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
-error 2 '`sequence` is no symbolic dimension' train "$net" --size sequence=3
+error 2 '`sequence` is not a symbolic dimension' train "$net" --size sequence=3
 error 2 '--freeze names all parameters' train "$net" --input $x --target "$y" --freeze '*'
 error 2 'freeze: the pattern "noone.*" matches no float initializer; the first of them is `' train "$net" --input $x --target "$y" --freeze 'noone.*'
 error 2 '--batch-size 4: input `x` of' train "$files/net_fixed.onnx" --input $x --target "$y" --batch-size 4

@@ -310,7 +310,7 @@ static void try_refusals(void)
     expect(open_session(&options) == NULL && strstr(error.message, "start_thread refused thread 2") != NULL,
            "threads that end are an error");
     options.execution.pinning = BG_PINNING_COMPACT;
-    expect(open_session(&options) == NULL && strstr(error.message, "start_thread with pinning compact") != NULL,
+    expect(open_session(&options) == NULL && strstr(error.message, "start_thread is set with pinning compact") != NULL,
            "the program's threads are not bound");
     close_pool(&threads);
 }

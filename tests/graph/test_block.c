@@ -77,7 +77,7 @@ static void test_errors(void **state)
 
     (void)state;
     bg_block_end(graph);
-    toy_expect_error(graph, BG_ERROR_INVALID, "bg_block_end without bg_block_begin");
+    toy_expect_error(graph, BG_ERROR_INVALID, "bg_block_end was called without bg_block_begin");
     bg_graph_destroy(graph);
 
     graph = toy_graph();
@@ -85,7 +85,7 @@ static void test_errors(void **state)
     bg_block_start(graph, "A", 1);
     assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
     bg_block_start(graph, "A", 2);
-    toy_expect_error(graph, BG_ERROR_INVALID, "block `A` is on device 1 already; here it is given device 2");
+    toy_expect_error(graph, BG_ERROR_INVALID, "block `A` is on device 1 already, and now it is given device 2");
     bg_graph_destroy(graph);
 
     graph = toy_graph();

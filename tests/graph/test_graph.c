@@ -271,9 +271,9 @@ static void test_errors(void **state)
         bg_status status;
         const char *part;
     } cases[] = {
-        {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands given; it takes 1 to 1"},
-        {add_without_attributes, BG_ERROR_INVALID, "no attributes given"},
-        {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands given; it takes 1 to 1"},
+        {add_wrong_input_count, BG_ERROR_INVALID, "view `v`: 2 operands are given; it takes 1 to 1"},
+        {add_without_attributes, BG_ERROR_INVALID, "attributes is NULL"},
+        {add_nameless_op, BG_ERROR_INVALID, "view `view_1`: 2 operands are given; it takes 1 to 1"},
         {add_without_operands, BG_ERROR_INVALID, "view `view_0`: `inputs` is NULL; it must hold the 1 operands"},
         {add_no_type, BG_ERROR_INVALID, "op `s`: the op type is NULL"},
         {add_nameless_type, BG_ERROR_INVALID, "op `s`: the op type has no name; set `name`"},

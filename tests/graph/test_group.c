@@ -98,14 +98,14 @@ static void test_what_is_wrong_is_said(void **state)
 {
     (void)state;
     refuses("*", "xavier_uniform", 1.0, BG_ERROR_SHAPE,
-            "first values of `fc.bias`, float32[6], by xavier_uniform: it must have two dimensions");
-    refuses("*", "lecun", 1.0, BG_ERROR_INVALID, "there is no rule `lecun` for first values; there are");
-    refuses("conv.*", "eye", 1.0, BG_ERROR_SHAPE, "`conv.weight`, a tensor of rank 4, by eye: the rank must be from 2");
-    refuses("conv.*", "dirac", 3.0, BG_ERROR_INVALID, "`conv.weight` by dirac in 3 groups: the number of groups");
-    refuses("fc.w*", "sparse", -0.5, BG_ERROR_INVALID, "`fc.weight` by sparse: the share of zeros is -0.5");
-    refuses("*", "orthogonal", 1.0, BG_ERROR_SHAPE, "`fc.bias`, a tensor of rank 1, by orthogonal: the rank");
+            "first values of `fc.bias`, float32[6], by xavier_uniform: the parameter must have two dimensions");
+    refuses("*", "lecun", 1.0, BG_ERROR_INVALID, "there is no rule `lecun` for first values; the rules are");
+    refuses("conv.*", "eye", 1.0, BG_ERROR_SHAPE, "`conv.weight`: the tensor has rank 4, and eye needs a rank from 2");
+    refuses("conv.*", "dirac", 3.0, BG_ERROR_INVALID, "`conv.weight`: the number of groups of dirac is 3");
+    refuses("fc.w*", "sparse", -0.5, BG_ERROR_INVALID, "`fc.weight`: the share of zeros of sparse is -0.5");
+    refuses("*", "orthogonal", 1.0, BG_ERROR_SHAPE, "`fc.bias`: the tensor has rank 1, and orthogonal needs a rank");
     refuses("*", NULL, 1.0, BG_ERROR_INVALID, "there is no rule ``");
-    refuses("*", "constant", NAN, BG_ERROR_INVALID, "first values by nan and 0");
+    refuses("*", "constant", NAN, BG_ERROR_INVALID, "the numbers for first values are nan and 0");
     refuses("state.*", "constant", 1.0, BG_ERROR_NOT_FOUND, "no parameter has a name like `state.*`");
 }
 

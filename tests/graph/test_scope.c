@@ -102,7 +102,7 @@ static void test_scopes_that_cannot_be(void **state)
 
     (void)state;
     bg_scope_end(graph);
-    expect_error(graph, "bg_scope_end without bg_scope_begin");
+    expect_error(graph, "bg_scope_end was called without bg_scope_begin");
     graph = toy_graph();
     bg_scope_begin(graph, "%s", "");
     expect_error(graph, "without a name");

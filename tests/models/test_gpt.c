@@ -279,7 +279,7 @@ static void test_messages(void **state)
     refuse(&bad, "hidden is 8, which 3 heads do not divide");
     bad = test_oracle_gpt(SAMPLES);
     bad.sequence_length = 8;
-    refuse(&bad, "sequences of 8 tokens, and 7 positions");
+    refuse(&bad, "sequence_length is 8, but positions is 7");
     bad = test_oracle_gpt(SAMPLES);
     bad.layers = 0;
     refuse(&bad, "layers is 0");

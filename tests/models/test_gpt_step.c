@@ -240,7 +240,7 @@ static void test_messages(void **state)
     bg_gpt_options bad = medium(BG_FLOAT32);
     (void)state;
 
-    refuse(&bad, LENGTH - 1, "a cache of 149 tokens; it must hold the 150 of a step at least");
+    refuse(&bad, LENGTH - 1, "cache_length is 149; it must be at least the 150 tokens of a step");
     bad.heads = 7;
     refuse(&bad, LENGTH, "hidden is 48, which 7 heads do not divide");
 }

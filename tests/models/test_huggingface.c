@@ -434,17 +434,17 @@ static void test_mismatches(void **state)
     write_text("config.json", config_text);
     ASSERT_FAILS(NULL, BG_ERROR_NOT_FOUND, "has no model.safetensors and no model.safetensors.index.json");
     write_tensors("model.safetensors", t, 0, TENSORS);
-    ASSERT_FAILS(&options, BG_ERROR_SHAPE, "5 things do not fit: ", "n_embd is 8, the program's hidden is 768",
-                 "n_head is 2, the program's heads is 12", "n_layer is 2, the program's layers is 12",
-                 "vocab_size is 17, the program's vocabulary is 50257",
-                 "n_positions is 7, the program's positions is 1024");
+    ASSERT_FAILS(&options, BG_ERROR_SHAPE, "5 settings do not fit: ", "n_embd is 8, but the program's hidden is 768",
+                 "n_head is 2, but the program's heads is 12", "n_layer is 2, but the program's layers is 12",
+                 "vocab_size is 17, but the program's vocabulary is 50257",
+                 "n_positions is 7, but the program's positions is 1024");
     write_text("config.json", "{\"n_embd\": 8, \"n_head\": 3, \"n_layer\": 2, \"n_positions\": 7, \"vocab_size\": 17, "
                               "\"model_type\": \"opt\", \"n_inner\": 30, \"activation_function\": \"relu\", "
                               "\"layer_norm_epsilon\": 1e-6, \"scale_attn_weights\": false, "
                               "\"scale_attn_by_inverse_layer_idx\": true, \"tie_word_embeddings\": false}");
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 things do not fit: ", "model_type is `opt`, expected `gpt2`",
-                 "activation_function is `relu`", "layer_norm_epsilon is 1e-06, this GPT has 1e-05",
-                 "n_inner is 30, this GPT has 4 x n_embd = 32", "scale_attn_weights is false",
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 settings do not fit: ", "model_type is `opt`, expected `gpt2`",
+                 "activation_function is `relu`", "layer_norm_epsilon is 1e-06, but this GPT has 1e-05",
+                 "n_inner is 30, but this GPT has 4 x n_embd = 32", "scale_attn_weights is false",
                  "scale_attn_by_inverse_layer_idx is true", "tie_word_embeddings is false",
                  "n_head is 3, which does not divide n_embd 8");
     assert_int_equal(bg_gpt_directory_read_options(folder, &options, NULL), BG_ERROR_UNSUPPORTED);
@@ -454,15 +454,15 @@ static void test_mismatches(void **state)
     t->entries[4].type.dtype = BG_INT32;
     t->entries[TENSORS] = (bg_safetensors_entry){"h.2.ln_1.bias", bg_vector(BG_FLOAT32, 8), t->values[0]};
     write_tensors("model.safetensors", t, 1, TENSORS + 1);
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 things do not fit: ", "tensor `wte.weight` is missing",
-                 "tensor `h.0.ln_1.bias` is [7], the configuration makes it [8]",
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 settings do not fit: ", "tensor `wte.weight` is missing",
+                 "tensor `h.0.ln_1.bias` is [7], but the configuration makes it [8]",
                  "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
-                 "tensor `h.2.ln_1.bias` is not of a GPT with this configuration");
+                 "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
     /* More than a message holds: all are counted, and the message says that some are omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " things do not fit: tensor `wte.weight` is missing; ", "; and more");
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " settings do not fit: tensor `wte.weight` is missing; ", "; and more");
     test_folder_remove(folder);
     free(t);
 }
@@ -493,7 +493,7 @@ static void test_bad_configurations(void **state)
     write_text("config.json", "{\"n_layer\": 2147483647, \"n_embd\": 12}");
     tensors *t = make_tensors("");
     write_tensors("model.safetensors", t, 0, TENSORS);
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "tensor `wte.weight` is [17,8], the configuration makes it [50257,12]");
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "tensor `wte.weight` is [17,8], but the configuration makes it [50257,12]");
     free(t);
     test_folder_remove(folder);
 }

@@ -195,8 +195,8 @@ static void refuse(uint32_t factor, const int64_t *splits, const char *words)
 static void test_refusals(void **state)
 {
     (void)state;
-    refuse(5, NULL, "the factor must divide it");
-    refuse(0, NULL, "in 0 pieces");
+    refuse(5, NULL, "the factor must divide them");
+    refuse(0, NULL, "into 0 equal pieces");
     refuse(0, (int64_t[]){3, 0, 1, 0}, "consecutive devices");
     refuse(0, (int64_t[]){0, 0, 0, 0}, "their sum is 0");
     refuse(3, (int64_t[]){3, 1, 0, 0}, "their sum is 4");

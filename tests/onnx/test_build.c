@@ -77,9 +77,9 @@ static void sizes_are_bound(void **state)
     size = (bg_onnx_size){"x:1", 6};
     refuses(onnx, &options, BG_ERROR_INVALID, "the file fixes it to 4");
     size = (bg_onnx_size){"bach", 6};
-    refuses(onnx, &options, BG_ERROR_INVALID, "`bach` is no symbolic dimension");
+    refuses(onnx, &options, BG_ERROR_INVALID, "`bach` is not a symbolic dimension");
     size = (bg_onnx_size){"x:2", 6};
-    refuses(onnx, &options, BG_ERROR_INVALID, "`x:2` is no symbolic dimension");
+    refuses(onnx, &options, BG_ERROR_INVALID, "`x:2` is not a symbolic dimension");
     size = (bg_onnx_size){"batch", 0};
     refuses(onnx, &options, BG_ERROR_INVALID, "`batch` is 0: it must be at least 1");
     options.size_count = 0;

@@ -884,7 +884,7 @@ static void test_refusals(void **state)
     refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "options.opset is 18");
     options = bg_onnx_save_defaults();
     options.outputs = &missing;
-    refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "without outputs");
+    refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "has no outputs");
     options.output_count = 1;
     refuses(r.graph, r.weights, &options, BG_ERROR_INVALID, "the graph has no output `z`");
     options = bg_onnx_save_defaults();

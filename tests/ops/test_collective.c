@@ -302,9 +302,9 @@ static void refused(void **state)
     expect_error(graph, "g");
     graph = begin(2, 2, &x);
     bg_graph_set_mesh(graph, &(bg_mesh){1, 2, 1});
-    expect_error(graph, "2 x 1 tensor-parallel replicas for a graph that is begun for 2 x 2");
+    expect_error(graph, "2 x 1 tensor-parallel replicas, but the graph was begun for 2 x 2");
     graph = begin(0, 2, &x);
-    expect_error(graph, "each must be at least 1");
+    expect_error(graph, "each size must be at least 1");
     graph = begin(3, 1, &x);
     bg_graph_sharded_parameter(
         graph, "cut", &(bg_shard){.whole = bg_vector(BG_FLOAT32, 8), .dims = {{.axis = BG_MESH_TENSOR_1}}}, NULL);
@@ -332,7 +332,7 @@ static void refused_plans(void **state)
     bg_graph_output(graph, "y", bg_all_reduce(graph, NULL, x, BG_REDUCE_SUM, BG_MESH_TENSOR));
     options.replicas.count = 6;
     assert_int_equal(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "replicas is 6, and the graph is built for 2 x 2 tensor-parallel replicas"));
+    assert_non_null(strstr(error.message, "replicas is 6, but the graph is built for 2 x 2 tensor-parallel replicas"));
     bg_error_clear(&error);
     options.replicas.count = 8;
     options.replicas.input_group_size = 2;

@@ -160,7 +160,7 @@ static void test_combined_ranges(void **state)
     (void)state;
 
     optimizer.combined = true;
-    assert_refused(optimizer, "combined with momentum 0");
+    assert_refused(optimizer, "combined is set with momentum 0");
     optimizer.momentum = 0.9;
     assert_int_equal(bg_optimizer_validate(&optimizer, NULL), BG_OK);
     optimizer.velocity_scaling = 0.0;
@@ -230,19 +230,19 @@ static void test_wrong_texts(void **state)
     static const struct {
         const char *text, *said;
     } wrong[] = {
-        {"adagradient", "there are sgd, adam, adamw"},
+        {"adagradient", "the optimizers are sgd, adam, adamw"},
         {"", "there is no ``"},
-        {"sgd:beta1=0.9", "sgd has no `beta1`"},
-        {"sgd:", "sgd has no ``"},
+        {"sgd:beta1=0.9", "sgd has no setting `beta1`"},
+        {"sgd:", "sgd has no setting ``"},
         {"sgd:momentum", "it needs a number"},
         {"sgd:momentum=", "it needs a number"},
         {"sgd:momentum=x", "it needs a number"},
         {"sgd:momentum=0.9x", "it needs a number"},
         {"sgd:nesterov=1", "a flag without a value"},
-        {"sgd:momentum=0.9,", "sgd has no ``"},
+        {"sgd:momentum=0.9,", "sgd has no setting ``"},
         {"sgd:nesterov", "momentum"},
         {"sgd:combined", "momentum"},
-        {"adagrad:alpha=0.5", "adagrad has no `alpha`"},
+        {"adagrad:alpha=0.5", "adagrad has no setting `alpha`"},
         {"adadelta:momentum=0.5", "adadelta has no `momentum`; it has weight_decay, alpha, epsilon"},
         {"adamw:beta1=2", "beta1"},
     };
@@ -365,8 +365,8 @@ static void test_changes(void **state)
     expect_change("sgd:velocity_scaling=2", "sgd:velocity_scaling=3", NULL);
     expect_change("sgd:momentum=0.9,combined,velocity_scaling=2", "sgd:momentum=0.9,combined,velocity_scaling=3",
                   "velocity_scaling is 3; the plan was made with 2, and it is part of the plan");
-    expect_change("adam", "adamw", "adamw; the plan trains with adam: make a new plan");
-    expect_change("rmsprop:centered", "rmsprop", "centered is off; the plan was made with it on");
+    expect_change("adam", "adamw", "it is adamw, but the plan trains with adam: make a new plan");
+    expect_change("rmsprop:centered", "rmsprop", "centered is off, but the plan was made with it on");
     for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++)
         for (int kind = BG_SGD; kind <= BG_ADADELTA; kind++) {
             const bg_optimizer planned = parse(bg_optimizer_name((bg_optimizer_kind)kind));

@@ -106,8 +106,8 @@ static void test_what_is_wrong_is_said(void **state)
     bg_error error = {0};
 
     (void)state;
-    refuses("",
-            "there is no ``; there are constant, linear, cosine, polynomial, one_cycle, step, inverse_root, plateau");
+    refuses("", "there is no ``; the schedules are constant, linear, cosine, polynomial, one_cycle, step, "
+                "inverse_root, plateau");
     refuses("cosin", "there is no `cosin`");
     refuses("cosine:gamma=1", "cosine has no `gamma`; it has warmup, start, steps, final");
     refuses("step:final=0.1", "step has no `final`; it has warmup, start, factor, period");
@@ -117,7 +117,7 @@ static void test_what_is_wrong_is_said(void **state)
     refuses("cosine:warmup=0.5", "`warmup=0.5`; it must be a whole number");
     refuses("cosine:warmup=-1", "whole number");
     refuses("cosine:warmup=1e300", "whole number");
-    refuses("cosine:warmup=40", "a warm-up of 40 updates; it must be shorter than the 40 of all");
+    refuses("cosine:warmup=40", "the warm-up has 40 updates; it must be shorter than the training, 40 updates");
     refuses("linear:steps=0", "steps of linear is 0");
     refuses("step:period=0", "period of step is 0; it must be a finite number of at least 1");
     refuses("polynomial:power=-1", "power of polynomial is -1");

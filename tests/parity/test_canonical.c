@@ -452,11 +452,11 @@ static void test_refusals(void **state)
         unsigned model;
         set_function set;
         const char *text;
-    } cases[] = {{3, running, "a running mean, which has an order of its own"},
+    } cases[] = {{3, running, "a running mean, which has its own order"},
                  {3, sum_of_means, "leave replica_reduction at its default"},
                  {3, mean_of_sums, "leave replica_reduction at its default"},
-                 {3, groups, "canonical_reductions with input_group_size 2"},
-                 {3, odd, "take gradient_accumulation 2 with 6 replicas, or 1 replica with 12"},
+                 {3, groups, "canonical_reductions is set with input_group_size 2"},
+                 {3, odd, "use gradient_accumulation 2 with 6 replicas, or 1 replica with 12"},
                  {3, lamb_in_pieces, "keep the state whole, or use another optimizer"},
                  {1, NULL, "batch_norm `stem.norm` changes `stem.norm."}};
 

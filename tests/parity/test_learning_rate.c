@@ -149,7 +149,8 @@ static void test_refused(void **state)
     fill_inputs(session, UPDATES, 0, room, inputs);
     refuse(session, &(bg_run){.inputs = inputs, .learning_rates = bad}, "learning_rates[2] is -0.5");
     refuse(session, &(bg_run){.inputs = inputs, .learning_rates = worse}, "learning_rates[0] is inf");
-    refuse(session, &(bg_run){.learning_rates = rates, .iterations = BG_ENDLESS, .synthetic = true}, "without an end");
+    refuse(session, &(bg_run){.learning_rates = rates, .iterations = BG_ENDLESS, .synthetic = true},
+           "for an endless run");
     for (uint32_t i = 0; i < 8; i++)
         free(room[i]);
     bg_session_destroy(session);

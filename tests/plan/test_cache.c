@@ -613,7 +613,7 @@ static void test_own_ops(void **state)
         assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
         if (is_cached != cases[i].is_cached)
             fail_msg("case %zu: %s", i, said.text);
-        assert_int_equal(strstr(said.text, "has no revision") != NULL, type.revision == 0);
+        assert_int_equal(strstr(said.text, "without a revision") != NULL, type.revision == 0);
         bg_graph_destroy(graph);
     }
     assert_int_equal(test_folder_count(folder), 3);

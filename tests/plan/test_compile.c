@@ -292,7 +292,7 @@ static void test_names_of_other_systems(void **state)
                 {BG_STRATEGY_PIPELINED, "ZB1P", "zb-h1", NULL},
                 {BG_STRATEGY_PIPELINED, "Auto", "auto", NULL},
                 {BG_STRATEGY_SHARDED, "Sharded", "sharded", NULL},
-                {BG_STRATEGY_SHARDED, "1F1B", NULL, "schedule `1F1B` with the sharded strategy"},
+                {BG_STRATEGY_SHARDED, "1F1B", NULL, "schedule is `1F1B`, but the sharded strategy"},
                 {BG_STRATEGY_PIPELINED, "Phased", NULL, "use the phased strategy"}};
     const bg_optimizer optimizer = bg_sgd(0.01);
     model m = make_model();

@@ -161,8 +161,8 @@ static void test_over_budget(void **state)
     assert_int_equal(make_plan(2000, &plan, &error), BG_ERROR_BUDGET);
     assert_null(plan);
     assert_string_equal(error.message,
-                        "device 0 needs 3.20 kB (3200 bytes), its budget is 2.00 kB (2000 bytes); most is weights "
-                        "(1.15 kB), the largest single part variable `w1`, 1.02 kB; use more stages\n"
+                        "device 0 needs 3.20 kB (3200 bytes), but its budget is 2.00 kB (2000 bytes); most of it is "
+                        "weights (1.15 kB), the largest single part variable `w1`, 1.02 kB; use more stages\n"
                         "bytes        weights   gradients       state       stash   transient      stream      device"
                         "      budget      remote\n"
                         "device 0        1152        1024           0         512           0         512        3200"

@@ -113,7 +113,7 @@ static void test_placement_refusals(void **state)
          {.execution.strategy = BG_STRATEGY_PIPELINED,
           .execution.device_mapping = three,
           .execution.device_mapping_count = 3},
-         "device_mapping has 3 devices, there are 4 stages; give one device for each stage"},
+         "device_mapping has 3 devices, but there are 4 stages; give one device for each stage"},
         {{4, "", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED,
@@ -135,13 +135,13 @@ static void test_placement_refusals(void **state)
         {{2, "", "", "01"},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 3},
-         "device_count is 3, the stages are on 2 devices"},
+         "device_count is 3, but the stages are on 2 devices"},
         {{3, "", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED,
           .execution.devices = two_models,
           .execution.device_model_count = 2},
-         "devices: speed or memory is given for 2 devices, the stages are on 3"},
+         "devices: speed or memory is given for 2 devices, but the stages are on 3"},
         {{4, "0112", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED,
@@ -157,7 +157,7 @@ static void test_placement_refusals(void **state)
         {{4, "", "0011", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A|B;C|D"},
-         "stages `A|B;C|D` have phases (;) and the strategy is pipelined"},
+         "stages `A|B;C|D` have phases (;), but the strategy is pipelined"},
         {{4, "", "0011", "0132"},
          &line,
          {.execution.strategy = BG_STRATEGY_PHASED, .execution.phases_parallel = true},
@@ -290,7 +290,7 @@ static const limit_case limit_cases[] = {
      "stage 2 is on device 0 after device 1: with auto_stage same_as_ipu", NULL},
     {false, "010", BG_STRATEGY_PIPELINED, "grouped", NULL, 9, 1, BG_AUTO_STAGE_INCREMENT, false, NULL, NULL},
     {false, "", BG_STRATEGY_PIPELINED, NULL, NULL, 9, 1, 0, false,
-     "3 devices x 1 replicas = 3 devices; IPUs come in powers of two: take 4, or let auto_round_devices", NULL},
+     "3 devices x 1 replicas = 3 devices; IPUs come in powers of two: use 4, or let auto_round_devices", NULL},
     {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 9, 3, 0, false, "2 devices x 3 replicas = 6 devices", NULL},
     {true, "", BG_STRATEGY_PIPELINED, NULL, "A,B|C", 9, 1, 0, false,
      "variable `A.weight` is used by stage 0 on device 0 and by stage 1 on device 1; on IPUs layers that share it",
@@ -462,7 +462,7 @@ static void test_mapping_keeps_neighbors(void **state)
     options.execution.device_mapping = two;
     options.execution.device_mapping_count = 2;
     assert_int_equal(plan_case(&blocks, &options, warning, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "device_mapping has 2 devices, there are 3 stages"));
+    assert_non_null(strstr(error.message, "device_mapping has 2 devices, but there are 3 stages"));
 }
 
 static void test_devices_without_a_stage(void **state)

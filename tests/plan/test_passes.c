@@ -263,7 +263,7 @@ static void test_a_damaged_partition_is_noticed(void **state)
     ops[0] = segments[0].ops[0];
     expect_defect(&c, "in two segments");
     ops[0] = (uint32_t)c.graph->op_count;
-    expect_defect(&c, "not in the graph");
+    expect_defect(&c, "it is not in the graph");
     ops[0] = kept;
 
     segments[1].op_count--;

@@ -346,7 +346,7 @@ static void check_auto(const char *schedule, bg_recompute_order order, bg_place 
         status = compile(&m, &options, &plan, &error);
         if (best > 1.0) {
             assert_int_equal(status, BG_ERROR_BUDGET);
-            assert_non_null(strstr(error.message, "no choice of what to recompute"));
+            assert_non_null(strstr(error.message, "no choice of recomputation"));
             refused++;
             continue;
         }

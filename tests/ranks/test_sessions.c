@@ -116,8 +116,9 @@ static void outputs_come_to_every_rank_that_wants_them(void **state)
     assert_int_equal(run(&r, own_rank() == 0 ? NULL : together), BG_OK);
     /* But not the other way round. */
     assert_int_equal(run(&r, own_rank() == 0 ? together : NULL), BG_ERROR_INVALID);
-    assert_string_equal(r.error.message, "output `loss`: rank 0 has an array for it, and rank 1, which makes it, has "
-                                         "none: give it one there too");
+    assert_string_equal(
+        r.error.message,
+        "output `loss`: rank 0 has an array for it, but rank 1, which makes it, has none: give it one there too");
     close_rig(&r);
 }
 
@@ -474,7 +475,7 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 10, NULL, NULL, "01234567");
     expect_owners(r.plan, 10, many, NULL, "02461357"); /* ranks 8 and 9 are idle */
     expect_owners(r.plan, 2, NULL, "1,0,1,0,1,0,1,0", "10101010");
-    expect_owners(r.plan, 2, NULL, "stage,data", "it has not three axes");
+    expect_owners(r.plan, 2, NULL, "stage,data", "it does not have three axes");
     expect_owners(r.plan, 2, NULL, "stage,data,rows", "there is no such axis");
     expect_owners(r.plan, 2, NULL, "stage,data,data", "an axis is named twice");
     expect_owners(r.plan, 2, NULL, "0,1,0", "it has fewer than the 8 devices");

@@ -322,7 +322,7 @@ static void what_is_no_value_of_an_op_is_refused(void **state)
     x = bg_graph_input(graph, "x", &type);
     x = bg_scale(graph, "twin", bg_scale(graph, "twin", x, 2.0, 0.0), 2.0, 0.0);
     bg_graph_output(graph, "y", x);
-    expect_refused(graph, "none", BG_ERROR_NOT_FOUND, "the graph has no output `none`; it has `y`; and no op of that");
+    expect_refused(graph, "none", BG_ERROR_NOT_FOUND, "the graph has no output or op `none`; its outputs are `y`");
     expect_refused(graph, "twin", BG_ERROR_INVALID, "2 values of the graph are named `twin`");
     bg_graph_remote_buffer(graph, "rows", &type, 4);
     expect_refused(graph, "rows", BG_ERROR_INVALID, "output `rows` is a remote buffer");

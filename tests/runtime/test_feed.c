@@ -1066,13 +1066,13 @@ static void exclusive_options_are_refused(void **state)
     (void)state;
     o = good, o.buffer_depth = 0, expect_refused(o, "buffer_depth is 0");
     o = good, o.structure = NULL, o.loss = true, o.mask = mask, o.mask_count = 2,
-    expect_refused(o, "exclude each other");
+    expect_refused(o, "cannot be combined");
     o = good, o.loss = true, expect_refused(o, "structure and loss");
     o = good, o.structure = NULL, expect_refused(o, "no structure");
-    o = good, o.accumulate = true, o.newest_only = true, expect_refused(o, "accumulate with newest_only");
-    o = good, o.mask = mask, o.mask_count = 3, expect_refused(o, "mask of 3 for 2");
+    o = good, o.accumulate = true, o.newest_only = true, expect_refused(o, "accumulate is set with newest_only");
+    o = good, o.mask = mask, o.mask_count = 3, expect_refused(o, "mask has 3 elements for 2");
     o = good, o.accumulate_dtype = BG_INT32, expect_refused(o, "accumulate_dtype is int32");
-    o = good, o.bounded = true, o.newest_only = true, expect_refused(o, "bounded with newest_only");
+    o = good, o.bounded = true, o.newest_only = true, expect_refused(o, "bounded is set with newest_only");
 }
 
 static void infeeds_are_checked(void **state)

@@ -317,11 +317,11 @@ static void numbers_that_cannot_be_are_errors(void **state)
         bg_initializer initializer;
         const char *part;
     } cases[] = {
-        {{BG_INITIALIZE_DIRAC, 4.0, 0.0}, "`w` by dirac in 4 groups: the number of groups must divide the 6 outputs"},
-        {{BG_INITIALIZE_DIRAC, 1.5, 0.0}, "1.5 groups"},
-        {{BG_INITIALIZE_DIRAC, -1.0, 0.0}, "-1 groups"},
-        {{BG_INITIALIZE_EYE, 0.0, 0.0}, "a tensor of rank 3, by eye: the rank must be from 2 to 2"},
-        {{BG_INITIALIZE_SPARSE, 0.5, 0.1}, "by sparse: the rank"},
+        {{BG_INITIALIZE_DIRAC, 4.0, 0.0}, "`w`: the number of groups of dirac is 4; it must divide the 6 outputs"},
+        {{BG_INITIALIZE_DIRAC, 1.5, 0.0}, "groups of dirac is 1.5"},
+        {{BG_INITIALIZE_DIRAC, -1.0, 0.0}, "groups of dirac is -1"},
+        {{BG_INITIALIZE_EYE, 0.0, 0.0}, "the tensor has rank 3, and eye needs a rank from 2 to 2"},
+        {{BG_INITIALIZE_SPARSE, 0.5, 0.1}, "and sparse needs a rank"},
         {{BG_INITIALIZE_ORTHOGONAL, NAN, 0.0}, "they must be finite"},
         {{(bg_initializer_kind)8, 0.0, 0.0}, "initializer 8 is not one of"},
     };
@@ -340,7 +340,7 @@ static void numbers_that_cannot_be_are_errors(void **state)
     assert_int_equal(
         bgi_initialize(&matrix, &(bg_initializer){BG_INITIALIZE_SPARSE, 1.25, 0.1}, "w", 1, 1, 1, values, &error),
         BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "the share of zeros is 1.25"));
+    assert_non_null(strstr(error.message, "the share of zeros of sparse is 1.25"));
 }
 
 int main(void)

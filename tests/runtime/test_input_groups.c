@@ -299,16 +299,16 @@ static void groups_are_checked(void **state)
     bg_options options = inference_options(4, 5, BG_GROUPING_CONSECUTIVE);
     (void)state;
 
-    expect_refused(&options, "input_group_size is 5, there are 4 replicas");
+    expect_refused(&options, "input_group_size is 5, but there are only 4 replicas");
     options.replicas.input_group_size = 3;
-    expect_refused(&options, "input_group_size 3 does not divide the 4 replicas: take a divisor, or 3 replicas");
+    expect_refused(&options, "input_group_size 3 does not divide the 4 replicas: use a divisor, or 3 replicas");
     options.replicas.input_group_size = 0;
     expect_refused(&options, "input_group_size is 0");
     options.replicas.input_group_size = 4;
     options.replicas.input_grouping = BG_GROUPING_ALL;
-    expect_refused(&options, "input_grouping is all, which is not for inputs");
+    expect_refused(&options, "input_grouping is all, which inputs do not support");
     options.replicas.input_grouping = BG_GROUPING_NONE;
-    expect_refused(&options, "input_grouping is none and input_group_size is 4");
+    expect_refused(&options, "input_grouping is none, but input_group_size is 4");
     options.replicas.input_grouping = (bg_grouping)9;
     expect_refused(&options, "input_grouping is 9");
 }
@@ -344,14 +344,14 @@ static void devices_make_replicas(void **state)
     assert_int_equal(make_plan(&options, &plan, NULL), BG_OK);
     bg_plan_destroy(plan);
     options.replicas.count = 2;
-    expect_refused(&options, "total_devices 8 make 4 replicas of 2 devices, replicas is 2");
+    expect_refused(&options, "total_devices 8 makes 4 replicas of 2 devices, but replicas is 2");
     options.replicas.count = 1;
     options.replicas.total_devices = 7;
-    expect_refused(&options,
-                   "total_devices is 7, which is not a multiple of the 2 devices of a replica: 1 would be idle; "
-                   "take 6 or 8");
+    expect_refused(
+        &options,
+        "total_devices is 7, which is not a multiple of the 2 devices of a replica: 1 would be idle; use 6 or 8");
     options.replicas.total_devices = 1;
-    expect_refused(&options, "total_devices is 1, a replica has 2 devices");
+    expect_refused(&options, "total_devices is 1, but a replica has 2 devices");
     options.replicas.total_devices = 6;
     options.replicas.input_group_size = 2;
     expect_refused(&options, "input_group_size 2 does not divide the 3 replicas");

@@ -536,7 +536,7 @@ static void wrong_loops_are_refused(void **state)
     x = bg_graph_input(r.body, "x", &wide);
     next = bg_scale(r.body, NULL, n, 1, 1);
     loop = bg_repeat(2, &n, &x, 1);
-    expect_refused(&r, &loop, BG_ERROR_SHAPE, "`n` is carried as float32[], its next value is float32[3]");
+    expect_refused(&r, &loop, BG_ERROR_SHAPE, "`n` is carried as float32[], but its next value is float32[3]");
     loop = bg_repeat(2, &next, &next, 1);
     expect_refused(&r, &loop, BG_ERROR_INVALID, "not an input of the body");
     loop = bg_repeat(2, &n, &none, 1);
@@ -547,7 +547,8 @@ static void wrong_loops_are_refused(void **state)
     expect_refused(&r, &loop, BG_ERROR_SHAPE, "input 0 of the condition");
     integers = make_comparison((const bg_type[]){bg_scalar(BG_INT64)}, 1, 0, BG_LESS, &(const int64_t){7});
     loop = bg_while(integers, 2, &n, &next, 1);
-    expect_refused(&r, &loop, BG_ERROR_SHAPE, "input 0 of the condition is int64[], the carried value float32[]");
+    expect_refused(&r, &loop, BG_ERROR_SHAPE,
+                   "input 0 of the condition is int64[], but the carried value is float32[]");
     bg_graph_destroy(integers);
     loop = bg_while(other, 2, NULL, NULL, 0);
     expect_refused(&r, &loop, BG_ERROR_SHAPE, "more inputs");

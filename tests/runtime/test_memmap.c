@@ -443,7 +443,7 @@ static void damage_is_refused(void **state)
     refuse(w, &options, BG_ERROR_PARSE, "is missing");
     join(folder, "replica0.device1.store", third);
     assert_int_equal(link(third, path), 0);
-    refuse(w, &options, BG_ERROR_PARSE, "of other files than the index beside it");
+    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index beside it");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(other, path), 0);
     test_train_expect(read_files(folder), &before, "files that were refused");
@@ -456,7 +456,7 @@ static void damage_is_refused(void **state)
     assert_int_equal(rename(path, other), 0);
     join(elsewhere, "replica1.device1.store", third);
     assert_int_equal(rename(third, path), 0);
-    refuse(w, &options, BG_ERROR_PARSE, "of other files than the index beside it");
+    refuse(w, &options, BG_ERROR_PARSE, "does not belong to the index beside it");
     assert_int_equal(rename(other, path), 0);
     test_folder_remove(elsewhere);
     assert_int_equal(truncate(path, facts.st_size - 1), 0);
@@ -480,9 +480,9 @@ static void other_plans_are_refused(void **state)
     train(w, &options, 0, STOP, "", &r);
     other = options;
     other.execution.stages = "B1@0|B2@0|B3@0|B4@0";
-    refuse(w, &other, BG_ERROR_INVALID, "of another plan");
+    refuse(w, &other, BG_ERROR_INVALID, "belongs to another plan");
     larger.model = 3;
-    refuse(&larger, &options, BG_ERROR_INVALID, "of another plan");
+    refuse(&larger, &options, BG_ERROR_INVALID, "belongs to another plan");
     train(w, &options, STOP, UPDATES, "", &r);
     free(r.bytes);
     test_folder_remove(folder);
@@ -506,7 +506,7 @@ static void another_optimizer_is_refused(void **state)
     train(w, &options, 0, STOP, "", &r);
     plan = test_train_plan(test_model_at(w->model), MICRO_BATCH, &lamb, &options, "lamb");
     assert_int_equal(bg_session_create(plan, NULL, &session, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "has the state of optimizer `adamw`, the plan trains with `lamb`"));
+    assert_non_null(strstr(error.message, "has the state of optimizer `adamw`, but the plan trains with `lamb`"));
     bg_plan_destroy(plan);
     train(w, &options, STOP, UPDATES, "", &r);
     /* After BG_MEMMAP_RENEW the files are LAMB's. */
@@ -519,7 +519,7 @@ static void another_optimizer_is_refused(void **state)
     bg_session_destroy(session);
     bg_plan_destroy(plan);
     options.files.memmap_mode = BG_MEMMAP_CONTINUE;
-    refuse(w, &options, BG_ERROR_INVALID, "has the state of optimizer `lamb`, the plan trains with `adamw`");
+    refuse(w, &options, BG_ERROR_INVALID, "has the state of optimizer `lamb`, but the plan trains with `adamw`");
     free(r.bytes);
     test_folder_remove(folder);
 }

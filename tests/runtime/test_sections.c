@@ -741,7 +741,9 @@ static void wrong_sections_are_refused(void **state)
         double a; /* of the initializer */
         const char *message;
     } cases[] = {
-        {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 5}, 0.0, "a section of 5 from 4 along dimension 0 of `w`, float32[8,4]"},
+        {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 5},
+         0.0,
+         "the section of 5 elements from 4 along dimension 0 does not lie inside `w`, float32[8,4]"},
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 2, 0, 1}, 0.0, "along dimension 2"},
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, -1, 2}, 0.0, "from -1"},
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 0, 0}, 0.0, "a section of 0"},
@@ -771,7 +773,7 @@ static void wrong_sections_are_refused(void **state)
         else
             bg_graph_section_parameter(graph, "w.b", &cases[i].section, &given);
         assert_true(bg_graph_check(graph, &error) != BG_OK);
-        if (strstr(error.message, is_last ? "variable `w`: sections of a whole" : cases[i].message) == NULL)
+        if (strstr(error.message, is_last ? "variable `w`: sections of a tensor" : cases[i].message) == NULL)
             fail_msg("%zu: %s", i, error.message);
         bg_graph_destroy(graph);
     }

@@ -192,11 +192,11 @@ static void types_must_match(void **state)
     assert_int_equal(bg_weights_create(&weights, NULL), BG_OK);
     assert_int_equal(bg_weights_set(weights, "w2", &type, data, NULL), BG_OK);
     assert_int_equal(bg_session_create(plan, weights, &session, &error), BG_ERROR_SHAPE);
-    assert_non_null(strstr(error.message, "`w2` is float32[48] in the plan, float64[7] in the weights"));
+    assert_non_null(strstr(error.message, "`w2` is float32[48] in the plan, but float64[7] in the weights"));
     assert_int_equal(bg_weights_count(weights), 1);
     bg_error_clear(&error);
     assert_int_equal(bg_weights_set(weights, "w2", &(bg_type){.dtype = BG_FLOAT32}, data, &error), BG_ERROR_SHAPE);
-    assert_non_null(strstr(error.message, "`w2` is float64[7]; the value given is float32"));
+    assert_non_null(strstr(error.message, "`w2` is float64[7], but the given value is float32"));
     bg_error_clear(&error);
     assert_int_equal(bg_weights_find(weights, "w3", &weight, &error), BG_ERROR_NOT_FOUND);
     assert_int_equal(bg_weights_at(weights, 1, &weight, NULL), BG_ERROR_INVALID);
@@ -320,7 +320,7 @@ static void new_numbers_for_the_optimizer(void **state)
     optimizer.beta2 = 0.999;
     optimizer.epsilon = 1e-8;
     assert_int_equal(bg_session_set_optimizer(r->session, &optimizer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "optimizer: adam; the plan trains with sgd"));
+    assert_non_null(strstr(error.message, "optimizer: it is adam, but the plan trains with sgd"));
     optimizer = r->plan->optimizer;
     optimizer.momentum = 0.9;
     bg_error_clear(&error);
@@ -330,12 +330,12 @@ static void new_numbers_for_the_optimizer(void **state)
     optimizer.uncorrected = true;
     bg_error_clear(&error);
     assert_int_equal(bg_session_set_optimizer(r->session, &optimizer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "uncorrected is on; the plan was made with it off"));
+    assert_non_null(strstr(error.message, "uncorrected is on, but the plan was made with it off"));
     optimizer = r->plan->optimizer;
     optimizer.combined = true, optimizer.momentum = 0.9, optimizer.velocity_scaling = 1.0;
     bg_error_clear(&error);
     assert_int_equal(bg_session_set_optimizer(r->session, &optimizer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "combined is on; the plan was made with it off"));
+    assert_non_null(strstr(error.message, "combined is on, but the plan was made with it off"));
     close_rig(r);
     free(r);
 }

@@ -99,7 +99,7 @@ static void test_counts_that_do_not_fit(void **state)
     assert_refused("zb-v", 5, 2, "wants two stages a device");
     assert_refused("v-min", 4, 3, "wants two stages a device; there are 4 stages and 3 devices: change one of them");
     assert_refused("single", 4, 2, "wants one device for all stages; there are 4 stages and 2 devices");
-    assert_refused("looped", 0, 2, "0 stages on 2 devices; both are at least 1");
+    assert_refused("looped", 0, 2, "0 stages on 2 devices; both numbers must be at least 1");
     assert_refused("looped", 2, 0, "2 stages on 0 devices");
 }
 

@@ -312,10 +312,10 @@ static void test_gradients_of_another_type(void **state)
 
     (void)state;
     options.numerics.cast_gradients = false;
-    check_types(BG_BFLOAT16, options, 0, 0, "parameter `w` is bfloat16 and its accumulator float32");
+    check_types(BG_BFLOAT16, options, 0, 0, "parameter `w` is bfloat16 and its accumulator is float32");
     options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
     options.numerics.accumulator_dtype = BG_BFLOAT16;
-    check_types(BG_FLOAT32, options, 0, 0, "parameter `w` is float32 and its accumulator bfloat16");
+    check_types(BG_FLOAT32, options, 0, 0, "parameter `w` is float32 and its accumulator is bfloat16");
     options.numerics.accumulator_dtype = BG_DTYPE_NONE;
     options.numerics.accumulator_type = BG_ACCUMULATOR_SAME;
     check_types(BG_BFLOAT16, options, BG_BFLOAT16, BG_FLOAT32, NULL);
