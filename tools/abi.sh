@@ -1,13 +1,13 @@
 #!/bin/sh
-# The library's binary interface, held against that of the last release (Debian: abigail-tools).
+# Compares the library's binary interface with that of the last release (Debian: abigail-tools).
 #
 #   tools/abi.sh check LIBRARY [BASELINE]   what changed since; fails when a program compiled for the baseline would be
 #                                           loaded with this library and could not run with it
 #   tools/abi.sh write LIBRARY [BASELINE]   makes this library's interface the baseline
 #
 # LIBRARY is a libbrigade.so built with debug information, on x86-64. The baseline, abi/libbrigade.abi.gz, is what abidw
-# says of the functions and types of the public headers. Functions that are new are no change. A library of another
-# SONAME is not loaded by old programs: its changes are counted only.
+# says of the functions and types of the public headers. New functions are not a change. A library of another
+# SONAME is not loaded by old programs, so its changes are only counted.
 set -eu
 [ $# -ge 2 ] || { echo "usage: tools/abi.sh check|write LIBRARY [BASELINE]" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that the build and the tests need, and is done at once when they are there.
-# On other systems: says what is missing, and goes on when pkg-config and the compiler find everything.
+# Installs the Debian packages that the build and the tests need, and ends at once when they are installed.
+# On other systems it names what is missing, and succeeds if pkg-config and the compiler find everything.
 #
 #   tools/dependencies.sh          for building and testing
 #   tools/dependencies.sh bench    and the peers of the benches: PyTorch with a BLAS made for speed, OpenCV

@@ -6,8 +6,8 @@ usage: draw_trace.py TRACE.json OUT.svg [--step N]     (default: the shortest up
     brigade mnist --epochs 1 --steps 40 --profile --profile-dir profile
     tools/draw_trace.py profile/trace.json docs/pipeline.svg
 
-Forwards are drawn above, backwards below; the bar under a row says on which core it ran. What is too narrow for its
-number stays without it. Only Python's own library is needed.
+Forwards are drawn above, backwards below; the bar under a row says on which core it ran. A bar that is too narrow for its
+number has none. Only Python's own library is needed.
 """
 import argparse
 import json

@@ -5,8 +5,8 @@
     tools/make_bindings.py structs > src/bindings/structs.def
     tools/make_bindings.py layout > layout.c     # prints sizes and offsets, as the C compiler has them
 
-The headers have one form for everything (clang-format), which is what makes a parser this short enough. What it does not
-understand is an error, never left out in silence. tests/languages/test_python.sh holds the files against the headers and
+clang-format gives the headers one form for everything, so a parser this short is enough. A construct that it does not
+understand is an error. tests/languages/test_python.sh holds the files against the headers and
 the layout against the C compiler.
 """
 import pathlib

@@ -4,8 +4,8 @@
 #
 #   BUILD=build tools/make_deb.sh FOLDER
 #
-# What a package depends on is what its programs and libraries link, by dpkg-shlibdeps; what is loaded when it is needed
-# is recommended.
+# A package depends on the libraries that its programs link, by dpkg-shlibdeps; libraries that are loaded only when needed
+# are recommended.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"

@@ -4,7 +4,7 @@
     tools/make_site.py PROGRAM FOLDER     FOLDER/VERSION/..., and FOLDER/index.html with the versions that are there
     tools/make_site.py --check FOLDER     names every link and every anchor that leads nowhere
 
-Markdown becomes HTML by cmark-gfm (Debian: cmark-gfm). Whatever Markdown is below docs is on the site.
+Markdown becomes HTML by cmark-gfm (Debian: cmark-gfm). All Markdown files below docs are on the site.
 """
 import html
 import os

@@ -1,5 +1,5 @@
 #!/bin/sh
-# peak_memory.sh PID SECONDS: looks every so many seconds, until the process ends, and prints the most anonymous memory that
+# peak_memory.sh PID SECONDS: checks the process at this interval until it ends, and prints the most anonymous memory that
 # it was seen to have, in kB (RssAnon of /proc/PID/status: pages of files do not count).
 set -u
 

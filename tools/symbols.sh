@@ -1,6 +1,6 @@
 #!/bin/sh
 # The version script of a shared library: each function that the headers declare with BG_API, under one version, and no
-# other symbol. A function that is declared and not defined in this library is no error for the linker.
+# other symbol. For the linker a function that is declared but not defined in this library is not an error.
 #
 #   tools/symbols.sh VERSION HEADER... > symbols.map
 set -eu

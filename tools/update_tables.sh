@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the tables of documents anew that come from the program's tables: what stands between
+# Rewrites the tables of documents that come from the program's tables, between the lines
 #
 #   <!-- table: ARGUMENTS of `brigade options --to markdown` -->
 #   <!-- end of table -->

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Four ranks under valgrind, with the suppressions that Open MPI ships and those of tests/ranks/mpi.supp: the digit
-# network as a pipeline, as replicas with state in pieces, and with remote buffers; GPT with both meshes. Nothing may read
-# what nobody wrote, nor leave memory behind that nobody points to.
+# network as a pipeline, as replicas with state in pieces, and with remote buffers; GPT with both meshes. No read of
+# uninitialized memory and no leak is accepted.
 #
 #   tools/valgrind_ranks.sh [BUILD]            also: make check-valgrind
 #

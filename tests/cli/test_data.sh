@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade data bench: JSON for every kind of data, and what it says of what it cannot read.
+# brigade data bench: JSON for every kind of data, and messages about data that it cannot read.
 . "$(dirname "$0")/support.sh"
 
 make_digits

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/dependencies.sh with a pretended package manager: installs what is missing and only that.
+# tools/dependencies.sh with a fake package manager: it installs the missing packages and no others.
 . "$(dirname "$0")/support.sh"
 
 mkdir "$folder/bin"

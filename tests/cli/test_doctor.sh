@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade doctor: what the machine has, and findings for what this test sets badly.
+# brigade doctor: the description of the machine, and findings for settings that this test makes bad.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a run cannot be: batches, options, plans, memory. The exit code, one line that helps, warnings for what is odd.
+# Runs that are refused: batches, options, plans, memory. The exit code, one line that helps, warnings for odd settings.
 . "$(dirname "$0")/support.sh"
 
 make_digits

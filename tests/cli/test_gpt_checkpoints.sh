@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade gpt`: what a checkpoint carries from run to run: weights, replicas, the place in the data.
+# `brigade gpt`: the contents of a checkpoint that a later run uses: weights, replicas, the position in the data.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 

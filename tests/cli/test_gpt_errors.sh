@@ -1,5 +1,5 @@
 #!/bin/sh
-# What can be wrong about `brigade gpt`, its configuration and its files: the exit code, one line that says what would be
+# Errors in options, configuration and files of `brigade gpt`: the exit code, one line that says what would be
 # right, and nothing trained.
 . "$(dirname "$0")/support.sh"
 

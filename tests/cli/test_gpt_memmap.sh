@@ -1,6 +1,6 @@
 #!/bin/sh
 # `brigade gpt pretrain --memmap-dir`: the same bits as in memory, in one run, after a stop and in every strategy; no
-# second copy of the model in memory; test mode writes nothing; what must not be used is refused.
+# second copy of the model in memory; test mode writes nothing; files that do not fit are refused.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1

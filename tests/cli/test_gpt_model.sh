@@ -1,6 +1,6 @@
 #!/bin/sh
-# brigade gpt generate and eval, with a model of 257 tokens (bytes) whose next token is always `z`, and one that knows
-# nothing: all weights zero.
+# brigade gpt generate and eval, with a model of 257 tokens (bytes) whose next token is always `z`, and one whose
+# weights are all zero.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade gpt`: every optimizer and setting of it has an effect, the same under two strategies.
+# `brigade gpt`: every optimizer and each of its settings has an effect, the same under two strategies.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/gpt.sh"
 

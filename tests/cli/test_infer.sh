@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade infer` and `brigade inspect`: what a model gives and what is in it.
+# `brigade infer` and `brigade inspect`: a model's results and its content.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
 net=$files/net.onnx

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make install` leaves is enough to build and run the example, dynamically and statically.
+# The files that `make install` leaves are enough to build and run the example, dynamically and statically.
 . "$(dirname "$0")/support.sh"
 
 sanitize=

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade mnist`: what the numbers of a call cover, images that fill no whole call, --steps, small test sets.
+# `brigade mnist`: which images the numbers of a call cover, images that do not fill a call, --steps, small test sets.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 

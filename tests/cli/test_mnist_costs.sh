@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade mnist`: the schedule that is searched by measured costs, profiles of calls that are cut short.
+# `brigade mnist`: the schedule that is searched with measured costs, profiles of calls that are cut short.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/mnist.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# brigade mnist --checkpoint: a training that was ended, in whatever way, and goes on has the weights of one that never
-# ended, to the bit, and its data where they were.
+# brigade mnist --checkpoint: a training that ended in any way and was resumed has the weights of one that never
+# ended, to the bit, and continues at the same position in the data.
 . "$(dirname "$0")/support.sh"
 # Under sanitizers a quarter of the images, in as many updates.
 images=1600 batch=8

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the program tells of options comes from the tables of options: help of every command, the list, explanations, the
-# manual page and the tables of the documents.
+# Everything that the program prints about options comes from the tables of options: help of every command, the list,
+# explanations, the manual page and the tables of the documents.
 . "$(dirname "$0")/support.sh"
 cd "$folder" || exit 1
 

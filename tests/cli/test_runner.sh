@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/run.sh counts what passes, fails, is skipped, crashes, or runs nothing; over a small tree of pretended tests.
+# tests/run.sh counts what passes, fails, is skipped, crashes, or runs nothing; over a small tree of fake tests.
 . "$(dirname "$0")/support.sh"
 
 tree=$folder/tree

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Signals end what takes long and is not yet a run: soon, with the usual code, and nothing is left behind.
+# Signals end long work before a run: soon, with the usual exit code, and without leftover files.
 . "$(dirname "$0")/support.sh"
 
 make_digits

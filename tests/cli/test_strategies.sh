@@ -1,5 +1,5 @@
 #!/bin/sh
-# The commands of docs/strategies.md print what stands below them, and its tables agree with the program.
+# The commands of docs/strategies.md print the output shown below them, and its tables agree with the program.
 . "$(dirname "$0")/support.sh"
 
 document=$root/docs/strategies.md

@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade data tokenize: the tokens of documents, windows of them, and what it says of what does not go.
+# brigade data tokenize: the tokens of documents, windows of them, and errors.
 . "$(dirname "$0")/support.sh"
 
 cd "$folder" || exit 1

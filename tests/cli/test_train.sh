@@ -1,6 +1,6 @@
 #!/bin/sh
 # `brigade train`: an exported model learns as PyTorch teaches it (tests/oracle/train.py), to the same bits under every
-# strategy, and goes on where it was interrupted.
+# strategy, and resumes where it was interrupted.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
 

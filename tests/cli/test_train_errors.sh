@@ -1,5 +1,5 @@
 #!/bin/sh
-# `brigade train`: what is wrong with options, files and shapes is said in one line, before anything is trained.
+# `brigade train`: errors in options, files and shapes are reported in one line, before anything is trained.
 . "$(dirname "$0")/support.sh"
 . "$(dirname "$0")/train.sh"
 net=$files/net.onnx

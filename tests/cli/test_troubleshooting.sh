@@ -1,5 +1,5 @@
 #!/bin/sh
-# The listings of docs/troubleshooting.md: each command that it shows prints what stands below it. A line `...` stands
+# The listings of docs/troubleshooting.md: each command prints the output shown below it. A line `...` stands
 # for any lines.
 . "$(dirname "$0")/support.sh"
 page="$(cd "$(dirname "$0")/../.." && pwd)/docs/troubleshooting.md"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The examples print what the pages say they do.
+# The examples print the output that the pages show.
 . "$(dirname "$0")/../cli/support.sh"
 cd "$root" || exit 1
 
