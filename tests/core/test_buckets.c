@@ -1,5 +1,5 @@
 /*
- * test_buckets.c: a counting sort of numbered things.
+ * test_buckets.c: a counting sort of numbered items.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -34,7 +34,7 @@ static void test_published_values(void **state)
 static void test_mask(void **state)
 {
     (void)state;
-    /* 0xe3069283 turned right by 15 bits, and the constant added. */
+    /* The mask is 0xe3069283 rotated right by 15 bits, plus the constant. */
     assert_int_equal(bgi_crc32c_masked("123456789", 9), (uint32_t)(0x2507c60du + 0xa282ead8u));
     assert_int_equal(bgi_crc32c_masked("", 0), 0xa282ead8);
 }

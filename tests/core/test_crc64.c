@@ -18,7 +18,7 @@ static uint64_t compute(const void *data, size_t size_bytes)
     return bgi_crc64_value(&crc);
 }
 
-/* Division of polynomials, a bit at a time. */
+/* Divides polynomials bit by bit. */
 static uint64_t compute_slowly(const unsigned char *data, size_t size_bytes)
 {
     uint64_t value = ~(uint64_t)0;
@@ -56,8 +56,8 @@ static void test_definition_and_parts(void **state)
     }
 }
 
-/* Long data are folded where the processor can: from every length and alignment, in one part and in several, the value
- * is that of the table. */
+/* Processors that can fold long data give the table's value for every length and alignment, in one part and in
+ * several. */
 static void test_long_data_as_by_table(void **state)
 {
     static unsigned char data[1200];
@@ -82,7 +82,7 @@ static void test_long_data_as_by_table(void **state)
     assert_true(compute(data, sizeof data) == compute_slowly(data, sizeof data));
 }
 
-/* A part that was added to nothing, joined to what comes before it. */
+/* A part that was computed alone is joined to the data before it. */
 static void test_parts_are_joined(void **state)
 {
     static unsigned char data[700];

@@ -243,7 +243,7 @@ static void test_full_disk_is_reported_at_commit(void **state)
     assert_int_equal(test_folder_count(f->folder), 0);
 }
 
-/* Texts and bytes in all sizes around that of the buffer come out as they went in. */
+/* Strings and bytes of all sizes around that of the buffer are read back unchanged. */
 static void test_long_content(void **state)
 {
     enum { LONGEST = 70000, PARTS = 40 };
@@ -342,7 +342,7 @@ static void test_folder_that_cannot_be_locked(void **state)
     assert_int_equal(held, -1);
 }
 
-/* A file that was cut off is an error that names it, and the rest can still be read. */
+/* A truncated file is an error that names it, and the rest can still be read. */
 static void test_input_that_shrinks(void **state)
 {
     fixture *f = *state;

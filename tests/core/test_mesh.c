@@ -61,8 +61,8 @@ static void test_vectors_of_eight_replicas(void **state)
     assert_groups(groups, "0 0 1 1 2 2 3 3");
 }
 
-/* The definition: the first replica without a group takes those at its multiples of the stride. False when one of them
- * is taken or missing. */
+/* The definition: the first replica without a group takes those at its multiples of the stride. Returns false when one
+ * of them is taken or missing. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;

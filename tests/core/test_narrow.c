@@ -24,7 +24,7 @@ static double value_of(uint32_t half)
     return half & 0x8000 ? -size : size;
 }
 
-/* The nearest to a positive number, by bisection; of two as near the one whose last bit is 0. */
+/* Finds the nearest to a positive number by bisection; of two equally near ones, the one whose last bit is 0. */
 static uint32_t find_nearest(double value)
 {
     uint32_t low = 0, high = INFINITE;
@@ -53,7 +53,7 @@ static void test_every_float16_to_float(void **state)
             assert_true((double)found == value_of(half));
         else if ((half & 1023) == 0)
             assert_true(isinf(found));
-        else /* quiet, the fraction in its upper bits */
+        else /* quiet, with the fraction in its upper bits */
             assert_int_equal(bgi_float_bits(found) & 0x7fffffff, 0x7fc00000 | (half & 1023) << 13);
         assert_int_equal(bgi_float16_from_float(found), is_finite || (half & 1023) == 0 ? half : half | 0x200);
     }
@@ -114,7 +114,7 @@ static void test_types(void **state)
     assert_string_equal(bg_dtype_name(BG_FLOAT16), "float16");
     for (int i = 0; i < 2; i++) {
         const bg_dtype dtype = i == 0 ? BG_BFLOAT16 : BG_FLOAT16;
-        const float value = i == 0 ? 1.0f + 0x1p-7f : 1.0f + 0x1p-10f; /* the number after one */
+        const float value = i == 0 ? 1.0f + 0x1p-7f : 1.0f + 0x1p-10f; /* the next number after 1 */
         assert_true(bgi_narrow_to_float(dtype, bgi_narrow_from_float(dtype, value)) == value);
         assert_int_equal(bgi_narrow_from_float(dtype, value), bgi_narrow_from_float(dtype, 1.0f) + 1);
     }

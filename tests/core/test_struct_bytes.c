@@ -13,7 +13,7 @@
 
 #include <brigade.h>
 
-/* What functions under test work on. */
+/* The objects that functions under test use. */
 typedef struct room {
     bg_dataset *dataset;
     bg_plan *plan;
@@ -209,7 +209,7 @@ ATTEMPT(strategy_of_a_trainer)
     return status;
 }
 
-/* A graph that something was added to; the graph's error is the answer. */
+/* Adds to a graph and returns the graph's error. */
 static bg_status finish(bg_graph *graph, bg_error *error)
 {
     const bg_status status = bg_graph_check(graph, error);

@@ -55,7 +55,7 @@ static void too_much_is_an_error(void **state)
     assert_null(device);
 }
 
-/* Memory that is lent for the store is used and left to its owner. */
+/* A store uses memory that its owner provides, and does not free it. */
 static void a_store_may_be_somebody_elses(void **state)
 {
     char *store = malloc(256), seen[4] = "";
@@ -68,7 +68,7 @@ static void a_store_may_be_somebody_elses(void **state)
     bgi_device_cpu.copy_out(device, seen, device->store + 16, 4);
     assert_string_equal(seen, "abc");
     assert_ptr_equal(bgi_device_cpu.map(device, device->store + 16), store + 16);
-    bgi_device_enter(device); /* the CPU has nothing to do for these */
+    bgi_device_enter(device); /* these do nothing on the CPU */
     bgi_device_leave(device);
     bgi_device_cpu.destroy(device);
     assert_string_equal(store + 16, "abc");

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* The block of the op that is added now; "-": none. */
+/* Returns the block of the op that is added now; "-": none. */
 static const char *block_now(bg_graph *graph, bg_value x)
 {
     toy_add(graph, NULL, x, x);
@@ -52,7 +52,7 @@ static void test_started_blocks_last_until_the_next(void **state)
     bg_block_begin(graph, "C", 1);
     bg_block_start(graph, "D", 1);
     assert_string_equal(block_now(graph, x), "D");
-    bg_block_end(graph); /* ends D with the scope it is in */
+    bg_block_end(graph); /* ends D together with its scope */
     assert_string_equal(block_now(graph, x), "-");
     bg_graph_destroy(graph);
 }

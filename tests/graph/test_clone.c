@@ -88,7 +88,7 @@ static void test_failed_allocations(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Building is sticky also when memory is out, at whichever allocation. */
+/* Errors are also sticky when any allocation fails. */
 static void test_failed_allocations_of_the_builder(void **state)
 {
     (void)state;

@@ -151,7 +151,7 @@ static void add_alias_of_absent(bg_graph *g, bg_value x)
     bg_graph_add(g, &type, "a", &x, 1, &attributes, NULL);
 }
 
-/* Without a name the message has the one that the op would have got. */
+/* Without a name the message uses the name that the op would have got. */
 static void add_nameless_op(bg_graph *g, bg_value x)
 {
     bg_graph_add(g, &toy_view, NULL, (bg_value[]){toy_add(g, "first", x, x), x}, 2, NULL, NULL);

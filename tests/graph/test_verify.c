@@ -1,5 +1,5 @@
 /*
- * test_verify.c: a graph that a pass has damaged is caught, whatever was damaged.
+ * test_verify.c: the verifier finds every kind of damage that a pass could do to a graph.
  */
 #include "graph/toy_ops.h"
 

@@ -108,7 +108,7 @@ static inline bg_value toy_variable(bg_graph *graph, const char *name)
     return bg_graph_parameter(graph, name, &type, NULL);
 }
 
-/* The graph's first error has this status and says this. */
+/* Checks the status and the text of the graph's first error. */
 static inline void toy_expect_error(const bg_graph *graph, bg_status status, const char *part)
 {
     bg_error error = {0};

@@ -36,7 +36,7 @@ typedef struct kernel_case {
     bg_kernel_env env;
     bg_dtype partials;
     size_t scratch_limit;
-    double relative, absolute; /* tolerances; both 0: the same bits */
+    double relative, absolute; /* tolerances; both 0 require the same bits */
 } kernel_case;
 
 typedef struct random_state {
@@ -49,7 +49,7 @@ static inline uint32_t draw(random_state *random)
     return (uint32_t)(random->state >> 33);
 }
 
-/* low..high, both included */
+/* low..high, inclusive */
 static inline int64_t draw_between(random_state *random, int64_t low, int64_t high)
 {
     return low + draw(random) % (high - low + 1);
@@ -110,7 +110,7 @@ static inline void case_clear(kernel_case *c)
         free(c->initial[i]);
 }
 
-/* Parts in order, backwards, or interleaved: 0, 1, 2. */
+/* Order of the parts: 0 forward, 1 backward, 2 interleaved. */
 static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
 {
     const uint32_t half = (count + 1) / 2;
@@ -118,7 +118,7 @@ static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
     return order == 0 ? i : order == 1 ? count - 1 - i : i < half ? 2 * i : 2 * (i - half) + 1;
 }
 
-/* One thread, one for each part, or two. */
+/* Threads: one, one for each part, or two. */
 static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
 {
     return order == 0 ? 0 : order == 1 ? count - 1 - i : i % 2 * (count - 1);
@@ -147,7 +147,7 @@ static inline void *take_attributes(const kernel_case *c)
     return attributes;
 }
 
-/* Runs on copies; `results` are the caller's to free. False: the fast kernel declines. */
+/* Runs on copies; the caller frees `results`. Returns false when the fast kernel declines. */
 static inline bool case_run(const kernel_case *c, bgi_isa isa, int order, void **results)
 {
     void *attributes = take_attributes(c);
@@ -238,7 +238,7 @@ static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got
     }
 }
 
-/* Any limit of scratch gives the same bits, where there is one. */
+/* For kernels with scratch, every limit of scratch gives the same bits. */
 static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
 {
     static const size_t limits[] = {1, 300000};
@@ -258,7 +258,7 @@ static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
     }
 }
 
-/* The whole check; returns how many instruction sets took the case. */
+/* Runs the whole check; returns how many instruction sets accepted the case. */
 static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
 {
     void *wanted[CASE_OPERANDS];
@@ -285,8 +285,8 @@ static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
     return taken;
 }
 
-/* The accumulating form: the plain form's outputs at the first micro-batch, later exactly what stood there plus those.
- * For float32 results, with the reference and every instruction set. */
+/* Checks the accumulating form: at the first micro-batch the plain form's outputs, later exactly the previous values
+ * plus these. For float32 results, with the reference and every instruction set. */
 static inline void case_check_accumulating(const kernel_case *plain, random_state *random)
 {
     kernel_case c = *plain;
@@ -320,8 +320,8 @@ static inline void case_check_accumulating(const kernel_case *plain, random_stat
         free(c.initial[i]);
 }
 
-/* What a float32 sum of `terms` products of numbers up to 1 may be off by: rounding errors grow as the square root of
- * the number of terms, and so do the partial sums that are rounded. */
+/* The error allowed for a float32 sum of `terms` products of numbers up to 1: rounding errors grow as the square root
+ * of the number of terms, and so do the partial sums that are rounded. */
 static inline double sum_tolerance(double terms)
 {
     return 4e-6 + 6e-8 * terms;
@@ -336,10 +336,9 @@ static inline double unit_of(bg_dtype dtype)
                                  : 2.3e-16;
 }
 
-/* What such a sum may be off by in proportion to itself. A sum far from 0 went through partial sums as large, each
- * rounded by its own size: sequential sums of n products that end at three deviations are off by 0.15 sqrt(n) units in
- * the last place on average (simulated), which together with sum_tolerance is five times that average: one in ten
- * million elements. */
+/* The relative error allowed for such a sum. A sum far from 0 went through partial sums as large, each rounded by its
+ * own size: sequential sums of n products that end at three deviations are off by 0.15 sqrt(n) units in the last place
+ * on average (simulated), which together with sum_tolerance is five times that average: one in ten million elements. */
 static inline double sum_relative(bg_dtype dtype, double terms)
 {
     return dtype == BG_FLOAT32 ? unit_of(dtype) * (2.0 + 0.15 * sqrt(terms)) : 2.0 * unit_of(dtype);

@@ -120,8 +120,8 @@ static void test_large_scores(void **state)
     }
 }
 
-/* Exactly the results that such an element reaches are NaN. (Where attention is causal they also reach what the rest of
- * their block makes.) */
+/* Only the results that depend on such an element are NaN. (If attention is causal, they also affect the other results
+ * of their block.) */
 static void test_no_numbers(void **state)
 {
     const attention_shape shape = {1, 2, 100, 4};
@@ -207,7 +207,7 @@ static void check_apart(const apart_shape *shape, const bgi_attention_attributes
     case_clear(&bias);
 }
 
-/* Any bias that fits: none, a mask or floats, with any of its first dimensions shared. */
+/* Draws any bias that fits: none, a mask or floats, with any of its first dimensions shared. */
 static bg_type draw_bias(random_state *random, const apart_shape *shape, bg_dtype dtype)
 {
     const int64_t kind = draw_between(random, 0, 4);

@@ -28,7 +28,7 @@ static shape draw_shape(random_state *random)
                     draw_between(random, 1, 40)}};
 }
 
-/* The full shape, or one that broadcasts to it along dims side by side. */
+/* Returns the full shape, or one that broadcasts to it along adjacent dims. */
 static bg_type draw_operand(random_state *random, bg_dtype dtype, const shape *full)
 {
     const uint32_t first = (uint32_t)draw_between(random, 0, 4), last = (uint32_t)draw_between(random, first, 4);
@@ -132,7 +132,7 @@ static void test_gradients_of_choices(void **state)
     }
 }
 
-/* Cases that the fast bodies leave to the reference. */
+/* Cases that the fast bodies decline, so the reference runs them. */
 static void test_others_are_declined(void **state)
 {
     const bgi_compare_attributes attributes = {BG_LESS};

@@ -122,7 +122,7 @@ static void test_larger_shapes(void **state)
         {2, 48, 20, 21, 40, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {1, 12, 50, 40, 20, 5, 5, {{0, {2, 2}, {2, 2}, {1, 1}, 2}}, BG_FLOAT32, true},
         {1, 8, 90, 91, 6, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_BFLOAT16, true},
-        /* those without patches: strips, phases, sides, sums over several images and parts, depth in blocks */
+        /* cases without patches: strips, phases, sides, sums over several images and parts, depth in blocks */
         {3, 16, 32, 32, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {5, 16, 32, 32, 32, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
         {9, 20, 16, 16, 24, 1, 1, {{0, {2, 2}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, false},
@@ -133,13 +133,13 @@ static void test_larger_shapes(void **state)
         {2, 24, 23, 24, 24, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 24}}, BG_FLOAT32, true},
         {3, 20, 31, 33, 20, 5, 5, {{0, {2, 2}, {2, 2}, {1, 1}, 20}}, BG_FLOAT32, true},
         {2, 40, 17, 50, 40, 3, 3, {{0, {1, 3}, {0, 2}, {2, 1}, 40}}, BG_FLOAT32, false},
-        /* more results than sums of dw are made of; strips and chunks of channels */
+        /* more results than one sum of dw takes; strips and chunks of channels */
         {2, 36, 20, 20, 150, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {1, 130, 40, 40, 24, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
         {1, 150, 9, 14, 130, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {1, 16, 48, 40, 16, 3, 3, {{0, {1, 1}, {2, 2}, {2, 2}, 2}}, BG_FLOAT32, true},
         {2, 10, 31, 47, 9, 4, 3, {{0, {3, 2}, {2, 1}, {1, 3}, 1}}, BG_FLOAT32, true},
-        /* matrix products as they stand */
+        /* plain matrix products */
         {3, 70, 14, 14, 90, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
         {2, 40, 9, 11, 24, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT16, true},
     };

@@ -12,7 +12,7 @@ static int rounds(int quick)
     return getenv("BRIGADE_TEST_ALL") ? 20 * quick : quick;
 }
 
-/* Mostly small; sometimes several parts. */
+/* Mostly small sizes, sometimes large enough for several parts. */
 static int64_t draw_count(random_state *random)
 {
     return draw_between(random, 0, 9) ? draw_between(random, 1, 700) : draw_between(random, 30000, 140000);
@@ -31,7 +31,7 @@ static bool is_exact(bg_unary function)
            (function >= BG_TAN && function <= BG_ATANH) || function == BG_CLAMP;
 }
 
-/* Parameters that float32 holds, and the exponents with a way of their own among others. */
+/* Parameters that float32 represents, including the exponents with special code. */
 static bgi_unary_attributes draw_function(bg_unary function, random_state *random)
 {
     static const double exponents[] = {0, 1, 2, 3, 4, -1, -2, 0.5, 1.5, -0.5, 2.75};
@@ -72,10 +72,10 @@ static void check_unary(bg_unary function, random_state *random)
     float *x;
 
     if (!is_exact(function)) {
-        /* far out, the relative error of gelu and of softplus is that of their exponents */
+        /* for large inputs, the relative error of gelu and of softplus is that of their exponentials */
         c.relative = is_narrow ? 1.0 / 128 : function == BG_GELU || function == BG_SOFTPLUS ? 5e-6 : 5e-7;
         c.absolute = function == BG_GELU_TANH      ? 2e-6
-                     : function == BG_HARD_SIGMOID ? 1e-7 /* where a x and b cancel */
+                     : function == BG_HARD_SIGMOID ? 1e-7 /* where a x and b cancel each other */
                      : function == BG_GELU         ? 1e-14
                                                    : 1e-37;
     }
@@ -156,7 +156,7 @@ static void test_select_gradient(void **state)
         kernel_case c = {.id = BGI_KERNEL_SELECT_GRADIENT, .attributes = &attributes};
 
         case_input(&c, full, &random, -3, 3);
-        for (int operand = 1; operand < 3; operand++) { /* few different numbers: ties */
+        for (int operand = 1; operand < 3; operand++) { /* few different numbers, so that ties occur */
             const bg_type type = i % 6 / 2 == operand ? row : full;
             void *data = case_input(&c, type, &random, 0, 0);
 
@@ -182,7 +182,7 @@ static void test_binary_declines_scattered_dims(void **state)
     case_clear(&c);
 }
 
-/* Every instruction set's result has the reference's bits: NaNs are not just some NaN. */
+/* Every instruction set's result has the reference's bits, also those of each NaN. */
 static void check_same_bits(const kernel_case *c)
 {
     const uint32_t output = c->input_count;
@@ -250,7 +250,7 @@ static void test_every_float16(void **state)
     case_clear(&from);
 }
 
-/* The very bits. */
+/* The same bits. */
 static void test_standardize(void **state)
 {
     random_state random = {5};
@@ -332,7 +332,7 @@ static void test_scaled_sum(void **state)
     }
 }
 
-/* Shares of a running mean are equal to the reference's bits; a gradient without a share may have any value. */
+/* Shares of a running mean have the reference's bits; a gradient whose share is 0 may have any value. */
 static void test_accumulate_shares(void **state)
 {
     random_state random = {16};
@@ -445,7 +445,7 @@ static void test_range_count(void **state)
     }
 }
 
-/* Of pieces, the last ones of fewer elements, or none: what is behind the end does not count. */
+/* Pieces, of which the last ones have fewer or no elements: elements past the end do not count. */
 static void test_range_count_of_pieces(void **state)
 {
     enum { REPLICAS = 3 };
@@ -489,7 +489,7 @@ static void add_update_operands(kernel_case *c, random_state *random, bg_dtype d
         case_input(c, bg_vector(state_dtype, count), random, 0, 1);
 }
 
-/* Rounding to nearest or by chance, of all elements or of a piece of this number of elements. */
+/* Rounds to nearest or stochastically, all elements or a piece of this number of elements. */
 static bgi_rounding draw_rounding(random_state *random, bg_kernel_env *env, int64_t count)
 {
     if (draw_between(random, 0, 1) == 0)
@@ -530,7 +530,7 @@ static void test_sgd(void **state)
     }
 }
 
-/* float16 weights far below 2^-24, of which many need more chance than their 16 bits: the reference's bits. */
+/* float16 weights far below 2^-24, many of which need more random bits than 16: the reference's bits. */
 static void test_tiny_weights_by_chance(void **state)
 {
     enum { COUNT = 300000 };
@@ -549,7 +549,8 @@ static void test_tiny_weights_by_chance(void **state)
     assert_true(case_run(&c, REFERENCE, 0, wanted));
     for (int64_t i = 0; i < COUNT; i++)
         up += ((const uint16_t *)wanted[0])[i];
-    /* Half of 2^-16 of them on average, which 16 bits alone cannot say: between 0 and 14 but for once in a million. */
+    /* On average half of 2^-16 of them, which 16 bits alone cannot express: between 0 and 14, except once in a million
+     * runs. */
     assert_true(up > 0 && up < 14);
     for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
         assert_true(case_run(&c, (bgi_isa)isa, 0, got));

@@ -33,7 +33,7 @@ static bgi_fused_conv2d_attributes attributes_of(const shape *s)
                                          .maps = s->maps};
 }
 
-/* One kernel on `isa` into the first of its outputs; the others are thrown away. */
+/* Runs one kernel on `isa` and keeps its first output. */
 static void run_kernel(bgi_kernel_id id, bgi_isa isa, const bg_type *types, uint32_t inputs, uint32_t outputs,
                        const void *attributes, void *const *operands, void *out)
 {
@@ -153,7 +153,7 @@ static void test_random_chains(void **state)
     }
 }
 
-/* Several units and blocks of depth; matrix products as they stand; windows that the direct kernel leaves alone. */
+/* Several units and blocks of depth; plain matrix products; windows that the direct kernel declines. */
 static void test_larger_chains(void **state)
 {
     random_state random = {81};

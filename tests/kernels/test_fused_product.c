@@ -1,6 +1,6 @@
 /*
- * test_fused_product.c: a product with what follows it has the bits of the separate kernels, one after the other: with
- * the reference and every instruction set, of every shape, order of parts, limit of scratch and kind of partial sums.
+ * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels: with the reference
+ * and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernel_case.h"
@@ -8,7 +8,7 @@
 
 enum { MOST_STEPS = 3 };
 
-/* The separate kernels: each reads what the one before made, and operands of the fused case. */
+/* The separate kernels: each reads the previous one's result and operands of the fused case. */
 typedef struct chain {
     kernel_case fused, steps[MOST_STEPS];
     bgi_fused_product_attributes attributes;
@@ -27,7 +27,7 @@ static void copy_input(kernel_case *to, const kernel_case *from, uint32_t input)
     memcpy(to->initial[to->input_count++], from->initial[input], bg_type_size_bytes(&type));
 }
 
-/* A step over the result of the one before, which is input 0 and filled in later. */
+/* A step over the previous step's result, which is input 0 and set later. */
 static kernel_case *add_step(chain *c, bgi_kernel_id id, const void *attributes, const bg_type *y)
 {
     kernel_case *step = &c->steps[c->count++];
@@ -110,7 +110,7 @@ static void check_isa(chain *c, bgi_isa isa)
     free(y);
 }
 
-/* `c` with the product's operands; adds what follows, in the fused case and as steps. */
+/* Given `c` with the product's operands, adds the next kernels, in the fused case and as steps. */
 static void finish_chain(chain *c, random_state *random, const bg_type *y, bool adds, bgi_product_follower follows,
                          bg_unary function)
 {
@@ -228,7 +228,7 @@ static void test_odd_shapes(void **state)
     }
 }
 
-/* Several blocks of rows, panels and depth, rows longer than what is finished at once, and sums that are rounded. */
+/* Several blocks of rows, panels and depth, rows longer than one finishing pass, and sums that are rounded. */
 static void test_blocks(void **state)
 {
     random_state random = {12};

@@ -22,7 +22,7 @@ static bg_type draw_tensor(random_state *random, bg_dtype dtype, uint32_t *axis)
     return bg_type_make(dtype, rank, dims);
 }
 
-/* Fast kernels may decline a type; those that do not agree with the reference. */
+/* Fast kernels may decline a type; all others agree with the reference. */
 static void finish_case(kernel_case *c, bool is_taken)
 {
     assert_int_equal(case_check(c, 0), is_taken ? (int)bgi_cpu_isa() + 1 : 0);

@@ -120,7 +120,7 @@ static void test_matmul_shapes(void **state)
     }
 }
 
-/* Several blocks of rows, of columns and of depth, none of them whole. */
+/* Several partial blocks of rows, of columns and of depth. */
 static void test_large_matmuls(void **state)
 {
     random_state random = {7};
@@ -216,7 +216,7 @@ static size_t find_scratch(const bgi_kernel_request *request, bgi_isa isa)
     return kernel.scratch_bytes;
 }
 
-/* Less and less, never more than the limit, down to one small part. That no bit changes is part of every case. */
+/* Shrinks step by step, never above the limit, down to one small part. Every case also checks that no bit changes. */
 static void test_scratch_is_bounded(void **state)
 {
     const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};

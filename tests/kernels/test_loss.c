@@ -32,7 +32,7 @@ static rows_case draw_rows(random_state *random)
                        draw_between(random, 0, 2) == 0};
 }
 
-/* Labels within the classes, now and then one that is not. */
+/* Labels inside the classes, and some outside. */
 static void add_labels(kernel_case *c, const rows_case *s, random_state *random)
 {
     const double last = s->classes > 200 ? 199 : (double)s->classes - 1;
@@ -45,7 +45,7 @@ static bg_type loss_type(const rows_case *s)
     return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
 }
 
-/* Smoothed, of logarithms of probabilities, or plain. */
+/* With label smoothing, of log probabilities, or plain. */
 static bgi_loss_attributes draw_kind(const rows_case *s, random_state *random)
 {
     bgi_loss_attributes attributes = s->attributes;

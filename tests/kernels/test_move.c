@@ -164,7 +164,8 @@ static void test_embedding(void **state)
         const int64_t rows = draw_between(&random, 1, 9), columns = draw_between(&random, 1, i % 4 ? 9 : 300);
         const bgi_embedding_backward_attributes attributes = {
             .forward = {.padding_index = i % 2 ? -1 : height / 2, .axis = BG_MESH_TENSOR_1}};
-        const bg_kernel_env env = {.place.tensor_1 = i % 3 ? 0 : 1}; /* then the first half is another replica's */
+        const bg_kernel_env env = {.place.tensor_1 = i % 3 ? 0 : 1}; /* in this case the first half belongs to another
+                                                                        replica */
         kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes, .env = env};
         kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
                             .attributes = &attributes,
@@ -186,7 +187,7 @@ static void test_embedding(void **state)
     }
 }
 
-/* Runs a kernel of that instruction set on operands that stay; false: it declines. */
+/* Runs a kernel of that instruction set on unchanged operands; returns false if it declines. */
 static bool run_kernel(bgi_kernel_id id, bgi_isa isa, const void *attributes, const bg_kernel_env *env, bg_type *types,
                        void *const *operands, uint32_t inputs, uint32_t outputs)
 {
@@ -342,7 +343,7 @@ static void test_max_pool(void **state)
         case_output(&c, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]));
         finish_case(&c);
 
-        /* the reference looks for places inside the window only: give it some */
+        /* the reference looks only inside the window, so it gets valid places */
         case_input(&back, bg_tensor4(dtype, n, planes, pooled[0], pooled[1]), &random, -1, 1);
         where = case_input(&back, bg_tensor4(BG_INT32, n, planes, pooled[0], pooled[1]), &random, 0, 0);
         for (int64_t e = 0; e < n * planes * pooled[0] * pooled[1]; e++) {

@@ -14,7 +14,7 @@ typedef struct matrix {
     uint16_t *data;
 } matrix;
 
-/* Subnormal numbers are zero to these instructions, before and after. */
+/* These instructions treat subnormal inputs and results as zero. */
 static float flush(float x)
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
@@ -129,7 +129,7 @@ static void check_products(bgi_isa isa)
 
             check_product(&random, isa, sizes[i], columns, depths[d], (int)(i + d) % 4, (i + d / 4) % 2 == 1, 1.0f);
         }
-    /* products and sums below the smallest normal number */
+    /* products and sums that are below the smallest normal number */
     check_product(&random, isa, 20, 20, 40, 0, false, 1e-38f);
     check_product(&random, isa, 20, 20, 40, 3, true, 3e-38f);
 }

@@ -96,7 +96,7 @@ static void check_layer_norm(random_state *random)
     case_output(&c, type);
     case_output(&c, statistics);
     case_output(&c, statistics);
-    if (row.dims[0] == 1) /* no variance: rstd is 1 / sqrt(epsilon), and multiplies rounding errors */
+    if (row.dims[0] == 1) /* without variance rstd is 1 / sqrt(epsilon), which multiplies rounding errors */
         c.absolute = 1e-3;
     finish_case(&c);
 
@@ -242,7 +242,7 @@ static void check_batch_norm(random_state *random, int i)
     const bg_type type = draw_channels(random, dtype, i), row = bg_vector(dtype, type.dims[1]);
     const bg_type statistics = bg_vector(BG_FLOAT32, type.dims[1]);
     const bg_type running = bg_vector(draw_between(random, 0, 1) ? dtype : BG_FLOAT32, type.dims[1]);
-    /* means far larger than what lies about them: sums of squares would leave nothing of the variance */
+    /* means far larger than the deviations: sums of squares would lose the variance */
     const bool is_far = dtype == BG_FLOAT32 && i % 3 == 0;
     const int64_t members = draw_between(random, 1, 4);
     const bgi_norm_attributes attributes = {.epsilon = 1e-5, .momentum = 0.1};
@@ -403,7 +403,7 @@ static void test_reduce(void **state)
     }
 }
 
-/* Few results of very many elements: these are reduced in pieces. */
+/* Few results of very many elements, which are reduced in pieces. */
 static void test_reduce_in_pieces(void **state)
 {
     random_state random = {8};
@@ -475,7 +475,7 @@ static void test_argmax(void **state)
         kernel_case c = {.id = BGI_KERNEL_ARGMAX};
         void *x = case_input(&c, type, &random, 0, 0);
 
-        for (int64_t e = 0; e < bg_type_element_count(&type); e++) /* few different numbers: ties */
+        for (int64_t e = 0; e < bg_type_element_count(&type); e++) /* few different numbers, so that ties occur */
             bgi_store(dtype, x, e, draw_between(&random, 0, 99) ? (double)draw_between(&random, -9, 9) : NAN);
         for (int64_t e = 0; e < type.dims[type.rank - 1]; e++)
             bgi_store(dtype, x, e, -INFINITY);

@@ -74,7 +74,8 @@ static void test_attributes_are_needed(void **state)
     }
 }
 
-/* Ops give their kernels at least the attributes that these read. (kernel_case.h ensures that these read no more.) */
+/* Ops give their kernels at least the attributes that the kernels read. (kernel_case.h ensures that these read no
+ * more.) */
 static void test_ops_give_what_kernels_read(void **state)
 {
 #define ADDRESS(name) &bgi_op_##name,

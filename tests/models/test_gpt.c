@@ -178,7 +178,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     train_on(&(bg_mesh){1, 1, 1}, model, options, rate_of_losses, losses, norms, words);
 }
 
-/* On a mesh of replicas too. */
+/* The same on a mesh of replicas. */
 static void check_torch(const bg_mesh *mesh)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
@@ -341,7 +341,7 @@ static void test_phased_step(void **state)
 
 /* ---- the model as it is built ---- */
 
-/* Numbers of ops that drop, attention among them, in a block. */
+/* Counts ops with dropout in a block, including attention. */
 static uint32_t count_drops(const bg_graph *graph, const char *block, const char *op_name, double probability)
 {
     uint32_t count = 0;
@@ -361,7 +361,7 @@ static uint32_t count_drops(const bg_graph *graph, const char *block, const char
     return count;
 }
 
-/* Of the embedding's sum, of attention's shares, and of what each half of a layer adds. */
+/* Dropout of the embedding's sum, of attention's shares, and of the result of each half of a layer. */
 static void test_where_dropout_is(void **state)
 {
     bg_gpt_options model = test_oracle_gpt(SAMPLES);
@@ -443,7 +443,8 @@ static void test_first_values(void **state)
     bg_graph_destroy(graph);
 }
 
-/* What a device holds in phases, all micro-batches of `accumulation` through one phase after the other. */
+/* The bytes that a device holds in phases, when all micro-batches of `accumulation` go through one phase after the
+ * other. */
 static size_t count_phased_bytes(uint32_t accumulation)
 {
     bg_gpt_options model = test_oracle_gpt(SAMPLES);

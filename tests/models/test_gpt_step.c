@@ -146,7 +146,7 @@ static void check_steps(bg_dtype dtype, bg_kernel_policy kernels, int64_t end, c
         run_step(&single, i, 1, logits);
         assert_row(logits, whole, i, what);
     }
-    /* From the beginning again, both in turn, short steps too. */
+    /* Runs both in turn from the beginning, also in short steps. */
     for (int64_t at = 0, round = 0; at < end; round++) {
         const int64_t count = round % 3 == 2 || at + 10 > end ? 1 : round % 3 == 1 ? 7 : 10;
 
@@ -172,7 +172,7 @@ static void test_same_bits(void **state)
     check_steps(BG_FLOAT16, BG_KERNELS_REFERENCE, 10, "float16, reference kernels");
 }
 
-/* Heads, hidden and vocabulary are cut; the cache that the host has is whole. */
+/* Heads, hidden and vocabulary are cut; the host's cache is whole. */
 static void test_mesh(void **state)
 {
     enum { TOKENS = 12 };

@@ -459,7 +459,7 @@ static void test_mismatches(void **state)
                  "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
-    /* More than a message holds: all are counted, and the message says that some are omitted. */
+    /* There are more problems than a message holds: all are counted, and the message says that some are omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " settings do not fit: tensor `wte.weight` is missing; ", "; and more");
@@ -489,7 +489,7 @@ static void test_bad_configurations(void **state)
         write_text("config.json", cases[i].text);
         ASSERT_FAILS(NULL, BG_ERROR_PARSE, cases[i].part);
     }
-    /* Layers that no file holds are said without a name for each of them. */
+    /* Layers that no file has are reported together, without a name for each. */
     write_text("config.json", "{\"n_layer\": 2147483647, \"n_embd\": 12}");
     tensors *t = make_tensors("");
     write_tensors("model.safetensors", t, 0, TENSORS);

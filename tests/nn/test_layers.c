@@ -62,7 +62,7 @@ static void assert_constant(const bgi_value *variable, bg_variable_role role, do
     assert_true(variable->initializer.a == value);
 }
 
-/* The graph's first error must be of this status and say both words. */
+/* The graph's first error must have this status and contain both words. */
 static void assert_refused(const bg_graph *graph, bg_status status, const char *first, const char *second)
 {
     bg_error error = {0};
@@ -259,7 +259,7 @@ static void test_first_error_stays(void **state)
 }
 
 /* Nothing is cast for activations of the same type; for float32 ones the parameters are cast when they are used.
- * Statistics are no parameters, and batch norm computes in float32. */
+ * Statistics are not parameters, and batch norm computes in float32. */
 static void test_parameters_in_16_bits(void **state)
 {
     (void)state;

@@ -106,7 +106,7 @@ static bg_value build_mean(bg_graph *graph)
                     0.0);
 }
 
-/* Logits of which no exponential is a number, and few differences: only the largest of all pieces may be taken off. */
+/* Logits whose exponentials overflow, with few differences: only the maximum over all pieces may be subtracted. */
 static bg_value build_large(bg_graph *graph)
 {
     const bg_value logits = add_cut(graph, "logits", CLASSES, BG_MESH_TENSOR_1, PADDED);
@@ -144,7 +144,7 @@ typedef struct step {
     float loss, norm;
 } step;
 
-/* Before any step. */
+/* Before the first step. */
 static void take_first(step *s, build_function build, const bg_mesh *mesh)
 {
     const bg_optimizer optimizer = bg_sgd(1.0);

@@ -33,7 +33,7 @@ typedef struct recurrent_case {
 
 enum { MOST = 24 };
 
-/* What has a gradient: x, first states, parameters; its name in the oracle. */
+/* A value with a gradient (x, a first state, a parameter), and its name in the oracle. */
 typedef struct rig {
     bg_graph *graph;
     bg_value operands[MOST], results[3], seeds[3];
@@ -238,7 +238,7 @@ static void differentiate_last(kind which, int64_t truncate, bool reverse_time, 
 }
 
 /* Truncated after 3 of 7 steps: the last step is a piece, and the steps before it get no gradient; after 4, the last
- * three steps get what they get without truncation. The other direction of time gives the same. */
+ * three steps get what they get without truncation. The other direction of time gives the same result. */
 static void test_gradients_are_truncated(void **state)
 {
     (void)state;

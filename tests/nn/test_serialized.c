@@ -111,7 +111,8 @@ static void check_embedding(uint32_t factor, int64_t padding)
     bg_graph_destroy(graph);
 }
 
-/* Every number equal: what is added to a row that is found is zero. Padding rows 0, inside a piece, and last. */
+/* All numbers are equal, because the other pieces add zeros to the row that one piece finds. Padding rows 0, inside a
+ * piece, and last. */
 static void test_embedding(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void test_places(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The devices of the splits are those of the plan, also where the first has nothing. */
+/* The devices of the splits are those of the plan, also if the first one has no pieces. */
 static void test_devices(void **state)
 {
     const bg_split_placement placement = {(int64_t[]){0, 3, 1, 0}, 4};
@@ -248,7 +249,7 @@ static void test_devices(void **state)
     bg_graph_destroy(graph);
 }
 
-/* More pieces than one op joins, by rows and by columns: the numbers of the plain layer, in its order. */
+/* More pieces than one op joins, by rows and by columns: the plain layer's numbers, in its order. */
 static void test_many_pieces(void **state)
 {
     enum { ROW_COUNT = 240, COLUMNS = 240 };
@@ -310,7 +311,7 @@ static void test_16_bits(void **state)
     for (int i = 0; i < ROWS * WIDTH; i++)
         table[i] = (double)number((uint32_t)i);
     for (int i = 0; i < OUT * WIDTH; i++)
-        weight[i] = i % 3 == 0 ? 1.0 : 0.0; /* sums that 16 bits hold */
+        weight[i] = i % 3 == 0 ? 1.0 : 0.0; /* sums that fit in 16 bits */
     for (int i = 0; i < SAMPLES * WIDTH; i++)
         x[i] = i % 4;
     for (int i = 0; i < OUT; i++)

@@ -51,7 +51,7 @@ static void test_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Some operand; the same for every call. */
+/* Fills an operand; the numbers are the same for every call. */
 static void fill(double *qkv, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -85,7 +85,7 @@ static void attend(const bgi_attention_attributes *given, const bg_kernel_env *e
     bg_graph_destroy(graph);
 }
 
-/* What attributes.h says, straight from it. */
+/* The formula of attributes.h, written out. */
 static double documented_factor(const bg_kernel_env *env, uint32_t sample, uint32_t head, uint32_t i, uint32_t j)
 {
     const uint32_t counter[4] = {(head * LENGTH + i) * ((LENGTH + 3) / 4) + j / 4, sample, 7, (uint32_t)env->step};
@@ -178,7 +178,7 @@ static void test_gradient_with_dropout(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Scores of thousands overflow nothing, and what is masked counts for nothing. */
+/* Scores of thousands do not overflow, and masked elements do not count. */
 static void test_extremes(void **state)
 {
     const bg_kernel_env env = {.seed = 1};
@@ -293,7 +293,8 @@ static void test_cached(void **state)
     attend(&attributes, &env, 1, qkv, wanted);
     attend_cached(qkv, (const int32_t[]){0, 2, 4}, y);
     assert_memory_equal(y, wanted, sizeof wanted);
-    /* A position outside counts as the nearest one: at the cache's end, tokens see rows that were never written. */
+    /* An out-of-range position counts as the nearest valid one: at the cache's end, tokens see rows that were never
+     * written. */
     attend_cached(qkv, (const int32_t[]){-7, 2, 1000}, y);
     assert_memory_equal(y, wanted, 4 * WIDTH * sizeof *y);
     assert_true(isfinite(y[LENGTH * WIDTH - 1]) && y[LENGTH * WIDTH - 1] != wanted[LENGTH * WIDTH - 1]);

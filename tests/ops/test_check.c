@@ -29,7 +29,7 @@ static void write_element(const bg_kernel_call *call, uint32_t operand, int64_t 
         ((float *)call->operands[operand])[i] = (float)value;
 }
 
-/* Two parts, to see that all of them run. */
+/* The kernel has two parts, so that the test sees that all of them run. */
 static void run_swish(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[0]);
@@ -136,7 +136,7 @@ static const bg_op_type swish = {
 
 /* ---- rules that are wrong, each in its own way ---- */
 
-/* The second operand's gradient is forgotten. */
+/* This rule omits the second operand's gradient. */
 static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_status status = derive_swish(gradient, error);
@@ -269,7 +269,7 @@ static void test_integer_operands_must_be_given(void **state)
     assert_non_null(strstr(error.message, "operand 0 holds integers: its values must be given"));
 }
 
-/* One element of every operand, rather than one element. */
+/* Checks one element of every operand, not one in all. */
 static void test_elements_may_be_sampled(void **state)
 {
     bg_gradient_check_options options = bg_gradient_check_defaults();

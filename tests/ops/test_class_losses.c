@@ -151,7 +151,7 @@ static void test_losses_of_pairs(void **state)
         }
 }
 
-/* Vectors of zeros are like nothing, and nothing infinite comes back. */
+/* Vectors of zeros have similarity 0, and no result is infinite. */
 static bg_value build_zero_cosine(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const bg_value zeros = bg_scale(graph, NULL, inputs[0], 0.0, 0.0);
@@ -169,13 +169,13 @@ static void test_nothing_is_like_nothing(void **state)
 static bg_value build_count(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const bg_type type = bg_vector(BG_UINT8, 3);
-    const uint8_t of[] = {2, 0, 9}; /* the last is no class */
+    const uint8_t of[] = {2, 0, 9}; /* the last one is not a class */
 
     return bg_top_k_correct_count(graph, "count", inputs[0], bg_graph_constant(graph, "of", &type, of),
                                   *(const int64_t *)argument);
 }
 
-/* The labels are the second, the third and none. */
+/* The labels are the second class, the third class, and no class. */
 static void test_labels_among_the_largest(void **state)
 {
     static const double logits[] = {1, 3, 2, 0, -1, -1, 2, 2, 1, 0, 0, 0};

@@ -114,7 +114,7 @@ static void close_network(network *n)
     bg_graph_destroy(n->graph);
 }
 
-/* The loss of replica 0; all must have the same. */
+/* Returns the loss of replica 0, which all replicas must have. */
 static double run(network *n, double *out_norm)
 {
     double losses[16];

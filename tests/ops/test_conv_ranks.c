@@ -69,7 +69,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_conv_transpose2d, &attributes, types, 2, -1, 1);
 }
 
-/* The last step has the name that was given. */
+/* The last op has the given name. */
 static void test_names(void **state)
 {
     bg_graph *graph = NULL;

@@ -46,7 +46,7 @@ static void drop_ones(const bg_type *type, const bgi_dropout_attributes *attribu
     bg_graph_destroy(graph);
 }
 
-/* For `samples` samples. */
+/* Runs the op on `samples` samples. */
 static void drop(int64_t samples, double probability, uint32_t random_id, const bg_kernel_env *env, double *out)
 {
     const bg_type type = bg_tensor3(BG_FLOAT64, samples, 6, 7);
@@ -100,7 +100,7 @@ static uint32_t count_kept(const double *y, double *out_differences, const doubl
     return kept;
 }
 
-/* Every coordinate of a random number matters, and about the asked share is kept. */
+/* Every coordinate changes the random numbers, and about the requested share is kept. */
 static void test_masks_differ(void **state)
 {
     const bg_kernel_env base = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
@@ -221,7 +221,7 @@ static void test_builder(void **state)
 
 /* ---- in a run ---- */
 
-/* Two layers, two micro-batches, two updates: eight masks, each another. */
+/* Two layers, two micro-batches and two updates have eight different masks. */
 static void test_masks_of_a_run(void **state)
 {
     enum { ROWS = 4, WIDTH = 256, SIZE = ROWS * WIDTH };

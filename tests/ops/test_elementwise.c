@@ -17,7 +17,7 @@
 #include "support/build_case.h"
 #include "support/interpret.h"
 
-/* The others are in test_functions.c. */
+/* Other functions are in test_functions.c. */
 enum { OLDEST_COUNT = BG_RECIPROCAL + 1 };
 static const char *const unary_names[OLDEST_COUNT] = {
     [BG_RELU] = "relu",     [BG_GELU] = "gelu",       [BG_GELU_TANH] = "gelu_tanh",
@@ -66,7 +66,7 @@ static void test_unary_equals_pytorch(void **state)
         bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT32, build_unary, &function, 1e-6, 2e-6);
         bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT64, build_unary, &function, 1e-8, 1e-8);
         bgi_test_build_case(bgi_test_ops_oracle, name, BG_BFLOAT16, build_unary, &function, 0.05, 0.04);
-        if (function != BG_RECIPROCAL) /* one of the gradients is beyond the largest float16 */
+        if (function != BG_RECIPROCAL) /* one of the gradients is larger than the largest float16 */
             bgi_test_build_case(bgi_test_ops_oracle, name, BG_FLOAT16, build_unary, &function, 0.01, 0.006);
     }
 }

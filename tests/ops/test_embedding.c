@@ -37,8 +37,8 @@ static void test_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Ids -1 and 3 of a table of 3 rows read as zeros and touch nothing, wherever they stand among ids that repeat; with a
- * width beyond what the kernel adds up at once. */
+/* Ids -1 and 3 of a table of 3 rows read as zeros and change nothing, at any position among repeated ids; with a width
+ * larger than the kernel sums in one pass. */
 static void test_ids_outside(void **state)
 {
     enum { WIDTH = 130, IDS = 6, ROWS = 3 };

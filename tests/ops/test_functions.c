@@ -17,7 +17,7 @@
 typedef struct function_case {
     const char *name; /* in the oracle */
     bg_unary function;
-    bool is_given; /* parameters, rather than the defaults */
+    bool is_given; /* parameters other than the defaults */
     double a, b;
     double low, high; /* where the derivative is continuous; equal: nowhere */
 } function_case;
@@ -136,7 +136,7 @@ static void test_short_names(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Parameters of a function that has none change nothing, so that equal ops stay equal. */
+/* Parameters are ignored for a function without parameters, so that equal ops stay equal. */
 static void test_parameters_without_use_are_dropped(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 2);

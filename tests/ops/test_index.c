@@ -136,7 +136,7 @@ static void test_pytorch_has_the_same_numbers(void **state)
         }
 }
 
-/* -1 is the last element; an index outside reads as zero and gets no gradient. */
+/* -1 is the last element; an index out of range reads as zero and gets no gradient. */
 static void test_numbers_outside(void **state)
 {
     const bg_type x = bg_matrix(BG_FLOAT32, 3, 2), ids = bg_vector(BG_INT32, 4), y = bg_matrix(BG_FLOAT32, 4, 2);

@@ -110,10 +110,10 @@ static void test_mean_weight(void **state)
     assert_int_equal(bgi_op_cross_entropy.weight_output, 2);
     assert_true(result.weight == 2.0);
     assert_true(fabs(result.loss - log(2.0)) < 1e-7);
-    /* seeded with the weight, the gradient is that of the sum */
+    /* with the weight as seed, the gradient is that of the sum */
     assert_memory_equal(result.gradient, ((const double[]){-0.5, 0.5, 0, 0, 0.5, -0.5}), sizeof result.gradient);
 
-    /* nothing counts: no loss, no gradient, no NaN, with whatever seed */
+    /* if no label counts, loss and gradient are 0 and not NaN, for any seed */
     result = compute_mean((const int32_t[]){-100, -100, -100}, 0.0);
     assert_true(result.weight == 0.0 && result.loss == 0.0);
     for (int i = 0; i < 6; i++)

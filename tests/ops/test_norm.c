@@ -191,7 +191,7 @@ static void test_batch_norm_needs_variables(void **state)
     bg_graph_destroy(graph);
 }
 
-/* With one value a channel there is no variance to learn from. */
+/* A channel with one value has no variance, so training is refused. */
 static void test_batch_norm_gradient_needs_two_values(void **state)
 {
     const bg_type types[] = {bg_matrix(BG_FLOAT32, 1, 3), bg_vector(BG_FLOAT32, 3), bg_vector(BG_FLOAT32, 3),

@@ -114,7 +114,7 @@ typedef struct update_graph {
     bgi_test_interpreter interpreter;
 } update_graph;
 
-/* As if by three replicas. */
+/* Computes the result of three replicas. */
 static void add_lamb(update_graph *u)
 {
     const bg_type type = bg_graph_type(u->graph, u->parameter);
@@ -303,8 +303,8 @@ static void test_combined_sgd(void **state)
     assert_memory_not_equal(found[1], found[3], sizeof found[1]);
 }
 
-/* A norm that is 0 makes no ratio: weights that begin as zeros move by the plain direction, and without gradient and
- * decay nothing moves. */
+/* If a norm is 0, no ratio is applied: weights that begin as zeros move by the plain direction, and without gradient
+ * and decay they stay. */
 static void test_lamb_without_norms(void **state)
 {
     static const update_case zero = {"lamb", LAMB, MOMENTS,
@@ -384,7 +384,7 @@ static void destroy_many(many_update *u)
     bg_graph_destroy(u->graph);
 }
 
-/* From a weight a step of 3/16 of a last place: to nearest nothing would ever happen. Each weight moves to the next
+/* Steps of 3/16 of a last place from a weight: rounding to nearest would never move it. Each weight moves to the next
  * value of its type or stays; the mean of all is within five deviations of the value; after 16 updates, each with its
  * own random numbers, the distance is 16 times as large. */
 static void check_mean(bg_dtype dtype, double weight, double place)
@@ -413,13 +413,13 @@ static void test_mean_of_many_roundings(void **state)
     (void)state;
     check_mean(BG_BFLOAT16, -1.0, 0x1p-7);
     check_mean(BG_FLOAT16, -1.0, 0x1p-10);
-    check_mean(BG_FLOAT16, 0.0, 0x1p-24); /* among the subnormals, and into the others */
+    check_mean(BG_FLOAT16, 0.0, 0x1p-24); /* among the subnormals, and from them into the normal numbers */
     check_mean(BG_FLOAT16, -0x3fep-24, 0x1p-24);
     check_mean(BG_FLOAT16, 0x1p-14, 0x1p-24);
 }
 
-/* Between the largest float16 and what would be the next, 65536, the chance decides between the largest and infinity;
- * from there on it is infinity. */
+/* Between the largest float16 and 65536, chance decides between the largest and infinity; from 65536 on the result is
+ * infinity. */
 static void test_beyond_the_largest(void **state)
 {
     many_update u;
@@ -442,7 +442,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* The chance of going up, from all 65536 chances and what the further 128 bits add to those that leave it open. */
+/* The probability of rounding up: from all 65536 values of 16 bits, and from 128 more bits for those that leave it
+ * undecided. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -483,7 +484,7 @@ static void test_chances_are_exact(void **state)
         assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* as large as the remainder: not below */
         for (int w = 3; w >= 0 && words[w]-- == 0; w--)
             ;
-        assert_true(bgi_float16_goes_up(tiny[i], words)); /* one in the last place less */
+        assert_true(bgi_float16_goes_up(tiny[i], words)); /* one unit in the last place less */
     }
 }
 
@@ -510,7 +511,7 @@ static void test_exact_values_are_not_rounded(void **state)
     }
 }
 
-/* The same seed and step: the same bits; another seed or step: others. */
+/* The same seed and step give the same bits; another seed or step gives others. */
 static void test_chances(void **state)
 {
     uint16_t first[MANY];
@@ -600,7 +601,7 @@ static void test_accumulate_sets_then_adds(void **state)
         g = bg_graph_input(graph, "g", &gradient);
         bgi_accumulate(graph, NULL, a, g, (bg_value){0});
         bgi_test_interpreter_init(&interpreter, graph);
-        bgi_test_set(&interpreter, a, (double[]){99.0, NAN}); /* what an earlier step left */
+        bgi_test_set(&interpreter, a, (double[]){99.0, NAN}); /* the result of an earlier step */
         for (uint32_t m = 0; m < 3; m++) {
             interpreter.env.accumulated = m;
             bgi_test_set(&interpreter, g, (double[]){1.5, -2.0 * m});
@@ -613,7 +614,7 @@ static void test_accumulate_sets_then_adds(void **state)
     }
 }
 
-/* ((0 + 1) + (2 + 3)) + 4 and so on: the recursion that is promised, for any count, whatever was left before. */
+/* ((0 + 1) + (2 + 3)) + 4 and so on: the documented recursion, for any count and any previous contents. */
 static double add_leaves(bg_dtype dtype, const double *leaves, uint32_t count)
 {
     uint32_t left = 1;
@@ -652,7 +653,7 @@ static void test_a_tree_adds_as_promised(void **state)
             assert_int_equal(bg_value_is_null(partials), count <= 2);
             bgi_accumulate_tree(graph, NULL, a, g, partials, count);
             bgi_test_interpreter_init(&interpreter, graph);
-            bgi_test_set(&interpreter, a, (double[]){NAN}); /* what an earlier step left */
+            bgi_test_set(&interpreter, a, (double[]){NAN}); /* the result of an earlier step */
             if (!bg_value_is_null(partials))
                 bgi_test_set(&interpreter, partials, (double[]){NAN, NAN, NAN, NAN});
             for (uint32_t m = 0; m < count; m++) {

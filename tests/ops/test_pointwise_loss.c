@@ -104,8 +104,8 @@ static void compute(bg_pointwise_loss_function function, double parameter, doubl
     bg_graph_destroy(graph);
 }
 
-/* Large logits neither overflow nor lose the loss; certain probabilities cost 100 at most; a share of 0 costs nothing.
- */
+/* Large logits neither overflow nor lose the loss; certain probabilities cost at most 100; a target of 0 costs
+ * nothing. */
 static void test_the_edges(void **state)
 {
     double r[3];

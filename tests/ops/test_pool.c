@@ -93,15 +93,15 @@ static void test_what_wins(void **state)
     double y;
 
     (void)state;
-    /* the first of equals */
+    /* the first of equal elements wins */
     assert_int_equal(index_of_largest((const double[]){1, 5, 2, 5, 5, 0}, &y), 1);
-    /* never the padding */
+    /* the padding never wins */
     assert_int_equal(index_of_largest((const double[]){-9, -8, -7, -3, -5, -6}, &y), 3);
     assert_true(y == -3.0);
     assert_int_equal(
         index_of_largest((const double[]){-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY}, &y), 0);
     assert_true(y == -INFINITY);
-    /* NaN, the first one */
+    /* the first NaN wins */
     assert_int_equal(index_of_largest((const double[]){1, 5, NAN, INFINITY, NAN, 0}, &y), 2);
     assert_true(isnan(y));
 }

@@ -82,7 +82,7 @@ static void test_given_sizes(void **state)
             }
 }
 
-/* The last step has the name that was given. */
+/* The last op has the given name. */
 static void test_names(void **state)
 {
     static const int64_t sizes[] = {3, 4, 5}, same[] = {6, 4, 6};

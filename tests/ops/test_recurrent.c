@@ -1,6 +1,6 @@
 /*
- * test_recurrent.c: the recurrences' gradients against central differences, through both results; refusals. (Values are
- * held against PyTorch's in tests/nn/test_recurrent.c.)
+ * test_recurrent.c: the recurrences' gradients against central differences, through both results; refusals.
+ * (tests/nn/test_recurrent.c compares values with PyTorch's.)
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void test_gradients_are_derivatives(void **state)
         const bg_type lstm[] = {x[0], weights[0], first, first, biases[0]};
         const bg_type gru[] = {x[1], weights[1], first, biases[1]};
 
-        /* h alone, c alone, both */
+        /* a loss of h, of c, and of both */
         for (options.outputs = 1; options.outputs <= 5; options.outputs += options.outputs == 1 ? 3 : 1)
             if (bg_gradient_check(&bgi_op_lstm, &attributes, lstm, NULL, 5, &options, &error) != BG_OK)
                 fail_msg("lstm, round %d, outputs %u: %s", round, options.outputs, error.message);

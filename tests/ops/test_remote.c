@@ -68,7 +68,7 @@ static void run(bg_session *session, const float *x, int32_t to, int32_t from, f
     assert_int_equal(stored, to);
 }
 
-/* An array that does the same. */
+/* An array that does the same on the host. */
 static void check_rounds(bg_session *session, float model[ENTRIES][WIDTH], uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -113,7 +113,7 @@ static void any_entry_is_stored_and_loaded(void **state)
         check_rounds(session, model, 0, ROUNDS);
         bg_session_destroy(session);
         bg_plan_destroy(plan);
-        /* In files the entries are there for the next session. */
+        /* In files the entries stay for the next session. */
         memset(model, 0, sizeof model);
         options.files.memmap_dir = folder;
         plan = make_plan(&options, ENTRIES);

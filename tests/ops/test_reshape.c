@@ -94,7 +94,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_concat, &(bgi_axis_attributes){1}, parts, 3, -1.0, 1.0);
 }
 
-/* Slices of a whole, put together again, are the whole; twice transposed is untouched. For every type. */
+/* Concatenated slices equal the whole tensor, and two transpositions equal the original. For every type. */
 static void test_parts_make_the_whole_in_every_type(void **state)
 {
     const uint32_t there[] = {2, 0, 1}, back[] = {1, 2, 0};

@@ -123,7 +123,7 @@ static void test_a_scan_is_the_recurrence(void **state)
     }
 }
 
-/* The last state's gradient reaches the steps since the last multiple alone, and the first state not at all. */
+/* The last state's gradient reaches only the steps since the last multiple, and not the first state. */
 static void test_gradients_are_cut_off(void **state)
 {
     bg_scan_options options = bg_scan_defaults();
@@ -166,7 +166,8 @@ static void test_several_of_each(void **state)
 {
     const bg_type sequence = bg_vector(BG_FLOAT64, 4), scalar = bg_scalar(BG_FLOAT64);
     const double a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8}, zero = 0.0;
-    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4}; /* from the last step on; plus the step */
+    const double products[] = {70, 65, 53, 32}, sums[] = {13, 11, 8, 4}; /* from the last step backward; plus the step
+                                                                            number */
     bg_scan_options options = bg_scan_defaults();
     bg_value inputs[2], states[2], outputs[2];
     bgi_test_interpreter interpreter;

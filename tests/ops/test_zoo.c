@@ -1,9 +1,9 @@
 /*
- * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Three things are
- * asked of all: a fast kernel for each type and instruction set, or a row that says why not; derivatives that central
- * differences confirm in float64; and that attributes of any bytes are refused or taken, without a crash.
+ * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must meet
+ * three conditions: a fast kernel for each type and instruction set, or a row that says why not; derivatives that
+ * central differences confirm in float64; and attributes of any bytes must be refused or accepted, without a crash.
  *
- * An op that is added is a function here, or the first test names it.
+ * A new op needs a function here; otherwise the first test names it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 
 enum { MOST_PARAMETERS = 8, MOST_TYPES = 256 };
 
-/* A graph of one animal, its float operands, and the numbers that it draws. */
+/* The graph of one case, its float operands, and its random numbers. */
 typedef struct zoo {
     bg_graph *graph;
     bg_dtype dtype;
@@ -411,7 +411,7 @@ static zoo create(int animal, int kind, bg_dtype dtype, uint64_t seed, bg_value 
     return z;
 }
 
-/* d sum(value x seed) / d operands when the value is a float; false when it is not. */
+/* Adds d sum(value x seed) / d operands if the value is a float; otherwise returns false. */
 static bool derive(zoo *z, bg_value value, bg_value *out_seed, bg_value *gradients)
 {
     const bg_type type = bg_graph_type(z->graph, value);
@@ -442,7 +442,7 @@ static bool is_plain(const char *op, bg_dtype dtype)
     return false;
 }
 
-/* Ops that only plans add, or that need a mesh, replicas or a remote buffer: tests of their own look at them. */
+/* Ops that only plans add, or that need a mesh, replicas or a remote buffer, have their own tests. */
 static const bg_op_type *const elsewhere[] = {
     &bgi_op_linear_backward_weights_accumulate,
     &bgi_op_matmul_accumulate,
@@ -500,7 +500,7 @@ static const bg_op_type *const all_types[] = {
 
 enum { TYPES = sizeof all_types / sizeof *all_types };
 
-/* The float type that an op works in: that of its operands and results which are no statistics. */
+/* The float type that an op works in: that of its operands and results other than statistics. */
 static bool works_in(const bg_graph *graph, const bgi_op *op, bg_dtype dtype)
 {
     for (uint32_t i = 0; i < op->input_count; i++)
@@ -620,7 +620,7 @@ static double sum_products(const bgi_test_interpreter *interpreter, bg_value val
     return sum;
 }
 
-/* Some elements of each operand, moved up and down. */
+/* Moves some elements of each operand up and down. */
 static void check_differences(zoo *z, bg_value value, bg_value seed, const bg_value *gradients, const char *what)
 {
     const double step = 1e-5;
@@ -678,7 +678,8 @@ static void test_every_gradient_is_a_derivative(void **state)
                 char what[64];
 
                 snprintf(what, sizeof what, "%s %d, seed %d", animals[a].name, kind, (int)seed);
-                /* float32 on the way has no differences so small; what cuts off gradients, and caches, have none */
+                /* float32 inside the op cannot show such small differences; ops that stop gradients, and caches, have
+                 * none */
                 if (!(animals[a].build == elements && (kind == 1 || kind == 5 || kind == 7)) &&
                     !(animals[a].build == attention && kind >= 4) && derive(&z, value, &weights, gradients))
                     check_differences(&z, value, weights, gradients, what);
@@ -688,7 +689,7 @@ static void test_every_gradient_is_a_derivative(void **state)
 
 /* ---- attributes of any bytes: of ops that a caller adds, and of their gradients ---- */
 
-/* Types that a graph takes, and a machine has memory for: kernels look at each element along an axis. */
+/* Types that a graph accepts and for which the machine has memory, because kernels read each element along an axis. */
 static bool are_types(const bg_type *types, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -723,7 +724,7 @@ static void fuzz(zoo *z, const bgi_op *op, int rounds)
             attributes[draw(z, 0, (int64_t)bytes - 1)] =
                 draw(z, 0, 1) ? values[draw(z, 0, 7)] : (unsigned char)draw(z, 0, 255);
         }
-        if (is_pool(op->type)) { /* a bool has no other values; the backward's attributes begin with the forward's */
+        if (is_pool(op->type)) { /* a bool has only these values; the backward's attributes begin with the forward's */
             bg_pool2d_options *options = &((bgi_pool2d_attributes *)(void *)attributes)->options;
 
             *(unsigned char *)&options->ceil_mode &= 1;
@@ -735,7 +736,7 @@ static void fuzz(zoo *z, const bgi_op *op, int rounds)
             assert_true(error.message[0] != '\0');
             continue;
         }
-        if (!are_types(outputs, op->output_count)) /* they get no plan */
+        if (!are_types(outputs, op->output_count)) /* they are not planned */
             continue;
         for (uint32_t i = 0; i < op->output_count; i++)
             types[op->input_count + i] = outputs[i];

@@ -66,7 +66,7 @@ static void test_defaults_of_the_adaptive(void **state)
     assert_true(!sgd.combined && sgd.velocity_scaling == 1.0);
 }
 
-/* Refused, and the message names the number. */
+/* The setting is refused, and the message names it. */
 static void assert_refused(bg_optimizer optimizer, const char *name)
 {
     bg_error error = {0};
@@ -261,8 +261,8 @@ static void test_wrong_texts(void **state)
 
 /* ---- the table ---- */
 
-/* No byte of the struct is in two rows; what is in none is the size, the kind, the learning rate, a rule of the
- * caller's with its numbers, and padding behind flags. */
+/* No byte of the struct is in two rows; the bytes in no row are the size, the kind, the learning rate, a caller's rule
+ * with its numbers, and padding after flags. */
 static void test_every_setting_has_a_row(void **state)
 {
     unsigned char uses[sizeof(bg_optimizer)] = {0};
@@ -293,7 +293,7 @@ static void test_every_setting_has_a_row(void **state)
     assert_null(bgi_optimizer_sentence((bg_optimizer_kind)99));
 }
 
-/* A default is in its range, and what an optimizer does not have is 0. */
+/* A default is in its range, and settings that an optimizer lacks are 0. */
 static void test_defaults_are_the_table(void **state)
 {
     const bgi_setting *setting;
@@ -309,7 +309,7 @@ static void test_defaults_are_the_table(void **state)
     }
 }
 
-/* Each number that an optimizer has must have an element that no other of it has, and arrives there. */
+/* Each number of an optimizer has its own element and arrives there. */
 static void test_settings_have_elements_of_their_own(void **state)
 {
     const bgi_setting *setting;
@@ -353,7 +353,7 @@ static void expect_change(const char *planned, const char *next, const char *ref
     }
 }
 
-/* Numbers change between runs, but for those that are part of the plan. */
+/* Numbers can change between runs, except those that are part of the plan. */
 static void test_changes(void **state)
 {
     const bgi_setting *setting;

@@ -37,7 +37,7 @@ static bool is_list(const bgi_option *option)
 /* ---- rows ---- */
 
 /* No byte of the struct is in two rows, and what is in none is padding: fewer bytes than the next member's size, in
- * front of it. A bool between other members could hide there, so the total is known too. */
+ * front of it. A bool between other members could hide there, so the test also knows the total. */
 static void test_every_member_has_one_row(void **state)
 {
     enum { PADDING = 163 };
@@ -106,7 +106,7 @@ static void test_rows_are_whole(void **state)
 
 /* ---- text ---- */
 
-/* What a default prints sets it again; another value changes the struct, and is not equal any more. */
+/* A printed default can be parsed again; another value changes the struct, which then compares unequal. */
 static void test_text_goes_both_ways(void **state)
 {
     static const char *const others[] = {[BGI_OPTION_BOOL] = NULL,        [BGI_OPTION_COUNT] = "7",
@@ -251,7 +251,7 @@ static bool has_same_key(const bg_options *a, const bg_options *b)
     return is_same;
 }
 
-/* A copy stays what it was when everything that the original points to changes. */
+/* A copy does not change when everything that the original points to changes. */
 static void test_copies_are_deep(void **state)
 {
     filled original, same;
@@ -276,7 +276,7 @@ static void test_copies_are_deep(void **state)
     bgi_arena_clear(&arena);
 }
 
-/* Each thing that the options point to counts on its own, for equality and for the key. */
+/* Everything that the options point to counts separately, for equality and for the key. */
 static void test_what_is_pointed_to_counts(void **state)
 {
     filled a, b;
