@@ -284,7 +284,7 @@ static void scramble(fixture *f)
     assert_int_equal(bg_session_set_step(f->session, 3, NULL), BG_OK);
 }
 
-/* Nothing of the session is another than scramble left it. */
+/* No part of the session differs from the values that scramble left. */
 static void assert_scrambled(fixture *f)
 {
     assert_int_equal(bg_session_step(f->session), 3);
@@ -440,7 +440,7 @@ static void test_damage_anywhere_is_found(void **state)
     }
     assert_scrambled(f);
     assert_string_equal(f->log, "");
-    /* The remedy works, and the file as it was is good. */
+    /* The remedy works, and the original file is good. */
     options.max_checkpoints = 1;
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bg_checkpoint_load(f->session, f->folder, NULL, NULL, NULL), BG_OK);
@@ -600,7 +600,7 @@ static void test_other_types_and_seeds(void **state)
     assert_scrambled(f);
 }
 
-/* What a failed run lost cannot be saved; a checkpoint brings it back. */
+/* Values that a failed run lost cannot be saved; a checkpoint restores them. */
 static void test_lost_weights(void **state)
 {
     fixture *f = *state;
@@ -801,7 +801,7 @@ static void test_out_of_memory(void **state)
 
 /* A file under a temporary name is not a checkpoint until it was read back: here one of its bytes is wrong, and the
  * disk does not report it. */
-static int64_t flipped_byte = -1; /* its place in whatever file is read */
+static int64_t flipped_byte = -1; /* its position in the file that is read */
 static unsigned flips;
 
 ssize_t pread(int descriptor, void *out, size_t size_bytes, off_t offset)
@@ -846,7 +846,7 @@ static void assert_read_back_refused(fixture *f, size_t at, const char *text)
         fail_msg("byte %zu: the older checkpoint is gone, or another file is there", at);
 }
 
-/* Where a file's bytes have this text. */
+/* Returns the position of this text in a file's bytes. */
 static size_t find_bytes(const char *content, size_t size_bytes, const char *text)
 {
     size_t at = 0;
@@ -954,7 +954,7 @@ static void test_files_that_cannot_be_removed(void **state)
     assert_non_null(strstr(f->log, "cannot remove checkpoint_train_step_7.safetensors from "));
     assert_non_null(strstr(f->log, ": Device or resource busy; remove it by hand"));
     assert_loads(f, STEP + 1);
-    /* A file that is already gone is not reported. */
+    /* A file that was already removed is not reported. */
     f->log[0] = '\0';
     unlink_errno = ENOENT;
     save(f, STEP + 2, NULL);
@@ -971,7 +971,7 @@ static void test_files_that_cannot_be_removed(void **state)
     assert_non_null(strstr(error.message, ".tmp-"));
     assert_non_null(strstr(error.message, " was not removed: Device or resource busy"));
     assert_loads(f, STEP + 2);
-    /* And goes with the next one, as the older ones do. */
+    /* The next save removes it, like the older ones. */
     save(f, STEP + 3, NULL);
     assert_int_equal(test_folder_count(f->folder), 1);
 }

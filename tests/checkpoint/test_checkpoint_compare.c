@@ -158,7 +158,7 @@ static bg_safetensors *open_file(const char *folder)
     return file;
 }
 
-/* What an earlier release wrote: the same without the optimizer's record. */
+/* A file of an earlier release: the same without the optimizer's record. */
 static void remove_record(const char *folder)
 {
     bg_safetensors *file = open_file(folder);
@@ -396,7 +396,7 @@ static void test_files_without_the_record(void **state)
     }
 }
 
-/* Weights remember whose state they have, however they came to it. */
+/* Weights remember which optimizer's state they have, on every way to set it. */
 static void test_weights_without_a_session(void **state)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();

@@ -241,7 +241,7 @@ static void test_cross_checks(void **state)
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
-    /* Also a factor that asks for one piece. */
+    /* The same for a factor that asks for one piece. */
     refuse("{\"embedding_serialization_factor\": 1, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
     refuse(
@@ -450,7 +450,7 @@ static void test_set(void **state)
         bg_ipu_config_set(config, "sed", &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 1}, &error),
         BG_ERROR_NOT_FOUND);
     expect_says(&error, "did you mean `seed`?");
-    /* A number is the same however it is written. */
+    /* A number has the same value in every notation. */
     assert_int_equal(bg_ipu_config_update_from_string(config, "matmul_proportion=1", NULL), BG_OK);
     assert_int_equal(bg_ipu_config_update_from_string(copy, "matmul_proportion=1,seed=null", NULL), BG_OK);
     assert_true(bg_ipu_config_equal(config, copy));
@@ -530,7 +530,7 @@ static void test_batch_size_factor(void **state)
     bg_ipu_config_destroy(config);
 }
 
-/* As Optimum writes them: with every field, and from an older release with some. */
+/* In Optimum's form: with every field, and from an older release with only some. */
 static void test_files_come_out_as_they_went_in(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -783,7 +783,7 @@ static void expect_version(bg_ipu_config *config, bool is_there)
     bg_ipu_config_destroy(copy);
 }
 
-/* Of a configuration that was made here, and of one that was loaded with a version; other records stay. */
+/* For a configuration that was made here, and for one that was loaded with a version; other records stay. */
 static void test_without_version(void **state)
 {
     (void)state;

@@ -44,7 +44,7 @@ static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 static const test_model layers = {"layers", build_layers};
 static const bg_ipu_model shape = {.layer_count = LAYERS, .head_block = "Head"};
 
-/* What a configuration, given as updates of a pipeline of two devices, makes of training or inference. */
+/* The plans that a configuration, given as updates of a pipeline of two devices, makes for training or inference. */
 static bg_ipu_options make_options(const char *updates, bool for_inference)
 {
     const bg_ipu_config_load_options load = {.overrides = updates};
@@ -144,7 +144,7 @@ static void test_auto_loss_scaling(void **state)
     free(scaled.bytes);
 }
 
-/* Bytes of what is alive inside segments, scratch included, on the two devices. */
+/* Bytes of the values alive inside segments, scratch included, on the two devices. */
 static void find_transients(const char *updates, size_t bytes[2])
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -157,7 +157,7 @@ static void find_transients(const char *updates, size_t bytes[2])
     bg_ipu_options_clear(&made);
 }
 
-/* Less memory for products: smaller plans, on the devices that are meant, and the same bits. */
+/* Less memory for products makes plans smaller, on the intended devices, with the same bits. */
 static void test_matmul_proportion(void **state)
 {
     size_t plain[2], bounded[2], second[2];
@@ -241,7 +241,7 @@ static void test_output_modes(void **state)
     assert_int_equal(count_losses("device_iterations=2,output_mode=sum"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=final"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=default"), 1);
-    /* Inference returns all that it computes, whatever training does. */
+    /* Inference returns all that it computes, whatever the output mode of training is. */
     assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=sum"), 3);
     assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=final"), 3);
 }

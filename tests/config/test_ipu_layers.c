@@ -116,7 +116,7 @@ static void test_encoder_and_decoder(void **state)
         {"{\"layers_per_ipu\": [0, 6, 0, 6]}", 6, 6, 2, 2, {0, 6}, {0, 6}},
         {"{\"layers_per_ipu\": [3, 0, 3, 0, 0, 7]}", 6, 7, 4, 2, {3, 0, 3, 0}, {0, 7}},
         {"{\"ipus_per_replica\": 4}", 6, 6, 2, 2, {3, 3}, {3, 3}},
-        /* Of the cuts that would do, the largest; not the one that leaves nothing for the decoder. */
+        /* Chooses the largest of the cuts that fit, but not the one that leaves no layers for the decoder. */
         {"{\"layers_per_ipu\": [6, 0, 6, 0]}", 6, 6, 2, 2, {6, 0}, {6, 0}},
         {"{\"layers_per_ipu\": [2, 0, 0, 0]}", 2, 0, 2, 2, {2, 0}, {0, 0}},
     };

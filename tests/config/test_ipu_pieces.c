@@ -256,7 +256,7 @@ static void fill(float *values, size_t count, uint32_t seed)
         values[e] = (float)((int)((e + seed) * 2654435761u >> 20) - 2048) / 4096.0f;
 }
 
-/* Gives `count` pieces of a matrix of ROWS rows, each element a function of its place in the whole. */
+/* Gives `count` pieces of a matrix of ROWS rows, each element a function of its position in the whole. */
 static void set_pieces(bg_weights *weights, const char *plain, const char *format, uint32_t count)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS / count, WIDTH);
@@ -324,7 +324,7 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     end(&made);
 }
 
-/* Whatever the pieces and their places, the plain layers' numbers. */
+/* For all pieces and placements, the results are the plain layers' numbers. */
 static void test_inference(void **state)
 {
     float plain[MICRO_BATCH * ROWS], found[MICRO_BATCH * ROWS];

@@ -92,7 +92,7 @@ static void test_deep_copies(void **state)
     assert_string_equal(view->execution.block_costs[0].name, "B1");
     assert_int_equal(view->execution.device_mapping[1], 1);
     assert_true(view->memory.matmul_proportions[1] == 0.25);
-    /* The given names, with anchors, are what is applied. */
+    /* The given names are applied, with anchors. */
     assert_true(bg_run_options_is_given(clone, "deviceIterations"));
     assert_false(bg_run_options_is_given(clone, "replicas"));
     to.replicas.count = 5;
@@ -224,7 +224,7 @@ static void test_values(void **state)
     bg_run_options_destroy(options);
 }
 
-/* Every option goes out and in again by value. */
+/* Every option is printed and read back by its value. */
 static void test_every_value_comes_back(void **state)
 {
     bg_run_options *options = make(NULL), *again = make(NULL);
@@ -415,7 +415,7 @@ static void test_environment(void **state)
     bg_run_options_destroy(options);
 }
 
-/* A line for each problem, however many. */
+/* There is a line for each of any number of problems. */
 static void test_all_problems(void **state)
 {
     bg_options options = bg_options_defaults();

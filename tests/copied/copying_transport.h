@@ -11,9 +11,9 @@
 
 extern const bgi_transport_type test_transport_copying;
 
-/* Of the transports created from now on. */
+/* Applies to the transports created from now on. */
 void test_transport_seed(uint64_t seed);
-/* Bytes that have arrived in all transports: that something was copied at all. */
+/* Bytes that have arrived in all transports, which shows that data were copied at all. */
 uint64_t test_transport_bytes(void);
 
 #endif

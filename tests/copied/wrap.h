@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* From now on there are this number of workers and of I/O threads. More than one worker works for devices of the CPU,
- * whose memory is open. */
+/* From now on there are this number of workers and of I/O threads. More than one worker serves CPU devices, whose
+ * memory is open. */
 void test_copied_workers(uint32_t workers, int32_t io_threads);
 
 #endif

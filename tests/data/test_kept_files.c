@@ -47,7 +47,7 @@ static bg_status save_tensors(const char *path, int version, bg_error *error)
     return bg_safetensors_write(path, entries, 9, metadata, 1, error);
 }
 
-/* Of these two, `path` ends in the name that the file has in its folder. */
+/* `path` ends in the name that the file has in its folder. */
 static void cut_name(const char *path, char parent[160])
 {
     snprintf(parent, 160, "%s", path);

@@ -206,7 +206,7 @@ static void test_order_is_the_same_for_any_worker_count(void **state)
 
 /* ---- parts of batches ---- */
 
-/* Of even samples both tensors, of every third the labels. */
+/* Draws both tensors of even samples, and the labels of every third one. */
 static uint32_t want_some(void *user, uint64_t sample)
 {
     ++*(uint64_t *)user;
@@ -536,7 +536,7 @@ static void test_prefetch_crosses_epochs(void **state)
         assert_permutation(labels, 5);
     }
     bg_loader_destroy(loader);
-    /* Nothing was made twice, and no more than the ring holds beyond the used part: begin_epoch kept prepared
+    /* No batch was made twice, and at most one ring beyond the used part was made: begin_epoch kept prepared
      * batches. */
     assert_in_range(c.calls, 100, 100 + 4 * 5);
     bg_dataset_destroy(dataset);

@@ -196,7 +196,7 @@ static void send_all(int connection, const char *data, size_t size_bytes)
     }
 }
 
-/* /good/NAME gives the file, /damaged/ one with a changed byte, /short/ half of it, /gone/ nothing, /quit ends. */
+/* /good/NAME gives the file, /damaged/ one with a changed byte, /short/ half of it, /gone/ an error, /quit ends. */
 static bool serve(const server *s, int connection)
 {
     char request[2048] = "", kind[64] = "", name[128] = "", head[128];
@@ -224,7 +224,7 @@ static bool serve(const server *s, int connection)
             send_all(connection, file->data, file->size_bytes / 2);
         } else if (strcmp(kind, "damaged") == 0) {
             send_all(connection, file->data, file->size_bytes - 1);
-            send_all(connection, "?", 1); /* in the length at the end, or not: never what it was */
+            send_all(connection, "?", 1); /* in the length at the end, or not: never the original */
         } else {
             send_all(connection, file->data, file->size_bytes);
         }
@@ -410,7 +410,7 @@ static void assert_download_fails(attempt *a, const char *folder, const char *fa
     assert_int_equal(test_folder_count(folder), 0);
 }
 
-/* As they were published with the data: a digit that differs makes every download fail. */
+/* These are the published checksums: one wrong digit makes every download fail. */
 static void test_published_digests(void **state)
 {
     static const char *const digests[] = {"6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",

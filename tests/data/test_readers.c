@@ -236,7 +236,7 @@ static void test_tokens(void **state)
 
 enum { LARGE_BYTES = (64 << 20) + 24, FILLED = 4000, LENGTH = 3 };
 
-/* More than is kept in memory; only its first tokens take room on the disk. */
+/* The file is larger than the memory limit; only its first tokens use space on the disk. */
 static void write_large_tokens(const char *path, size_t width, uint32_t numbers[FILLED])
 {
     static unsigned char bytes[4 * FILLED];
@@ -422,7 +422,7 @@ static void test_png(void **state)
     bg_array image = {0};
     (void)state;
 
-    /* Byte i of what is stored is 7 * i. */
+    /* Byte i of the stored values is 7 * i. */
     assert_int_equal(bg_png_read(corpus("png/gray"), 0, &image, NULL), BG_OK);
     assert_int_equal(image.type.dims[0], 1);
     for (int i = 0; i < 12; i++)

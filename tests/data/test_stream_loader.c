@@ -272,7 +272,7 @@ static int count_threads(void)
     return count;
 }
 
-/* Ended after `taken` batches, with an endless stream: shards are closed, threads gone, readers bounded. */
+/* Ends after `taken` batches of an endless stream: shards are closed, threads have ended, readers are bounded. */
 static void test_early_destroy_leaves_nothing(void **state)
 {
     const bg_type type = bg_scalar(BG_INT32);

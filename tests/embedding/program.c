@@ -337,7 +337,7 @@ static void try_signals(void)
     expect(are_equal(&before, &after), "also when the session is gone");
 }
 
-/* What a child does with the parent's session, and with its own. */
+/* Uses the parent's session in a child process, and then the child's own. */
 static int work_in_child(bg_session *inherited, bool has_threads)
 {
     bg_options options = make_options();

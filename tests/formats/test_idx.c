@@ -173,7 +173,7 @@ static void test_damaged_gzip(void **state)
     bg_error_clear(&error);
     assert_int_equal(bgi_idx_parse("x.gz", packed, size + 4, &array, &error), BG_ERROR_PARSE);
     assert_non_null(strstr(error.message, "4 bytes follow the end of the gzip stream"));
-    for (size_t at = 2; at < size; at++) { /* whatever is changed, it is refused or reads the same */
+    for (size_t at = 2; at < size; at++) { /* every change is refused or reads the same */
         packed[at] ^= 0x55;
         if (bgi_idx_parse("x.gz", packed, size, &array, NULL) == BG_OK)
             assert_good(&array);

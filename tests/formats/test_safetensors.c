@@ -178,7 +178,8 @@ static void test_the_bytes_written(void **state)
     test_folder_remove(folder);
 }
 
-/* As other writers may: spaces in the header, tensors in any order, data that are not aligned, unknown keys. */
+/* Written in ways that other writers may use: spaces in the header, tensors in any order, data that are not aligned,
+ * unknown keys. */
 static void test_foreign_file(void **state)
 {
     static const char header[] =
@@ -373,7 +374,7 @@ static void test_damage_anywhere(void **state)
     (void)state;
 
     for (size_t cut = 0; cut < size_bytes; cut++) {
-        char *copy = malloc(cut + 1); /* exact, so that the address sanitizer sees every byte too far */
+        char *copy = malloc(cut + 1); /* exact, so that the address sanitizer detects every byte beyond */
         bg_safetensors *file = NULL;
 
         memcpy(copy, content, cut);

@@ -74,7 +74,7 @@ static void describe(const bg_plan *plan)
         abort();
 }
 
-/* Behind the key: another key is another plan's. */
+/* Fuzzes the bytes after the key, because another key belongs to another plan. */
 static void change(unsigned char *file, size_t file_bytes, size_t key_bytes, const uint8_t *changes, size_t size)
 {
     const size_t content = file_bytes - HEAD_BYTES, first = HEAD_BYTES + key_bytes;

@@ -1,5 +1,5 @@
 /*
- * fuzz_huggingface.c: config.json of a GPT-2 folder with arbitrary content. Of what reads, the tensors have names and
+ * fuzz_huggingface.c: config.json of a GPT-2 folder with arbitrary content. In a valid input the tensors have names and
  * shapes.
  */
 #include "models/huggingface.h"

@@ -1,7 +1,7 @@
 /*
  * fuzz_memmap_index.c: indexes of remote buffers with arbitrary content. Two ways: any bytes as a file; or any bytes as
- * records and values, under a page and a checksum that are right. What is taken for an index gives a weight what it
- * says of it, and its value when it is of the weight's type.
+ * records and values, under a page and a checksum that are right. A valid index gives a weight the recorded type, and
+ * its value if the type is the weight's.
  *
  * Input: a byte (even: the rest is a file; odd: the rest is two bytes of how many of the bytes behind them are records,
  * low byte first, and these), then records and values.

@@ -1,5 +1,5 @@
 /*
- * fuzz_safetensors.c: safetensors content from anywhere. Of what reads, every byte of every tensor is there, aligned.
+ * fuzz_safetensors.c: safetensors content from anywhere. In a valid input every byte of every tensor is there, aligned.
  */
 #include "formats/safetensors.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_schedule.c: schedule text from anywhere. What reads must print to something that reads back, and the verifier,
- * simulator and timetable must take or refuse it without a fault.
+ * fuzz_schedule.c: schedule text from anywhere. A valid input must print to text that reads back, and the verifier,
+ * simulator and timetable must accept or refuse it without a fault.
  */
 #include <brigade/schedule.h>
 

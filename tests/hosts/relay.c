@@ -97,7 +97,7 @@ static int open_interface(const char *name)
     return interface;
 }
 
-/* Whom a frame is for: the last byte of its address, when the address is one of ours. */
+/* The receiver of a frame: the last byte of its address, if the address is one of ours. */
 static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
 {
     static const unsigned char ours[5] = {2, 0, 0, 0, 0};

@@ -2,8 +2,8 @@
  * kernel_case.h: one kernel request with its data, run with the reference and with the fast kernels of every
  * instruction set this processor has, parts in several orders.
  *
- * Every operand lies in its own allocation of exactly its size, so that the address sanitizer sees a vector that
- * reaches too far.
+ * Every operand has its own allocation of exactly its size, so that the address sanitizer detects a vector that reaches
+ * too far.
  */
 #ifndef TESTS_KERNELS_KERNEL_CASE_H
 #define TESTS_KERNELS_KERNEL_CASE_H

@@ -222,7 +222,7 @@ static void test_scale_and_cast(void **state)
 }
 
 /* Every float16 to float32; and back, with every float next to a float16 or halfway between two: the reference's bits,
- * NaN included. Not a whole number of vectors. */
+ * NaN included. The count is not a multiple of the vector length. */
 static void test_every_float16(void **state)
 {
     enum { HALVES = 65536, BESIDE = 6 };

@@ -327,8 +327,8 @@ static void make_joined(test_model_file *file, char *producer)
     file->node_inputs[0][0] = file->weight.name;
 }
 
-/* PyTorch joins equal initializers by Identity; each name is one again. Other producers mean exactly what they
- * write. */
+/* PyTorch joins equal initializers by Identity; each name is one again. Files of other producers are taken
+ * literally. */
 static void joined_weights_come_apart(void **state)
 {
     static char pytorch[] = "pytorch", other[] = "other", standard[] = "ai.onnx";

@@ -1,6 +1,6 @@
 /*
  * test_file.c: files that are cut off, contradict themselves or lead elsewhere: each has one error with its place.
- * Models are made message by message; test_build.c has what is right with them.
+ * Models are made message by message; test_build.c tests valid ones.
  */
 #include <stdarg.h>
 #include <stddef.h>

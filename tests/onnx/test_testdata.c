@@ -1,11 +1,11 @@
 /*
  * test_testdata.c: the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata): all supported
  * ones give the published numbers, and the refused ones are exactly those in unsupported.txt, with their reasons.
- * BRIGADE_ONNX_TABLE=FILE writes the table by operator into FILE; BRIGADE_ONNX_LIST=FILE writes the list again. Where
- * the package is not installed the tests are skipped.
+ * BRIGADE_ONNX_TABLE=FILE writes the table by operator into FILE; BRIGADE_ONNX_LIST=FILE writes the list again. Without
+ * the package the tests are skipped.
  *
- * A model is run with its inputs as inputs of the graph. Where it is refused because shapes or numbers of steps come
- * from inputs, those of integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
+ * A model is run with its inputs as inputs of the graph. If it is refused because shapes or numbers of steps come from
+ * inputs, those of integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static const char *const folders[] = {"node", "simple", "pytorch-operator", "pyt
 
 typedef enum verdict { PASSED, UNSUPPORTED, FAILED } verdict;
 
-/* What became of a model. */
+/* The outcome for a model. */
 typedef struct outcome {
     char model[160], op[64], reason[REASON];
     verdict verdict;

@@ -79,7 +79,7 @@ static void test_choices_equal_pytorch(void **state)
     }
 }
 
-/* Any byte but 0 chooses a, and what is not chosen is not looked at: an infinite gradient does not become NaN. */
+/* Any byte but 0 chooses a, and elements that are not chosen are not read: an infinite gradient does not become NaN. */
 static void test_what_is_not_chosen_has_no_part(void **state)
 {
     const bg_type bytes = bg_vector(BG_UINT8, 4), floats = bg_vector(BG_FLOAT32, 4);
@@ -261,7 +261,7 @@ static int64_t compute(bg_dtype dtype, bgi_test_build build, const void *argumen
     return result;
 }
 
-/* What C leaves undefined, and PyTorch refuses or leaves to the processor. */
+/* Cases that C leaves undefined, and PyTorch refuses or leaves to the processor. */
 static void test_every_quotient_is_defined(void **state)
 {
     const bg_binary divide = BG_DIVIDE;
@@ -340,7 +340,7 @@ static void run_cast(bg_dtype from, const void *x, bg_dtype to, void *out)
     bg_graph_destroy(graph);
 }
 
-/* To the nearest float32 at once: by way of a double, the first would lie in the middle between two. */
+/* Rounds to the nearest float32 in one step: through a double, the first would lie in the middle between two. */
 static void test_casts_of_int64(void **state)
 {
     const int64_t above_middle = ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1, large = INT64_MAX, small = -5;

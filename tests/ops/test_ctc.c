@@ -88,7 +88,7 @@ static void run_op(const double *x, const int32_t *of, int32_t steps, int32_t le
     bg_graph_destroy(graph);
 }
 
-/* What a path of three steps says: each class once, then without blanks. */
+/* The paths of three steps: each class once, then without blanks. */
 static bool says(const int *path, int steps, const int32_t *of, int length)
 {
     int found = 0;

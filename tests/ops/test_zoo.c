@@ -534,8 +534,8 @@ static const struct {
             {BG_KERNELS_AVX512, BGI_ISA_AVX512, ".avx512"}};
 static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};
 
-/* Of an op type: in which types it was met, and for which of them and which instruction sets it had a fast kernel for
- * some shape. */
+/* For an op type: the types in which it occurred, and for which of them and which instruction sets it had a fast kernel
+ * for some shape. */
 typedef struct record {
     bool is_met, is_met_as[3], is_fast[3][3];
 } record;

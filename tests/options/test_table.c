@@ -36,8 +36,8 @@ static bool is_list(const bgi_option *option)
 
 /* ---- rows ---- */
 
-/* No byte of the struct is in two rows, and what is in none is padding: fewer bytes than the next member's size, in
- * front of it. A bool between other members could hide there, so the test also knows the total. */
+/* No byte of the struct is in two rows, and bytes in no row are padding: fewer than the next member's size, in front of
+ * it. A bool between other members could hide there, so the test also knows the total. */
 static void test_every_member_has_one_row(void **state)
 {
     enum { PADDING = 163 };

@@ -1,6 +1,6 @@
 /*
- * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, however the loss is
- * wrapped; and optimizer state that is new counts from its own beginning.
+ * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, in whatever ops the
+ * loss is wrapped; and new optimizer state counts from its own beginning.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +138,7 @@ static void set_running(bg_options *options)
     options->numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
 }
 
-/* The same mean, label by label, whatever the micro-batches counted (the first ones: nothing). */
+/* The same mean, label by label, for all counts of the micro-batches (the first ones count 0). */
 static void test_a_running_mean_equals_the_whole(void **state)
 {
     static const struct {

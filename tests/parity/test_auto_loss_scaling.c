@@ -79,8 +79,8 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale it was made with, 0 where
- * there is no output. */
+/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale it was made with, or 0
+ * without an output. */
 static float update_with(rig *r, const float sizes[ACCUMULATION])
 {
     const void *inputs[1];
@@ -116,7 +116,7 @@ static void copy_weight(rig *r, const char *name, void *to)
 
 /* ---- the rule ---- */
 
-/* Gradients of 1, 2, 3, 4, three times over: each counts by itself; 4 x 1024 < 8188 < 4 x 2048. */
+/* Gradients of 1, 2, 3, 4, three times: each counts separately; 4 x 1024 < 8188 < 4 x 2048. */
 static void test_rule(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.125);
@@ -139,7 +139,8 @@ static void test_rule(void **state)
     close_rig(&r);
 }
 
-/* What each micro-batch's gradient holds counts, not their sum: large ones that cancel, and small ones that add up. */
+/* The values of each micro-batch's gradient count, not their sum: large ones that cancel, and small ones that add
+ * up. */
 static void test_micro_batches_count(void **state)
 {
     static const struct {
@@ -206,7 +207,7 @@ static void test_period_and_bounds(void **state)
 
 /* ---- overflow ---- */
 
-/* 12 x 1e33 overflows from a scale of 2^15 on; what is left are the updates of a run without a scale. */
+/* 12 x 1e33 overflows from a scale of 2^15 on; the remaining updates are those of a run without a scale. */
 static void expect_skips(const bg_optimizer *optimizer)
 {
     bg_options options = make_options();

@@ -1,6 +1,6 @@
 /*
  * test_canonical.c: with canonical reductions the bits of losses, weights and state do not depend on how the
- * micro-batches of an update are divided over replicas, whatever else differs. Results list losses in the order of the
+ * micro-batches of an update are divided over replicas, for all other options. Results list losses in the order of the
  * whole batch.
  */
 #include <stdarg.h>
@@ -74,7 +74,7 @@ static test_result train(const test_model *model, set_function set, const share 
     options.numerics.canonical_reductions = canonical;
     options.numerics.seed = 11;
     options.reporting.output_mode = BG_OUTPUT_ALL;
-    options.reporting.trace = true; /* memory is what was planned */
+    options.reporting.trace = true; /* memory is that of the plan */
     options.execution.wait_limit_s = 60;
     mesh.data = s->replicas;
     if (set != NULL)

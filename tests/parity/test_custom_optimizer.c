@@ -29,7 +29,7 @@ static bg_status infer_update(const bg_op_signature *op, bg_type *outputs, bg_er
     return bg_error_set(error, BG_ERROR_SHAPE, "the numbers are not those of an update");
 }
 
-/* Of the plain kernel each float operation, in its order. */
+/* Does each float operation of the plain kernel, in its order. */
 static void run_update(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[PARAMETER]);

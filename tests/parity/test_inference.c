@@ -121,7 +121,7 @@ static bg_session *train(bg_plan **out_plan, const data *d)
     return session;
 }
 
-/* By output: the modes' rows of all micro-batches. */
+/* For each output: the modes' rows of all micro-batches. */
 typedef struct metrics {
     float early[BATCHES][ROWS];
     int32_t guess[BATCHES][ROWS][LENGTH];
@@ -132,7 +132,7 @@ typedef struct metrics {
     int32_t guess_third[BATCHES / 3][ROWS][LENGTH];
 } metrics;
 
-/* What B1 sends to B2 (the embedding, the gate and integers) is one message; and so is what B2 sends to B3. */
+/* The values from B1 to B2 (the embedding, the gate and integers) are one message, and so are those from B2 to B3. */
 static void check_messages(const bg_plan *plan, const char *what)
 {
     const size_t x_bytes = ROWS * LENGTH * WIDTH * sizeof(float);

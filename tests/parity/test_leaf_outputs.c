@@ -180,7 +180,7 @@ static void run(const manner *way, bool training, const data *d, float (*first)[
     bg_plan_destroy(plan);
 }
 
-/* What is known before: the host's own bytes, the constant, and the weights that the first update starts from. */
+/* Values known in advance: the host's own bytes, the constant, and the weights that the first update starts from. */
 static void check(const manner *way, bool training, const data *d, float (*first)[WIDTH], const result *results)
 {
     for (int i = 0; i < 2; i++) {

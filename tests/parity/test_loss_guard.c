@@ -84,8 +84,7 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One run from update `first` on, whose micro-batch `bad` of all (none: UINT32_MAX) has `value` in place of its data.
- */
+/* One run from update `first` on; its micro-batch `bad` of all (none: UINT32_MAX) has `value` in place of its data. */
 static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const double *rates, uint64_t *iterations,
                      bg_error *error)
 {
@@ -200,7 +199,7 @@ static void expect_refused(const way *w, const bg_optimizer *optimizer, uint32_t
     close_rig(&r);
 }
 
-/* Of 1e38 four add up to infinity, and no gradient does. */
+/* Four times 1e38 add up to infinity, while no gradient does. */
 static void test_every_strategy(void **state)
 {
     const unsigned step = getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : 1;

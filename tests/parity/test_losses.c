@@ -1,7 +1,7 @@
 /*
  * test_losses.c: a loss of several terms that count different labels, or none, trains as PyTorch does on the whole
- * batch (tests/oracle/losses.py), however the batch is split over micro-batches and replicas, accumulated, clipped,
- * scaled and sharded; with the same bits under every strategy.
+ * batch (tests/oracle/losses.py), for every split over micro-batches and replicas, accumulated, clipped, scaled and
+ * sharded; with the same bits under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static bg_value add_square_mean(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_MEAN, bg_multiply(graph, x, x), NULL, 0, false);
 }
 
-/* Means over weights of labels: that of each update is over the weights of all of its labels. */
+/* Means over weights of labels: the mean of each update is over the weights of all of its labels. */
 static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, bg_value b)
 {
     static const float numbers[CLASSES] = {1.0f, 0.5f, 2.0f, 1.5f, 0.25f};

@@ -24,7 +24,7 @@
 
 enum { UPDATES = 3, ACCUMULATION = 7, MICRO_BATCH = 4, ALL_CLASSES = (1 << BG_LOCATION_COUNT) - 1 };
 
-/* What a run leaves: the bytes of every weight and of every loss. */
+/* The results of a run: the bytes of every weight and of every loss. */
 typedef struct result {
     size_t size;
     unsigned char *bytes;
@@ -416,7 +416,7 @@ static void state_comes_one_variable_at_a_time(void **state)
     assert_true(on_demand.device_bytes <= preload.device_bytes);
     free(on_demand.bytes);
     free(preload.bytes);
-    /* Also where one update has many variables: a load goes at most one variable ahead. */
+    /* The same if one update has many variables: a load runs at most one variable ahead. */
     options.execution.strategy = BG_STRATEGY_SINGLE;
     move_off(&options, 1u << BG_LOCATION_STATE, true);
     on_demand = run_deep(&options, "on demand, single");
@@ -431,9 +431,9 @@ static void state_comes_one_variable_at_a_time(void **state)
     free(preload.bytes);
 }
 
-/* On every device of a pipeline; run_plan holds what was touched against the plan. Three devices have more transient
- * memory than an update of one variable needs: there the peak drops by the state's bytes, to the byte. Device 2, with
- * nearly all parameters in one matrix, gets a place for that one's state while it is loaded. */
+/* Also on every device of a pipeline; run_plan compares the touched bytes with the plan. Three devices have more
+ * transient memory than an update of one variable needs: there the peak drops by the state's bytes, to the byte. Device
+ * 2, with nearly all parameters in one matrix, gets a place for that one's state while it is loaded. */
 static void state_leaves_the_devices_to_the_byte(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -646,8 +646,8 @@ static int compare_rows(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What a layer hands on, and what it keeps, is a row of the store with a step for each micro-batch: rows lie one behind
- * the other, and micro-batch m of a row is at its m-th step, where it is stored once and loaded from. */
+/* A value that a layer sends on, and one that it stashes, is a row of the store with a step for each micro-batch: rows
+ * lie one after the other, and micro-batch m of a row is at its m-th step, where it is stored and loaded once. */
 static void micro_batches_are_steps_of_rows(void **state)
 {
     enum { MOST_ROWS = 4 * LAYERS };
@@ -671,7 +671,7 @@ static void micro_batches_are_steps_of_rows(void **state)
             assert_int_equal(plan->edges[e].depth, DEEP_ACCUMULATION);
             rows[count++] = &plan->edges[e];
         }
-    /* What layers hand on, forwards and backwards, and what each but the first keeps. */
+    /* The values that layers send, forward and backward, and those that each but the first stashes. */
     assert_int_equal(count, 3 * (LAYERS - 1));
     qsort(rows, count, sizeof rows[0], compare_rows);
     for (uint32_t r = 0; r + 1 < count; r++)

@@ -95,7 +95,7 @@ static const run_case cases[] = {
      "minimum_sharded_optimizer=1 minimum_sharded_weights=1"},
 };
 
-/* Of the language model alone: data x tensor 1 x tensor 2. */
+/* Only of the language model: data x tensor 1 x tensor 2. */
 static const struct {
     const char *name;
     bg_mesh mesh;

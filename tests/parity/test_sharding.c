@@ -279,8 +279,8 @@ static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time 
     return options;
 }
 
-/* Both ways of summing give the bits of one device that keeps everything, with and without clipping, for tied weights
- * too, and however a stage's visits cut its backward pass. */
+/* Both ways of summing give the bits of one device that holds everything, with and without clipping, also for tied
+ * weights, and for every way in which a stage's visits cut its backward pass. */
 static void test_gradients_reduced_in_the_backward(void **state)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -480,7 +480,7 @@ static void test_one_replica_is_warned(void **state)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
-    /* Also when it is requested only for some tensors. */
+    /* The same if it is requested only for some tensors. */
     options = options_for(&ways[0], 1, 1);
     options.reporting.log = note;
     options.reporting.log_user = &m;
@@ -555,7 +555,7 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan_destroy(plan);
 }
 
-/* Also when the norm of all gradients is bounded, and when they adapt the loss's scale. */
+/* The same if the norm of all gradients is bounded, and if gradients adapt the loss scale. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;

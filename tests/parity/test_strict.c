@@ -212,7 +212,7 @@ static void one_device_at_a_time_with_the_same_bits(void **state)
         }
 }
 
-/* Schedules whose devices work at the same time say what would be right; one device is strict by itself. */
+/* Schedules whose devices work at the same time name those that would be right; one device is always strict. */
 static void other_schedules_refuse(void **state)
 {
     static const char *const stages = "B1,B2|B3,B4";

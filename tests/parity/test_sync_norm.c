@@ -230,7 +230,7 @@ static void test_replicas_are_one_micro_batch(void **state)
             }
 }
 
-/* Of each micro-batch of the last update. */
+/* For each micro-batch of the last update. */
 static void test_running_statistics_of_replicas(void **state)
 {
     const size_t bytes = HIDDEN * sizeof(float);

@@ -70,7 +70,7 @@ static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, c
 
     memset(r, 0, sizeof *r);
     optimizer.epsilon =
-        1e-6; /* the example's: with less, gradients of nothing but rounding make steps of full length */
+        1e-6; /* that of the example: with a smaller one, gradients that are only rounding make full steps */
     optimizer.weight_decay = 0.1;
     optimizer.decay_matrices_only = true;
     options.numerics.max_gradient_norm = 0.5;
@@ -215,7 +215,7 @@ static void every_mesh(void **state)
     check_meshes(meshes, count, 0.0, is_quick() ? 3 : MOST_UPDATES);
 }
 
-/* Masks are those of the whole model, whichever replica has a piece of it. */
+/* Masks are those of the whole model, for every replica that has a piece of it. */
 static void dropout_of_the_whole(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -298,7 +298,7 @@ static void sharded_state(void **state)
     close_run(&wanted);
 }
 
-/* Its norms are of whole parameters, whatever cuts them. */
+/* Its norms are of whole parameters, for every cut. */
 static void lamb(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -387,7 +387,7 @@ static void sharded_activations(void **state)
 
 /* ---- checkpoints ---- */
 
-/* A way to cut the model: a mesh, and how many of its blocks (embedding, two layers, head) a stage has. */
+/* A way to cut the model: a mesh, and the number of its blocks (embedding, two layers, head) in each stage. */
 typedef struct cut {
     bg_mesh mesh;
     const char *stages; /* of the pipeline; NULL: single device */
@@ -449,7 +449,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
     second.updates = HALF;
     memcpy(second.losses, first->losses, sizeof first->losses);
     memcpy(second.norms, first->norms, sizeof first->norms);
-    expect_equal(&second, first, what); /* what was loaded */
+    expect_equal(&second, first, what); /* the loaded values */
     train(&second, WHOLE - HALF);
     expect_close(&second, whole, HALF, WHOLE, 1e-5, what);
     if (is_same_mesh(from, to))
@@ -555,7 +555,7 @@ static void kept_updates(void **state)
 
 /* ---- how many collectives ---- */
 
-/* Of one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
+/* For one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
 static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
 {
     memset(out_counts, 0, stage_count * sizeof *out_counts);

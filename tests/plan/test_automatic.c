@@ -1,6 +1,6 @@
 /*
  * test_automatic.c: "auto:N" and "auto-ops:N": where models are cut, which ops stay together, measured costs, fast and
- * slow devices, budgets, refusals. That cuts change no bit is in tests/parity.
+ * slow devices, budgets, refusals. tests/parity shows that cuts do not change results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -443,7 +443,7 @@ static void test_failed_allocations(void **state)
     options.execution.devices = devices;
     options.execution.device_model_count = 2;
     expect_clean_failures(&m, &options);
-    options = make_options("auto:2"); /* cuts that do not fit, and what was said of them */
+    options = make_options("auto:2"); /* cuts that do not fit, and the messages about them */
     options.execution.gradient_accumulation = 2;
     options.memory.device_memory_bytes = 1;
     options.reporting.log = hear;

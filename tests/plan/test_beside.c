@@ -92,7 +92,8 @@ static uint32_t count_beside(const bg_plan *plan)
 }
 
 /* Each layer's sum runs beside all backwards of the layer before it, until the next sum; that of the first layer runs
- * beside the squares of the second one. Whatever is remote, while gradients stay on the device up to the update. */
+ * beside the squares of the second one. For everything that can be remote, while gradients stay on the device up to the
+ * update. */
 static void sums_go_on_beside_the_next_phase(void **state)
 {
     (void)state;
@@ -178,7 +179,7 @@ static void updates_of_one_level(void **state)
     }
 }
 
-/* Where there is no other work, or none may run, the device waits in the sum. */
+/* If there is no other work, or none may run, the device waits in the sum. */
 static void sums_that_are_waited_for(void **state)
 {
     bg_options options[4];

@@ -38,7 +38,7 @@ typedef struct description {
     bg_plan_summary summary;
 } description;
 
-/* What is logged: the notes, one a line. */
+/* The logged notes, one on each line. */
 typedef struct notes {
     char text[8192];
 } notes;
@@ -167,7 +167,7 @@ static void set_auto_scale(bg_options *options)
     options->numerics.loss_scaling = 512.0;
 }
 
-/* Equal layers, each with another bound of its kernels' scratch. */
+/* Equal layers, each with another limit of its kernels' scratch. */
 static void set_proportions(bg_options *options)
 {
     static const double shares[] = {1e-6, 0.0, 4e-6, 1.0};
@@ -450,7 +450,8 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
-/* What shapes no plan changes no request. A new option changes the size: it goes into cache_key.c, or here. */
+/* Options that do not shape the plan do not change the request. A new option changes the size: it goes into
+ * cache_key.c, or here. */
 static bool never_stop(void *user)
 {
     (void)user;

@@ -171,7 +171,7 @@ static void windows_are_acquired_and_sent(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Of a strict plan. */
+/* For a strict plan. */
 static void turns_are_one_sequence(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4, 16);

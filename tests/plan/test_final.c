@@ -223,7 +223,7 @@ static void plans_in_parts_are_right(void **state)
             bg_graph *graph = NULL;
             bg_value loss;
 
-            if (ways[way].is_sharded) /* whole variables only: a replica is checked by itself */
+            if (ways[way].is_sharded) /* only whole variables: a replica is checked separately */
                 continue;
             assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
             loss = test_model_at(model)->build(graph, MICRO_BATCH);
@@ -232,7 +232,7 @@ static void plans_in_parts_are_right(void **state)
         }
 }
 
-/* After how many calls of its whole pass the message leaves that is the `number`-th of a device. */
+/* Returns after how many calls of its whole pass the `number`-th message of a device leaves. */
 static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
 {
     const bgi_instruction *send = on->instructions, *maker;

@@ -20,7 +20,7 @@
 
 enum { MICRO_BATCH = 4, MOST_PASSES = 64 };
 
-/* What was dumped, by pass. */
+/* The dumped text, by pass. */
 typedef struct dumps {
     uint32_t count;
     char names[MOST_PASSES][24];

@@ -1,6 +1,6 @@
 /*
- * test_program.c: instructions as the runtime reads them: which acquire, release, copy, load and store. That the
- * contents are right is shown by test_layout.c.
+ * test_program.c: instructions as the runtime reads them: which acquire, release, copy, load and store. test_layout.c
+ * shows that the contents are right.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static bool touches(const bg_plan *plan, uint32_t device, const bgi_call *call, 
     return false;
 }
 
-/* A message that leaves before the action ends is whole: no later call comes near any of its slots. It is not late
+/* A message that leaves before the action ends is complete: no later call touches any of its slots. It is not late
  * either: the call before it wrote there. The number of such messages. */
 static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
 {

@@ -109,7 +109,8 @@ static void test_stash_bytes(void **state)
         size_t all, kept;
         options.memory.recompute = BG_RECOMPUTE_NONE;
         all = stash(&m, &options, k);
-        /* What enters, the linear layer's result, two squares. A message has more slots, for what is sent ahead. */
+        /* The stage's input, the linear layer's result, and two squares. A message has more slots, for values that are
+         * sent ahead. */
         assert_in_range(all, in_flight * 4 * VALUE, in_flight * 4 * VALUE + (k == 0 ? 0 : 2 * VALUE));
         options.memory.recompute = BG_RECOMPUTE_STAGE;
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
@@ -231,7 +232,7 @@ static void test_separate_losses_run_again(void **state)
     bg_plan_destroy(merged);
 }
 
-/* One device: with marks the parts between them are there one at a time, so the device needs less. */
+/* On one device, marks make the parts between them alive one at a time, so the device needs less memory. */
 static void test_marks_lower_the_peak(void **state)
 {
     model m = make_model(1, 12, true);

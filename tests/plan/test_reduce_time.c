@@ -145,8 +145,8 @@ static void test_sums_are_not_loaded_again(void **state)
     bg_plan_destroy(plan);
 }
 
-/* With a bounded norm, squares are the update's first level, and change nothing: what they load is not stored again. A
- * sum that came with them would change it. */
+/* With a bounded norm, squares are the update's first level, and change nothing: values that they load are not stored
+ * again. A sum that came with them would change it. */
 static void test_levels_that_read_do_not_store(void **state)
 {
     bg_plan *without = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.0, OFF_AFTER_EACH_PHASE));

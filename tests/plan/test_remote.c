@@ -102,9 +102,9 @@ static void test_whole(void **state)
     bg_plan_destroy(plan);
 }
 
-/* What crosses leaves the device when more micro-batches of it wait than its slots there would be: two that are
- * written, two that are read or, without loads ahead of time, one. What C gets waits for C's forward alone, whose
- * backward follows at once: one slot more, for what that keeps. */
+/* A value between stages leaves the device when more micro-batches of it wait than it would have slots there: two that
+ * are written, two that are read or, without loads ahead of time, one. C's input waits only for C's forward, whose
+ * backward follows at once: one more slot, for the values that it stashes. */
 static void test_few_micro_batches_stay(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * test_results.c: a pass sees the results that its row of passes.def names and no others, and makes those that it says.
+ * test_results.c: a pass sees only the results that its row of passes.def names, and makes those that the row names.
  * The driver is compiled into this program with BGI_VERIFY_PASSES, in every build: what any pass touches beyond its row
  * is NULL there, so that a row that names too little ends this program.
  */

@@ -124,7 +124,8 @@ static void test_instructions(void **state)
     }
 }
 
-/* A device's forward pass touches what it sends and keeps, its backward what came of both, its update neither. */
+/* A device's forward pass touches the values that it sends and stashes, its backward the values made from both, its
+ * update neither. */
 static void test_marks(void **state)
 {
     bg_plan *plan = make_plan(false);

@@ -200,7 +200,7 @@ static void helpers_divide_what_they_save(void **state)
     assert_true(machine.prices.divisible_ns == bgi_measured_divisible_ns);
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 2.0);
     assert_true(bgi_measured_divisible_ns(&machine.alone, &call) == -2.0);
-    types[0] = bg_vector(BG_FLOAT32, 16); /* unknown: as a whole */
+    types[0] = bg_vector(BG_FLOAT32, 16); /* unknown: as one op */
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == bgi_measured_call_ns(&machine.busy, &call));
     call.kernel.part_count = 1;
     assert_true(bgi_measured_divisible_ns(&machine.busy, &call) == 0.0);
@@ -283,7 +283,7 @@ static void helpers_are_measured(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Sleeping takes at least as long as it says, on any machine. */
+/* Sleeping takes at least the requested time, on any machine. */
 static void calls_are_measured_once(void **state)
 {
     bg_plan *plan = make_naps();

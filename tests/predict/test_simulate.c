@@ -1,7 +1,7 @@
 /*
  * test_simulate.c: laws of simulated plans. With free links the first step takes what bg_schedule_simulate says for the
  * same costs, under every strategy. One shared core takes the sum of all work, enough cores what devices of their own
- * take. Latencies, domains and transfers take their time. No test looks at a clock.
+ * take. Latencies, domains and transfers take their time. No test reads a clock.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,7 +227,7 @@ static void one_core_takes_the_sum_and_many_take_what_devices_do(void **state)
         own = simulate(plan, &model, 0, "own");
         for (uint32_t cores = 2; cores <= 4; cores++) {
             found = simulate(plan, &model, cores, "cores");
-            /* Between what the cores can do at best and what they do without helping each other. */
+            /* Lies between the cores' best case and the time without helping each other. */
             assert_true(found.total_ns >= STEPS * work / cores * (1.0 - 1e-9));
             assert_true(found.total_ns <= STEPS * work * (1.0 + 1e-9));
             bgi_simulation_clear(&found);
@@ -281,7 +281,7 @@ static void messages_take_their_links(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Phases bring what they need from streaming memory: with a slow one that is all there is to the time. */
+/* Phases load what they need from streaming memory: if it is slow, it alone determines the time. */
 static void transfers_take_streaming_memory(void **state)
 {
     bgi_device_model model = free_model();

@@ -205,7 +205,7 @@ static void test_weights_apart(void **state)
             assert_true(makespan < find_makespan(plan));
         bg_plan_destroy(plan);
     }
-    /* Nothing to gain: B stays whole. */
+    /* A split would gain nothing, so B stays whole. */
     plan = plan_with("auto", (bg_stage_cost){.forward_ns = 1000});
     assert_false(plan->problem.splits_weights);
     bg_plan_destroy(plan);

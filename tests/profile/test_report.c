@@ -168,7 +168,7 @@ static void test_times_add_up(void **state)
     close_network(&r);
 }
 
-/* Each op of a pass is there with the time of a call, and together they take what the actions took. */
+/* Each op of a pass is listed with the time of a call, and together they take the time of the actions. */
 static void test_ops(void **state)
 {
     double ops_ns[4] = {0}, forward_ns;
@@ -208,7 +208,7 @@ static void test_ops(void **state)
     close_network(&r);
 }
 
-/* What lives at any moment fits the plan, and reaches what it says at some moment. */
+/* The live bytes at any moment fit the plan, and reach its figure at some moment. */
 static void test_memory(void **state)
 {
     recorded r;

@@ -116,7 +116,7 @@ static void test_reads_back(void **state)
         fail_msg("%s", error.message);
     assert_non_null(strstr(file.path, "/events.out.tfevents.1700000000.brigade.42"));
     path = strdup(file.path);
-    assert_int_equal(bgi_event_file_open(&other, inner, 1700000000.25, 42, &error), BG_ERROR_IO); /* it is there */
+    assert_int_equal(bgi_event_file_open(&other, inner, 1700000000.25, 42, &error), BG_ERROR_IO); /* it exists */
     assert_int_equal(bgi_event_file_add(&file, 300, 1700000001.5, scalars, 3, NULL), BG_OK);
     assert_int_equal(bgi_file_load(path, 1 << 20, &content, &size_bytes, NULL), BG_OK); /* before it is closed */
     assert_int_equal(bgi_event_file_close(&file, NULL), BG_OK);

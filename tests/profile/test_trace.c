@@ -154,8 +154,8 @@ static void assert_slices_good(const json_t *events, const bg_plan_summary *summ
     }
 }
 
-/* The counters of a device: never below what is always there, never above the plan's bytes, back at the constant in the
- * end. Returns the highest. */
+/* The counters of a device: never below the constant part, never above the plan's bytes, back at the constant part in
+ * the end. Returns the highest. */
 static double check_memory(const json_t *events, const traced_run *run, uint32_t device)
 {
     double highest = 0.0, last = 0.0, last_ts = -1.0;
@@ -297,7 +297,7 @@ static void test_stash_is_in_the_counters(void **state)
     clear(&run);
 }
 
-/* An arrow's end is the beginning of its SEND's slice, or the end of its RECEIVE's, both named by the edge. */
+/* An arrow begins at its SEND's slice or ends at its RECEIVE's, both named by the edge. */
 static void assert_at_slice(const json_t *events, const json_t *end)
 {
     const bool is_start = strcmp(text_of(end, "ph"), "s") == 0;

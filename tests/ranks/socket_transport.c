@@ -25,7 +25,7 @@ typedef struct frame {
     uint32_t lane, tag;
 } frame;
 
-/* A message on its way out, one that has come, or a receive that waits. */
+/* A message to be sent, one that has arrived, or a waiting receive. */
 typedef struct item {
     struct item *next;
     frame head;
@@ -162,7 +162,7 @@ static void write_some(sockets *s, uint32_t rank)
     }
 }
 
-/* False when the other side has gone. */
+/* Returns false when the other side has ended. */
 static int read_some(sockets *s, uint32_t rank)
 {
     for (;;) {
@@ -402,7 +402,7 @@ int test_sockets_join(bg_transport *transport, int code)
             code = 1;
         }
     }
-    /* What one rank sent when another had closed its lane already was never taken. */
+    /* A message that one rank sent after another had closed its lane was never received. */
     free_messages(&s->come);
     for (uint32_t rank = 0; rank < s->base.rank_count; rank++) {
         free_messages(&s->out[rank]);

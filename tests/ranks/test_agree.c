@@ -49,7 +49,7 @@ typedef struct rig {
     bg_error error;
 } rig;
 
-/* Of two stages, one on each rank; `is_alone`: both on each. */
+/* Two stages, one on each rank; `is_alone`: both on each. */
 static bg_status open_rig(rig *r, bg_kernel_policy kernels, bool is_alone)
 {
     const bg_optimizer optimizer = bg_sgd(0.05);
@@ -120,7 +120,7 @@ static float train(rig *r)
     return losses[0];
 }
 
-/* As the message says. */
+/* In the order of the message. */
 static void the_lowest_instructions_serve_all(void **state)
 {
     float loss, expected;

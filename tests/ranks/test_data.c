@@ -1,6 +1,6 @@
 /*
  * test_data.c: a rank reads the samples of its own devices, in the order of one process; the rest of an epoch, and
- * batches cut by max_steps, are read whole. That training is right with them, test_fit.c shows. So do infeeds.
+ * batches cut by max_steps, are read whole. test_fit.c shows that training with them is right. Infeeds do the same.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -18,7 +18,7 @@
 
 enum { MOST_RANKS = 4, MOST_EXCHANGES = 3, MOST_ELEMENTS = 20000, FIRST_LINK_TAG = 2 /* before it: notes and hosts */ };
 
-/* Before wrap.c looks. */
+/* Called before wrap.c checks. */
 __attribute__((constructor)) static void ask_for_three(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 0);
@@ -164,7 +164,7 @@ static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exch
     }
 }
 
-/* What the members here bring; each meets the others. */
+/* The contributions of the members here; each meets the others. */
 static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
 {
     static float data[2][MOST_EXCHANGES][MOST_ELEMENTS], results[2][MOST_EXCHANGES][MOST_ELEMENTS];

@@ -185,8 +185,8 @@ static test_result take_weights(bg_session *session)
     return r;
 }
 
-/* A session over `transport` (NULL: this rank alone) from one update to another; `note`: what it finds, NULL for none.
- * It flushes, and says what weights it has. */
+/* A session over `transport` (NULL: only this rank) from one update to another; `note`: the note that it expects, NULL
+ * for none. It flushes, and says what weights it has. */
 static test_result train(const way *w, const bg_options *options, bg_transport *transport, uint32_t first, uint32_t end,
                          const char *note)
 {
@@ -267,7 +267,7 @@ static void ranks_open_their_own_stores(void **state)
     bg_plan_destroy(plan);
     meet();
     if (own_rank() == 0)
-        assert_int_equal(test_folder_count(folder), 1); /* the lock: files that were never used are gone */
+        assert_int_equal(test_folder_count(folder), 1); /* the lock: files that were never used are removed */
     remove_folder(folder);
 }
 
@@ -463,7 +463,7 @@ static void readers_leave_the_files_untouched(void **state)
     free(train(w, &options, test_ranks_transport(), 0, 2, NULL).bytes);
     meet();
     options.files.memmap_mode = BG_MEMMAP_READ_ONLY;
-    for (int time = 0; time < 2; time++) { /* a second one sees what the first has found */
+    for (int time = 0; time < 2; time++) { /* a second session sees the values of the first */
         plan = plan_for(w, &options, test_ranks_transport());
         require(bg_session_create(plan, NULL, &session, &error), &error);
         require(play(session, &options, 2, UPDATES, &error), &error);

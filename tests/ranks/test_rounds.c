@@ -1,6 +1,6 @@
 /*
- * test_rounds.c: values that one rank reads of others, for a checkpoint say, come in messages of at most 1 MiB, however
- * large they are; outputs do too.
+ * test_rounds.c: values that one rank reads from others, for example for a checkpoint, are sent in messages of at most
+ * 1 MiB, for all sizes; so are outputs.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -30,7 +30,7 @@ typedef struct rig {
     bg_plan *plan;
     bg_session *session;
     bg_error error;
-    bg_status status; /* of what was asked for last */
+    bg_status status; /* of the last request */
 } rig;
 
 static bg_options make_options(void)
@@ -232,7 +232,7 @@ static bg_status count_sent(void *user, void *lane, uint32_t to, uint32_t tag, c
     return test_ranks_transport()->send(user, lane, to, tag, data, size_bytes, operation, error);
 }
 
-/* The last figure of this rank's row in the table of what is sent. */
+/* The last figure of this rank's row in the table of sent bytes. */
 static double find_planned(const bg_plan *plan)
 {
     static const char *const units[] = {"B", "kB", "MB"};
@@ -485,7 +485,7 @@ static void neighbors_are_together(void **state)
     close_rig(&r);
 }
 
-/* As many as no loop over pairs of ranks gets through. */
+/* Too many for any loop over pairs of ranks. */
 static void many_ranks_are_laid_out_at_once(void **state)
 {
     enum { MANY = 200000, HOSTS = 25000 };

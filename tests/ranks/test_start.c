@@ -47,7 +47,7 @@ static long find_kb(const char *name)
     return found;
 }
 
-/* The most that is resident from now on, above what is now. */
+/* The largest resident memory from now on, above the present value. */
 static long forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");

@@ -185,7 +185,7 @@ static void share(const uint32_t *hosts)
 
     transport.hosts = hosts;
     open_rig(&r, &transport);
-    /* As if this rank had begun that much earlier or later than the other. */
+    /* As if this rank had begun earlier or later than the other by this time. */
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);

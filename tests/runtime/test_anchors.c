@@ -19,7 +19,7 @@
 
 enum { MICRO_BATCH = 3, ITERATIONS = 2, ACCUMULATION = 2, MOST = 64 };
 
-/* What a run returned, and the weights after it. */
+/* The outputs of a run, and the weights after it. */
 typedef struct result {
     uint32_t count;
     struct {
@@ -146,7 +146,7 @@ static bg_options strategy_options(int strategy)
     return options;
 }
 
-/* What fusion makes part of another op, unless it is marked. */
+/* A value that fusion makes part of another op, unless it is marked. */
 static bool is_swallowed(const bg_graph *graph, bg_value value)
 {
     const char *type = graph->ops[graph->values[value.id].op].type->name;

@@ -15,7 +15,7 @@
 
 #include <brigade.h>
 
-/* As an uninitialized local variable may be: an invalid status, and a message without an end. */
+/* An uninitialized local variable could look like this: an invalid status, and a message without an end. */
 static void fill_with_garbage(bg_error *error)
 {
     memset(error, 0xA5, sizeof *error);
@@ -447,7 +447,7 @@ static void success_leaves_a_clear_error(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A bg_error that goes from call to call tells the newest cause. */
+/* A bg_error that is passed from call to call has the newest cause. */
 static void a_reused_error_tells_the_new_cause(void **state)
 {
     const bg_type empty = bg_vector(BG_FLOAT32, 0);

@@ -6,8 +6,8 @@
  *     y = x + w, then sleep     dx: sleep, dx = dy     dw: sleep, dw = sum of dy
  *
  * dx is B and dw is W, which are one action or, with the strategies that fill idle time with W, two. The simulator
- * knows actions and not their calls: what it says of B and W as one holds where the message waits for the end of both.
- * It does not, and then less time is idle than was simulated.
+ * knows actions and not their calls: its result for B and W as one action holds if the message waits for the end of
+ * both. It does not, and then less time is idle than was simulated.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ typedef struct nap_attributes {
 
 /* ---- an op that takes its time ---- */
 
-/* To a point in time, so that what the kernel does besides does not add up. */
+/* Sleeps until a point in time, so that the kernel's other work does not add up. */
 static void sleep_from(uint64_t start_ns, double ns)
 {
     const uint64_t end_ns = start_ns + (uint64_t)ns;

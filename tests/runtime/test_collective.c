@@ -104,7 +104,7 @@ static double round_to(bg_dtype dtype, double value)
     return bgi_load(dtype, &room, 0);
 }
 
-/* What collective `which` must give for element e of the replica's result. */
+/* The expected result of collective `which` for element e of the replica. */
 static double expect(const rig *r, uint32_t replica, int which, int64_t e)
 {
     const uint32_t size = bg_mesh_group_size(&r->mesh, r->axes);

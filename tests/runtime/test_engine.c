@@ -1,5 +1,5 @@
 /*
- * test_engine.c: the engine's one promise: whatever runs a plan, and however many, the bits are those of plain loops.
+ * test_engine.c: the engine's one promise: any number of workers gives the bits of plain loops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,7 +180,7 @@ static void as_many_workers_as_there_are_cores(void **state)
 /* Credits: a ring of one slot makes the producer wait for every message. */
 /* ---- messages that leave early ---- */
 
-/* What comes behind a message in the last stage's backward waits until the stage before is done with the message. */
+/* The calls after a message in the last stage's backward wait until the stage before has processed the message. */
 typedef struct behind {
     _Atomic uint32_t done_before; /* backwards of the stage before */
     uint32_t waited_for;

@@ -1,6 +1,6 @@
 /*
- * test_feed.c: infeeds and outfeeds: they deliver what arrays do, whichever side waits; and every way in which one side
- * stops.
+ * test_feed.c: infeeds and outfeeds: they deliver the data of arrays, whichever side waits; and every way in which one
+ * side stops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -878,7 +878,7 @@ static void *stop_at_signal(void *argument)
     return NULL;
 }
 
-/* Takes a few rows, sends the signal, and is gone without a look at the rest. */
+/* Takes a few rows, sends the signal, and ends without reading the rest. */
 static void *interrupt_in_mid_queue(void *argument)
 {
     consumer *c = argument;
@@ -889,7 +889,8 @@ static void *interrupt_in_mid_queue(void *argument)
     return NULL;
 }
 
-/* Ctrl-C in a program that trains without end, its consumer in mid-queue: the step is finished, everything goes. */
+/* Ctrl-C in a program that trains without end, with a consumer in mid-queue: the step is finished, and everything is
+ * freed. */
 static void a_signal_leaves_no_thread(void **state)
 {
     const uint32_t before = count_threads();
@@ -1327,7 +1328,7 @@ static void train_rated(const char *stages, const char *schedule, bool is_consta
     expect_ok(&r, bg_session_create(r.plan, NULL, &r.session, &r.error));
     for (int call = 0; call < 3; call++) {
         const size_t count = is_constant ? 1 : RATED_ELEMENTS;
-        float *rate = malloc(count * sizeof *rate); /* so that a sanitizer sees what reads more */
+        float *rate = malloc(count * sizeof *rate); /* so that a sanitizer detects reads beyond it */
         const void *inputs[2] = {0};
         bool constants[2] = {false};
         const bg_run run = {.inputs = inputs, .constants = constants, .outputs = (void *[]){losses}};
@@ -1389,7 +1390,7 @@ static bool do_spare(void *user)
     return call < s->answers;
 }
 
-/* Whatever idle workers do, and for how long, results are the same, and none of them continues after the run. */
+/* For all work of idle workers, the results are the same, and no such work continues after the run. */
 static void the_idle_have_something_to_do(void **state)
 {
     static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};

@@ -91,7 +91,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     put(root, "sys/fs/cgroup/memory.max", "900000\n");
     put(root, "sys/fs/cgroup/memory.current", "100000\n");
     expect(root, 800000, true);
-    /* What cannot be read bounds nothing. */
+    /* A file that cannot be read sets no limit. */
     put(root, "proc/self/cgroup", "garbage\n0:\n::\n");
     expect(root, 1024 * UINT64_C(300000), false);
     put(root, "proc/meminfo", "MemAvailable: lots\n");
@@ -99,7 +99,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     test_folder_remove(root);
 }
 
-/* More replicas than any machine has memory for; their number is what makes them large. */
+/* More replicas than fit any machine's memory; only their number makes them large. */
 static void a_session_that_does_not_fit_is_refused(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4096, 1024);

@@ -167,7 +167,7 @@ static const bgi_test_oracle *oracle(void)
     return opened;
 }
 
-/* Of the vectors that PyTorch drew, which are rows where there are fewer rows than columns. */
+/* The vectors that PyTorch drew, which are rows if there are fewer rows than columns. */
 static void orthogonal_weights_are_pytorchs(void **state)
 {
     static const struct {

@@ -17,7 +17,7 @@
 
 enum { PIECE = 64 << 10, THREADS = 4, ROUNDS = 20, ARENA = 12 << 20 };
 
-/* Of the queue: bytes of each transfer, around one piece and several. The fourth one moves nothing. */
+/* For the queue: bytes of each transfer, around one piece and several. The fourth one moves nothing. */
 static const size_t sizes[] = {1, PIECE - 1, PIECE, 0, PIECE + 1, 3 * PIECE, 5 << 20, 8 * PIECE - 7, 2 * PIECE};
 enum { TRANSFERS = sizeof sizes / sizeof *sizes };
 
@@ -36,7 +36,7 @@ typedef struct queue {
     counted_device *device;
 } queue;
 
-/* Counts what is copied, and by how many calls. */
+/* Counts the copied bytes, and the calls that copy them. */
 struct counted_device {
     bgi_device base;
     queue *q;

@@ -351,7 +351,7 @@ static void integers_count_under_every_strategy(void **state)
         if (bg_plan_create_loop(r.body, &loop, &options, &r.plan, &r.error) != BG_OK ||
             bg_session_create(r.plan, NULL, &r.session, &r.error) != BG_OK)
             fail_msg("way %zu: %s", w, r.error.message);
-        /* The condition is no output that a caller sees. */
+        /* The condition is not an output that a caller sees. */
         assert_int_equal(bg_session_output_count(r.session), 1);
         const bg_run run = {.inputs = (const void *[]){x},
                             .outputs = (void *[]){evens, beyond},
@@ -560,7 +560,7 @@ static void wrong_loops_are_refused(void **state)
     bg_graph_destroy(other);
 }
 
-/* A body in a graph: what it may have, and no gradient. */
+/* The body in a graph: what it may contain, and that it has no gradient. */
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);

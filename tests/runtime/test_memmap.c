@@ -175,7 +175,7 @@ static void join(const char *folder, const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s/%s", folder, name);
 }
 
-/* All that the folder's files hold. */
+/* Everything in the folder's files. */
 static test_result read_files(const char *folder)
 {
     static const char *const names[] = {BGI_MEMMAP_INDEX, "replica0.device0.store", "replica0.device1.store",
@@ -260,7 +260,7 @@ static void values_have_one_place(void **state)
     assert_true(remote > 10);
     bg_session_destroy(session);
     bg_plan_destroy(plan);
-    assert_int_equal(test_folder_count(folder), 1); /* the lock: files that were never used are gone */
+    assert_int_equal(test_folder_count(folder), 1); /* the lock: files that were never used are removed */
     test_folder_remove(folder);
 }
 
@@ -563,7 +563,7 @@ static void foreign_files_are_not_overwritten(void **state)
     test_folder_remove(folder);
 }
 
-/* Whatever allocation fails, the folder has no files, or those of before; nothing is left behind. */
+/* Whichever allocation fails, the folder has no files, or the previous ones, and no leftovers. */
 static void out_of_memory_is_an_error(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

@@ -130,7 +130,7 @@ static bg_status infer_same(const bg_op_signature *op, bg_type *outputs, bg_erro
     return BG_OK;
 }
 
-/* Waits, then looks at what the plan says of the call. */
+/* Waits, then reads the plan's description of the call. */
 static void run_late(const bg_kernel_call *call, uint32_t part)
 {
     (void)part;
@@ -152,7 +152,7 @@ static bg_status choose_late(const bg_op_signature *op, bg_kernel_policy policy,
 static const bg_op_type late = {BG_OP_TYPE_DEFAULTS, .name = "late",      .minimum_inputs = 1,  .maximum_inputs = 1,
                                 .output_count = 1,   .infer = infer_same, .kernel = choose_late};
 
-/* The session is gone when the kernel reads the types of its call, which are the plan's. */
+/* The session is destroyed when the kernel reads the types of its call, which belong to the plan. */
 static void test_late_kernel(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, SIZE);
@@ -178,7 +178,7 @@ static void test_late_kernel(void **state)
     atomic_store(&may_return, true);
     while (!atomic_load(&has_returned))
         nap();
-    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free what it was the last to use */
+    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free what it used last */
         nap();
 }
 

@@ -48,7 +48,7 @@ static void set_own_affinity(const cpu_set_t *set)
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof *set, set), 0);
 }
 
-/* The allowed processor with the highest number: never the one that a session would begin with by itself. */
+/* The allowed processor with the highest number, with which a session would never begin on its own. */
 static int last_cpu(const cpu_set_t *set)
 {
     int last = -1;
@@ -91,7 +91,7 @@ static void *stand_by(void *argument)
     return NULL;
 }
 
-/* Given a thread that may use one processor of several, then all workers of its session stay there, pinned or not. */
+/* If a thread may use one processor of several, all workers of its session stay there, pinned or not. */
 static void workers_stay_within_the_callers_affinity(void **state)
 {
     const cpu_set_t before = affinity_of(pthread_self());
@@ -197,7 +197,7 @@ static void pinning_binds_each_worker_to_its_own_processor(void **state)
     }
 }
 
-/* More workers than processors: none is bound. */
+/* With more workers than processors none is bound. */
 static void crowded_workers_are_not_bound(void **state)
 {
     const cpu_set_t before = affinity_of(pthread_self());
@@ -479,7 +479,7 @@ static void own_ops_keep_their_worker(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The caller itself looks at the limit when its devices wait for what never comes. */
+/* The caller itself checks the limit when its devices wait for something that never comes. */
 static void a_driven_run_ends_at_the_limit(void **state)
 {
     bg_plan *plan = make_toy(1, BG_PINNING_NONE);

@@ -247,7 +247,8 @@ static void test_shared(void **state)
     assert_memory_equal(y, wanted, sizeof y);
     assert_int_equal(bg_weights_find(weights, "fc1.weight", &weight, NULL), BG_OK);
     assert_ptr_equal(weights->items[bgi_weights_index(weights, "fc1.weight")].block->data, weight.data);
-    assert_int_equal(weights->items[bgi_weights_index(weights, "fc1.weight")].block->users, 2); /* version 1 is gone */
+    assert_int_equal(weights->items[bgi_weights_index(weights, "fc1.weight")].block->users,
+                     2); /* version 1 was freed */
     for (int i = 0; i < READERS; i++)
         bg_session_destroy(readers[i]);
     bg_weights_destroy(weights);
@@ -375,7 +376,7 @@ static void test_no_torn_weights(void **state)
 
 /* ---- a call ---- */
 
-/* Of a small model, however many workers it might have: the calling thread does all of it and never waits. */
+/* For a small model, even if it might have more workers, the calling thread does all of it and never waits. */
 static void test_no_hand_over(void **state)
 {
     bg_plan *plan = make_inference(NULL);

@@ -1,6 +1,6 @@
 /*
- * test_sections.c: weights that a model stores whole or in pieces: each form continues with what another has trained,
- * however the weights are passed, and begins with the same values; and inference without its weights is an error.
+ * test_sections.c: weights that a model stores whole or in pieces: each form continues with the weights that the other
+ * has trained, however they are passed, and begins with the same values; and inference without its weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -366,7 +366,7 @@ static void any_form_goes_on(void **state)
                     move_between(&families[k].forms[a], &families[k].forms[b], (road)way, families[k].keeps_order);
 }
 
-/* Sums of columns have another order, so that their bits differ; what is trained is the whole's nevertheless. */
+/* Sums of columns have another order, so their bits differ; the trained weights are those of the whole anyway. */
 static void columns_train_like_the_whole(void **state)
 {
     machine whole = {0};
@@ -413,7 +413,7 @@ static void first_values_are_equal(void **state)
     }
 }
 
-/* Two sessions alive at once: each run sees what the other has done. */
+/* Two sessions alive at the same time: each run sees the other's results. */
 static void sessions_take_turns(void **state)
 {
     static const form other = {.embedding = 12, .projection = 3, .mode = ROWS_OF};
@@ -630,7 +630,7 @@ static void files_keep_sections(void **state)
         infer(&test, wanted);
         close_machine(&test);
         assert_memory_equal(found, wanted, sizeof found);
-        /* A new value of a piece goes to the file. */
+        /* A new value of a piece is written to the file. */
         for (int k = 0; k < 2; k++) {
             float values[ROWS * WIDTH];
             fill(values, ROWS * WIDTH, (float)round);

@@ -133,11 +133,11 @@ static void sessions_see_each_others_weights(void **state)
         run_rig(&rigs[2], values);
         assert_int_equal(bg_session_step(rigs[2].session), (round + 1) * 4);
     }
-    /* The next run begins from what is set here, wherever the newest values were. */
+    /* The next run begins from the values set here, wherever the newest ones were. */
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(&rigs[0], values);
-    /* The newest values come back before their session goes. */
+    /* The newest values are copied back before their session is destroyed. */
     close_rig(&rigs[0]);
     expect_weights(weights, 4, values);
     run_rig(&rigs[1], values);
@@ -481,7 +481,7 @@ static void note_cycles(void *user, bg_log_level level, const char *text)
     snprintf(notes->text, sizeof notes->text, "%s", text);
 }
 
-/* Asked for or not, the results are the same; a run's cycles are at most the time that the caller sees. */
+/* Requested or not, the results are the same; a run's cycles are at most the time that the caller measures. */
 static void cycles_are_counted(void **state)
 {
     toy_options options = toy_defaults();

@@ -1,6 +1,6 @@
 /*
- * test_stream.c: what goes in comes out where the output mode says, for every element type; and sums over replicas are
- * made in replica order. The plans here hold no kernels: HOST_IN writes a place, HOST_OUT reads it.
+ * test_stream.c: inputs appear in the outputs that the output mode selects, for every element type; and sums over
+ * replicas are made in replica order. The plans here hold no kernels: HOST_IN writes a place, HOST_OUT reads it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 enum { WIDTH = 5, MOST_MICRO_BATCHES = 16, MOST_INSTRUCTIONS = 3 * MOST_MICRO_BATCHES };
 
-/* One device that gives its input back, as a whole plan. Must not be moved. */
+/* A whole plan: one device that returns its input. Must not be moved. */
 typedef struct echo {
     bg_plan plan;
     bgi_plan_device device;

@@ -28,7 +28,7 @@ enum { MOST_VALUES = 64 * TOY_WIDTH, HAMMERS = 4, HAMMER_CALLS = 300 };
 /* A plan whose forwards say that they have begun and wait until they may end. */
 typedef struct gate {
     atomic_bool has_begun, may_end;
-    bg_session *inner; /* a session that the kernel runs by itself; NULL: none */
+    bg_session *inner; /* a session that the kernel itself runs; NULL: none */
     bg_status inner_status;
     bg_error inner_error;
 } gate;
@@ -301,7 +301,7 @@ static void a_second_thread_is_refused(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* An inference run counts too: its message says what it is. Weights of one's own are free. */
+/* An inference run counts too: its message names the run. Weights of one's own are free. */
 static void other_weights_are_not_held_up(void **state)
 {
     static gate g;
@@ -411,7 +411,7 @@ static void *strike(void *argument)
     return NULL;
 }
 
-/* Whatever threads do at once, each call is done as a whole or refused, and the sessions survive. */
+/* In all combinations of threads, each call is completed or refused, and the sessions survive. */
 static void many_threads_do_no_harm(void **state)
 {
     bg_plan *plans[2] = {make_plan(NULL, false), make_plan(NULL, true)};

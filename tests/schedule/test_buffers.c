@@ -363,8 +363,8 @@ static void impossible_buffers_are_refused(void **state)
     test_problem_clear(&test);
 }
 
-/* Whatever the problem, the order and the residency: what complete.c makes is proven, and more buffers or other places
- * never change the order of compute. */
+/* For all problems, orders and residencies: the result of complete.c is proven, and more buffers or other places never
+ * change the order of compute. */
 static void random_problems_are_completed_rightly(void **state)
 {
     const uint64_t count = getenv("BRIGADE_TEST_ALL") != NULL ? 5000 : 300;

@@ -31,7 +31,7 @@ static void assert_prints(const bg_schedule *schedule, const char *expected)
     free(text);
 }
 
-/* What PyTorch's own 1F1B writes for two ranks, and what it means here. */
+/* The output of PyTorch's own 1F1B for two ranks, and its meaning here. */
 static void test_golden(void **state)
 {
     uint64_t skipped = 99;
@@ -46,7 +46,7 @@ static void test_golden(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* Halves, a full backward among them, quotation marks, \r\n, blanks, overlaps, and what is skipped. */
+/* Halves, a full backward among them, quotation marks, \r\n, blanks, overlaps, and skipped cells. */
 static void test_the_whole_grammar(void **state)
 {
     uint64_t skipped = 0;
@@ -99,7 +99,7 @@ static void test_the_older_form(void **state)
         assert_prints(schedule, expected);
         bg_schedule_destroy(schedule);
     }
-    /* A full backward whose W is there as well is no valid schedule. */
+    /* A full backward with a separate W is not a valid schedule. */
     schedule = must_read("0F0,0BW0,0W0\n", NULL);
     assert_int_equal(bg_schedule_problem_infer(schedule, 0, &problem, NULL), BG_OK);
     assert_int_equal(bg_schedule_verify(schedule, &problem, NULL), BG_ERROR_INVALID);
@@ -235,7 +235,7 @@ static uint32_t find_cell(const char *csv, const char *action)
     return commas;
 }
 
-/* Nothing is read in a cell before the one after that which makes it. */
+/* No cell reads a value before the cell after the one that makes it. */
 static void test_cells_are_steps(void **state)
 {
     test_problem test;
@@ -275,7 +275,7 @@ static void test_only_what_is_valid_is_printed(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* The problem that a generated schedule was made for comes out of its lists again. */
+/* The problem of a generated schedule can be inferred from its lists. */
 static void test_inferred_problem(void **state)
 {
     test_problem test;

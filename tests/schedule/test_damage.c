@@ -1,7 +1,7 @@
 /*
- * test_damage.c: the verifier judges damaged schedules exactly as the definition does. The definition is executed here
- * from the words of brigade/schedule.h alone: devices do one action at a time, values are there or are not, and nothing
- * of the verifier's sources is used.
+ * test_damage.c: the verifier judges damaged schedules exactly as the definition does. Executes the definition in the
+ * words of brigade/schedule.h: devices do one action at a time, values exist or not, and nothing of the verifier's
+ * sources is used.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
  *                            the micro-batches' order, or reads what is not there; when it uses a remote buffer that is
@@ -119,7 +119,7 @@ typedef struct world {
     const bg_schedule *schedule;
     const bg_schedule_problem *p;
     const uint32_t *depths;
-    bool hears_all; /* every RECEIVE finds its message: what is wrong on a device by itself */
+    bool hears_all; /* every RECEIVE finds its message: errors of a device alone */
     bool done[BG_ACTION_KIND_COUNT][MOST_STAGES][MOST_LEVELS][MOST_NUMBERS];
     struct {
         bool made, sent, here, read;
@@ -195,7 +195,7 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* Loaded values are new ones on the device; what was loaded or stored already in this step is not due again. */
+/* Loaded values are new on the device; values that were loaded or stored in this step are not due again. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;
@@ -232,7 +232,7 @@ static bool uses_variables(const bg_schedule_buffer *buffer, const bg_action *a)
     return a->kind != BG_ACTION_UPDATE || buffer->update_levels == 0 || has_bit(buffer->update_levels, a->index);
 }
 
-/* Whether what an action uses is on the device; then notes what it does to it. */
+/* Whether the values that an action uses are on the device; then records its effects. */
 static bool use_buffers(world *w, const bg_action *a)
 {
     for (uint32_t b = 0; b < w->p->buffer_count; b++) {
@@ -241,7 +241,7 @@ static bool use_buffers(world *w, const bg_action *a)
         if (edge != NULL) {
             if (is_end(a, edge->from_kind, edge->from_stage, 0) &&
                 a->micro_batch >= w->buffers[b].stored + buffer->slots)
-                return false; /* it would write over what is not stored */
+                return false; /* it would overwrite values that are not stored */
             if (is_end(a, edge->to_kind, edge->to_stage, 0) && a->micro_batch >= w->buffers[b].loaded)
                 return false;
         } else if (uses_variables(buffer, a)) {
@@ -362,7 +362,7 @@ static verdict judge(const bg_schedule *schedule, const bg_schedule_problem *p)
 
 /* ---- depths ---- */
 
-/* Where a device runs an action; -1 when it does not. */
+/* The position at which a device runs an action, or -1. */
 static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind kind, uint32_t stage, uint32_t m,
                  uint32_t index)
 {
@@ -375,8 +375,8 @@ static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind ki
     return -1;
 }
 
-/* What the receiving device holds at once: micro-batches whose message came (or that were made) and are still to be
- * read at some place of its list. */
+/* The largest number that the receiving device holds at once: micro-batches whose message has come (or that were made)
+ * and will still be read at some position of its list. */
 static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t e)
 {
     const bg_schedule_edge *edge = &p->edges[e];

@@ -1,6 +1,6 @@
 /*
- * test_draw.c: the SVG of a schedule is well-formed, whatever its title; boxes are placed by time and device;
- * undrawable input is refused.
+ * test_draw.c: the SVG of a schedule is well-formed for all titles; boxes are placed by time and device; input that
+ * cannot be drawn is refused.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -91,7 +91,7 @@ static void test_published_timetables(void **state)
     test_problem_clear(&test);
 }
 
-/* What the lockstep formula puts into a cell: stage k's forward holds micro-batch m at step stride * m + k, its
+/* The content of a cell by the lockstep formula: stage k's forward holds micro-batch m at step stride * m + k, its
  * backward at stride * m + last - k. */
 static void format_cell(char *cell, uint32_t stage, uint32_t micro_batches, uint32_t step, uint32_t stride,
                         uint32_t last)
@@ -390,7 +390,7 @@ static void test_refusals(void **state)
     test_problem_clear(&test);
 }
 
-/* Law: whatever the problem, each strategy that takes it gives a schedule that verifies. */
+/* Law: each strategy that accepts a problem gives a schedule that verifies. */
 static void test_every_generator_verifies(void **state)
 {
     const uint64_t seed_count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 1000;

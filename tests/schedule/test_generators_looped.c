@@ -105,8 +105,8 @@ static void test_messages_between_updates_of_phases(void **state)
     test_problem_clear(&test);
 }
 
-/* Idle share (p - 1) / (v m + p - 1) for p devices with v stages each: GPipe, 1F1B (v = 1) and both loops. `costs` of
- * all stages alike. */
+/* Idle share (p - 1) / (v m + p - 1) for p devices with v stages each: GPipe, 1F1B (v = 1) and both loops. The same
+ * `costs` for all stages. */
 static void assert_bubble(const char *name, uint32_t p, uint32_t v, uint32_t m, const bg_stage_cost *cost)
 {
     const double work = cost->forward_ns + cost->backward_ns;

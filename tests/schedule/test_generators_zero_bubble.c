@@ -134,7 +134,7 @@ static void test_stash_of_zb_h1_and_h2(void **state)
     }
 }
 
-/* 4 and 8 stages, 8 and 32 micro-batches, wherever the papers' least number of micro-batches is there: p for ZB-H1,
+/* 4 and 8 stages, 8 and 32 micro-batches, if there are at least the papers' least number of micro-batches: p for ZB-H1,
  * 2 p - 1 for ZB-H2, 2 p for ZB-V on p devices. */
 static void test_round_sizes(void **state)
 {
@@ -186,8 +186,8 @@ static void test_zb_v(void **state)
 }
 
 /* Memory floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages; idle about 3 p and 4 p steps (of 6 m;
- * in the paper, p / 2 m and 2 p / 3 m), however many micro-batches there are. 1F1B with the same two stages in one: p,
- * and 6 (p - 1). */
+ * in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B with the same two stages in one: p, and 6
+ * (p - 1). */
 static void test_v_half_and_v_min(void **state)
 {
     (void)state;
@@ -280,8 +280,8 @@ static double find_paired_makespan(const bg_schedule *schedule, uint32_t devices
 }
 
 /* The published table: PP stages on p = PP / 2 devices, idle (p - 1)(F&B + B - 3 W) with B the whole backward, kept PP
- * + 1. With F = B = W = 1 and pairs that last F&B = 3: 2 (p - 1). Here F and B are actions of their own, the neighbor
- * has what it waits for half a pair earlier, and the idle time is half of that. */
+ * + 1. With F = B = W = 1 and pairs that last F&B = 3: 2 (p - 1). Here F and B are separate actions, the neighbor gets
+ * its value half a pair earlier, and the idle time is half of that. */
 static void test_dualpipev(void **state)
 {
     (void)state;

@@ -13,8 +13,8 @@
 
 #include <stdio.h>
 
-/* Runs `operation` with one failing allocation after the other until none is left to fail. It must undo what it made.
- */
+/* Runs `operation` with one failing allocation after the other until none is left to fail. It must undo its own
+ * changes. */
 static void fail_each_allocation(bg_status (*operation)(const bg_schedule_problem *, bg_error *),
                                  const bg_schedule_problem *problem, uint64_t fewest)
 {

@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* All that has a length, one after the other. */
+/* Everything with a length, one after the other. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
@@ -173,7 +173,7 @@ static void lists_from_a_text_are_verified(void **state)
     clear(&m);
 }
 
-/* Of all generators three do one thing at a time. The others take a strict problem on one device only. */
+/* Three of all generators do one thing at a time. The others take a strict problem on one device only. */
 static void the_rest_refuses(void **state)
 {
     uint32_t accepted = 0;

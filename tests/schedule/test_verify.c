@@ -1,6 +1,6 @@
 /*
- * test_verify.c: the words the verifier finds for each kind of damage. That it finds all of them, and nothing else, is
- * test_damage.c's.
+ * test_verify.c: the words the verifier finds for each kind of damage. test_damage.c shows that it finds all of them,
+ * and nothing else.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * op_case.h: one op held against the oracle: its outputs, what it changes in place, and what its gradient rule gives,
+ * op_case.h: compares one op with the oracle: its outputs, its changes in place, and the results of its gradient rule,
  * by the reference interpreter. Tensors are found by name: gradients of operand "x" as "dx", a changed operand
  * "running_mean" as "running_mean_after", the gradient of output 0 as "dy".
  */

@@ -575,7 +575,7 @@ static void check_classes(const bg_plan *plan, const char *what)
     }
 }
 
-/* A phase is part of what its device holds, and what is live inside phases is what the device has for that. */
+/* A phase is part of what its device holds, and the values alive inside phases are what the device has memory for. */
 static void check_phases(const bg_plan *plan, const char *what)
 {
     for (uint32_t d = 0; d < plan->device_count; d++) {

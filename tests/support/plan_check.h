@@ -1,7 +1,7 @@
 /*
  * plan_check.h: proves a plan right without running a kernel. Memory holds names of contents instead of numbers: each
- * call writes a hash of the op and of what it reads. What arrives in the variables and at the host must be what a walk
- * over the graph, op by op, gives. A call that overwrites a value that is still needed, a slot that is reused too
+ * call writes a hash of the op and of the values that it reads. The variables and the host must receive the results of
+ * a walk over the graph, op by op. A call that overwrites a value that is still needed, a slot that is reused too
  * early, or an update that comes too late changes a hash that a later call reads.
  *
  * Everything lies in lines of 64 bytes, so memory is a table of lines; a read of a value that is only partly there

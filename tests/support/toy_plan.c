@@ -271,7 +271,7 @@ static void add_hyper(builder *b)
     plan->variables[plan->hyper_variable].place_count = plan->stage_count;
 }
 
-/* Where an action writes what edge `edge` carries. */
+/* The place where an action writes the values of edge `edge`. */
 static bgi_operand destination(const builder *b, uint32_t edge, bgi_operand local)
 {
     if (!crosses(b, edge))

@@ -65,8 +65,8 @@ static uint32_t count_cores(const uint32_t *cpus, uint32_t count)
     return found;
 }
 
-/* All processors that are given, each once, from whichever of them; spread: each core once before any a second time;
- * compact: a core is left when all its processors were there. */
+/* Lists all given processors, each once, from any of them on; spread: each core once before any a second time; compact:
+ * a core is left when all its processors were listed. */
 static void test_orders(void **state)
 {
     uint32_t allowed[MOST], cpus[MOST], sorted[MOST];

@@ -88,7 +88,7 @@ static void test_sizes(void **state)
     bg_weights_destroy(weights);
 }
 
-/* Of the plan that a size runs: the work of its samples. */
+/* The work of the samples in a size's plan. */
 static void test_cost(void **state)
 {
     bg_weights *weights = make_weights();

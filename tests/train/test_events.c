@@ -186,7 +186,7 @@ static int count_text(const char *text, const char *part)
     return count;
 }
 
-/* Of eight batches an epoch. */
+/* Eight batches an epoch. */
 static void shares_of_batches_are_lightnings(void **state)
 {
     static const struct {
@@ -534,7 +534,7 @@ static void data_that_fail_are_reported(void **state)
     assert_non_null(strstr(error.message, "the disk is gone"));
     assert_int_equal(bg_trainer_step(r.trainer), 2);
 
-    /* An infeed's source fails: no end of data, however it calls it. */
+    /* An infeed's source fails: this is not an end of data, whatever status it returns. */
     memset(&error, 0, sizeof error);
     data = (bg_trainer_data){0};
     require(bg_infeed_create_dataset(dataset, &infeed_options, &data.infeed, &error));

@@ -1,6 +1,6 @@
 /*
- * test_fit.c: a fit gives the bits of a plain loop, whatever its batches are made of: whole calls, the smaller last
- * batch, what max_steps leaves, other learning rates, a second epoch, a resumed run, other sources.
+ * test_fit.c: a fit gives the bits of a plain loop, for whole calls, the smaller last batch, batches cut by max_steps,
+ * other learning rates, a second epoch, a resumed run, and other sources.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -466,7 +466,7 @@ static void optimizers_change_their_numbers(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* What a fit makes of the samples, in calls of `iterations` updates; the weights are the caller's. */
+/* Runs a fit over the samples, in calls of `iterations` updates; the weights are the caller's. */
 static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t epochs)
 {
     static const test_net net = {.device_count = 1};

@@ -117,7 +117,7 @@ static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_
 
 static void test_greedy(void **state)
 {
-    const int64_t prompts[] = {1, 2, 33, 64, 66, 67, 69}; /* from 66 on the last step is longer than what is left */
+    const int64_t prompts[] = {1, 2, 33, 64, 66, 67, 69}; /* from 66 on the last step is longer than the rest */
     const bg_gpt_options model = small();
     bg_sampling greedy = bg_sampling_defaults();
     bg_weights *weights = make_weights();
@@ -154,7 +154,7 @@ static void test_greedy(void **state)
 
 /* ---- drawing ---- */
 
-/* How often each token comes for the seeds 0, 1, ...; returns how many of them came at all. */
+/* Counts how often each token is drawn for the seeds 0, 1, ...; returns how many of them were drawn at all. */
 static uint32_t count_draws(bg_generator *generator, bg_sampling sampling, uint32_t draws, uint32_t counts[VOCABULARY])
 {
     uint32_t kinds = 0;
@@ -236,7 +236,7 @@ static void test_shares(void **state)
     require(bg_generator_sample(generator, &sampling, &first, NULL), NULL);
     require(bg_generator_sample(generator, &sampling, &again, NULL), NULL);
     assert_int_equal(first, again);
-    sampling.temperature = 1e6; /* all tokens alike */
+    sampling.temperature = 1e6; /* all tokens equally likely */
     sampling.top_k = VOCABULARY - 1;
     assert_int_equal(count_draws(generator, sampling, draws, counts), VOCABULARY - 1);
     sampling.top_k = 0;

@@ -1,6 +1,6 @@
 /*
- * test_metrics.c: metrics and predictions cover every sample once, whatever the batches, replicas and padding are; the
- * oracle is a plain loop over single samples.
+ * test_metrics.c: metrics and predictions cover every sample once, for all batches, replicas and padding; the oracle is
+ * a plain loop over single samples.
  */
 #include <stdarg.h>
 #include <stddef.h>

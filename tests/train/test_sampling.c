@@ -1,6 +1,6 @@
 /*
- * test_sampling.c: shares of tokens against what they are by hand: temperature, each filter, penalties, and filters one
- * after the other.
+ * test_sampling.c: shares of tokens against shares computed by hand: temperature, each filter, penalties, and filters
+ * one after the other.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 enum { TOKENS = 6 };
 
-/* Of shares 0.40 0.25 0.15 0.10 0.06 0.04, in this order of tokens: 3 0 5 1 4 2. */
+/* The shares are 0.40 0.25 0.15 0.10 0.06 0.04, in this order of tokens: 3 0 5 1 4 2. */
 static const double by_rank[TOKENS] = {0.40, 0.25, 0.15, 0.10, 0.06, 0.04};
 static const uint32_t ranked[TOKENS] = {3, 0, 5, 1, 4, 2};
 
@@ -90,7 +90,7 @@ static void test_filters(void **state)
     assert_kept(&sampling, (int[]){0, 1, 2, 3}, 4, "min_p 0.2");
     sampling.min_p = 1.0;
     assert_kept(&sampling, (int[]){0}, 1, "min_p 1");
-    /* Each looks at what the one before has left: of 0.5, 0.3125, 0.1875 two sum to 0.8. */
+    /* Each filter sees the result of the one before: two of 0.5, 0.3125, 0.1875 sum to 0.8. */
     sampling.min_p = 0.0;
     sampling.top_k = 3;
     sampling.top_p = 0.8;
@@ -113,7 +113,7 @@ static void test_typical(void **state)
     assert_kept(&sampling, (int[]){1, 2, 0}, 3, "typical_p 0.5");
     sampling.typical_p = 0.85;
     assert_kept(&sampling, (int[]){1, 2, 0, 3}, 4, "typical_p 0.85");
-    /* Of two alone, 0.615 and 0.385: information 0.486 and 0.956, the mean 0.666: the first is nearer. */
+    /* With two alone, 0.615 and 0.385: information 0.486 and 0.956, the mean 0.666: the first is nearer. */
     sampling.typical_p = 0.5;
     sampling.top_k = 2;
     assert_kept(&sampling, (int[]){0}, 1, "top_k 2, then typical_p 0.5");
@@ -147,7 +147,7 @@ static void test_penalties(void **state)
     find_shares(&sampling, history, 5, 2, shares);
     for (uint32_t t = 0; t < TOKENS; t++)
         assert_near(shares[t], wanted[t] / sum, "penalties", t);
-    /* They decide what is the largest, too. */
+    /* They also decide which is the largest. */
     sampling.temperature = 0.0;
     find_shares(&sampling, history, 5, 2, shares);
     assert_near(shares[3] + shares[0], 0.0, "the likeliest tokens were said", 3);

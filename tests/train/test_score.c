@@ -1,6 +1,6 @@
 /*
- * test_score.c: precision, recall, F1 and perplexity of a pass are PyTorch's of all its samples, whatever the batches,
- * replicas and output modes are; what is refused.
+ * test_score.c: precision, recall, F1 and perplexity of a pass are PyTorch's of all its samples, for all batches,
+ * replicas and output modes; refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +126,7 @@ static void score(const way *w, const bgi_test_oracle *oracle, const bg_dataset 
     options.scores = scores;
     options.score_count = make_scores(scores, names);
     require(bg_trainer_create(&options, NULL, &trainer, &error));
-    for (int pass = 0; pass < 2; pass++) /* each is counted by itself */
+    for (int pass = 0; pass < 2; pass++) /* each is counted separately */
         require(w->fit ? bg_trainer_fit(trainer, &data, NULL, &error) : bg_trainer_validate(trainer, &data, &error));
     for (uint32_t i = 0; i < options.score_count; i++) {
         const char *name = strchr(scores[i].name, ' ') + 1;

@@ -1,5 +1,5 @@
 /*
- * test_strategy.c: the strategy's numbers as options and plans, and what is refused.
+ * test_strategy.c: the strategy's numbers as options and plans, and refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -305,7 +305,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
     training = bg_options_defaults();
 
-    /* What only a plan can know. */
+    /* Errors that only a plan can find. */
     options = options_for(&net);
     training.execution.device_iterations = 0;
     options.strategy.training_options = &training;

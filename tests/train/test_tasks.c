@@ -94,7 +94,7 @@ static bg_status run_task(rig *r, bg_trainer_task task, bg_array *arrays)
     }
 }
 
-/* Each task returns its own number, 1 to 4, in whatever order they run, and sees the newest weights. */
+/* Each task returns its own number, 1 to 4, in any order, and sees the newest weights. */
 static void tasks_have_their_own_plans(void **state)
 {
     static const bg_trainer_task order[] = {BG_TRAINER_PREDICT, BG_TRAINER_FIT,  BG_TRAINER_TEST,
@@ -134,7 +134,7 @@ static void tasks_have_their_own_plans(void **state)
     close_rig(&r);
 }
 
-/* Every sample counts once, whatever the batches are: the mean of calls of one sample, and of padded ones. */
+/* Every sample counts once, for all batches: the mean of calls of one sample, and of padded ones. */
 static void metrics_are_weighted_by_samples(void **state)
 {
     double loss = 0, correct = 0;
@@ -529,7 +529,7 @@ static void run_tasks(rig *r, const bg_trainer_options *options, bg_trainer_metr
     require(bg_trainer_predict(r->trainer, &r->data, arrays, &error));
 }
 
-/* Of this net each tensor-parallel replica does all of the work, so that the mesh changes no bit, and no count of
+/* Each tensor-parallel replica does all of this net's work, so that the mesh changes neither bits nor counts of
  * samples. */
 static void meshes_train_alike(void **state)
 {
@@ -572,7 +572,7 @@ static void meshes_train_alike(void **state)
 
 /* ---- reports ---- */
 
-/* Of several ranks the first one writes. */
+/* With several ranks the first one writes. */
 static bool writes_reports(void)
 {
 #ifdef TEST_RANKS

@@ -121,7 +121,7 @@ static void a_fit_ends_without_progress(void **state)
     bg_weights *weights = make_weights(), *first = make_weights();
 
     (void)state;
-    /* Training makes the loss fall, which is what is wanted: nothing ends. */
+    /* Training makes the loss fall, as desired, so nothing ends. */
     watch.patience = 0;
     assert_int_equal(fit(5, &callback, 1, NULL, NULL, weights, BG_OK), 5);
     assert_false(watch.has_stopped);
@@ -151,7 +151,7 @@ static void a_fit_ends_without_progress(void **state)
     bg_weights_destroy(first);
 }
 
-/* Less than the least change is no progress. */
+/* An improvement below the least change is not progress. */
 static void small_changes_do_not_count(void **state)
 {
     bg_watch watch = bg_watch_defaults("loss");

@@ -116,7 +116,7 @@ static void test_order_of_contributions(void **state)
     check_order_of_contributions("C", "A");
 }
 
-/* More contributions than an op takes at once: all are added. */
+/* More contributions than one op takes, of which all are added. */
 static void test_many_contributions(void **state)
 {
     bg_graph *graph = small_create();

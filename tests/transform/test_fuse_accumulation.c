@@ -121,7 +121,7 @@ static void test_bfloat16(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The shape rule of the form: one accumulator for each gradient, of its type. */
+/* The shape rule requires one accumulator for each gradient, of its type. */
 static void test_shape_rule(void **state)
 {
     const bgi_linear_backward_attributes with_bias = {true};

@@ -37,7 +37,7 @@ static uint32_t count_fused(const bg_graph *graph)
     return count;
 }
 
-/* Without gradients nothing of what is between is left. */
+/* Without gradients no intermediate value is left. */
 static void test_inference(void **state)
 {
     bg_graph *graph = small_create();
@@ -192,7 +192,7 @@ static void test_one_follower(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The shape rule says what is wrong with operands and attributes. */
+/* The shape rule reports errors in operands and attributes. */
 static void test_shape_rule(void **state)
 {
     static const struct {

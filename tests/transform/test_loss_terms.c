@@ -1,6 +1,6 @@
 /*
- * test_loss_terms.c: the terms into which a loss is split, by what they are averaged over; what may stand between a
- * mean over counted labels and the loss, and what is refused.
+ * test_loss_terms.c: the terms into which a loss is split, by the labels over which they average; which ops may come
+ * between a mean over counted labels and the loss, and which are refused.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void test_one_term(void **state)
     expect(&r, add_loss(&r, r.labels, BG_LOSS_SUM, -100), "p", terms);
     expect(&r, add_mean(&r, r.logits), "p", terms);
     expect(&r, bg_elementwise_unary(r.graph, NULL, BG_EXP, add_mean(&r, r.logits)), "p", terms);
-    /* Of the same labels, ignoring the same, two means count the same elements. */
+    /* Two means over the same labels that ignore the same label count the same elements. */
     expect(&r, bg_add(r.graph, mean, mean), "c", terms);
     expect(&r, bg_subtract(r.graph, mean, add_loss(&r, r.labels, BG_LOSS_MEAN, -100)), "c", terms);
     /* A term that trains nothing is not a term of the loss. */
@@ -142,7 +142,7 @@ static void test_several_terms(void **state)
     expect(&r, bg_divide(r.graph, both, factor), "cp", terms);
     expect(&r, bg_add(r.graph, first, other), "cc", terms);
     expect(&r, bg_add(r.graph, first, another), "cc", terms);
-    /* Weights of classes are part of what is counted; smoothing and likelihoods are not. */
+    /* Weights of classes are part of the counted values; smoothing and likelihoods are not. */
     expect(&r, bg_add(r.graph, first, weighted), "cc", terms);
     expect(&r, bg_add(r.graph, weighted, likelihood), "c", terms);
     expect(&r, bg_add(r.graph, first, smooth), "c", terms);

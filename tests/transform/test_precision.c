@@ -48,7 +48,7 @@ static bg_value build_regression(bg_graph *graph, bool c)
     return bg_pointwise_loss(graph, "mse", BG_LOSS_SQUARED, 0.0, cast(graph, z, BG_FLOAT32, c), y, BG_LOSS_MEAN);
 }
 
-/* A parameter takes the type of what is beside it, an input does not, and the loss is float32 in the end. */
+/* A parameter takes the type of the operands beside it, an input does not, and the loss is float32 in the end. */
 static bg_value build_sums(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -76,7 +76,7 @@ static bg_value build_functions(bg_graph *graph, bool c)
     return bg_reduce(graph, "sum", BG_REDUCE_SUM, z, NULL, 0, false);
 }
 
-/* A mean of what is narrow is narrow; the loss is cast. */
+/* A mean of 16-bit values has 16 bits; the loss is cast. */
 static bg_value build_mean(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -209,7 +209,7 @@ static const bg_op_type own_op = {BG_OP_TYPE_DEFAULTS,    .name = "double",  .mi
                                   .maximum_inputs = 1,    .output_count = 1, .infer = infer_double,
                                   .kernel = select_double};
 
-/* It gets float32; a cast that the caller wrote says what it says; float64 and integers stay. */
+/* It gets float32; a cast that the caller wrote stays; float64 and integers stay. */
 static void test_what_the_caller_says_stays(void **state)
 {
     bg_graph *graph = small_create(), *narrowed = NULL;

@@ -140,7 +140,7 @@ static void test_a_stage_keeps_what_enters_it(void **state)
     assert_int_equal(all.stash_bytes, 5 * LINE); /* and x */
     assert_true(all.ns == 0.0);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
-    /* Stage 1 is the loss's: what it would keep is there anyway when its backward begins. */
+    /* Stage 1 has the loss: the values that it would stash exist anyway when its backward begins. */
     assert_int_equal(p.out.op_count, 4);
     assert_true(p.out.ns == 4.0);
     assert_int_equal(count_again(graph, "in") + count_again(graph, "a0") + count_again(graph, "a1"), 3);
@@ -400,7 +400,7 @@ static void test_giving_up_is_measured(void **state)
     }
 }
 
-/* Where something that must be kept comes instead of something as big, nothing is saved, and nothing is run again. */
+/* If a value that must be stashed replaces one of the same size, nothing is saved, and nothing is run again. */
 static void test_nothing_is_gained(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);
@@ -415,7 +415,7 @@ static void test_nothing_is_gained(void **state)
     x = bg_batch_norm(graph, "norm", x, bg_graph_parameter(graph, "gamma", &type, &one),
                       bg_graph_parameter(graph, "beta", &type, NULL),
                       bg_graph_variable(graph, "mean", &type, BG_ROLE_BUFFER, NULL), counter, 0.1, 1e-5);
-    x = bg_relu(graph, x); /* its backward could do with its result: as big as what it is made from */
+    x = bg_relu(graph, x); /* its backward could use its result, which is as large as its input */
     bg_block_start(graph, "B", BG_DEVICE_NONE);
     x = small_linear(graph, "out", x, small_weight(graph, "wb"));
     begin(&p, graph, bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false), false);

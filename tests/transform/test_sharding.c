@@ -220,8 +220,8 @@ static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pie
     }
 }
 
-/* Squares are summed where the pieces are: no gradient is needed as a whole, and what is added up of w's two
- * accumulators is a piece. Every replica has all pieces of tensors that stay whole. */
+/* Squares are summed where the pieces are: no gradient is needed as a whole, and the sum of w's two accumulators is a
+ * piece. Every replica has all pieces of tensors that stay whole. */
 static void test_squares(void **state)
 {
     (void)state;

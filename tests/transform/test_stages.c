@@ -76,7 +76,7 @@ static void test_explicit(void **state)
     check(BLOCKS("A", "B", "A"), BG_STRATEGY_SINGLE, "A|B", "0@0 0@0 0@0");
 }
 
-/* Where a schedule folds the line of stages, its middle pair stays two stages. */
+/* If a schedule folds the line of stages, its middle pair stays two stages. */
 static void test_neighbors_that_stay(void **state)
 {
     const bg_options text = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A@0|B@1|C@1|D@0"};

@@ -305,7 +305,7 @@ static void test_idle_options_are_said(void **state)
     expect_warnings(BG_FLOAT32, BG_DTYPE_NONE, false, &sgd, 0, 0);
 }
 
-/* Without the cast an optimizer takes gradients of its parameter's type alone. */
+/* Without the cast an optimizer accepts only gradients of its parameter's type. */
 static void test_gradients_of_another_type(void **state)
 {
     bg_options options = small_options();
@@ -338,7 +338,7 @@ static void test_an_accumulator_of_the_model_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One sum of squares a parameter, in its block; the clipped scale goes to the updates. Off at infinity. */
+/* One sum of squares for each parameter, in its block; the clipped scale goes to the updates. Off at infinity. */
 static void test_clipping(void **state)
 {
     bg_options options = small_options();

@@ -92,7 +92,7 @@ static uint64_t value_of(const bgi_counter *counter)
     return atomic_load(&counter->value);
 }
 
-/* Until nothing is on its way. */
+/* Runs until no message is in transit. */
 static void settle(rig *r)
 {
     while (TEST_TRANSPORT.progress != NULL && TEST_TRANSPORT.progress(r->transport))
