@@ -39,7 +39,7 @@ static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned d
 {
     *reason = "is cut off, or not a protobuf message";
     if (depth > NESTING_LIMIT) {
-        *reason = "has messages in messages deeper than 48";
+        *reason = "nests messages deeper than 48 levels";
         return false;
     }
     while (r.at < r.end) {

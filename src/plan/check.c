@@ -29,7 +29,8 @@ static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_ope
     if (operand->edge == BGI_NO_EDGE && !is_window)
         return BG_OK;
     if (operand->edge >= plan->edge_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "operand in edge %u of %u", operand->edge, plan->edge_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in edge %u of %u", operand->edge,
+                            plan->edge_count);
     edge = &plan->edges[operand->edge];
     if (is_window ? edge->from_device != device || edge->to_device == device
                   : edge->to_device != device || edge->is_remote != (operand->memory == BGI_MEMORY_REMOTE))
@@ -48,7 +49,7 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
     size_t memory_bytes, last_bytes = size_bytes;
 
     if ((unsigned)operand->memory >= BGI_MEMORY_COUNT)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "operand in memory %d of %d", (int)operand->memory,
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in memory %d of %d", (int)operand->memory,
                             BGI_MEMORY_COUNT);
     BGI_TRY(check_slots(plan, device, operand, error));
     memory_bytes = operand->memory == BGI_MEMORY_WINDOW ? plan->edges[operand->edge].slot_bytes
@@ -60,10 +61,10 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
                             operand->stride, strides + 1, memory_bytes);
     last_bytes += strides * operand->stride;
     if (size_bytes > memory_bytes || operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
-        return bg_error_set(error, BG_ERROR_INTERNAL,
-                            "operand at %zu of %zu bytes (slots included) passes the end of "
-                            "device %u's %s of %zu bytes",
-                            operand->offset, last_bytes, device, memory_names[operand->memory], memory_bytes);
+        return bg_error_set(
+            error, BG_ERROR_INTERNAL,
+            "the operand at %zu of %zu bytes (slots included) passes the end of device %u's %s of %zu bytes",
+            operand->offset, last_bytes, device, memory_names[operand->memory], memory_bytes);
     return BG_OK;
 }
 
@@ -80,7 +81,8 @@ static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_opera
 static bg_status check_place(const bg_plan *plan, const bgi_place *place, size_t size_bytes, bg_error *error)
 {
     if (place->device >= plan->device_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a place on device %u of %u", place->device, plan->device_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a place is on device %u of %u", place->device,
+                            plan->device_count);
     return check_own(plan, place->device, &place->operand, size_bytes, error);
 }
 
@@ -96,7 +98,7 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
         !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
         return bg_error_set(error, BG_ERROR_INTERNAL, "an unknown collective");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective of %u replicas in groups of %u",
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective has %u replicas in groups of %u",
                             attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
     if (attributes->kind == BGI_COLLECTIVE_GATHER)
         x_share = attributes->members;
@@ -129,11 +131,11 @@ static bg_status check_call(const bg_plan *plan, uint32_t device, const bgi_inst
         if (status != BG_OK)
             return bg_error_context(error, status, "operand %u", i);
         if (call->operands[i].memory == BGI_MEMORY_WINDOW && !is_acquired(instruction, call->operands[i].edge))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u in a window of edge %u, which is not acquired", i,
-                                call->operands[i].edge);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u is in a window of edge %u, which is not acquired",
+                                i, call->operands[i].edge);
         if (call->operands[i].offset % BGI_CACHE_LINE_BYTES != 0)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u at offset %zu, which is not a multiple of %d", i,
-                                call->operands[i].offset, BGI_CACHE_LINE_BYTES);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "operand %u is at offset %zu, which is not a multiple of %d",
+                                i, call->operands[i].offset, BGI_CACHE_LINE_BYTES);
     }
     return check_operand(plan, device, &(bgi_operand){.edge = BGI_NO_EDGE, .offset = call->scratch_offset},
                          call->kernel.scratch_bytes, error);
@@ -147,8 +149,7 @@ static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_actio
 
     BGI_TRY(check_own(plan, device, &copy->operand, copy->size_bytes, error));
     if (kind == BG_ACTION_SEND && (copy->to.memory != BGI_MEMORY_WINDOW || copy->to.edge != action->index))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a copy that does not end in the message of edge %u",
-                            action->index);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a copy does not end in the message of edge %u", action->index);
     if (kind == BG_ACTION_SEND)
         return check_operand(plan, device, &copy->to, copy->size_bytes, error);
     if (copy->stream >= (kind == BG_ACTION_HOST_IN ? plan->input_count : plan->output_count))
@@ -156,8 +157,8 @@ static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_actio
     stream_bytes = bg_type_size_bytes(kind == BG_ACTION_HOST_IN ? &plan->inputs[copy->stream].type
                                                                 : &plan->outputs[copy->stream].type);
     if (copy->size_bytes != stream_bytes)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "copy of %zu bytes for a stream of %zu bytes", copy->size_bytes,
-                            stream_bytes);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "%zu bytes are copied for a stream of %zu bytes",
+                            copy->size_bytes, stream_bytes);
     return BG_OK;
 }
 
@@ -183,7 +184,7 @@ static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_k
     const bool is_sum = kind == BG_ACTION_REDUCE, has_pieces = reduced->piece_count > 0;
 
     if (is_sum && !bg_dtype_is_float(reduced->dtype))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "sum of %s over replicas; it must be a float type",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the sum over replicas is of %s; it must be of a float type",
                             bg_dtype_name(reduced->dtype));
     if (reduced->element_count < 0 || reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
         reduced->piece_count > INT64_MAX / bgi_plan_data_replicas(plan) ||
@@ -264,8 +265,8 @@ static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_erro
         maker--;
     if (send->action.kind != BG_ACTION_SEND || send->copy_count > 0 || send->after_calls >= maker->call_count ||
         maker->action.stage != send->action.stage || maker->action.micro_batch != send->action.micro_batch)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a message after call %u of the %u before it", send->after_calls,
-                            maker->call_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a message leaves after call %u of the %u before it",
+                            send->after_calls, maker->call_count);
     for (uint32_t i = send->after_calls; i < maker->call_count; i++)
         if (touches_window(&maker->calls[i], send->action.index))
             return bg_error_set(error, BG_ERROR_INTERNAL, "call %u touches the message of edge %u, which left before",
@@ -509,11 +510,11 @@ static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *erro
 static bg_status check_output(const bgi_plan_output *output, bg_error *error)
 {
     if (output->mode == BG_OUTPUT_SUM && (output->type.dtype == BG_UINT8 || output->type.dtype == BG_DTYPE_NONE))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "output `%s`: a sum of %s; cast it first", output->name,
-                            bg_dtype_name(output->type.dtype));
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "output `%s` is %s, which cannot be summed; cast it first",
+                            output->name, bg_dtype_name(output->type.dtype));
     if (output->mode == BG_OUTPUT_EVERY_N && output->period == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "output `%s`: every 0 device iterations; the period is at least 1",
-                            output->name);
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "output `%s`: the period is 0 device iterations; it must be at least 1", output->name);
     return BG_OK;
 }
 
