@@ -133,13 +133,13 @@ static void memory_of_others_is_refused(void **state)
     expect_operand_refused(plan, operand_of(maker, 0, 1), slot, "used by device 0");
     expect_operand_refused(plan, operand_of(reader, 0, 0), sent, "used by device 2");
     expect_operand_refused(plan, operand_of(reader, 0, 0),
-                           (bgi_operand){.memory = BGI_MEMORY_WINDOW, .edge = BGI_NO_EDGE}, "operand in edge");
+                           (bgi_operand){.memory = BGI_MEMORY_WINDOW, .edge = BGI_NO_EDGE}, "operand is in edge");
     changed = slot;
     changed.memory = BGI_MEMORY_REMOTE;
     expect_operand_refused(plan, operand_of(reader, 0, 0), changed, "used by device 2");
     changed = sent;
     changed.memory = BGI_MEMORY_COUNT;
-    expect_operand_refused(plan, operand_of(maker, 0, 1), changed, "operand in memory 3 of 3");
+    expect_operand_refused(plan, operand_of(maker, 0, 1), changed, "operand is in memory 3 of 3");
     changed = sent;
     changed.offset = plan->edges[sent.edge].slot_bytes;
     expect_operand_refused(plan, operand_of(maker, 2, 1), changed, "window of");

@@ -376,7 +376,7 @@ static void accumulated_integers_are_whole(void **state)
     outfeed_options.structure = "letter";
     assert_int_equal(bg_outfeed_create(&outfeed_options, &refused, NULL), BG_OK);
     assert_int_equal(bg_outfeed_attach(refused, r.session, &r.error), BG_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(r.error.message, "output `letter`: a sum of uint8; cast it first"));
+    assert_non_null(strstr(r.error.message, "output `letter` is uint8, which cannot be summed; cast it first"));
     bg_outfeed_destroy(refused);
     outfeed_options.structure = "(n, m)";
     sums = open_outfeed(&r, &outfeed_options);
