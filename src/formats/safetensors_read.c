@@ -245,7 +245,7 @@ static void read_description(bgi_json_reader *r, description *d)
               : strcmp(r->text.data, "data_offsets") == 0 ? &d->has_offsets
                                                           : NULL;
         if (has != NULL && *has)
-            bgi_json_fail(r, "a duplicate of the key `%s`", r->text.data);
+            bgi_json_fail(r, "the key `%s` occurs twice (a duplicate)", r->text.data);
         if (has != NULL)
             *has = true;
         if (has == &d->has_dtype)

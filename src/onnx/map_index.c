@@ -32,7 +32,8 @@ static bool map_gather(bgi_mapper *m)
         uint32_t count = 0;
 
         if (at < 0 || at >= x_dims[axis])
-            return bgi_map_refuse(m, "number %" PRId64 " of an axis of %" PRId64 " elements", given, x_dims[axis]);
+            return bgi_map_refuse(m, "index %" PRId64 " is outside of an axis of %" PRId64 " elements", given,
+                                  x_dims[axis]);
         for (uint32_t i = 0; i < rank; i++) {
             if (i != (uint32_t)axis)
                 dims[count++] = x_dims[i];
@@ -322,7 +323,7 @@ static bool map_one_hot(bgi_mapper *m)
     if (!bgi_map_axis(m, bgi_map_int(m, "axis", -1), type.rank + 1, false, &axis))
         return false;
     if (type.rank + 1 > BG_MAX_RANK || !(depth >= 1.0 && depth < 2147483648.0))
-        return bgi_map_refuse(m, "a depth of %g, or a result of more than %d dimensions", depth, BG_MAX_RANK);
+        return bgi_map_refuse(m, "the depth is %g, or the result has more than %d dimensions", depth, BG_MAX_RANK);
     values = bgi_map_in(m, 2);
     ids = bgi_map_cast(m, ids, BG_INT64);
     ids = bg_where(m->graph, NULL, bg_compare(m->graph, NULL, BG_LESS, ids, bgi_map_number(m, BG_INT64, 0.0)),

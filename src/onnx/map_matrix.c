@@ -396,7 +396,7 @@ static bool map_einsum(bgi_mapper *m)
         pair[1] = terms[i];
         both[1] = operands[i];
         if (i + 1 < m->input_count && !keep_letters(pair, &terms[i + 1], m->input_count - i - 1, &out, &made))
-            return bgi_map_refuse(m, "a product of operands with more than %d dimensions", BG_MAX_RANK);
+            return bgi_map_refuse(m, "the product of two operands has more than %d dimensions", BG_MAX_RANK);
         both[0] = contract(m, pair, both, &made);
         pair[0] = made;
         if (bg_value_is_null(both[0]))

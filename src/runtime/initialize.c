@@ -232,7 +232,8 @@ static bg_status make_zeros(bgi_first_values *v, const char *name, bg_error *err
     uint32_t *order;
 
     if (rows > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "first values of `%s` by sparse: more than 2^32 rows", name);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "first values of `%s`: sparse supports at most 2^32 rows",
+                            name);
     order = malloc((size_t)rows * sizeof *order);
     v->zeros = calloc((size_t)(rows * columns), 1);
     if (order == NULL || v->zeros == NULL) {

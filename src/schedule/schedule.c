@@ -113,8 +113,8 @@ bg_status bg_schedule_emit(bg_schedule *schedule, uint32_t device, bg_action act
                             (int)action.kind);
     list = &schedule->lists[device];
     if (list->count >= UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "device %" PRIu32 ": more than %" PRIu32 " actions", device,
-                            UINT32_MAX);
+        return bg_error_set(error, BG_ERROR_INVALID, "device %" PRIu32 ": there are more than %" PRIu32 " actions",
+                            device, UINT32_MAX);
     if (!bgi_array_reserve((void **)&list->actions, &list->capacity, list->count + 1, sizeof *list->actions))
         return bgi_error_memory(error, "a schedule's actions", (list->count + 1) * sizeof *list->actions);
     list->actions[list->count++] = action;

@@ -279,7 +279,8 @@ bg_status bg_trainer_metric_at(const bg_trainer *trainer, bg_trainer_task task, 
     BGI_TRY(bgi_require(trainer, "trainer", __func__, error));
     BGI_TRY(bgi_require(out, "out", __func__, error));
     if (index >= bg_trainer_metric_count(trainer, task))
-        return bg_error_set(error, BG_ERROR_INVALID, "metric %u of %u of task %s", index,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "index is %u; it must be below %u, the number of metrics of task %s", index,
                             bg_trainer_metric_count(trainer, task), bg_trainer_task_name(task));
     describe(&trainer->tasks[task].metrics.items[index], out);
     return BG_OK;
