@@ -15,8 +15,8 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the pipeline is one that leaves
- * the stages where they are. */
+/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the schedule is
+ * one that does not move the stages. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
 {

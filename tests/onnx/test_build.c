@@ -368,7 +368,7 @@ static void joined_weights_come_apart(void **state)
     assert_int_equal(build(onnx, &options), BG_OK);
     bg_onnx_destroy(onnx);
 
-    make_joined(&file, pytorch); /* an output of the model stays one */
+    make_joined(&file, pytorch); /* an output of the model stays an output */
     file.output.name = file.node_outputs[0][0];
     onnx = parse(&file);
     assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 1);

@@ -80,8 +80,8 @@ static void test_whole(void **state)
     bg_plan *plan = make_plan(1, false, 0.0);
 
     (void)state;
-    /* Weights are loaded for the forward and for the backward and the update; C's, and those of the phase behind it,
-     * for both at once. */
+    /* Weights are loaded once for the forward, and once for the backward and the update; those of C and of the phase
+     * after it are loaded once for all of these. */
     expect(plan, BG_LOCATION_WEIGHTS, 3 * MATRIX, 5 * MATRIX, 3 * MATRIX);
     expect(plan, BG_LOCATION_STATE, 6 * MATRIX, 6 * MATRIX, 6 * MATRIX);
     /* x, which A keeps; a, stored once for B's forward and backward; b, which C keeps on the device; d b and d a. */

@@ -417,7 +417,7 @@ static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_prob
     return most;
 }
 
-/* The verifier's depths are enough for two steps, and what its devices hold. */
+/* The verifier's depths suffice for two steps, and equal the numbers that the devices hold. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
     uint32_t depths[MOST_EDGES];
