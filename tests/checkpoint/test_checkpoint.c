@@ -661,10 +661,11 @@ static void test_refusals(void **state)
     static const struct {
         bg_checkpoint_save_options options;
         const char *text;
-    } cases[] = {{{.max_checkpoints = 0}, "max_checkpoints is 0; it must be at least 1"},
-                 {{.max_checkpoints = 1, .blob = "", .blob_bytes = BG_CHECKPOINT_BLOB_LIMIT + 1}, "1048577 bytes"},
-                 {{.max_checkpoints = 1, .blob_bytes = 1}, "but blob is NULL"},
-                 {{.max_checkpoints = 1, .info = "\xff"}, "not UTF-8"}};
+    } cases[] = {
+        {{.max_checkpoints = 0}, "max_checkpoints is 0; it must be at least 1"},
+        {{.max_checkpoints = 1, .blob = "", .blob_bytes = BG_CHECKPOINT_BLOB_LIMIT + 1}, "blob_bytes is 1048577"},
+        {{.max_checkpoints = 1, .blob_bytes = 1}, "but blob is NULL"},
+        {{.max_checkpoints = 1, .info = "\xff"}, "not UTF-8"}};
     fixture *f = *state;
     char path[160];
 

@@ -356,7 +356,8 @@ static void test_files_without_the_record(void **state)
         {"adamw", "adamw", NULL, "which may be `adam` or `adamw` or `lamb`; this session trains with `adamw`"},
         {"adamw", "lamb", NULL, "give options.optimizer with the optimizer that made it"},
         {"adamw", "adamw", "adamw", NULL},
-        {"adamw", "lamb", "adamw", "state of optimizer `adamw` (exp_avg exp_avg_sq), this session trains with `lamb`"},
+        {"adamw", "lamb", "adamw",
+         "state of optimizer `adamw` (exp_avg exp_avg_sq), but this session trains with `lamb`"},
         {"adamw", "adamw", "adamww", "there is no `adamww`"},
         {"adamw", "sgd:momentum=0.9", NULL, "state of optimizer `adam` or `adamw` or `lamb`"},
         {"adamw", "adamax", NULL, "this session trains with `adamax` (exp_avg exp_inf)"},
@@ -364,7 +365,7 @@ static void test_files_without_the_record(void **state)
         {"adagrad", "adagrad", NULL, NULL},
         {"adadelta", "adadelta", NULL, NULL},
         {"sgd", "sgd", NULL, NULL},
-        {"sgd", "adamw", NULL, "has the state of optimizer `none` (no state), this session trains with `adamw`"},
+        {"sgd", "adamw", NULL, "has the state of optimizer `none` (no state), but this session trains with `adamw`"},
         {"sgd:momentum=0.9", "sgd:momentum=0.9", NULL, "which may be `sgd:momentum` or `sgd:momentum,combined"},
         {"sgd:momentum=0.9", "sgd:momentum=0.9", "sgd:momentum=0.5", NULL},
     };
@@ -414,7 +415,7 @@ static void test_weights_without_a_session(void **state)
         assert_int_equal(bg_weights_count(weights), drops ? 4 : 12);
         assert_int_equal(open_on(&t, "lamb", 1, weights, &error), drops ? BG_OK : BG_ERROR_INVALID);
         if (!drops)
-            assert_non_null(strstr(error.message, "of optimizer `adamw`, and the plan trains with `lamb`"));
+            assert_non_null(strstr(error.message, "of optimizer `adamw`, but the plan trains with `lamb`"));
         close_training(&t);
         bg_error_clear(&error);
         if (!drops) {

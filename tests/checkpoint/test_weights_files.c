@@ -244,12 +244,13 @@ static void test_problems(void **state)
 
     assert_int_equal(bg_weights_load(found, path_of("m.safetensors"), NULL, &report, &error), BG_ERROR_SHAPE);
     assert_non_null(strstr(error.message, "1 missing, 1 unexpected, 1 of another shape"));
-    assert_non_null(strstr(error.message, "misfit `a.bias`: the file has float32[1,2], the model float32[1,3]"));
+    assert_non_null(
+        strstr(error.message, "misfit `a.bias`: the file has float32[1,2], but the model has float32[1,3]"));
     assert_non_null(strstr(error.message, "missing `c.weight` float32[1,1]"));
     require(bg_weights_find(found, "a.weight", &weight, &error), &error);
     assert_memory_equal(weight.data, before, sizeof before);
     require(bg_weights_report_print(&report, &text, &error), &error);
-    assert_string_equal(text, "misfit `a.bias`: the file has float32[1,2], the model float32[1,3]\n"
+    assert_string_equal(text, "misfit `a.bias`: the file has float32[1,2], but the model has float32[1,3]\n"
                               "unexpected `b.weight` float32[4,4]\n"
                               "missing `c.weight` float32[1,1]\n");
     free(text);

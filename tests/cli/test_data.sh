@@ -40,7 +40,7 @@ verdict() {
     shift 2
     check "verdict $*" "$program" data bench --epochs 2 "$@" >"$folder/out" 2>"$folder/err"
     check "verdict $*: field" grep -qF "}],\"limit\":\"$verdict_field\"}" "$folder/out"
-    check "verdict $*: words" grep -qE "^Verdict: $verdict_words: data come at [1-9][0-9]* samples/s" "$folder/err"
+    check "verdict $*: words" grep -qE "^Verdict: $verdict_words: the data set gives [1-9][0-9]* samples/s" "$folder/err"
     check "verdict $*: a line" test "$(wc -l <"$folder/err")" -eq 1
 }
 begin_case verdict

@@ -38,7 +38,7 @@ wrong available_memory_proportion=2 'it must be a list of 1 to 16 numbers from 0
 wrong layers 'is not KEY=VALUE, as in model.layers=4'
 wrong =3 'is not KEY=VALUE, as in model.layers=4'
 wrong layers= 'model.layers is null; it must be'
-wrong steps=5 '`steps` is training.steps or checkpoint.steps; say which'
+wrong steps=5 '`steps` can mean training.steps or checkpoint.steps; say which'
 
 # ---- what goes together ----
 
@@ -77,7 +77,7 @@ error 2 '--set: model.layers is 0; ' gpt pretrain --layers 2 --set layers=0
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers --eval
 error 2 'unexpected argument `extra`' gpt pretrain --layers 3 extra
-error 2 '`steps` is training.steps or checkpoint.steps; say which' gpt bench --steps 3
+error 2 '`steps` can mean training.steps or checkpoint.steps; say which' gpt bench --steps 3
 error 2 'unknown option --quantum; --help all lists the options' gpt pretrain --quantum 4
 error 2 'unknown option --input_files; --help all lists the options' gpt bench --input_files a.txt
 for option in wandb wandb_name wandb-name wandb=True; do
@@ -222,7 +222,7 @@ error 1 'stages: block `Layer-5` is not in the model; its blocks are `Embedding`
 error 1 'block `Layer-1` is in no stage' gpt pretrain $one --stages 'Embedding|Layer-0'
 error 1 'the model can be cut into at most 4 stages' gpt pretrain $one --strategy pipelined --stages auto:99
 error 1 'there are 4 stages and 99 devices' gpt pretrain $one --strategy pipelined --devices 99
-error 2 'above 1 with the single strategy' gpt pretrain $one --strategy single --devices 3
+error 2 'above 1 is set, but the single strategy' gpt pretrain $one --strategy single --devices 3
 error 2 '--schedule grouped is given with --strategy phased' gpt pretrain $one --schedule grouped
 error 2 '--device-memory has 2 values' gpt pretrain $one --device-memory 1K,2K
 error 2 '--shard names `bogus`' gpt pretrain $one --shard bogus

@@ -84,7 +84,7 @@ touch up.two
 launch --hosts one:2,two:3 --min-ranks 4 --restart-on-failure 3 --probe 'test -e up.{}' -- \
     "$program" mnist $common --steps 6 --checkpoint c
 check "too few are an error" test $? -eq 1
-check "that says how many: $(cat err)" grep -q 'take 2 ranks, fewer than the 4 that --min-ranks requires' err
+check "that says how many: $(cat err)" grep -q 'have slots for 2 ranks, fewer than the 4 that --min-ranks requires' err
 
 # ends PROGRAM...: no process of the test's program is left.
 begin_case preemption

@@ -98,7 +98,7 @@ check "without a checkpoint it begins anew" grep -q -F -e '--resume: there is no
 begin_case other-optimizer
 train --steps 2 --epochs 1 --device-iterations 1 --checkpoint c4 --save w4
 cp -r c4 c5
-error 1 'state of optimizer `adamw` (exp_avg exp_avg_sq), this session trains with `lamb`' mnist $common \
+error 1 'state of optimizer `adamw` (exp_avg exp_avg_sq), but this session trains with `lamb`' mnist $common \
     --strategy single --device-iterations 1 --steps 4 --checkpoint c4 --resume --optimizer lamb
 check "the checkpoint stays" cmp c4/checkpoint_train_step_2.safetensors c5/checkpoint_train_step_2.safetensors
 train --device-iterations 1 --steps 4 --epochs 1 --checkpoint c4 --resume --optimizer lamb --resume-drop optimizer

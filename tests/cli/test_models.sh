@@ -71,5 +71,5 @@ begin_case mistakes
 error 2 'brigade points: unexpected argument `x`' points x
 error 2 '--hidden is `0`' points --hidden 0
 error 2 'unknown command `point`; did you mean `points`?' point
-error 2 'unknown model `point`; there are mnist, gpt, train, points' plan point
+error 2 'unknown model `point`; the models are mnist, gpt, train, points' plan point
 finish

@@ -22,7 +22,7 @@ check "memory by phase for phases" test "$(grep -c '^F stage' gpt.out)" -gt 1
 check "a value that is a model's name is no model" test "$(sed -n '/^Stages/,$p' word.out)" = "$(sed -n '/^Stages/,$p' mnist.out)"
 error 2 'model.layers is 0' plan gpt --layers 0
 error 2 'no model is given: brigade plan MODEL: mnist, gpt' plan
-error 2 'unknown model `gtp`; there are mnist, gpt, train' plan gtp
+error 2 'unknown model `gtp`; the models are mnist, gpt, train' plan gtp
 error 2 'unknown option --epochs' plan gpt --epochs 2
 error 2 "--log-level: \`--quiet\`" plan gpt --log-level debug
 
@@ -80,7 +80,7 @@ check "the best one as options" test -n "$best"
 "$program" plan mnist --device ipu-mk2 $best >best.out 2>&1
 check "they can be typed, and give what was said" sh -c 'grep -q "^4 devices of their own: an update takes" "$1" &&
     grep -q "$(sed -n "s/^ 1\. [^,]*, \([^ ]* images.s\);.*/, \1/p" "$2")" "$1"' sh best.out search.out
-check "runners-up and why they lost" grep -q -E '^    (as fast, and needs|[0-9.]+ % slower, most of it by [a-z]+: )' search.out
+check "runners-up and why they lost" grep -q -E '^    (as fast, and needs|[0-9.]+ % slower, mainly because of [a-z]+: )' search.out
 check "what is not possible, and why" grep -q '^    10 micro-batches in an update are not a multiple of 4 replicas$' search.out
 check "the best is first" test "$(sed -n 's/^ *[0-9]*\. .*, \([^ ]*\) images.s.*/\1/p' search.out | sort -g -r | head -1)" = "$(sed -n 's/^ 1\. .*, \([^ ]*\) images.s.*/\1/p' search.out)"
 "$program" plan mnist --search 2 --device ipu-mk2 --device-memory 2M --strategy pipelined --schedule gpipe >memory.out 2>&1

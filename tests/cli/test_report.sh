@@ -66,7 +66,7 @@ error 1 'not JSON' report broken --text
 echo '{"format":"brigade-profile","version":7}' >broken/summary.json
 error 1 'the summary of a profile has version 7' report broken
 echo '[]' >broken/summary.json
-error 1 'is no summary of a profile' report broken
+error 1 'this is not the summary of a profile' report broken
 error 1 '--profile-dir' gpt pretrain --profile --profile-dir /proc/profile
 
 begin_case environment

@@ -53,7 +53,7 @@ awk 'BEGIN {
 }' >bpe/vocab.json
 printf '#version: 0.2\na b\nab c\n' >bpe/merges.txt
 tokens bpe '257 100' a.txt --tokenizer bpe --no-end-of-text
-error 2 'bpe has no token <|endoftext|>; --no-end-of-text omits it' data tokenize a.txt --tokenizer bpe --output o.u16
+error 2 'bpe has no token <|endoftext|>; give --no-end-of-text' data tokenize a.txt --tokenizer bpe --output o.u16
 sed -i "s/}$//" bpe/vocab.json
 awk 'BEGIN { for (i = 258; i < 65537; i++) printf ", \"x%d\": %d", i, i; print "}" }' >>bpe/vocab.json
 error 2 'a vocabulary of 65537 does not fit tokens of 2 bytes, which hold 65536; let the name end in .u32' \

@@ -63,7 +63,7 @@ awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }'
 error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 is ignored)' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 9 ? 1.5 : i % 4 }' >labels.csv
-error 1 'sample 9: element 0 of tensor 0 is 1.5, which is not of type int32: expected a whole number from -2147483648 to 2147483647' train "$net" --input $x \
+error 1 'sample 9: element 0 of tensor 0 is 1.5, which does not fit int32: expected a whole number from -2147483648 to 2147483647' train "$net" --input $x \
     --target labels.csv --loss cross-entropy --no-shuffle --quiet
 
 awk 'BEGIN { print "sold"; for (i = 0; i < 45; i++) print i % 2 }' >sides.csv

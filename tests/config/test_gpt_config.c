@@ -376,11 +376,11 @@ static void test_optimizers(void **state)
     (void)state;
     refuse_together((const char *const[]){"momentum=0.9", NULL},
                     "training.optimizer.momentum is set, but adamw has no such setting");
-    refuse_together((const char *const[]){"alpha=0.5", NULL}, "it is of rmsprop");
+    refuse_together((const char *const[]){"alpha=0.5", NULL}, "it belongs to rmsprop");
     refuse_together((const char *const[]){"training.optimizer=sgd", "beta1=0.5", NULL},
                     "training.optimizer.beta1 is set, but sgd has no such setting");
     refuse_together((const char *const[]){"training.optimizer=sgd", "bias_correction=false", NULL},
-                    "it is of adam|adamw|adamax|lamb");
+                    "it belongs to adam|adamw|adamax|lamb");
     refuse_together((const char *const[]){"training.optimizer=rmsprop", "nesterov=true", NULL},
                     "but rmsprop has no such setting; it belongs to sgd");
     refuse_together((const char *const[]){"training.optimizer=sgd", "nesterov=true", NULL},

@@ -161,11 +161,11 @@ static void test_types_and_ranges(void **state)
         snprintf(json, sizeof json, "{\"%s\": %d}", floors[i].name, floors[i].floor - 1);
         refuse(json, BG_ERROR_INVALID, floors[i].name);
         snprintf(json, sizeof json, "{\"%s\": \"1\"}", floors[i].name);
-        refuse(json, BG_ERROR_INVALID, "is \"1\", a text; it must be");
+        refuse(json, BG_ERROR_INVALID, "is \"1\", a string; it must be");
     }
     refuse("{\"layers_per_ipu\": [-2]}", BG_ERROR_INVALID,
            "`layers_per_ipu[0]` is -2; every element must be at least -1");
-    refuse("{\"layers_per_ipu\": [1, \"2\"]}", BG_ERROR_INVALID, "`layers_per_ipu[1]` is \"2\", a text");
+    refuse("{\"layers_per_ipu\": [1, \"2\"]}", BG_ERROR_INVALID, "`layers_per_ipu[1]` is \"2\", a string");
     refuse("{\"layers_per_ipu\": null}", BG_ERROR_INVALID, "`layers_per_ipu` is null");
     refuse("{\"seed\": true}", BG_ERROR_INVALID, "it must be a whole number or null");
     refuse("{\"replication_factor\": 2.0}", BG_ERROR_INVALID, "`replication_factor` is 2.0, a number");
@@ -284,7 +284,7 @@ static void test_all_problems_at_once(void **state)
                                               "file.json", NULL, &config, &error),
                      BG_ERROR_INVALID);
     expect_says(&error, "4 problems: ");
-    expect_says(&error, "file.json:2:3: `seed` is \"x\", a text");
+    expect_says(&error, "file.json:2:3: `seed` is \"x\", a string");
     expect_says(&error, "file.json:4:3: `matmul_proportion` = [0.1] should use");
     expect_says(&error, "file.json:5:3: unknown argument replicas=2");
     expect_says(&error, "file.json:6:3: `output_mode`");

@@ -230,7 +230,8 @@ static void test_refusals(void **state)
     assert_refused(bg_replica_group_resolve(8, &(bg_replica_group){9, 1}, &out, &failure), "size 9");
     assert_refused(bg_replica_group_resolve(8, &(bg_replica_group){3, 1}, &out, &failure), "size 3");
     assert_refused(bg_replica_group_resolve(0, &(bg_replica_group){1, 1}, &out, &failure), "0 replicas");
-    assert_refused(bg_replica_group_transpose(3, (const uint32_t[]){0, 0, 1}, groups, &failure), "one size");
+    assert_refused(bg_replica_group_transpose(3, (const uint32_t[]){0, 0, 1}, groups, &failure),
+                   "groups of different sizes");
     assert_refused(bg_replica_group_transpose(3, (const uint32_t[]){1, 0, 2}, groups, &failure), "replica 0");
     assert_int_equal(bg_replica_group_assign(8, &(bg_replica_group){2, 2}, groups, &failure), BG_OK);
     assert_refused(bg_mesh_find_axes(&(bg_mesh){2, 4, 1}, groups, &(uint32_t){0}, &failure), "mesh of 2 x 4 x 1");

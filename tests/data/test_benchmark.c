@@ -208,7 +208,7 @@ static void test_verdict(void **state)
     assert_non_null(strstr(text, "the data set limits the run"));
     assert_non_null(strstr(text, "50.0%"));
     assert_int_equal(bg_loader_judge(&runs, 1000, text), BG_LIMIT_DEVICE);
-    assert_non_null(strstr(text, "the device limits the run: 2.0%"));
+    assert_non_null(strstr(text, "the device limits the run: the run waited for data during 2.0%"));
     assert_int_equal(bg_loader_judge(&none, 1000, text), BG_LIMIT_UNKNOWN);
     assert_int_equal(bg_loader_judge(&waits, 0, NULL), BG_LIMIT_UNKNOWN);
 }
@@ -224,7 +224,7 @@ static void test_rates(void **state)
                         "the data set limits the run (more workers may help): the data set gives 100 samples/s and the "
                         "device takes 200, so the run waits for data 50.0% of the time");
     assert_int_equal(bg_rates_judge(200, 100, true, text), BG_LIMIT_DEVICE);
-    assert_non_null(strstr(text, "the device limits the run: data come at 200 samples/s"));
+    assert_non_null(strstr(text, "the device limits the run: the data set gives 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
     assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
     /* One after the other: a third of the time. */

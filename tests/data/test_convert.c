@@ -157,7 +157,7 @@ static void test_integers_fit_or_fail(void **state)
         const char *words; /* NULL: all fit */
     } cases[] = {{BG_INT64, NULL},
                  {BG_INT32, NULL},
-                 {BG_UINT8, "sample 2: element 0 of tensor 0 is 70000, which is not of type uint8"},
+                 {BG_UINT8, "sample 2: element 0 of tensor 0 is 70000, which does not fit uint8"},
                  {BG_FLOAT64, NULL}};
     unsigned char out[SAMPLES * 8];
     unsigned char *const tensors[] = {out};

@@ -754,7 +754,8 @@ static void test_bad_datasets(void **state)
     assert_int_equal(bg_dataset_create_arrays(&scalar, 1, &dataset, &error), BG_ERROR_SHAPE);
     bg_error_clear(&error);
     assert_int_equal(bg_dataset_create_arrays((bg_array[]){one, two}, 2, &dataset, &error), BG_ERROR_SHAPE);
-    assert_string_equal(error.message, "data set: array 1: has 2 samples, but array 0 has 1");
+    assert_string_equal(error.message,
+                        "data set: array 1: has 2 samples, but array 0 has 1; all arrays must have the same number");
     bg_error_clear(&error);
     assert_int_equal(bg_dataset_create_arrays(&empty, 1, &dataset, &error), BG_ERROR_SHAPE);
     assert_int_equal(bg_dataset_create_arrays(NULL, 0, &dataset, NULL), BG_ERROR_INVALID);

@@ -105,7 +105,7 @@ static void test_scopes_that_cannot_be(void **state)
     expect_error(graph, "bg_scope_end was called without bg_scope_begin");
     graph = toy_graph();
     bg_scope_begin(graph, "%s", "");
-    expect_error(graph, "without a name");
+    expect_error(graph, "has no name");
     memset(text, 'n', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     graph = toy_graph();

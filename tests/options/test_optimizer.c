@@ -243,7 +243,7 @@ static void test_wrong_texts(void **state)
         {"sgd:nesterov", "momentum"},
         {"sgd:combined", "momentum"},
         {"adagrad:alpha=0.5", "adagrad has no setting `alpha`"},
-        {"adadelta:momentum=0.5", "adadelta has no `momentum`; it has weight_decay, alpha, epsilon"},
+        {"adadelta:momentum=0.5", "adadelta has no setting `momentum`; it has weight_decay, alpha, epsilon"},
         {"adamw:beta1=2", "beta1"},
     };
     bg_optimizer untouched = {.learning_rate = 7};
@@ -361,10 +361,10 @@ static void test_changes(void **state)
     (void)state;
     expect_change("sgd:momentum=0.9", "sgd", NULL);
     expect_change("sgd:momentum=0.9,dampening=0.5", "sgd:momentum=0.5,weight_decay=0.1", NULL);
-    expect_change("sgd", "sgd:momentum=0.9", "momentum is 0.9; the plan was made with 0 and keeps no state for it");
+    expect_change("sgd", "sgd:momentum=0.9", "momentum is 0.9, but the plan was made with 0 and keeps no state for it");
     expect_change("sgd:velocity_scaling=2", "sgd:velocity_scaling=3", NULL);
     expect_change("sgd:momentum=0.9,combined,velocity_scaling=2", "sgd:momentum=0.9,combined,velocity_scaling=3",
-                  "velocity_scaling is 3; the plan was made with 2, and it is part of the plan");
+                  "velocity_scaling is 3, but the plan was made with 2, and it is part of the plan");
     expect_change("adam", "adamw", "it is adamw, but the plan trains with adam: make a new plan");
     expect_change("rmsprop:centered", "rmsprop", "centered is off, but the plan was made with it on");
     for (uint32_t i = 0; (setting = bgi_setting_at(i)) != NULL; i++)

@@ -109,7 +109,7 @@ static void test_what_is_wrong_is_said(void **state)
     refuses("", "there is no ``; the schedules are constant, linear, cosine, polynomial, one_cycle, step, "
                 "inverse_root, plateau");
     refuses("cosin", "there is no `cosin`");
-    refuses("cosine:gamma=1", "cosine has no `gamma`; it has warmup, start, steps, final");
+    refuses("cosine:gamma=1", "cosine has no setting `gamma`; it has warmup, start, steps, final");
     refuses("step:final=0.1", "step has no `final`; it has warmup, start, factor, period");
     refuses("cosine:final", "`final`; it needs a number");
     refuses("cosine:final=", "it needs a number");

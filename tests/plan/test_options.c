@@ -434,7 +434,7 @@ static const bad_case bad_cases[] = {
     {"device_mapping_count is 0 and device_mapping is given", spoil_mapping_count, false},
     {"device_mapping[1] is 70000; devices go from 0 to 65535", spoil_mapping_device, false},
     {"device_mapping is set, but the single strategy has one stage", spoil_mapping_of_single, false},
-    {"device_count above 1 with the single strategy", spoil_devices_of_single, false},
+    {"device_count above 1 is set, but the single strategy", spoil_devices_of_single, false},
     {"device_count is 70000; there are at most 65536", spoil_device_count, false},
     {"device_model_count is 3 and devices is NULL", spoil_devices, false},
     {"devices[1].speed is 0; it must be above 0", spoil_speed, false},

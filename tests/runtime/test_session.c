@@ -325,7 +325,7 @@ static void new_numbers_for_the_optimizer(void **state)
     optimizer.momentum = 0.9;
     bg_error_clear(&error);
     assert_int_equal(bg_session_set_optimizer(r->session, &optimizer, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "momentum is 0.9; the plan was made with 0 and keeps no state for it"));
+    assert_non_null(strstr(error.message, "momentum is 0.9, but the plan was made with 0 and keeps no state for it"));
     optimizer = r->plan->optimizer;
     optimizer.uncorrected = true;
     bg_error_clear(&error);

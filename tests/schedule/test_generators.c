@@ -338,7 +338,7 @@ static void test_refusals(void **state)
     (void)state;
     assert_true(test_chain(&test, 3, 4, true));
     assert_refused(&test.problem, "single", "use \"sequential\"");
-    assert_refused(&test.problem, "nothing", "no schedule generator");
+    assert_refused(&test.problem, "nothing", "generator is NULL");
     test.devices[2] = 0;
     assert_refused(&test.problem, "interleaved", "stages 0 and 2 share device 0");
     test.devices[2] = 3;
@@ -368,7 +368,7 @@ static void test_refusals(void **state)
     test.problem.edges = &bad;
     test.problem.edge_count = 1;
     bad = (bg_schedule_edge){.to_stage = 3};
-    assert_refused(&test.problem, "grouped", "its to stage is 3, but there are 3");
+    assert_refused(&test.problem, "grouped", "its to stage is 3, but t3 are given");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_SEND, .to_stage = 1};
     assert_refused(&test.problem, "grouped", "its to kind is SEND");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_BACKWARD, .last_kind = BG_ACTION_WEIGHTS};

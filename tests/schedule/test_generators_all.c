@@ -199,7 +199,7 @@ static void test_refusals_of_placements(void **state)
     strategy_refused(&test.problem, "looped", "device 0 has 3 stages of 4 positions");
     test.problem.stage_count = 3;
     test.problem.edge_count = 0;
-    strategy_refused(&test.problem, "v-half", "there are 3 stages, but this strategy has two on each device");
+    strategy_refused(&test.problem, "v-half", "there are 3 stages, but this schedule has two on each device");
     test_problem_clear(&test);
 }
 

@@ -544,7 +544,7 @@ static void data_that_fail_are_reported(void **state)
     memset(&error, 0, sizeof error);
     data.dataset = r.samples.dataset;
     assert_int_equal(bg_trainer_test(r.trainer, &data, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "here are 2"));
+    assert_non_null(strstr(error.message, "2 are given"));
     bg_infeed_destroy(data.infeed);
 
     memset(&error, 0, sizeof error);
