@@ -171,7 +171,7 @@ static void check_devices(const config_options *options, const bgi_ipu_settings 
 
     if (options->devices > 0 && devices > options->devices)
         bgi_problems_add(problems, NULL,
-                         "%s: %u devices a replica x %u replicas = %" PRIu64 " devices, there are %" PRIu64
+                         "%s: %u devices a replica x %u replicas = %" PRIu64 " devices, but there are %" PRIu64
                          "; use fewer replicas or fewer devices a replica",
                          mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
 }

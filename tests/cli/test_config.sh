@@ -44,7 +44,7 @@ explain "bert-base" 'Training: pipelined, 4 devices a replica, 4 replicas, devic
     batch: micro 2, x 512 accumulation = 1024 a replica, x 4 replicas = 4096 an update, x 1 iterations = 4096 samples a call' \
     --config bert-base --layers 12 --batch-size 2 --devices 8
 check "too few devices fail" test "$explain_code" -eq 1
-check "too few devices are said" grep -q '16 devices, but there are only 8' "$folder/err"
+check "too few devices are said" grep -q '16 devices, but there are 8' "$folder/err"
 explain "wildcards" 'Training: pipelined, 4 devices a replica, 1 replica, devices in all: 4
     device 0      1 layer   0          embedding
     device 1      2 layers  1-2

@@ -55,7 +55,7 @@ check "a picture of 20 by 3 digits" test "$(head -n 2 "$folder/sheet.pgm" | tail
 begin_case errors
 error 2 '--device-rate is 0' data bench --device-rate 0
 error 1 'array 1: has 4 samples, but array 0 has 2' data bench "$folder/a.npz"
-error 1 'unknown kind of data' data bench "$folder/a.txt"
+error 1 'the kind of data is unknown' data bench "$folder/a.txt"
 error 1 'none.npy' data bench "$folder/none.npy"
 error 1 'there is no column `z`' data bench "$folder/a.csv" --label z
 error 2 '--shuffle-buffer applies only to --shuffle; add it' data bench --shuffle-buffer 3

@@ -76,10 +76,10 @@ for value in fast -0.1 nan inf 1e999 0x1p3 1e-3z ' 1' ''; do
     error 2 "--learning-rate is \`$value\`; it must be a number of at least 0" mnist --learning-rate "$value"
 done
 error 2 '--optimizer adagradient: optimizer: there is no `adagradient`; the optimizers are sgd, adam, adamw' mnist --optimizer adagradient
-error 2 '--optimizer adam:alpha=1: optimizer: adam has no `alpha`; it has weight_decay' mnist --optimizer adam:alpha=1
+error 2 '--optimizer adam:alpha=1: optimizer: adam has no setting `alpha`; it has weight_decay' mnist --optimizer adam:alpha=1
 error 2 '--rate-schedule cosin: learning rate: there is no `cosin`; the schedules are constant, linear' mnist --rate-schedule cosin
 error 2 'steps of cosine is 0; it must be a finite number of at least 1' mnist --rate-schedule cosine
-error 2 '--rate-schedule plateau: it needs validations' mnist --rate-schedule plateau
+error 2 '--rate-schedule plateau: it follows the losses of validations' mnist --rate-schedule plateau
 error 2 '--learning-rate is 1e+39; it must be at most 3.40282e+38' mnist --learning-rate 1e39
 for value in 0 12Q K -1K 1.5M 99999999999999999G ''; do
     error 2 "--device-memory is \`$value\`; it must be a number of bytes" mnist --device-memory "$value"
@@ -143,7 +143,7 @@ error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
 error 2 '--offload names `wheels`; it must be activations' mnist --offload weights,wheels
 error 2 '--offload-rule names `wheels`' mnist --offload-rule 'weights:layer3.*;wheels:*'
-error 2 'weights has no pattern; it is CLASSES:PATTERN' mnist --offload-rule 'optimizer:*;weights'
+error 2 'weights has no pattern; expected CLASSES:PATTERN' mnist --offload-rule 'optimizer:*;weights'
 error 2 'always_live|off_chip_after_fwd' mnist --phase-liveness sometimes
 error 2 '--stages is empty' mnist --stages ''
 error 2 '--shard names `optimiser`' mnist --shard optimiser

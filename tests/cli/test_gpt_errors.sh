@@ -38,7 +38,7 @@ wrong available_memory_proportion=2 'it must be a list of 1 to 16 numbers from 0
 wrong layers 'is not KEY=VALUE, as in model.layers=4'
 wrong =3 'is not KEY=VALUE, as in model.layers=4'
 wrong layers= 'model.layers is null; it must be'
-wrong steps=5 '`steps` can mean training.steps or checkpoint.steps; say which'
+wrong steps=5 '`steps` can mean training.steps or checkpoint.steps; give the full name'
 
 # ---- what goes together ----
 
@@ -77,7 +77,7 @@ error 2 '--set: model.layers is 0; ' gpt pretrain --layers 2 --set layers=0
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers
 error 2 '--layers needs a value: --layers VALUE' gpt pretrain --layers --eval
 error 2 'unexpected argument `extra`' gpt pretrain --layers 3 extra
-error 2 '`steps` can mean training.steps or checkpoint.steps; say which' gpt bench --steps 3
+error 2 '`steps` can mean training.steps or checkpoint.steps; give the full name' gpt bench --steps 3
 error 2 'unknown option --quantum; --help all lists the options' gpt pretrain --quantum 4
 error 2 'unknown option --input_files; --help all lists the options' gpt bench --input_files a.txt
 for option in wandb wandb_name wandb-name wandb=True; do
@@ -150,7 +150,7 @@ error 1 'n_head is 4, but the program'"'"'s heads is 2; n_layer is 2, but the pr
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
 error 1 '--load: checkpoint: there is none in none' gpt pretrain $one --load none
-error 1 '--load: checkpoint: hf has none' gpt pretrain $one --load hf
+error 1 '--load: checkpoint: there is none in hf' gpt pretrain $one --load hf
 error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
 error 1 '`transformer.wte.weight` is float32[128,64], but the weight is float32[128,32]' \
     gpt pretrain $one hidden_size=32 --load saved
