@@ -103,8 +103,8 @@ static bg_status check_tokens(const gpt_model *model, const char *where, const b
     if (tokens->count < 2)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: the file has %zu token%s, expected at least 2, because each prediction needs the tokens before it",
-            where, tokens->count, cli_s(tokens->count));
+            "%s: has %zu token%s, expected at least 2, because each prediction needs the tokens before it", where,
+            tokens->count, cli_s(tokens->count));
     for (size_t i = 0; i < tokens->count; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
             return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, where,

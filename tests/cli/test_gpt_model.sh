@@ -117,7 +117,7 @@ error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model
 error 2 '--prompt and --prompt-file mean the same' gpt generate --hf-model z --prompt a --prompt-file prompt
 error 2 'sequence_length is 17, but positions is 16' gpt eval --hf-model z --input-files a.txt --sequence-length 17
 printf z >short.txt
-error 1 'short.txt: the file has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
+error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
 sed -i 's/257/300/' zero/config.json
 error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
     gpt generate --hf-model zero
