@@ -50,8 +50,11 @@ int cli_gpt(int argc, char **argv)
         names[i] = commands[i].name;
     }
     nearest = argc > 1 ? bgi_text_nearest(argv[1], names, COMMANDS) : NULL;
-    bg_error_set(&error, BG_ERROR_INVALID, "unknown command `%s`; %s%s%s", argc > 1 ? argv[1] : "",
-                 nearest != NULL ? "did you mean `" : "`brigade gpt --help` lists them", nearest != NULL ? nearest : "",
-                 nearest != NULL ? "`?" : "");
+    if (argc < 2)
+        bg_error_set(&error, BG_ERROR_INVALID, "no command is given; `brigade gpt --help` lists them");
+    else
+        bg_error_set(&error, BG_ERROR_INVALID, "unknown command `%s`; %s%s%s", argv[1],
+                     nearest != NULL ? "did you mean `" : "`brigade gpt --help` lists them",
+                     nearest != NULL ? nearest : "", nearest != NULL ? "`?" : "");
     return cli_fail("gpt", CLI_USAGE, &error);
 }

@@ -346,8 +346,9 @@ static bg_status explain_name(const char *name, bg_error *error)
             return BG_OK;
         }
     if (option == NULL) {
-        bgi_option_unknown(name, error);
-        return bg_error_context(error, BG_ERROR_INVALID, "`brigade options` lists them");
+        bg_error unknown = {0};
+        bgi_option_unknown(name, &unknown);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s (`brigade options` lists them)", unknown.message);
     }
     explain(option);
     /* A flag may set several options. */

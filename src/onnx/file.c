@@ -37,7 +37,7 @@ static bool read_varint(reader *r, uint64_t *out)
 /* Whether the fields of a message are complete, and nested at most this deep. */
 static bool walk(reader r, const ProtobufCMessageDescriptor *message, unsigned depth, const char **reason)
 {
-    *reason = "is cut off, or not a protobuf message";
+    *reason = "is truncated, or is not a protobuf message";
     if (depth > NESTING_LIMIT) {
         *reason = "nests messages deeper than 48 levels";
         return false;

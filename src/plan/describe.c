@@ -200,11 +200,11 @@ static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device)
             edge = e;
         }
     if (edge != BGI_NO_EDGE)
-        bgi_string_add(text, ", the largest single part %s of stage %u, %u slots of %zu bytes, %s",
+        bgi_string_add(text, ", and the largest single part is %s of stage %u, %u slots of %zu bytes, %s",
                        plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
                        plan->edges[edge].depth, plan->edges[edge].slot_bytes, bgi_bytes_text(most, size));
     else if (most > 0)
-        bgi_string_add(text, ", the largest single part variable `%s`, %s", name, bgi_bytes_text(most, size));
+        bgi_string_add(text, ", and the largest single part is variable `%s`, %s", name, bgi_bytes_text(most, size));
 }
 
 static size_t bytes_over(const bg_plan *plan, uint32_t device)

@@ -89,8 +89,8 @@ static void cut_files_are_refused(void **state)
         free(part);
     }
     refuses_bytes(bytes, 0, "the file has no graph");
-    refuses_bytes("\x08", 1, "is cut off");
-    refuses_bytes("not an ONNX file", 16, "is cut off, or not a protobuf message");
+    refuses_bytes("\x08", 1, "is truncated");
+    refuses_bytes("not an ONNX file", 16, "is truncated, or is not a protobuf message");
     free(bytes);
 }
 
