@@ -44,8 +44,8 @@ static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summar
     printf("idle share %.1f %% of the devices' time by %s costs, if each had its own core", 100.0 * summary->idle_share,
            is_measured ? "measured" : "static");
     if (cores < devices)
-        printf("; here %" PRIu64 " devices share %u core%s, whose idle share is at least %.1f %%", devices, cores, cli_s(cores),
-               100.0 * fmax(0.0, 1.0 - busy / cores));
+        printf("; here %" PRIu64 " devices share %u core%s, whose idle share is at least %.1f %%", devices, cores,
+               cli_s(cores), 100.0 * fmax(0.0, 1.0 - busy / cores));
     putchar('\n');
 }
 
