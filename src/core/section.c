@@ -25,10 +25,11 @@ bg_status bgi_section_validate(const bg_section *section, bg_error *error)
     BGI_TRY(bg_type_validate(whole, error));
     if (section->axis >= whole->rank || section->first < 0 || section->count < 1 ||
         section->count > whole->dims[section->axis] || section->first > whole->dims[section->axis] - section->count)
-        return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the section of %lld elements from %lld along dimension %u does not lie inside `%s`, %s",
-                            (long long)section->count, (long long)section->first, section->axis, section->name,
-                            bg_type_text(whole, text));
+        return bg_error_set(
+            error, BG_ERROR_SHAPE,
+            "the section of %lld elements from %lld along dimension %u must have at least one and lie inside `%s`, %s",
+            (long long)section->count, (long long)section->first, section->axis, section->name,
+            bg_type_text(whole, text));
     return BG_OK;
 }
 

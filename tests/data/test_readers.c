@@ -96,7 +96,7 @@ static void test_npy_refusals(void **state)
         {"npy/u8_large", "element 1 of type '<u8' does not fit int64", BG_ERROR_PARSE},
         {"npy/empty_array", "a dimension of at least 1 (the array is empty)", BG_ERROR_PARSE},
         {"npy/object", "the element type is '|O'", BG_ERROR_UNSUPPORTED},
-        {"npy/complex", "element type '<c8'", BG_ERROR_UNSUPPORTED},
+        {"npy/complex", "the element type is '<c8'", BG_ERROR_UNSUPPORTED},
         {"npy/cut", "promises 24 bytes of elements, found 23", BG_ERROR_PARSE},
         {"npy/long", "promises 24 bytes of elements, found 25", BG_ERROR_PARSE},
         {"npy/huge", "a dimension of at most 2^31", BG_ERROR_PARSE},

@@ -172,7 +172,7 @@ static void test_what_is_wrong_is_said(void **state)
                          "delta of the Huber loss is 0: it must be above 0");
     bgi_test_build_fails(build, &weight, (bg_type[]){x, x}, 2, BG_ERROR_INVALID,
                          "parameter is -1: it must be at least 0");
-    bgi_test_build_fails(build, &beta, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "parameter nan");
+    bgi_test_build_fails(build, &beta, (bg_type[]){x, x}, 2, BG_ERROR_INVALID, "parameter is nan");
     bgi_test_build_fails(build, &plain, (bg_type[]){x, other}, 2, BG_ERROR_SHAPE,
                          "target is float32[3,2]: it must be float32[2,3]");
     bgi_test_build_fails(build, &plain, (bg_type[]){ids, ids}, 2, BG_ERROR_SHAPE, "prediction is int32[3]");

@@ -110,7 +110,7 @@ static void test_what_is_wrong_is_said(void **state)
                 "inverse_root, plateau");
     refuses("cosin", "there is no `cosin`");
     refuses("cosine:gamma=1", "cosine has no setting `gamma`; it has warmup, start, steps, final");
-    refuses("step:final=0.1", "step has no `final`; it has warmup, start, factor, period");
+    refuses("step:final=0.1", "step has no setting `final`; it has warmup, start, factor, period");
     refuses("cosine:final", "`final`; it needs a number");
     refuses("cosine:final=", "it needs a number");
     refuses("cosine:final=1x", "it needs a number");

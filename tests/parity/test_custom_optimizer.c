@@ -318,7 +318,7 @@ static void test_rules_that_cannot_be(void **state)
 
     (void)state;
     own.update = &update_type;
-    expect(&optimizer, "without a rule");
+    expect(&optimizer, "has no rule");
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         own.states = states[i];
         expect_rule(own, "its states must be");

@@ -478,7 +478,8 @@ static void test_refusals(void **state)
     options = bg_options_defaults();
     options.reporting.output_requests = &unknown;
     options.reporting.output_request_count = 1;
-    expect_training(&m, &options, BG_ERROR_NOT_FOUND, "no output `nothing`; it has `hidden`, `logits`, `loss`");
+    expect_training(&m, &options, BG_ERROR_NOT_FOUND,
+                    "no output or op `nothing`; its outputs are `hidden`, `logits`, `loss`");
     options.reporting.output_requests = &twice;
     expect_training(&m, &options, BG_ERROR_INVALID, "two outputs of the session are named `loss`");
     options.reporting.output_requests = &uneven;
@@ -525,7 +526,7 @@ static void test_inference_refusals(void **state)
     options.reporting.output_request_count = 1;
     bg_error_clear(&error);
     expect(bg_plan_create_inference(graph, &options, &plan, &error), BG_ERROR_NOT_FOUND, &error,
-           "no output `nothing`; it has `y`, `z`");
+           "no output or op `nothing`; its outputs are `y`, `z`");
     bg_graph_destroy(graph);
 }
 

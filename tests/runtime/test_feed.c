@@ -1069,7 +1069,7 @@ static void exclusive_options_are_refused(void **state)
     o = good, o.structure = NULL, o.loss = true, o.mask = mask, o.mask_count = 2,
     expect_refused(o, "cannot be combined");
     o = good, o.loss = true, expect_refused(o, "structure and loss");
-    o = good, o.structure = NULL, expect_refused(o, "no structure");
+    o = good, o.structure = NULL, expect_refused(o, "structure is NULL");
     o = good, o.accumulate = true, o.newest_only = true, expect_refused(o, "accumulate is set with newest_only");
     o = good, o.mask = mask, o.mask_count = 3, expect_refused(o, "mask has 3 elements for 2");
     o = good, o.accumulate_dtype = BG_INT32, expect_refused(o, "accumulate_dtype is int32");
