@@ -76,7 +76,7 @@ static uint32_t find_minimum_h2(uint32_t stage_count, bool training)
 
 const bg_schedule_generator bgi_schedule_zb_h1 = {
     .name = "zb-h1",
-    .summary = "1F1B with W apart: a third of its idle time, the same memory (ZB-H1)",
+    .summary = "1F1B with separate W: a third of its idle time, the same memory (ZB-H1)",
     .generate = generate_h1,
     .minimum_micro_batches = bgi_schedule_minimum_of_stages,
     .splits_weights = true,
@@ -84,7 +84,7 @@ const bg_schedule_generator bgi_schedule_zb_h1 = {
 
 const bg_schedule_generator bgi_schedule_zb_h2 = {
     .name = "zb-h2",
-    .summary = "1F1B with W apart: no idle time, twice the memory (ZB-H2)",
+    .summary = "1F1B with separate W: no idle time, twice the memory (ZB-H2)",
     .generate = generate_h2,
     .minimum_micro_batches = find_minimum_h2,
     .splits_weights = true,
