@@ -125,7 +125,7 @@ BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, b
  *     batch.safetensors:labels       a tensor, likewise; only this one is read
  *     table.csv:rooms,area           columns, by the header's names or numbers from 0; one column is a number for
  *                                    each sample, several are a vector; none named: all. A first line whose first
- *                                    field is no number is the header
+ *                                    field is not a number is the header
  *     train-images-idx3-ubyte.gz     an IDX file: any other ending
  *     photos, photos:classes         a folder of images (bg_dataset_open_images), and the classes of the same images
  *
