@@ -130,7 +130,7 @@ static void test_frozen_once_used(void **state)
     bg_run_options_destroy(clone);
 }
 
-/* Values of their kinds, in and out; NULL is the default; other kinds are refused. */
+/* Values of the right kind are set and read back; NULL is the default; other kinds are refused. */
 static void test_values(void **state)
 {
     const int64_t mapping[] = {0, 1, 1, 0}, wrong[] = {0, -1};

@@ -1,5 +1,5 @@
 /*
- * fuzz_png.c: PNG images from anywhere, decoded to each number of channels.
+ * fuzz_png.c: arbitrary bytes as PNG images, decoded to each number of channels.
  */
 #include "formats/png.h"
 
