@@ -368,7 +368,7 @@ static void test_refusals(void **state)
     test.problem.edges = &bad;
     test.problem.edge_count = 1;
     bad = (bg_schedule_edge){.to_stage = 3};
-    assert_refused(&test.problem, "grouped", "its to stage is 3, but t3 are given");
+    assert_refused(&test.problem, "grouped", "its to stage is 3, but there are 3");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_SEND, .to_stage = 1};
     assert_refused(&test.problem, "grouped", "its to kind is SEND");
     bad = (bg_schedule_edge){.to_kind = BG_ACTION_BACKWARD, .last_kind = BG_ACTION_WEIGHTS};

@@ -184,7 +184,7 @@ static void sums_that_cannot_be_are_refused(void **state)
     s.kind = BG_SCORE_F1;
     says(bg_score_compute(&s, sums, 2, &out, &error), BG_ERROR_INVALID,
          "3 counts a class (bg_class_counts), but there");
-    says(bg_score_compute(&s, sums, 0, &out, &error), BG_ERROR_INVALID, "t0 are given");
+    says(bg_score_compute(&s, sums, 0, &out, &error), BG_ERROR_INVALID, "there are 0");
     s.average = BG_SCORE_BINARY;
     s.class_index = 2;
     says(bg_score_compute(&s, sums, 6, &out, &error), BG_ERROR_INVALID,
