@@ -38,7 +38,7 @@ typedef struct roof {
 static inline roof measure_roof(void)
 {
     float *from = calloc(ROOF_COPY_FLOATS, sizeof *from), *to = calloc(ROOF_COPY_FLOATS, sizeof *to);
-    roof r = {.least_x = 1.0 / 32.0, .most_x = 1024.0, .least_y = 0.25, .most_y = 512.0};
+    roof r = {.least_x = 1.0 / 16.0, .most_x = 1024.0, .least_y = 0.25, .most_y = 512.0};
     static volatile float sink;
 
     if (from == NULL || to == NULL)

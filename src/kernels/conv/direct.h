@@ -29,7 +29,7 @@ enum {
                                             are read */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
     BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster, */
-    BGI_DIRECT_SUM_PLANE = 64,           /* unless a channel of results is at most this large */
+    BGI_DIRECT_SUM_PLANE = 32,           /* unless a channel of results is at most this large */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
     BGI_DIRECT_LEAST_POSITIONS = 512,    /* in fewer of them, adding up lanes would take too long */
     BGI_DIRECT_MOST_STRIDE = 4,
@@ -390,8 +390,8 @@ typedef struct bgi_direct_weights_plan {
 
 static inline bool bgi_direct_may_sum(const bgi_conv *s)
 {
-    return bgi_direct_may(s) && (s->og <= BGI_DIRECT_SUM_CHANNELS ||
-                                 (s->p <= BGI_DIRECT_SUM_PLANE && s->n * s->p >= BGI_DIRECT_LEAST_POSITIONS));
+    return bgi_direct_may(s) && (s->og <= BGI_DIRECT_SUM_CHANNELS || (s->p <= BGI_DIRECT_SUM_PLANE && s->taps > 1 &&
+                                                                      s->n * s->p >= BGI_DIRECT_LEAST_POSITIONS));
 }
 
 static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bool accumulates, bgi_direct *direct,
