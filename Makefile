@@ -126,7 +126,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -161,6 +161,10 @@ check-ranks: all
 
 check-valgrind: all
 	@tools/valgrind_ranks.sh $(BUILD)
+
+# Instructions of each kernel family beside the recorded ones.
+check-speed: $(BUILD)/bench/ops
+	@tools/count_instructions.sh $(BUILD)
 
 deps:
 	@tools/dependencies.sh

@@ -6,7 +6,8 @@
  *
  * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
  *            [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
- *            [--bfloat16 | --float16] [--processor-time] [--profile] [--summary] [--times] [--dnnl]
+ *            [--bfloat16 | --float16] [--processor-time] [--profile] [--roofline FILE.svg] [--summary] [--times]
+ *            [--dnnl]
  *
  * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
  * --beside): single      one device; all cores work on its kernels pipelined   two devices, as many stages replicas two
@@ -25,7 +26,7 @@
 #include <time.h>
 
 #include "core/arena.h"
-#include "profile.h"
+#include "roofline.h"
 
 typedef enum layout { SINGLE, PIPELINED, REPLICAS, TENSOR, PHASED, LAYOUT_COUNT } layout;
 
@@ -34,6 +35,7 @@ static const char *const layout_names[LAYOUT_COUNT] = {"single", "pipelined", "r
 typedef struct setting {
     long layers, hidden, heads, batch, length, vocabulary, cores, steps, accumulation, io_threads;
     long strategy, beside; /* beside: LAYOUT_COUNT: nothing */
+    const char *roofline;  /* the picture's file, or NULL */
     long is_bfloat16, is_float16, recomputes, profiles, summarizes, lists, compares, counts_processor;
 } setting;
 
@@ -289,6 +291,8 @@ static void report_run(run *r, const setting *s)
            (double)bg_plan_memory_bytes(r->plan, 0, BG_MEMORY_REMOTE) * 1e-6);
     if (s->profiles)
         print_profile(&r->profile, s->steps);
+    if (s->roofline != NULL)
+        draw_roofline(s->roofline, "GPT-2", &r->profile, s->steps);
     if (s->summarizes)
         print_summary(r);
 }
@@ -410,6 +414,11 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
 
+        if (strcmp(argv[i], "--roofline") == 0 && i + 1 < argc) {
+            s.roofline = argv[++i];
+            s.profiles = 1;
+            continue;
+        }
         while (k < sizeof known / sizeof known[0] && strcmp(argv[i], known[k].name) != 0)
             k++;
         if (k == sizeof known / sizeof known[0])

@@ -7,21 +7,29 @@
  * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once each call. CASE
  * `flops` and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the
  * other half.
+ *        ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
+ * kernels: for a tool that counts instructions (tools/count_instructions.sh). POLICY: portable or avx2.
+ *        ops --turns      reads lines `op dim...`, writes how many times faster the AVX-512 kernels are than the AVX2
+ * ones: the median of turns.
  */
 #include "core/isa.h"
 #include "core/threads.h"
+#include "kernels/accumulate/attributes.h"
 #include "kernels/attention/attributes.h"
 #include "kernels/compare/attributes.h"
 #include "kernels/conv/attributes.h"
+#include "kernels/conv_pool/attributes.h"
 #include "kernels/ctc/attributes.h"
 #include "kernels/cumulative/attributes.h"
 #include "kernels/dropout/attributes.h"
 #include "kernels/elementwise/attributes.h"
 #include "kernels/embedding/attributes.h"
+#include "kernels/fused_conv/attributes.h"
 #include "kernels/index/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/linear/attributes.h"
 #include "kernels/loss/attributes.h"
+#include "kernels/loss_scaling/attributes.h"
 #include "kernels/norm/attributes.h"
 #include "kernels/optimizer/attributes.h"
 #include "kernels/pad/attributes.h"
@@ -34,16 +42,14 @@
 #include "kernels/rms_norm/attributes.h"
 #include "kernels/rotary/attributes.h"
 
+#include "peaks.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 enum { DIMS = 9, CALLS = 8, OPERANDS = 10, TENSORS = 24, THREADS = 64 };
 
@@ -318,6 +324,8 @@ static int make(bench_work *work, bg_type type, uint32_t below)
             ((float *)data)[i] = (float)draw() / 1073741824.0f - 1.0f;
         else if (type.dtype == BG_INT32)
             ((int32_t *)data)[i] = (int32_t)(draw() % below);
+        else if (type.dtype == BG_BFLOAT16)
+            ((uint16_t *)data)[i] = (uint16_t)(0x3f00 + draw() % 128); /* 0.5..1 */
     work->tensors[work->tensor_count] = (bench_tensor){type, data};
     return (int)work->tensor_count++;
 }
@@ -326,6 +334,9 @@ static int make_like(bench_work *work, int tensor)
 {
     return make(work, work->tensors[tensor].type, 1);
 }
+
+/* Which kernels the calls of a case are given. */
+static bg_kernel_policy policy = BG_KERNELS_FAST;
 
 /* Adds a call with this many inputs among the following tensors; -1 ends them. */
 static void add_call(bench_work *work, bgi_kernel_id id, const void *attributes, uint32_t inputs, const int *tensors)
@@ -347,7 +358,7 @@ static void add_call(bench_work *work, bgi_kernel_id id, const void *attributes,
                                         .input_count = inputs,
                                         .output_count = count - inputs,
                                         .attributes = attributes};
-    if (bgi_kernel_select(&request, BG_KERNELS_FAST, &call->kernel, &error) != BG_OK) {
+    if (bgi_kernel_select(&request, policy, &call->kernel, &error) != BG_OK) {
         fprintf(stderr, "ops: %s\n", error.message);
         exit(1);
     }
@@ -846,12 +857,91 @@ static void update(bench_work *work, const int64_t *d, bool is_adam)
     work->bytes += (is_adam ? 3.0 : 2.0) * 4.0 * (double)d[0]; /* written as well as read */
 }
 
-static bool build(bench_work *work, size_t i)
+/* n c h w, o, window, padding, pool: forward and backward of a convolution with a max pool and a relu. */
+static void conv_pool(bench_work *work, const int64_t *d)
+{
+    static bgi_conv2d_pool_attributes attributes;
+    const int64_t oh = (d[2] + 2 * d[6] - d[5] + 1) / d[7], ow = (d[3] + 2 * d[6] - d[5] + 1) / d[7];
+    const int64_t pooled[] = {d[0], d[4], oh, ow};
+    const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), w = make(work, F32(d[4], d[1], d[5], d[5]), 1);
+    const int b = make(work, F32(d[4]), 1), y = make(work, bg_type_make(BG_FLOAT32, 4, pooled), 1);
+    const int where = make(work, bg_type_make(BG_UINT8, 4, pooled), 1), dy = make_like(work, y);
+    const int dx = make_like(work, x), dw = make_like(work, w), db = make_like(work, b);
+
+    attributes = (bgi_conv2d_pool_attributes){.padding = {d[6], d[6]}, .pool = {d[7], d[7]}, .relu = 1};
+    CALL(CONV2D_POOL, &attributes, 3, x, w, b, y, where);
+    CALL(CONV2D_POOL_BACKWARD_INPUT, &attributes, 3, dy, where, w, dx);
+    CALL(CONV2D_POOL_BACKWARD_WEIGHTS, &attributes, 3, dy, where, x, dw, db);
+}
+
+/* As a convolution, with batch norm, a sum and a relu: inference alone. */
+static void fused_conv(bench_work *work, const int64_t *d)
+{
+    static bgi_fused_conv2d_attributes attributes;
+    const int64_t oh = (d[2] + 2 * d[7] - d[5]) / d[6] + 1, ow = (d[3] + 2 * d[7] - d[5]) / d[6] + 1;
+    const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), w = make(work, F32(d[4], d[1] / d[8], d[5], d[5]), 1);
+    const int gamma = make(work, F32(d[4]), 1), beta = make_like(work, gamma), mean = make_like(work, gamma);
+    const int variance = make_like(work, gamma), other = make(work, F32(d[0], d[4], oh, ow), 1);
+    const int y = make_like(work, other);
+
+    for (int64_t c = 0; c < d[4]; c++)
+        ((float *)work->tensors[variance].data)[c] = 1.0f;
+    attributes = (bgi_fused_conv2d_attributes){.conv = {{0, {d[6], d[6]}, {d[7], d[7]}, {1, 1}, d[8]}},
+                                               .unary = {.function = BG_RELU},
+                                               .epsilon = 1e-5,
+                                               .norms = 1,
+                                               .adds = 1,
+                                               .maps = 1};
+    CALL(FUSED_CONV2D, &attributes, 7, x, w, gamma, beta, mean, variance, other, y);
+}
+
+/* rows, in, out, in bfloat16 */
+static void linear_bfloat16(bench_work *work, const int64_t *d)
+{
+#define B16(...) bg_type_make(BG_BFLOAT16, 2, (const int64_t[]){__VA_ARGS__})
+    const int x = make(work, B16(d[0], d[1]), 1), w = make(work, B16(d[2], d[1]), 1);
+    const int y = make(work, B16(d[0], d[2]), 1), dy = make_like(work, y), dx = make_like(work, x);
+    const int dw = make_like(work, w);
+#undef B16
+
+    CALL(LINEAR, NULL, 2, x, w, y);
+    CALL(LINEAR_BACKWARD_INPUT, NULL, 2, dy, w, dx);
+    CALL(LINEAR_BACKWARD_WEIGHTS, NULL, 2, dy, x, dw);
+}
+
+static void accumulate(bench_work *work, const int64_t *d)
+{
+    static bgi_square_sum_attributes attributes;
+    const int sum = make(work, F32(d[0]), 1), gradient = make_like(work, sum), y = make_like(work, sum);
+    const int squares = make(work, bg_type_make(BG_FLOAT64, 1, (const int64_t[]){1}), 1);
+
+    attributes = (bgi_square_sum_attributes){.elements = d[0], .pieces = 1};
+    CALL(ACCUMULATE, NULL, 2, sum, gradient);
+    CALL(ADD_N, NULL, 3, sum, gradient, gradient, y);
+    CALL(SQUARE_SUM, &attributes, 1, sum, squares);
+}
+
+static void range_count(bench_work *work, const int64_t *d)
+{
+    static bgi_range_count_attributes attributes;
+    const int x = make(work, F32(d[0]), 1);
+    const int counts = make(work, bg_type_make(BG_FLOAT64, 1, (const int64_t[]){BGI_RANGE_COUNTS}), 1);
+
+    attributes = (bgi_range_count_attributes){.edge = 0.5, .elements = d[0]};
+    CALL(RANGE_COUNT, &attributes, 1, x, counts);
+}
+
+static bool build(bench_work *work, const char *op, const int64_t *d)
 {
     static const struct {
         const char *op;
         void (*build)(bench_work *work, const int64_t *d);
-    } plain[] = {{"batch_norm", batch_norm},
+    } plain[] = {{"accumulate", accumulate},
+                 {"range_count", range_count},
+                 {"conv_pool", conv_pool},
+                 {"fused_conv", fused_conv},
+                 {"linear_bfloat16", linear_bfloat16},
+                 {"batch_norm", batch_norm},
                  {"conv", conv},
                  {"dropout", dropout},
                  {"bias", bias},
@@ -895,8 +985,6 @@ static bool build(bench_work *work, size_t i)
         const char *op;
         bg_reduction function;
     } reductions[] = {{"sum", BG_REDUCE_SUM}, {"mean", BG_REDUCE_MEAN}, {"max", BG_REDUCE_MAX}};
-    const char *op = cases[i].op;
-    const int64_t *d = cases[i].dims;
 
     *work = (bench_work){0};
 #define FIND(table, ...)                                                                                               \
@@ -997,7 +1085,7 @@ static void run_parts(bench_team *team, bg_kernel_function function, uint32_t pa
 
 static void run_call(bench_team *team, const bench_call *c)
 {
-    static const bg_kernel_env env = {.step = 3, .optimizer_step = 3, .training = true};
+    static const bg_kernel_env env = {.step = 3, .accumulated = 1, .optimizer_step = 3, .training = true};
     const bg_kernel_call call = {.types = c->types,
                                  .operands = c->operands,
                                  .input_count = c->input_count,
@@ -1063,40 +1151,10 @@ static void run_work(bench_team *team, void *context)
 
 /* ---- what the machine can do ---- */
 
-enum { PEAK_STEPS = 200000, PEAK_CHAINS = 12 };
-
-#if defined(__x86_64__)
-/* Twelve chains of fused multiply-adds in registers. */
-#define PEAK(name, isa, vector, set, fma, lanes)                                                                       \
-    __attribute__((target(isa))) static float name(void)                                                               \
-    {                                                                                                                  \
-        vector chains[PEAK_CHAINS], a = set(0.999f), b = set(0.001f);                                                  \
-                                                                                                                       \
-        for (int i = 0; i < PEAK_CHAINS; i++)                                                                          \
-            chains[i] = set((float)i);                                                                                 \
-        for (int step = 0; step < PEAK_STEPS; step++)                                                                  \
-            _Pragma("GCC unroll 12") for (int i = 0; i < PEAK_CHAINS; i++) chains[i] = fma(chains[i], a, b);           \
-        for (int i = 1; i < PEAK_CHAINS; i++)                                                                          \
-            chains[0] += chains[i];                                                                                    \
-        return ((const float *)(const void *)&chains[0])[0];                                                           \
-    }
-PEAK(peak_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
-PEAK(peak_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
-#endif
-
 static void run_peak(uint32_t thread, void *context)
 {
-    volatile float *sink = context;
-
     (void)thread;
-#if defined(__x86_64__)
-    if (bgi_cpu_isa() >= BGI_ISA_AVX512)
-        *sink = peak_avx512();
-    else if (bgi_cpu_isa() == BGI_ISA_AVX2)
-        *sink = peak_avx2();
-#else
-    *sink = 0.0f;
-#endif
+    peak_run(context);
 }
 
 static void run_peaks(bench_team *team, void *context)
@@ -1113,14 +1171,13 @@ static void run_peaks(bench_team *team, void *context)
 /* GFLOP/s of all threads; 0: unknown for this processor. */
 static double measure_flops(uint32_t threads, double milliseconds)
 {
-    const double lanes = bgi_cpu_isa() >= BGI_ISA_AVX512 ? 16.0 : bgi_cpu_isa() == BGI_ISA_AVX2 ? 8.0 : 0.0;
+    const double flops = peak_flops() * threads;
     static volatile float sink;
     bench_team team;
 
-    if (lanes == 0.0)
+    if (flops == 0.0)
         return 0.0;
-    return 2.0 * lanes * PEAK_CHAINS * PEAK_STEPS * threads /
-           time_best(&team, threads, milliseconds, run_peaks, (void *)(uintptr_t)&sink) * 1e-3;
+    return flops / time_best(&team, threads, milliseconds, run_peaks, (void *)(uintptr_t)&sink) * 1e-3;
 }
 
 static double measure_copy(double bytes, uint32_t threads, double milliseconds)
@@ -1150,7 +1207,7 @@ static void answer(const char *what, uint32_t threads, double milliseconds)
         printf("%.3f 0 0\n", measure_flops(threads, milliseconds));
     } else if (strncmp(what, "copy:", 5) == 0) {
         printf("%.3f 0 0\n", measure_copy(strtod(what + 5, NULL), threads, milliseconds));
-    } else if (*end != '\0' || i >= CASES || !build(&work, i)) {
+    } else if (*end != '\0' || i >= CASES || !build(&work, cases[i].op, cases[i].dims)) {
         fprintf(stderr, "ops: there is no case `%s`\n", what);
         exit(1);
     } else {
@@ -1165,8 +1222,104 @@ static void answer(const char *what, uint32_t threads, double milliseconds)
     fflush(stdout);
 }
 
+/* ---- instructions and turns ---- */
+
+/* Builds the case of a line `op dim...`. */
+static void build_line(bench_work *work, const char *line)
+{
+    int64_t dims[DIMS] = {0};
+    char op[64];
+    int used = 0;
+
+    if (sscanf(line, "%63s%n", op, &used) != 1)
+        op[0] = '\0';
+    for (int i = 0; i < DIMS; i++) {
+        char *end;
+        const long long dim = strtoll(line + used, &end, 10);
+
+        if (end == line + used)
+            break;
+        dims[i] = dim;
+        used = (int)(end - line);
+    }
+    if (!build(work, op, dims)) {
+        fprintf(stderr, "ops: there is no op `%s`\n", op);
+        exit(1);
+    }
+}
+
+/* Has a place of its own in the program, so that a tool can count what happens inside it. */
+__attribute__((noinline)) static void run_counted(bench_work *work)
+{
+    bench_team team = {.threads = 1};
+
+    run_work(&team, work);
+}
+
+static void count_line(const char *line)
+{
+    bench_work work;
+
+    build_line(&work, line);
+    run_counted(&work);
+    for (size_t c = 0; c < work.call_count; c++)
+        printf("%s%s", c > 0 ? " " : "", work.calls[c].kernel.name);
+    printf("\n");
+    clear(&work);
+}
+
+enum { TURNS = 15 };
+
+/* Microseconds of one run: the mean of as many as take 0.3 ms. */
+static double time_turn(bench_work *work)
+{
+    const double start = now_us();
+    double took;
+    int runs = 0;
+
+    do {
+        run_counted(work);
+        runs++;
+        took = now_us() - start;
+    } while (took < 300.0);
+    return took / runs;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void turn_line(const char *line)
+{
+    bench_work wide, narrow;
+    double ratios[TURNS];
+
+    policy = BG_KERNELS_AVX512;
+    build_line(&wide, line);
+    policy = BG_KERNELS_AVX2;
+    build_line(&narrow, line);
+    run_counted(&wide);
+    run_counted(&narrow);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const double of_narrow = time_turn(&narrow);
+
+        ratios[turn] = of_narrow / time_turn(&wide);
+    }
+    qsort(ratios, TURNS, sizeof ratios[0], compare_doubles);
+    printf("%.2f\n", ratios[TURNS / 2]);
+    clear(&wide);
+    clear(&narrow);
+}
+
+/* ---- the program ---- */
+
 int main(int argc, char **argv)
 {
+    const bool counts = argc > 2 && strcmp(argv[1], "--count") == 0;
+    const bool turns = argc > 1 && strcmp(argv[1], "--turns") == 0;
     char line[256], what[64];
     unsigned threads;
     double milliseconds;
@@ -1180,6 +1333,14 @@ int main(int argc, char **argv)
         }
         return 0;
     }
+    if (turns && bgi_cpu_isa() < BGI_ISA_AVX512) {
+        fprintf(stderr, "ops: this processor has no AVX-512\n");
+        return 1;
+    }
+    if (counts)
+        policy = strcmp(argv[2], "avx2") == 0 ? BG_KERNELS_AVX2 : BG_KERNELS_PORTABLE;
+    while ((counts || turns) && fgets(line, sizeof line, stdin) != NULL)
+        (turns ? turn_line : count_line)(line);
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (sscanf(line, "%63s %u %lf", what, &threads, &milliseconds) != 3 || threads < 1 || threads > THREADS) {
             fprintf(stderr, "ops: `%s` is not CASE THREADS MILLISECONDS\n", line);

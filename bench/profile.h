@@ -17,7 +17,7 @@
 typedef struct timed {
     bg_kernel kernel; /* the real one */
     char name[128];
-    double flops;
+    double flops, bytes; /* of a step */
     _Atomic uint64_t ns;
     uint64_t calls;
 } timed;
@@ -108,6 +108,7 @@ static inline void time_call(profile *all, bgi_call *call)
     }
     row->calls++;
     row->flops += call->cost.flops;
+    row->bytes += call->cost.bytes_read + call->cost.bytes_written;
     call->kernel.state = row;
     call->kernel.run = timed_run;
     call->kernel.prepare = call->kernel.prepare != NULL ? timed_prepare : NULL;

@@ -4,23 +4,24 @@
  * It uses float32, batch norm, and SGD with momentum; the images are in memory.
  *
  * usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
- *               [--profile] [--times]
+ *               [--profile] [--roofline FILE.svg] [--times]
  *
  * resnet8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). resnet18: 64, 128, 256 and 512 channels,
  * two blocks each. mobilenet: MobileNet's pairs of a convolution with a filter for each channel and one of 1 x 1, from
  * 32 to 512 channels. A file has one input of [N, 3, 32, 32] and one output of [N, 10]. --times prints a line `flops
- * N`, of a step, and a line `step SECONDS` for each step.
+ * N`, of a step, and a line `step SECONDS` for each step. --roofline draws the profile (roofline.h).
  */
 #include <brigade.h>
 
-#include "profile.h"
+#include "roofline.h"
 
 typedef enum network { RESNET_8, RESNET_18, MOBILENET, NETWORKS } network;
 static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobilenet"};
 
 typedef struct setting {
     network network;
-    const char *path; /* of an ONNX model; NULL: the network is built here */
+    const char *path;     /* of an ONNX model; NULL: the network is built here */
+    const char *roofline; /* the picture's file, or NULL */
     long batch, cores, steps, infers, profiles, lists;
 } setting;
 
@@ -241,6 +242,13 @@ static void run(const setting *s)
            s->cores, (double)s->batch / times[0], (double)s->batch / times[s->steps / 2]);
     if (s->profiles)
         print_profile(&all, s->steps);
+    if (s->roofline != NULL) {
+        char title[160];
+
+        snprintf(title, sizeof title, "%s %s, batch %ld", s->path != NULL ? s->path : network_names[s->network],
+                 s->infers ? "inference" : "training", s->batch);
+        draw_roofline(s->roofline, title, &all, s->steps);
+    }
     bg_session_destroy(session);
     bg_plan_destroy(plan);
     bg_weights_destroy(weights);
@@ -272,7 +280,7 @@ int main(int argc, char **argv)
         bool is_switch;
     } known[] = {{"--network", NULL, false},   {"--batch", &s.batch, false},     {"--cores", &s.cores, false},
                  {"--steps", &s.steps, false}, {"--inference", &s.infers, true}, {"--profile", &s.profiles, true},
-                 {"--times", &s.lists, true}};
+                 {"--times", &s.lists, true},  {"--roofline", NULL, false}};
 
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
@@ -285,6 +293,8 @@ int main(int argc, char **argv)
             refuse(argv[i], "lacks its value");
         if (known[k].value != NULL)
             *known[k].value = known[k].is_switch ? 1 : atol(argv[++i]);
+        else if (strcmp(argv[i], "--roofline") == 0)
+            s.roofline = argv[++i], s.profiles = 1;
         else if (strlen(argv[++i]) > 5 && strcmp(argv[i] + strlen(argv[i]) - 5, ".onnx") == 0)
             s.path = argv[i];
         else

@@ -142,6 +142,14 @@ static void test_larger_shapes(void **state)
         /* plain matrix products */
         {3, 70, 14, 14, 90, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
         {2, 40, 9, 11, 24, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT16, true},
+        /* several images in a sum of dw, with many channels, an incomplete vector, and sums that follow one another */
+        {40, 12, 4, 4, 130, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {24, 20, 5, 5, 140, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {100, 2, 4, 4, 3, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        /* a dw of few panels: runs of images, with and without a group for each half of the channels, and of 16 bits */
+        {16, 24, 12, 12, 30, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {12, 24, 20, 20, 48, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT32, false},
+        {9, 10, 20, 20, 40, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_BFLOAT16, true},
     };
 
     (void)state;

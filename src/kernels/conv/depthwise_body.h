@@ -1,8 +1,8 @@
 /*
  * depthwise_body.h: convolutions with a filter for each channel, plane by plane. Geometry: depthwise.h.
  *
- * Sums run over taps in order, with the bits of the matrix product; sums of dw run over an image's positions in lanes,
- * then over images.
+ * Sums run over taps in order, with the bits of the matrix product; sums of dw run over the positions of some images in
+ * lanes, which are then added up.
  */
 #ifndef BGI_KERNELS_CONV_DEPTHWISE_BODY_H
 #define BGI_KERNELS_CONV_DEPTHWISE_BODY_H
@@ -47,16 +47,16 @@ static void convolve_plane(const float *copy, const int32_t *places, const float
     }
 }
 
-/* sums[t] += the sum over positions of dy[p] copy[places[t] + p], for at most PLANE_TAPS taps. */
+/* Adds dy[p] copy[places[t] + p] of all positions to the lanes of sums[t], for at most PLANE_TAPS taps. */
 ALWAYS_INLINE void sum_plane(const float *copy, const int32_t *places, const int taps, const float *dy, int64_t count,
-                             float *sums)
+                             vf *sums)
 {
     const int64_t whole = count - count % LANES, left = count - whole;
     vf sum[PLANE_TAPS];
 
     UNROLL
     for (int t = 0; t < taps; t++)
-        sum[t] = vset(0.0f);
+        sum[t] = sums[t];
     for (int64_t p = 0; p < whole; p += LANES) {
         const vf d = vload(dy + p);
 
@@ -73,11 +73,11 @@ ALWAYS_INLINE void sum_plane(const float *copy, const int32_t *places, const int
     }
     UNROLL
     for (int t = 0; t < taps; t++)
-        sums[t] += vsum(sum[t]);
+        sums[t] = sum[t];
 }
 
 static void sum_plane_taps(const float *copy, const int32_t *places, int64_t taps, const float *dy, int64_t count,
-                           float *sums)
+                           vf *sums)
 {
     int64_t t = 0;
 
@@ -106,7 +106,7 @@ static void convolve_depthwise(const bg_kernel_call *call, uint32_t part, const 
         convolve_plane(copy, tables.taps, (const float *)call->operands[1] + c * s->taps, s->taps, s->p,
                        bgi_cpu_has_input(call, 2) ? (const float *)call->operands[2] + c : NULL, y + item * s->p);
         if (finish)
-            finish->run(finish->source, c, item * s->p, s->p, y + item * s->p);
+            finish_stored(finish, c, s->p, y + item * s->p);
     }
 }
 
@@ -174,6 +174,15 @@ static void convolve_depthwise_backward(const bg_kernel_call *call, uint32_t par
 
 /* ---- the gradient of the weights ---- */
 
+/* Adds the lanes of each tap to its sum, and begins again. */
+static void settle_lanes(vf *lanes, int64_t taps, float *sums)
+{
+    for (int64_t t = 0; t < taps; t++) {
+        sums[t] += vsum(lanes[t]);
+        lanes[t] = vset(0.0f);
+    }
+}
+
 static void sum_depthwise_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s)
 {
     bgi_direct d;
@@ -185,13 +194,20 @@ static void sum_depthwise_weights(const bg_kernel_call *call, uint32_t part, con
 
     find_taps(s, &d, d.rows, tables.taps);
     for (int64_t c = from; c < end; c++) {
+        vf lanes[BGI_DEPTHWISE_MOST_TAPS] = {{0}};
         float sums[BGI_DEPTHWISE_MOST_TAPS] = {0};
+        int64_t positions = 0;
 
         for (int64_t n = 0; n < s->n; n++) {
             copy_channels(&d, (const float *)call->operands[1] + (n * s->c + c) * s->h * s->w, 1, 0, d.rows, &tables,
                           copy);
             sum_plane_taps(copy, tables.taps, s->taps, (const float *)call->operands[0] + (n * s->c + c) * s->p, s->p,
-                           sums);
+                           lanes);
+            positions += s->p;
+            if (positions >= BGI_DIRECT_SUM_POSITIONS || n + 1 == s->n) {
+                settle_lanes(lanes, s->taps, sums);
+                positions = 0;
+            }
         }
         put_floats(bgi_call_adds(call), BG_FLOAT32, call->operands[2], c * s->taps, s->taps, sums);
     }

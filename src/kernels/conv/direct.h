@@ -28,10 +28,10 @@ enum {
     BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of laid-out weights that are used with all vectors before the next ones
                                             are read */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
-    BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
+    BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster, */
+    BGI_DIRECT_SUM_PLANE = 32,           /* unless a channel of results is at most this large */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
-    BGI_DIRECT_SUMS = 1 << 20,           /* floats of all parts' sums of dw */
-    BGI_DIRECT_SUM_PART = 16384,         /* approximate number of sums that a part adds */
+    BGI_DIRECT_LEAST_POSITIONS = 512,    /* in fewer of them, adding up lanes would take too long */
     BGI_DIRECT_MOST_STRIDE = 4,
     BGI_DIRECT_MOST_COLUMNS = 16 /* of a filter */
 };
@@ -375,25 +375,33 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 /* ---- division of the work of dw ---- */
 
 /* Strips of images follow one another. Each part sums over a run of strips, for some channels, into sums of its own,
- * which are added in order. The number of runs affects the result, so limits of scratch are not applied to it. Scratch:
- * the runs' sums; then for each runner tables and copies. */
+ * which are added in order, or into dw when there is one run. The number of runs affects the result, so limits of
+ * scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and a tile's rows of dy,
+ * which are copied when a sum covers several images: those of one image are too short. */
 typedef struct bgi_direct_weights_plan {
     int64_t strips, strip_rows;
     int64_t together;    /* strips of one sum */
     int64_t channels;    /* copied at a time */
     uint32_t runs, cuts; /* runs of strips, and cuts of channels: a part is one of each */
-    int64_t sums_floats, table_floats, runner_floats;
+    bool is_whole;       /* dw has the sums */
+    int64_t sums_floats, table_floats, copy_floats, row_floats, runner_floats;
     uint32_t parts, combines;
 } bgi_direct_weights_plan;
 
-static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bgi_direct *direct,
+static inline bool bgi_direct_may_sum(const bgi_conv *s)
+{
+    return bgi_direct_may(s) && (s->og <= BGI_DIRECT_SUM_CHANNELS || (s->p <= BGI_DIRECT_SUM_PLANE && s->taps > 1 &&
+                                                                      s->n * s->p >= BGI_DIRECT_LEAST_POSITIONS));
+}
+
+static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bool accumulates, bgi_direct *direct,
                                       bgi_direct_weights_plan *out)
 {
     const double flops = bgi_direct_flops(s);
     bgi_direct_weights_plan plan = {0};
-    int64_t plane, rows, strips, most, wanted, run;
+    int64_t plane, rows, strips, most, full, wanted, run, of_cut, rounds;
 
-    if (!bgi_direct_may(s) || s->og > BGI_DIRECT_SUM_CHANNELS)
+    if (!bgi_direct_may_sum(s))
         return false;
     *direct = bgi_direct_forward(s);
     if (!bgi_direct_fills(direct, s->n, lanes))
@@ -405,23 +413,35 @@ static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bgi_dire
     plan.strips = (direct->rows + plan.strip_rows - 1) / plan.strip_rows;
     strips = s->n * plan.strips;
     plan.sums_floats = bgi_cpu_round_up(s->o * s->k, 16);
-    most = BGI_DIRECT_SUMS / plan.sums_floats;
+    most = BGI_CONV_SUMS / plan.sums_floats;
     most = most < 1 ? 1 : most < BGI_GEMM_FEWEST_UNITS ? most : BGI_GEMM_FEWEST_UNITS;
     wanted = bgi_cpu_part_count(BGI_GEMM_FEWEST_UNITS, flops, BGI_GEMM_UNIT_FLOPS);
     plan.runs = (uint32_t)(wanted < most ? wanted : most);
     plan.runs = (int64_t)plan.runs < strips ? plan.runs : (uint32_t)strips;
+    full = s->n * s->p / BGI_DIRECT_LEAST_POSITIONS;
+    plan.runs = (int64_t)plan.runs < full ? plan.runs : full < 1 ? 1 : (uint32_t)full;
     plan.cuts = (uint32_t)((wanted + plan.runs - 1) / plan.runs);
     plan.cuts = (int64_t)plan.cuts < s->cg ? plan.cuts : (uint32_t)s->cg;
     plan.parts = plan.runs * plan.cuts;
     plan.together = BGI_DIRECT_SUM_POSITIONS / (plan.strip_rows * direct->columns);
     run = (strips + plan.runs - 1) / plan.runs;
     plan.together = plan.together < 1 ? 1 : plan.together < run ? plan.together : run;
+    plan.is_whole = plan.runs == 1 && (!accumulates || run <= plan.together);
+    if (plan.is_whole)
+        plan.sums_floats = 0;
     plane = bgi_direct_plane(direct, plan.strip_rows);
     plan.channels = BGI_DIRECT_COPY_FLOATS / (plan.together * plane);
-    plan.channels = plan.channels < 1 ? 1 : plan.channels < s->cg ? plan.channels : s->cg;
+    plan.channels = plan.channels < 1 ? 1 : plan.channels;
+    of_cut = (s->cg + plan.cuts - 1) / plan.cuts;
+    rounds = (of_cut + plan.channels - 1) / plan.channels;
+    plan.channels = (of_cut + rounds - 1) / rounds;
     plan.table_floats = bgi_direct_table_floats(direct, plan.channels * s->taps, lanes);
-    plan.runner_floats = plan.table_floats + bgi_cpu_round_up(plan.together * plan.channels * plane + lanes, 16);
-    plan.combines = bgi_cpu_part_count(s->o, (double)s->o * (double)s->k * plan.runs, BGI_DIRECT_SUM_PART);
+    plan.copy_floats = bgi_cpu_round_up(plan.together * plan.channels * plane + lanes, 16);
+    if (plan.together > 1)
+        plan.row_floats =
+            bgi_direct_tile_rows(lanes) * bgi_cpu_round_up(plan.together * plan.strip_rows * direct->columns, 16);
+    plan.runner_floats = plan.table_floats + plan.copy_floats + plan.row_floats;
+    plan.combines = bgi_cpu_part_count(s->o, (double)s->o * (double)s->k * plan.runs, BGI_CONV_SUM_PART);
     *out = plan;
     return true;
 }

@@ -304,12 +304,57 @@ static void lay_phase_out(const bgi_conv *s, const int64_t q[2], const float *w,
 
 /* ---- forward ---- */
 
-/* The steps on complete results while they are in the cache: `count` adjacent ones at y, in channel `channel`, `index`
- * elements after the first of all. */
+/* Steps on complete results: batch norm by channel, then a sum, then a relu. */
+typedef struct conv_steps {
+    const float *mean, *scale, *shift; /* by channel; or NULL */
+    const float *other, *y;            /* what is added, of y's shape, or NULL; and all results */
+    bool is_relu;
+} conv_steps;
+
+/* What follows a convolution: steps, on results in registers where they are there, and a function of one element, on
+ * `count` adjacent results while they are in the cache. */
 typedef struct conv_finish {
-    void (*run)(const void *source, int64_t channel, int64_t index, int64_t count, float *y);
+    conv_steps steps;
+    void (*map)(const void *source, int64_t count, float *y); /* or NULL */
     const void *source;
 } conv_finish;
+
+/* A channel's numbers for the steps. */
+typedef struct channel_steps {
+    vf mean, scale, shift;
+} channel_steps;
+
+ALWAYS_INLINE channel_steps find_channel_steps(const conv_steps *s, int64_t channel)
+{
+    const bool norms = s->mean != NULL;
+
+    return (channel_steps){vset(norms ? s->mean[channel] : 0.0f), vset(norms ? s->scale[channel] : 0.0f),
+                           vset(norms ? s->shift[channel] : 0.0f)};
+}
+
+/* The steps on the first `live` lanes, whose place is y. */
+ALWAYS_INLINE vf take_steps(const conv_steps *s, const channel_steps *c, const float *y, int64_t live, vf value)
+{
+    if (s->mean)
+        value = vfma(value - c->mean, c->scale, c->shift);
+    if (s->other)
+        value += vload_n(s->other + (y - s->y), live);
+    return s->is_relu ? vselect(vgreater(vset(0.0f), value), vset(0.0f), value) : value; /* NaN stays */
+}
+
+/* Everything that follows, on `count` adjacent results of one channel that are stored. */
+static void finish_stored(const conv_finish *finish, int64_t channel, int64_t count, float *y)
+{
+    const channel_steps c = find_channel_steps(&finish->steps, channel);
+
+    for (int64_t i = 0; i < count; i += LANES) {
+        const int64_t live = count - i < LANES ? count - i : LANES;
+
+        vstore_n(y + i, take_steps(&finish->steps, &c, y + i, live, vload_n(y + i, live)), live);
+    }
+    if (finish->map)
+        finish->map(finish->source, count, y);
+}
 
 typedef struct direct_tile {
     const float *a; /* laid out */
@@ -321,6 +366,8 @@ typedef struct direct_tile {
     int64_t c_row;
     const float *bias; /* or NULL */
     bool add;
+    const conv_steps *steps; /* of complete results, or NULL; and their first channel */
+    int64_t channel;
 } direct_tile;
 
 ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int vectors)
@@ -353,6 +400,10 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
+        channel_steps steps = {0};
+
+        if (t->steps)
+            steps = find_channel_steps(t->steps, t->channel + r);
         UNROLL
         for (int v = 0; v < vectors; v++) {
             float *at = t->c[v] + r * t->c_row;
@@ -361,6 +412,8 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
                 sum[r][v] += vload_n(at, t->live[v]);
             if (t->bias)
                 sum[r][v] += vset(t->bias[r]);
+            if (t->steps)
+                sum[r][v] = take_steps(t->steps, &steps, at, t->live[v], sum[r][v]);
             vstore_n(at, sum[r][v], t->live[v]);
         }
     }
@@ -405,9 +458,8 @@ typedef struct direct_job {
     float *y; /* of the first tile */
     int64_t y_image, y_plane;
     const float *bias;         /* of all results, or NULL */
-    const conv_finish *finish; /* or NULL; with the first of all results, and the first channel */
-    const float *y_all;
-    int64_t channel;
+    const conv_finish *finish; /* or NULL */
+    int64_t channel;           /* of the first of all tiles */
     direct_tables tables;
     float *copies;
 } direct_job;
@@ -426,13 +478,12 @@ static void convolve_run(const direct_job *job, direct_tile tile, int64_t k0, in
         tile.bias = job->bias && k0 == 0 ? job->bias + from : NULL;
         for (int64_t v = 0; v < count; v++)
             tile.c[v] = all.c[v] + (from - begin) * tile.c_row;
+        tile.steps = job->finish && k0 + tile.depth == terms ? &job->finish->steps : NULL;
+        tile.channel = job->channel + from;
         direct_table[to - from - 1][count - 1](&tile);
-        for (int64_t r = 0; job->finish && k0 + tile.depth == terms && r < to - from; r++)
-            for (int64_t v = 0; v < count; v++) {
-                float *y = tile.c[v] + r * tile.c_row;
-
-                job->finish->run(job->finish->source, job->channel + from + r, y - job->y_all, tile.live[v], y);
-            }
+        for (int64_t r = 0; tile.steps && job->finish->map && r < to - from; r++)
+            for (int64_t v = 0; v < count; v++)
+                job->finish->map(job->finish->source, tile.live[v], tile.c[v] + r * tile.c_row);
     }
 }
 
@@ -534,7 +585,6 @@ static void convolve_forward(const bg_kernel_call *call, uint32_t part, const bg
                                .bias = bgi_cpu_has_input(call, 2) ? (const float *)call->operands[2] + u.group * s->og
                                                                   : NULL,
                                .finish = finish,
-                               .y_all = call->operands[call->input_count],
                                .channel = u.group * s->og,
                                .tables = tables,
                                .copies = own + plan->table_floats});
@@ -708,7 +758,70 @@ typedef struct direct_sums {
     const int32_t *places;
     float *sums;
     int64_t sums_row;
+    bool adds;   /* to sums */
+    float *rows; /* for a copy of a tile's rows of dy; or NULL */
 } direct_sums;
+
+/* totals[i] = vsum(v[i]) for up to LANES vectors, with its bits: what vsum adds, it adds for several vectors at once.
+ */
+ALWAYS_INLINE void sum_lanes(const vf *v, const int count, float *totals)
+{
+#if LANES == 16
+    __m512 halves[8], quarters[4], pairs[2];
+    float lane[LANES];
+
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        const __m512 a = 2 * i < count ? (__m512)v[2 * i] : _mm512_setzero_ps();
+        const __m512 b = 2 * i + 1 < count ? (__m512)v[2 * i + 1] : _mm512_setzero_ps();
+
+        halves[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        quarters[i] = _mm512_add_ps(_mm512_shuffle_f32x4(halves[2 * i], halves[2 * i + 1], 0x88),
+                                    _mm512_shuffle_f32x4(halves[2 * i], halves[2 * i + 1], 0xdd));
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        pairs[i] = _mm512_add_ps(_mm512_shuffle_ps(quarters[2 * i], quarters[2 * i + 1], 0x44),
+                                 _mm512_shuffle_ps(quarters[2 * i], quarters[2 * i + 1], 0xee));
+    vstore(lane,
+           (vf)_mm512_add_ps(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xdd)));
+    UNROLL
+    for (int i = 0; i < count; i++)
+        totals[i] = lane[i % 4 * 4 + i / 4];
+#else
+    UNROLL
+    for (int i = 0; i < count; i++)
+        totals[i] = vsum(v[i]);
+#endif
+}
+
+/* Stores vsum(v[r][k]) of a tile, whose rows have BGI_GEMM_PANEL_VECTORS vectors, or adds it to the sums. */
+ALWAYS_INLINE void store_lanes(const direct_sums *t, const vf *v, const int rows, const int terms)
+{
+    vf some[LANES];
+    float totals[TILE_ROWS * BGI_GEMM_PANEL_VECTORS];
+
+    UNROLL
+    for (int first = 0; first < rows * terms; first += LANES) {
+        const int count = rows * terms - first < LANES ? rows * terms - first : LANES;
+
+        UNROLL
+        for (int i = 0; i < count; i++)
+            some[i] = v[(first + i) / terms * BGI_GEMM_PANEL_VECTORS + (first + i) % terms];
+        sum_lanes(some, count, totals + first);
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int k = 0; k < terms; k++) {
+            float *sum = t->sums + r * t->sums_row + k;
+
+            *sum = (t->adds ? *sum : 0.0f) + totals[r * terms + k];
+        }
+    }
+}
 
 ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int terms)
 {
@@ -757,12 +870,7 @@ ALWAYS_INLINE void sum_tile(const direct_sums *t, const int rows, const int term
             }
         }
     }
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        UNROLL
-        for (int k = 0; k < terms; k++)
-            t->sums[r * t->sums_row + k] += vsum(sum[r][k]);
-    }
+    store_lanes(t, &sum[0][0], rows, terms);
 }
 
 #define SUM_TILE(rows, terms)                                                                                          \
@@ -793,29 +901,46 @@ static void (*const weights_table[TILE_ROWS][BGI_GEMM_PANEL_VECTORS])(const dire
 #endif
 };
 
+/* Copies `rows` rows of dy of all strips, one strip after another, and lets the tile read them there. */
+static void copy_rows_of_dy(direct_sums *tile, int64_t rows)
+{
+    float *to = tile->rows;
+
+    for (int64_t strip = 0; strip < tile->strips; strip++)
+        for (int64_t r = 0; r < rows; r++, to += tile->positions)
+            vcopy(tile->dy + strip * tile->dy_strip + r * tile->dy_channel, tile->positions, to);
+    tile->dy = tile->rows;
+    tile->dy_channel = tile->positions;
+    tile->dy_strip = rows * tile->positions;
+}
+
 /* Sums `terms` terms of dw of all output channels of a group, over some strips. */
 static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
 {
     const int64_t row_tiles = (s->og + TILE_ROWS - 1) / TILE_ROWS;
     const int64_t term_tiles = (terms + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
 
-    for (int64_t i = 0; i < row_tiles; i++)
-        for (int64_t j = 0; j < term_tiles; j++) {
-            const int64_t row = s->og * i / row_tiles, rows = s->og * (i + 1) / row_tiles - row;
-            const int64_t term = terms * j / term_tiles, count = terms * (j + 1) / term_tiles - term;
-            direct_sums tile = *all;
+    for (int64_t i = 0; i < row_tiles; i++) {
+        const int64_t row = s->og * i / row_tiles, rows = s->og * (i + 1) / row_tiles - row;
+        direct_sums tile = *all;
 
-            tile.dy += row * all->dy_channel;
-            tile.places += term;
-            tile.sums += row * all->sums_row + term;
+        tile.dy += row * all->dy_channel;
+        if (all->rows)
+            copy_rows_of_dy(&tile, rows);
+        for (int64_t j = 0; j < term_tiles; j++) {
+            const int64_t term = terms * j / term_tiles, count = terms * (j + 1) / term_tiles - term;
+
+            tile.places = all->places + term;
+            tile.sums = all->sums + row * all->sums_row + term;
             weights_table[rows - 1][count - 1](&tile);
         }
+    }
 }
 
-/* Sums strips first..end - 1 and channels from..until - 1 of every group. */
+/* Sums strips first..end - 1 and channels from..until - 1 of every group; `adds`: to what `sums` has. */
 static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d,
                         const bgi_direct_weights_plan *plan, int64_t first, int64_t end, int64_t from, int64_t until,
-                        float *sums)
+                        float *sums, bool adds)
 {
     float *own = (float *)call->scratch + plan->runs * plan->sums_floats + call->runner * plan->runner_floats;
     float *copies = own + plan->table_floats;
@@ -849,7 +974,9 @@ static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi
                                           .positions = rows * d->columns,
                                           .places = tables.places,
                                           .sums = sums + group * s->og * s->k + c * s->taps,
-                                          .sums_row = s->k},
+                                          .sums_row = s->k,
+                                          .adds = adds || strip > first,
+                                          .rows = plan->row_floats > 0 ? copies + plan->copy_floats : NULL},
                            channels * s->taps);
             }
     }
@@ -863,10 +990,9 @@ static void run_direct_weights(const bg_kernel_call *call, uint32_t part, const 
     const int64_t until = bgi_cpu_part_start(s->cg, cut + 1, plan->cuts);
     float *sums = (float *)call->scratch + run * plan->sums_floats;
 
-    for (int64_t o = 0; o < s->o; o++)
-        memset(sums + o * s->k + from * s->taps, 0, (size_t)((until - from) * s->taps) * sizeof(float));
     sum_weights(call, s, d, plan, bgi_cpu_part_start(strips, run, plan->runs),
-                bgi_cpu_part_start(strips, run + 1, plan->runs), from, until, sums);
+                bgi_cpu_part_start(strips, run + 1, plan->runs), from, until, plan->is_whole ? call->operands[2] : sums,
+                plan->is_whole && bgi_call_adds(call));
 }
 
 /* db of output channels from..from + count - 1: sums over images, then positions. */
@@ -888,20 +1014,34 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
     }
 }
 
+/* Sums of dw at the beginning of the scratch, for each run of strips or of images. No floats: dw has them. */
+typedef struct conv_runs {
+    int64_t count, floats;
+} conv_runs;
+
 /* Adds rows from..end - 1 of dw over the runs, in order. */
-static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct_weights_plan *plan,
-                         int64_t from, int64_t end)
+static void add_run_sums(const bg_kernel_call *call, const bgi_conv *s, const conv_runs *runs, int64_t from,
+                         int64_t end)
 {
+    const bool adds = bgi_call_adds(call);
     const float *sums = call->scratch;
-    float *dw = call->operands[2];
 
     for (int64_t i = from * s->k; i < end * s->k; i += LANES) {
         const int64_t live = end * s->k - i < LANES ? end * s->k - i : LANES;
         vf total = vload_n(sums + i, live);
 
-        for (uint32_t run = 1; run < plan->runs; run++)
-            total += vload_n(sums + run * plan->sums_floats + i, live);
-        vstore_n(dw + i, bgi_call_adds(call) ? vload_n(dw + i, live) + total : total, live);
+        for (int64_t run = 1; run < runs->count; run++)
+            total += vload_n(sums + run * runs->floats + i, live);
+        if (s->dtype == BG_FLOAT32) {
+            float *dw = (float *)call->operands[2] + i;
+
+            vstore_n(dw, adds ? vload_n(dw, live) + total : total, live);
+        } else {
+            float lane[LANES];
+
+            vstore(lane, total);
+            put_floats(adds, s->dtype, call->operands[2], i, live, lane);
+        }
     }
 }
 

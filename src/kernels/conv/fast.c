@@ -67,8 +67,8 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
 {
     const bgi_conv2d_attributes *attributes = request->attributes;
     const bgi_conv s = bgi_conv_read(&request->types[1], &request->types[2], &request->types[0], &attributes->options);
-    const bgi_gemm g = bgi_gemm_bound(bgi_conv_weights_plan(&s, lanes, request->output_count == 0), lanes,
-                                      bgi_product_limit(kernel->state));
+    const bool has_bias = request->input_count + request->output_count > 3 && request->types[3].dtype != BG_DTYPE_NONE;
+    bgi_conv_weights_plan product;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
     bgi_depthwise_plan depthwise;
@@ -77,14 +77,17 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
         depthwise = bgi_depthwise_forward(&s, s.c, lanes, &direct);
         return take_depthwise(&depthwise, kernel);
     }
-    if (bgi_direct_weights(&s, lanes, &direct, &plan)) {
+    if (bgi_direct_weights(&s, lanes, request->output_count == 0, &direct, &plan)) {
+        kernel->combine = plan.is_whole && !has_bias ? NULL : kernel->combine;
         kernel->part_count = plan.parts;
         kernel->combine_count = plan.combines;
         kernel->scratch_bytes = (size_t)bgi_direct_weights_scratch(&plan) * sizeof(float);
         return true;
     }
-    kernel->combine = NULL;
-    kernel->part_count = g.parts;
-    kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
+    product = bgi_conv_weights_plan_make(&s, lanes, request->output_count == 0, bgi_product_limit(kernel->state));
+    kernel->combine = product.runs > 1 ? kernel->combine : NULL;
+    kernel->part_count = product.parts;
+    kernel->combine_count = product.combines;
+    kernel->scratch_bytes = bgi_conv_weights_scratch_bytes(&product);
     return bgi_dtype_is_single(s.dtype);
 }

@@ -43,14 +43,57 @@ static inline bgi_gemm bgi_conv_forward_plan(const bgi_conv *s, int64_t lanes)
     return bgi_gemm_plan(s->n * s->options.groups, s->og, s->p, s->k, 1, lanes, s->dtype == BG_FLOAT32);
 }
 
-/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K]; or added to an accumulator */
-static inline bgi_gemm bgi_conv_weights_plan(const bgi_conv *s, int64_t lanes, bool accumulates)
-{
-    bgi_gemm g = bgi_gemm_plan(s->options.groups, s->og, s->k, s->p, s->n, lanes, s->dtype == BG_FLOAT32);
+enum {
+    BGI_CONV_SUMS = 1 << 20,  /* floats of all sums of dw that are added at the end */
+    BGI_CONV_SUM_PART = 16384 /* approximate number of sums that a part adds */
+};
 
-    if (accumulates && bgi_gemm_adds_apart(&g, s->n))
+/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K]; or added to an accumulator.
+ *
+ * A dw of few panels is few units of work, so images are cut into runs, whose sums are added in order. The number of
+ * runs affects the result, so it depends on nothing but the shape; limits of scratch are applied to parts alone. */
+typedef struct bgi_conv_weights_plan {
+    bgi_gemm gemm;       /* of a run of images */
+    int64_t runs;        /* 1: dw has the sums */
+    int64_t sums_floats; /* of a run; 0 when there is one */
+    uint32_t parts, combines;
+} bgi_conv_weights_plan;
+
+static inline int64_t bgi_conv_weights_runs(const bgi_conv *s, int64_t units, double flops)
+{
+    const int64_t most = BGI_CONV_SUMS / bgi_cpu_round_up(s->o * s->k, 16);
+    int64_t runs = bgi_cpu_part_count(BGI_GEMM_FEWEST_UNITS, flops, BGI_GEMM_UNIT_FLOPS) / units;
+
+    runs = runs < most ? runs : most;
+    runs = runs < s->n ? runs : s->n;
+    return runs < 1 ? 1 : runs;
+}
+
+static inline bgi_conv_weights_plan bgi_conv_weights_plan_make(const bgi_conv *s, int64_t lanes, bool accumulates,
+                                                               uint64_t limit_bytes)
+{
+    const double flops = 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p;
+    bgi_gemm g = bgi_gemm_plan(s->options.groups, s->og, s->k, s->p, s->n, lanes, s->dtype == BG_FLOAT32);
+    bgi_conv_weights_plan plan = {.runs = bgi_conv_weights_runs(s, g.units, flops), .combines = 1};
+    uint64_t fixed;
+
+    if (plan.runs == 1 && accumulates && bgi_gemm_adds_apart(&g, s->n))
         bgi_gemm_keep_sums(&g, lanes);
-    return g;
+    if (plan.runs > 1) {
+        plan.sums_floats = bgi_cpu_round_up(s->o * s->k, 16);
+        plan.combines = bgi_cpu_part_count(s->o, (double)(s->o * s->k * plan.runs), BGI_CONV_SUM_PART);
+    }
+    g.parts = bgi_cpu_part_count(g.units * plan.runs, flops, BGI_GEMM_UNIT_FLOPS);
+    fixed = (uint64_t)(plan.runs * plan.sums_floats) * sizeof(float);
+    plan.gemm = bgi_gemm_bound(g, lanes, limit_bytes > fixed ? limit_bytes - fixed : 0);
+    plan.parts = plan.gemm.parts;
+    return plan;
+}
+
+/* The sums of all runs, then the scratch of each part. */
+static inline size_t bgi_conv_weights_scratch_bytes(const bgi_conv_weights_plan *plan)
+{
+    return (size_t)(plan->runs * plan->sums_floats + plan->parts * plan->gemm.part_floats) * sizeof(float);
 }
 
 /* Patches of dx, a block of channels [channels T, P] = w^T [channels T, OG] dy [OG,P], are added to their elements. */

@@ -144,7 +144,7 @@ static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, in
     const bgi_conv *s = job->source;
 
     (void)column;
-    finish->run(finish->source, index / s->p % s->o, index, count, (float *)job->c + index);
+    finish_stored(finish, index / s->p % s->o, count, (float *)job->c + index);
 }
 
 /* `finish` may be NULL. */
@@ -204,27 +204,52 @@ static void run_conv2d(const bg_kernel_call *call, uint32_t part)
     run_convolution(call, part, NULL);
 }
 
+/* Computes units of products of runs of images: `unit` counts the units of a run, then runs. */
+static void multiply_weights(const bg_kernel_call *call, uint32_t part, const bgi_conv *s,
+                             const bgi_conv_weights_plan *plan)
+{
+    const bgi_gemm *g = &plan->gemm;
+    const int64_t of_batch = g->row_blocks * g->column_blocks, units = g->units * plan->runs;
+    const int64_t size = s->dtype == BG_FLOAT32 ? 4 : 2, image_bytes = s->c * s->h * s->w * size;
+    const bool is_whole = plan->runs == 1;
+    float *const sums = call->scratch;
+    float *own = sums + plan->runs * plan->sums_floats + call->runner * g->part_floats;
+    gemm_job job = {.gemm = g,
+                    .dtype = s->dtype,
+                    .c_dtype = is_whole ? s->dtype : BG_FLOAT32,
+                    .a_repeat = s->o * s->p,
+                    .a = call->operands[0],
+                    .a_row = s->p,
+                    .a_column = 1,
+                    .c_row = s->k,
+                    .add = is_whole && bgi_call_adds(call),
+                    .pack = pack_transposed_patches,
+                    .source = s};
+
+    for (int64_t unit = bgi_cpu_part_start(units, part, plan->parts);
+         unit < bgi_cpu_part_start(units, part + 1, plan->parts); unit++) {
+        const int64_t run = unit / g->units, of_run = unit % g->units;
+        const int64_t first = s->n * run / plan->runs, row = of_run % of_batch / g->column_blocks;
+        const int64_t from = g->m * row / g->row_blocks;
+
+        job.repeats = s->n * (run + 1) / plan->runs - first;
+        job.batch = of_run / of_batch;
+        job.a_start = first * job.a_repeat + job.batch * s->og * s->p;
+        job.b = (const char *)call->operands[1] + first * image_bytes;
+        job.c = is_whole ? call->operands[2] : sums + run * plan->sums_floats;
+        job.c_start = job.batch * s->og * s->k;
+        multiply_matrix_unit(&job, of_run % of_batch, own);
+        if (is_whole && bgi_cpu_has_operand(call, 3) && of_run % g->column_blocks == 0)
+            sum_bias_gradient(s, call->operands[0], job.batch * s->og + from, g->m * (row + 1) / g->row_blocks - from,
+                              job.add, call->operands[3]);
+    }
+}
+
 static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
-    const bgi_gemm g = bgi_gemm_bound(bgi_conv_weights_plan(&s, LANES, call->output_count == 0), LANES,
-                                      bgi_product_limit(call->state));
-    const int64_t units = g.row_blocks * g.column_blocks;
-    gemm_job job = {.gemm = &g,
-                    .dtype = s.dtype,
-                    .c_dtype = s.dtype,
-                    .repeats = s.n,
-                    .a_repeat = s.o * s.p,
-                    .a = call->operands[0],
-                    .a_row = s.p,
-                    .a_column = 1,
-                    .b = call->operands[1],
-                    .c = call->operands[2],
-                    .c_row = s.k,
-                    .add = bgi_call_adds(call),
-                    .pack = pack_transposed_patches,
-                    .source = &s};
+    bgi_conv_weights_plan product;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
 
@@ -232,38 +257,38 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
         sum_depthwise_weights(call, part, &s);
         return;
     }
-    if (bgi_direct_weights(&s, LANES, &direct, &plan)) {
+    if (bgi_direct_weights(&s, LANES, call->output_count == 0, &direct, &plan)) {
         run_direct_weights(call, part, &s, &direct, &plan);
         return;
     }
-    for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
-         unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++) {
-        const int64_t row = unit % units / g.column_blocks, from = g.m * row / g.row_blocks;
-
-        job.batch = unit / units;
-        job.a_start = job.batch * s.og * s.p;
-        job.c_start = job.batch * s.og * s.k;
-        multiply_matrix_unit(&job, unit % units, bgi_cpu_part_scratch(call, g.part_floats));
-        if (bgi_cpu_has_operand(call, 3) && unit % g.column_blocks == 0)
-            sum_bias_gradient(&s, call->operands[0], job.batch * s.og + from, g.m * (row + 1) / g.row_blocks - from,
-                              job.add, call->operands[3]);
-    }
+    product = bgi_conv_weights_plan_make(&s, LANES, call->output_count == 0, bgi_product_limit(call->state));
+    multiply_weights(call, part, &s, &product);
 }
 
-/* Only for parts that leave sums of their own. */
+/* Adds the sums of runs, and sums db. */
 static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
+    bgi_conv_weights_plan product;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
+    conv_runs runs;
+    uint32_t parts;
     int64_t from, end;
 
-    if (!bgi_direct_weights(&s, LANES, &direct, &plan))
-        return;
-    from = bgi_cpu_part_start(s.o, part, plan.combines);
-    end = bgi_cpu_part_start(s.o, part + 1, plan.combines);
-    add_run_sums(call, &s, &plan, from, end);
+    if (bgi_direct_weights(&s, LANES, call->output_count == 0, &direct, &plan)) {
+        runs = (conv_runs){plan.runs, plan.sums_floats};
+        parts = plan.combines;
+    } else {
+        product = bgi_conv_weights_plan_make(&s, LANES, call->output_count == 0, bgi_product_limit(call->state));
+        runs = (conv_runs){product.runs, product.sums_floats};
+        parts = product.combines;
+    }
+    from = bgi_cpu_part_start(s.o, part, parts);
+    end = bgi_cpu_part_start(s.o, part + 1, parts);
+    if (runs.floats > 0)
+        add_run_sums(call, &s, &runs, from, end);
     if (bgi_cpu_has_operand(call, 3))
         sum_bias_gradient(&s, call->operands[0], from, end - from, bgi_call_adds(call), call->operands[3]);
 }

@@ -28,8 +28,8 @@ static inline int64_t bgi_product_block(int64_t k)
 /* ---- matrix products whose scratch is bounded ----
  *
  * Limited scratch means fewer or smaller parts, one after another; each element's sum is unchanged. At least one part
- * of the smallest size is needed, whatever the limit. CONV2D_POOL_BACKWARD_WEIGHTS ignores the limit: its parts are
- * summed, so their number affects the result. */
+ * of the smallest size is needed, whatever the limit. Weights' gradients of convolutions may be sums over runs of
+ * images, whose number affects the result, so that the limit does not change it. */
 
 typedef struct bgi_product {
     uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: no limit */
