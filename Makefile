@@ -126,7 +126,7 @@ MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -165,6 +165,9 @@ check-valgrind: all
 # Instructions of each kernel family beside the recorded ones.
 check-speed: $(BUILD)/bench/ops
 	@tools/count_instructions.sh $(BUILD)
+
+check-aarch64:
+	@tools/check_aarch64.sh
 
 deps:
 	@tools/dependencies.sh
@@ -266,7 +269,7 @@ abi-baseline: $(SHARED)
 # What is written for an instruction set vectorizes loops whose length is known at run time only; -O3 would do so too, and
 # its copies of loops make the library half as large again without making it faster (clang vectorizes by itself).
 SPEED_FLAGS := $(if $(filter -O2,$(OPT)),$(if $(findstring clang,$(CC)),,-ftree-vectorize -fvect-cost-model=dynamic))
-ARCH := $(shell uname -m)
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 ifeq ($(ARCH),x86_64)
 AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512
 BF16_FLAGS := -mavx512bf16
@@ -375,7 +378,16 @@ $(BUILD)/tests/ranks/test_%: $(BUILD)/tests/ranks/test_%.o $(RANKS_OBJECTS) $(SU
 $(BUILD)/libbrigade_tests.so: $(LIBRARY_OBJECTS)
 	$(CC) -shared $(LDFLAGS_ALL) $^ -o $@ $(LDLIBS_ALL)
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(SUPPORT_OBJECTS) $(TEST_LIBRARY)
+# Tests of the core alone take what they need of the other rooms from an archive.
+TEST_SUPPORT := $(SUPPORT_OBJECTS)
+ifneq ($(MINIMAL),)
+$(BUILD)/libtests.a: $(SUPPORT_OBJECTS) $(patsubst %.c,$(BUILD)/%.o,src/data/digits.c src/data/digit_strokes.c src/config/run_options.c $(wildcard src/models/*.c))
+	@rm -f $@
+	$(AR) rcs $@ $^
+TEST_SUPPORT := $(BUILD)/libtests.a
+endif
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_SUPPORT) $(TEST_LIBRARY)
 	$(CC) $(LDFLAGS_ALL) $(TEST_LDFLAGS) $^ -o $@ -lcmocka $(LDLIBS_ALL)
 
 $(BUILD)/tests/preload/%.o: CFLAGS_ALL += -fvisibility=default

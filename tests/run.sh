@@ -5,6 +5,7 @@
 # "N passed, N failed" (and ", N skipped" when there are any). A test program that crashes, or that ran no test at all,
 # counts as a failure, and so does a run of no tests. PATTERN: only tests whose name contains it.
 # BRIGADE_TEST_DATA: a folder with MNIST for the tests that need it, by default the one that tools/find_data.sh finds.
+# BRIGADE_TEST_RUNNER: a command that runs test programs, such as an emulator; scripts are left out then.
 # BRIGADE_TEST_EXCLUDE: an extended regular expression; tests whose names match are left out.
 set -u
 
@@ -21,7 +22,8 @@ if [ "${1:-}" = --one ]; then
     # Runs one test ($2: its name, $3: its program, $4: the build folder); the log's last line is the exit code.
     log="$4/tests/logs/$(echo "$2" | tr / -).log"
     start=$(date +%s%N)
-    BRIGADE_BUILD="$4" timeout -k 10 "${BRIGADE_TEST_LIMIT_S:-900}" "$3" >"$log" 2>&1
+    # shellcheck disable=SC2086
+    BRIGADE_BUILD="$4" timeout -k 10 "${BRIGADE_TEST_LIMIT_S:-900}" ${BRIGADE_TEST_RUNNER:-} "$3" >"$log" 2>&1
     code=$?
     end=$(date +%s%N)
     printf '\n@exit %d %d\n' "$code" "$(((end - start) / 1000000))" >>"$log"
@@ -41,7 +43,7 @@ list="$build/tests/logs/list"
         [ -f "$here/$name.c" ] && echo "$name $program"
     done
     for script in "$here"/*/test_*.sh; do
-        [ -f "$script" ] || continue
+        [ -f "$script" ] && [ -z "${BRIGADE_TEST_RUNNER:-}" ] || continue
         name=${script#"$here/"}
         echo "$name $script"
     done

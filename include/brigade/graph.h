@@ -63,11 +63,13 @@ typedef enum bg_kernel_policy {
     BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
     BG_KERNELS_REFERENCE, /* plain C, as plain as it gets */
     /* The best kernels that use no newer instructions than these, even if the processor has them. The results have the
-       bits of a processor without the newer instructions. */
+       bits of a processor without the newer instructions. On another architecture than that of the instructions the
+       portable kernels run. */
     BG_KERNELS_PORTABLE,
     BG_KERNELS_AVX2,
     BG_KERNELS_AVX512,
-    BG_KERNELS_AVX512_BF16 /* AVX-512 with products of bfloat16; BG_KERNELS_FAST may use AMX */
+    BG_KERNELS_AVX512_BF16, /* AVX-512 with products of bfloat16; BG_KERNELS_FAST may use AMX */
+    BG_KERNELS_NEON         /* of aarch64 */
 } bg_kernel_policy;
 
 #define BG_NO_OPERAND UINT32_MAX

@@ -61,12 +61,27 @@ bgi_isa bgi_cpu_isa(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         return BGI_ISA_AVX2;
 #endif
+#if defined(__aarch64__)
+    return BGI_ISA_NEON; /* every processor of this architecture has it */
+#else
     return BGI_ISA_PORTABLE;
+#endif
+}
+
+bool bgi_isa_includes(bgi_isa has, bgi_isa isa)
+{
+    return isa == BGI_ISA_PORTABLE || isa == has || (isa > BGI_ISA_NEON && isa < has);
+}
+
+bgi_isa bgi_isa_common(bgi_isa a, bgi_isa b)
+{
+    return bgi_isa_includes(a, b) ? b : bgi_isa_includes(b, a) ? a : BGI_ISA_PORTABLE;
 }
 
 const char *bgi_isa_name(bgi_isa isa)
 {
     static const char *const names[BGI_ISA_COUNT] = {[BGI_ISA_PORTABLE] = "portable",
+                                                     [BGI_ISA_NEON] = "neon",
                                                      [BGI_ISA_AVX2] = "avx2",
                                                      [BGI_ISA_AVX512] = "avx512",
                                                      [BGI_ISA_AVX512_BF16] = "avx512-bf16",

@@ -1,14 +1,18 @@
 /*
- * isa.h: the instruction set that fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c and *_amx.c are
- * compiled for these sets. Code with several forms of a function chooses one with this header. Each set includes all
- * earlier ones.
+ * isa.h: the instruction set that fast code may use. Files named *_avx2.c, *_avx512.c, *_avx512bf16.c, *_amx.c and
+ * *_neon.c are compiled for these sets. Code with several forms of a function chooses one with this header. Each set of
+ * x86-64 includes all earlier ones of x86-64; aarch64 has one set. Every processor has the portable one.
  */
 #ifndef BGI_CORE_ISA_H
 #define BGI_CORE_ISA_H
 
+#include <stdbool.h>
+
+/* In this order a comparison with a set of x86-64 is false on aarch64. */
 typedef enum bgi_isa {
     BGI_ISA_PORTABLE = 0,
-    BGI_ISA_AVX2,
+    BGI_ISA_NEON, /* aarch64 */
+    BGI_ISA_AVX2, /* from here on x86-64 */
     BGI_ISA_AVX512,
     BGI_ISA_AVX512_BF16, /* products of bfloat16 in pairs */
     BGI_ISA_AMX,         /* and in tiles */
@@ -19,7 +23,13 @@ typedef enum bgi_isa {
  * does. */
 bgi_isa bgi_cpu_isa(void);
 
-/* "portable", "avx2", "avx512", "avx512-bf16", "amx" */
+/* Whether `isa` is the set `has`, or one that it includes. */
+bool bgi_isa_includes(bgi_isa has, bgi_isa isa);
+
+/* The most that two processors have in common. */
+bgi_isa bgi_isa_common(bgi_isa a, bgi_isa b);
+
+/* "portable", "neon", "avx2", "avx512", "avx512-bf16", "amx" */
 const char *bgi_isa_name(bgi_isa isa);
 
 #endif

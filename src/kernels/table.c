@@ -46,10 +46,13 @@ bgi_isa bgi_kernel_isa(bg_kernel_policy policy)
     static const bgi_isa most[] = {
         [BG_KERNELS_FAST] = BGI_ISA_COUNT,        [BG_KERNELS_REFERENCE] = BGI_ISA_PORTABLE,
         [BG_KERNELS_PORTABLE] = BGI_ISA_PORTABLE, [BG_KERNELS_AVX2] = BGI_ISA_AVX2,
-        [BG_KERNELS_AVX512] = BGI_ISA_AVX512,     [BG_KERNELS_AVX512_BF16] = BGI_ISA_AVX512_BF16};
+        [BG_KERNELS_AVX512] = BGI_ISA_AVX512,     [BG_KERNELS_AVX512_BF16] = BGI_ISA_AVX512_BF16,
+        [BG_KERNELS_NEON] = BGI_ISA_NEON};
     const bgi_isa has = bgi_cpu_isa();
 
-    return (size_t)policy < sizeof most / sizeof most[0] && most[policy] < has ? most[policy] : has;
+    if ((size_t)policy >= sizeof most / sizeof most[0] || most[policy] == BGI_ISA_COUNT)
+        return has;
+    return bgi_isa_common(most[policy], has);
 }
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out, bg_error *error)

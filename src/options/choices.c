@@ -44,7 +44,8 @@ CHOICES(memmap, [BG_MEMMAP_CONTINUE] = "continue", [BG_MEMMAP_RENEW] = "renew", 
 CHOICES(output_mode, [BG_OUTPUT_DEFAULT] = "default", [BG_OUTPUT_FINAL] = "final", [BG_OUTPUT_ALL] = "all",
         [BG_OUTPUT_SUM] = "sum", [BG_OUTPUT_EVERY_N] = "every_n")
 CHOICES(kernels, [BG_KERNELS_FAST] = "fast", [BG_KERNELS_REFERENCE] = "reference", [BG_KERNELS_PORTABLE] = "portable",
-        [BG_KERNELS_AVX2] = "avx2", [BG_KERNELS_AVX512] = "avx512", [BG_KERNELS_AVX512_BF16] = "avx512-bf16")
+        [BG_KERNELS_AVX2] = "avx2", [BG_KERNELS_AVX512] = "avx512", [BG_KERNELS_AVX512_BF16] = "avx512-bf16",
+        [BG_KERNELS_NEON] = "neon")
 CHOICES(location_class, [BG_LOCATION_ACTIVATIONS] = "activations", [BG_LOCATION_WEIGHTS] = "weights",
         [BG_LOCATION_STATE] = "optimizer", [BG_LOCATION_ACCUMULATORS] = "accumulators")
 

@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 enum { SUMS = 10, LOOPS = 2000, MEASURE_NS = 8000000, COPY_BYTES = 1 << 25, MOST_THREADS = 256 };
@@ -81,6 +83,27 @@ __attribute__((target("avx512f"))) static burnt burn_avx512(void)
     _mm512_storeu_ps(lanes, all);
     return (burnt){2.0 * SUMS * 16 * LOOPS, lanes[0]};
 }
+#elif defined(__aarch64__)
+static burnt burn_neon(void)
+{
+    const float32x4_t factor = vdupq_n_f32(0.999f), term = vdupq_n_f32(0.001f);
+
+#define BEGIN(i) float32x4_t sum_##i = vdupq_n_f32((float)(i)), more_##i = vdupq_n_f32(-(float)(i));
+#define STEP(i)                                                                                                        \
+    sum_##i = vfmaq_f32(term, sum_##i, factor);                                                                        \
+    more_##i = vfmaq_f32(term, more_##i, factor);
+#define ADD(i) all = vaddq_f32(all, vaddq_f32(sum_##i, more_##i));
+    EACH_SUM(BEGIN)
+    float32x4_t all = term;
+    for (int loop = 0; loop < LOOPS; loop++) {
+        EACH_SUM(STEP)
+    }
+    EACH_SUM(ADD)
+#undef BEGIN
+#undef STEP
+#undef ADD
+    return (burnt){2.0 * SUMS * 8 * LOOPS, vgetq_lane_f32(all, 0)};
+}
 #endif
 
 static burnt burn(void)
@@ -90,6 +113,9 @@ static burnt burn(void)
         return burn_avx512();
     if (bgi_cpu_isa() >= BGI_ISA_AVX2)
         return burn_avx2();
+#elif defined(__aarch64__)
+    if (bgi_cpu_isa() == BGI_ISA_NEON)
+        return burn_neon();
 #endif
     return burn_portable();
 }

@@ -188,7 +188,7 @@ static void describe_plans(bgi_isa first, bgi_isa own, uint32_t rank, char why[W
         snprintf(why, WHY_BYTES,
                  "kernels use %s on rank 0 and %s on rank %u, whose processors differ: set option kernels to `%s` on "
                  "all ranks",
-                 bgi_isa_name(first), bgi_isa_name(own), rank, bgi_isa_name(first < own ? first : own));
+                 bgi_isa_name(first), bgi_isa_name(own), rank, bgi_isa_name(bgi_isa_common(first, own)));
 }
 
 /* Finds the first difference. */

@@ -23,6 +23,7 @@
 #include "kernels/cpu/variant.h"
 #include "kernels/linear/product.h"
 #include "kernels/reference/element.h"
+#include "support/isa.h"
 
 #define CASE_OPERANDS 12
 #define REFERENCE     ((bgi_isa)-1)
@@ -265,7 +266,7 @@ static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
     int taken = 0;
 
     assert_true(case_run(c, REFERENCE, 0, wanted));
-    for (int isa = BGI_ISA_PORTABLE; isa <= (int)bgi_cpu_isa(); isa++) {
+    for (int isa = BGI_ISA_PORTABLE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa)) {
         void *got[CASE_OPERANDS], *again[CASE_OPERANDS];
 
         if (!case_run(c, (bgi_isa)isa, 0, got))
@@ -296,7 +297,7 @@ static inline void case_check_accumulating(const kernel_case *plain, random_stat
     c.output_count = 0;
     for (uint32_t i = 0; i < plain->output_count; i++)
         case_input(&c, plain->types[plain->input_count + i], random, -1, 1);
-    for (int isa = (int)REFERENCE; isa <= (int)bgi_cpu_isa(); isa++)
+    for (int isa = (int)REFERENCE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa))
         for (uint32_t accumulated = 0; accumulated < 2; accumulated++) {
             void *gradients[CASE_OPERANDS], *got[CASE_OPERANDS];
 

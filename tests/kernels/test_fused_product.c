@@ -144,7 +144,7 @@ static void finish_chain(chain *c, random_state *random, const bg_type *y, bool 
             copy_input(step, &c->fused, 2);
         case_output(step, *y);
     }
-    for (int isa = (int)REFERENCE; isa <= (int)bgi_cpu_isa(); isa++)
+    for (int isa = (int)REFERENCE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa))
         check_isa(c, (bgi_isa)isa);
     case_clear(&c->fused);
     for (uint32_t s = 0; s < c->count; s++)

@@ -99,7 +99,9 @@ static void check_product(random_state *random, bgi_isa isa, int64_t rows, int64
             float *sum = &wanted[m * c_row + n];
             *sum = (isa == BGI_ISA_AMX ? sum_by_tiles : sum_by_two)(&a, &b, m, n, goes_on ? *sum : 0.0f);
         }
+#if defined(__x86_64__)
     (isa == BGI_ISA_AMX ? bgi_pairs_multiply_amx : bgi_pairs_multiply_avx512bf16)(&p);
+#endif
     for (int64_t i = 0; i < rows * c_row; i++)
         if (memcmp(&c[i], &wanted[i], sizeof c[i]) != 0)
             fail_msg("%s: %lld x %lld x %lld, layout %d: [%lld][%lld] is %.9g, not %.9g", bgi_isa_name(isa),

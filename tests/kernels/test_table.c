@@ -32,6 +32,8 @@ static void test_variants(void **state)
 #if defined(__x86_64__)
         &bgi_cpu_avx2,
         &bgi_cpu_avx512,
+#elif defined(__aarch64__)
+        &bgi_cpu_neon,
 #endif
     };
     int fast = 0;
@@ -54,6 +56,38 @@ static void test_variants(void **state)
             fast++;
         }
     assert_true(fast > 0);
+}
+
+/* What one processor has of another one's instructions. */
+static void test_instruction_sets(void **state)
+{
+    (void)state;
+    for (int a = 0; a < (int)BGI_ISA_COUNT; a++)
+        for (int b = 0; b < (int)BGI_ISA_COUNT; b++) {
+            const bool is_x86[] = {a >= (int)BGI_ISA_AVX2, b >= (int)BGI_ISA_AVX2};
+            const bool has = b == (int)BGI_ISA_PORTABLE || (is_x86[0] == is_x86[1] && b <= a);
+            const int common = has ? b : is_x86[0] && is_x86[1] ? a : (int)BGI_ISA_PORTABLE;
+
+            assert_int_equal(bgi_isa_includes((bgi_isa)a, (bgi_isa)b), has);
+            assert_int_equal(bgi_isa_common((bgi_isa)a, (bgi_isa)b), common);
+        }
+    assert_string_equal(bgi_isa_name(BGI_ISA_NEON), "neon");
+    assert_string_equal(bgi_isa_name(BGI_ISA_AMX), "amx");
+}
+
+/* A policy is at most the named set; the sets of other processors mean the portable kernels. */
+static void test_policies(void **state)
+{
+    const bgi_isa has = bgi_cpu_isa();
+    const bool is_x86 = has >= BGI_ISA_AVX2;
+
+    (void)state;
+    assert_int_equal(bgi_kernel_isa(BG_KERNELS_FAST), has);
+    assert_int_equal(bgi_kernel_isa((bg_kernel_policy)99), has);
+    assert_int_equal(bgi_kernel_isa(BG_KERNELS_PORTABLE), BGI_ISA_PORTABLE);
+    assert_int_equal(bgi_kernel_isa(BG_KERNELS_AVX2), is_x86 ? BGI_ISA_AVX2 : BGI_ISA_PORTABLE);
+    assert_int_equal(bgi_kernel_isa(BG_KERNELS_NEON), has == BGI_ISA_NEON ? BGI_ISA_NEON : BGI_ISA_PORTABLE);
+    assert_true(bgi_kernel_isa(BG_KERNELS_AVX512) <= BGI_ISA_AVX512);
 }
 
 /* A kernel is not selected without the attributes that its row declares. */
@@ -100,6 +134,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_instruction_sets),
+        cmocka_unit_test(test_policies),
         cmocka_unit_test(test_attributes_are_needed),
         cmocka_unit_test(test_ops_give_what_kernels_read),
     };

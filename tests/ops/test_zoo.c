@@ -530,14 +530,16 @@ static const struct {
     bgi_isa isa;
     const char *suffix;
 } sets[] = {{BG_KERNELS_PORTABLE, BGI_ISA_PORTABLE, ".portable"},
+            {BG_KERNELS_NEON, BGI_ISA_NEON, ".neon"},
             {BG_KERNELS_AVX2, BGI_ISA_AVX2, ".avx2"},
             {BG_KERNELS_AVX512, BGI_ISA_AVX512, ".avx512"}};
+enum { SETS = sizeof sets / sizeof sets[0] };
 static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};
 
 /* For an op type: the types in which it occurred, and for which of them and which instruction sets it had a fast kernel
  * for some shape. */
 typedef struct record {
-    bool is_met, is_met_as[3], is_fast[3][3];
+    bool is_met, is_met_as[3], is_fast[3][SETS];
 } record;
 
 static void look(const bg_graph *graph, int d, record *records)
@@ -552,8 +554,8 @@ static void look(const bg_graph *graph, int d, record *records)
             if (!works_in(graph, op, dtypes[d]))
                 continue;
             records[t].is_met_as[d] = true;
-            for (int s = 0; s < 3; s++)
-                if (sets[s].isa <= bgi_cpu_isa() && is_fast(graph, op, sets[s].policy, sets[s].suffix))
+            for (int s = 0; s < SETS; s++)
+                if (bgi_isa_includes(bgi_cpu_isa(), sets[s].isa) && is_fast(graph, op, sets[s].policy, sets[s].suffix))
                     records[t].is_fast[d][s] = true;
         }
 }
@@ -565,10 +567,11 @@ static void report(const record *records)
 
     for (int t = 0; t < TYPES; t++)
         for (int d = 0; d < 3; d++)
-            for (int s = 0; s < 3; s++) {
+            for (int s = 0; s < SETS; s++) {
                 const bool is_wanted = records[t].is_met_as[d] && !is_plain(all_types[t]->name, dtypes[d]);
 
-                if (sets[s].isa > bgi_cpu_isa() || records[t].is_fast[d][s] == is_wanted || !records[t].is_met_as[d])
+                if (!bgi_isa_includes(bgi_cpu_isa(), sets[s].isa) || records[t].is_fast[d][s] == is_wanted ||
+                    !records[t].is_met_as[d])
                     continue;
                 if (length < sizeof missing - 100)
                     length += (size_t)snprintf(missing + length, sizeof missing - length, " %s %s%s %s;",

@@ -67,7 +67,12 @@ static inline int64_t bgi_direct_vectors(const bgi_direct *d, int64_t rows, int6
 
 static inline int64_t bgi_direct_tile_rows(int64_t lanes)
 {
+#if defined(__aarch64__)
+    (void)lanes;
+    return BGI_GEMM_TILE_ROWS;
+#else
     return lanes == 16 ? BGI_GEMM_TILE_ROWS : BGI_GEMM_TILE_ROWS / 2;
+#endif
 }
 
 /* Whether copies are shifted phases of the image, whose rows are as wide as those of results. */

@@ -11,6 +11,9 @@ static const bgi_cpu_variant *find_variant(bgi_isa isa)
         return &bgi_cpu_avx512;
     if (isa == BGI_ISA_AVX2)
         return &bgi_cpu_avx2;
+#elif defined(__aarch64__)
+    if (isa == BGI_ISA_NEON)
+        return &bgi_cpu_neon;
 #endif
     (void)isa;
     return &bgi_cpu_portable;

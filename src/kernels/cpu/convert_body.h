@@ -60,6 +60,28 @@ static inline void narrow_float16(const float *from, int64_t count, uint16_t *to
         to[i] = bgi_float16_from_float(from[i]);
 }
 
+#elif defined(BGI_NEON)
+
+static inline void widen_float16(const uint16_t *from, int64_t count, float *to)
+{
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES)
+        vst1q_f32(to + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + i))));
+    for (; i < count; i++)
+        to[i] = bgi_float16_to_float(from[i]);
+}
+
+static inline void narrow_float16(const float *from, int64_t count, uint16_t *to)
+{
+    int64_t i = 0;
+
+    for (; i + LANES <= count; i += LANES)
+        vst1_u16(to + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + i))));
+    for (; i < count; i++)
+        to[i] = bgi_float16_from_float(from[i]);
+}
+
 #else
 
 static inline void widen_float16(const uint16_t *from, int64_t count, float *to)

@@ -24,12 +24,13 @@
 #include <immintrin.h>
 #define BGI_VARIANT_NAME "avx2"
 #define LANES            8
+#elif defined(BGI_NEON)
+#include <arm_neon.h>
+#define BGI_VARIANT_NAME "neon"
+#define LANES            4
 #else
 #define BGI_VARIANT_NAME "portable"
 #define LANES            4
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -84,7 +85,7 @@ ALWAYS_INLINE vi vset_int(int32_t x)
 {
     return (vi)_mm512_set1_epi32(x);
 }
-/* a b + c, rounded once (portable x86: twice) */
+/* a b + c, rounded once (portable: twice) */
 ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
 {
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -259,14 +260,6 @@ ALWAYS_INLINE vf vto_float(vi a)
     return (vf)_mm256_cvtepi32_ps((__m256i)a);
 }
 #else
-ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
-{
-#if defined(__aarch64__)
-    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-#else
-    return a * b + c;
-#endif
-}
 ALWAYS_INLINE vf vload_n(const float *p, int64_t n)
 {
     vf v = {0};
@@ -291,6 +284,32 @@ ALWAYS_INLINE void vstore_int_n(int32_t *p, vi v, int64_t n)
     for (int64_t i = 0; i < n; i++)
         p[i] = v[i];
 }
+#if defined(BGI_NEON)
+ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
+{
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+ALWAYS_INLINE vf vsqrt(vf a)
+{
+    return (vf)vsqrtq_f32((float32x4_t)a);
+}
+ALWAYS_INLINE vf vround(vf a)
+{
+    return (vf)vrndnq_f32((float32x4_t)a);
+}
+ALWAYS_INLINE vi vto_int(vf a)
+{
+    return (vi)vcvtnq_s32_f32((float32x4_t)a);
+}
+ALWAYS_INLINE vf vto_float(vi a)
+{
+    return (vf)vcvtq_f32_s32((int32x4_t)a);
+}
+#else
+ALWAYS_INLINE vf vfma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
 ALWAYS_INLINE vf vsqrt(vf a)
 {
     return (vf){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])};
@@ -308,6 +327,7 @@ ALWAYS_INLINE vf vto_float(vi a)
 {
     return (vf){(float)a[0], (float)a[1], (float)a[2], (float)a[3]};
 }
+#endif
 #endif
 #endif
 
@@ -336,6 +356,8 @@ ALWAYS_INLINE vf vround_float16(vf a)
     return (vf)_mm512_cvtph_ps(_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif LANES == 8
     return (vf)_mm256_cvtph_ps(_mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(BGI_NEON)
+    return (vf)vcvt_f32_f16(vcvt_f16_f32((float32x4_t)a));
 #else
     UNROLL
     for (int i = 0; i < LANES; i++)

@@ -30,7 +30,7 @@ typedef struct bgi_cpu_variant {
     bgi_cpu_routine routines[BGI_KERNEL_COUNT];
 } bgi_cpu_variant;
 
-extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_portable;
+extern const bgi_cpu_variant bgi_cpu_avx512, bgi_cpu_avx2, bgi_cpu_neon, bgi_cpu_portable;
 
 /* Fills `out` and returns true when the request is supported for this instruction set, which the processor must
  * have. */
