@@ -216,7 +216,7 @@ static void measure_beside(training *t, const char *folder)
     static double plain[PLAIN_STEPS], beside[MOST_STEPS];
     const double resident = read_status("VmRSS:");
     bg_checkpoint_writer *writer = NULL;
-    double begun_s, bytes, peak, plain_processor_s, processor;
+    double begun_s, elapsed_s, bytes, peak, plain_processor_s, processor, all_s = 0.0;
     bg_error error = {0};
     bool is_written = false;
     uint64_t number;
@@ -236,6 +236,9 @@ static void measure_beside(training *t, const char *folder)
         beside[count++] = step(t);
         require(bg_checkpoint_is_written(writer, &is_written, &error), &error);
     }
+    elapsed_s = now_s() - begun_s;
+    for (int i = 0; i < PLAIN_STEPS; i++)
+        all_s += plain[i] / PLAIN_STEPS;
     processor = processor_s() - processor - count * plain_processor_s;
     printf("written in              %.1f s, of %.1f s of processor time beside the steps\n", now_s() - begun_s,
            processor);
@@ -244,6 +247,7 @@ static void measure_beside(training *t, const char *folder)
     bytes = file_bytes(folder, number);
     printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", count,
            median(beside, count), median(plain, PLAIN_STEPS), median(beside, count) / median(plain, PLAIN_STEPS));
+    printf("with the copy           on average %.2f times as long\n", elapsed_s / (count * all_s));
     printf("memory meanwhile        %.2f GB more, %.2f times the state\n", (peak - resident) * 1e-9,
            (peak - resident) / bytes);
 }
