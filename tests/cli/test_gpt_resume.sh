@@ -45,8 +45,12 @@ begin_case killed
 # A moment between the start and a little after the end. What was killed before its first checkpoint begins anew; every
 # second one that was killed goes on and is killed again.
 start=$(date +%s%N)
-pretrain --steps $steps --save timed --checkpoint-steps 1
+pretrain --steps $steps --save timed --checkpoint-steps 1 --checkpoint-keep-best loss --log timed.jsonl
 life=$(($(date +%s%N) - start))
+best=$(sed -n 's/.*"step":\([0-9]*\),"loss":\([-+.0-9e]*\).*/\2 \1/p' timed.jsonl | sort -s -g -k 1,1 | sed -n '1s/.* //p')
+check "the one with the best loss is kept: $best, $(ls timed)" \
+    test "$("$program" checkpoint best timed)" = "timed/checkpoint_train_step_$best.safetensors"
+check "and the newest, no other" test "$(ls timed | wc -l)" -eq $((best == steps ? 1 : 2))
 killed=0 with=0
 while [ $killed -lt $kills ]; do
     [ $((killed % 2)) -eq 1 ] || rm -rf killed
