@@ -102,8 +102,20 @@ moved=0
 for kill in $(seq $kills); do
     before=$(latest c)
     begin c
-    choose 1800
-    sleep $(awk -v c=$chosen 'BEGIN { print 0.2 + c / 1000 }')
+    # One of four at any moment, also while ranks start and load; the others after an update of theirs.
+    choose 4
+    if [ $chosen -eq 0 ]; then
+        sleep 0.2
+        choose 1800
+    else
+        tries=0
+        until [ "$(latest c)" != "$before" ] || [ $tries -ge 600 ]; do
+            sleep 0.1
+            tries=$((tries + 1))
+        done
+        choose 500
+    fi
+    sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose $ranks
     victim=$chosen
     # Every other time another rank is asked to end while this one is dead: without its part there is no checkpoint.
