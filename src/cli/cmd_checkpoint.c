@@ -157,8 +157,7 @@ static const cli_help_page page = {
     .examples = "brigade checkpoint inspect runs --tensors\n"
                 "brigade checkpoint verify runs\n"
                 "brigade checkpoint convert runs weights.safetensors --to weights\n"
-                "brigade checkpoint diff runs runs\n"
-                "brigade checkpoint best runs\n",
+                "brigade checkpoint diff runs runs\n",
 };
 
 typedef struct checkpoint_command {
