@@ -2,7 +2,7 @@
  * checkpoint.c: how fast a checkpoint is written, compared with a plain file of the same size that is written and
  * flushed before it and after it; and how much time and memory writing one costs a training that continues meanwhile.
  *
- *   build/bench/checkpoint DIR [GIGABYTES [speed|beside]]     writes and removes DIR/brigade-checkpoint-bench
+ *   build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -15,7 +15,15 @@
 
 #include <brigade.h>
 
-enum { WIDTH = 2048, MICRO_BATCH = 8, ACCUMULATION = 16, PART_BYTES = 1 << 20, MOST_STEPS = 4096, PLAIN_STEPS = 7 };
+enum {
+    WIDTH = 2048,
+    MICRO_BATCH = 8,
+    ACCUMULATION = 16,
+    PART_BYTES = 1 << 20,
+    MOST_STEPS = 4096,
+    PLAIN_STEPS = 7,
+    MOST_TURNS = 99
+};
 
 static void require(bg_status status, const bg_error *error)
 {
@@ -211,41 +219,75 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
     fflush(stdout);
 }
 
-static void measure_beside(training *t, const char *folder)
+/* One checkpoint beside the training, after steps without one. */
+typedef struct turn {
+    double plain_s, beside_s; /* medians of steps */
+    double copied_s, written_s, processor_s, average, bytes;
+    int steps;
+} turn;
+
+static turn measure_turn(training *t, const char *folder)
 {
     static double plain[PLAIN_STEPS], beside[MOST_STEPS];
-    const double resident = read_status("VmRSS:");
     bg_checkpoint_writer *writer = NULL;
-    double begun_s, bytes, peak, plain_processor_s, processor;
-    bg_error error = {0};
     bool is_written = false;
+    bg_error error = {0};
+    turn m = {.steps = 0};
+    double begun_s, used_s, mean_s = 0.0;
     uint64_t number;
-    int count = 0;
 
-    plain_processor_s = processor_s();
-    for (int i = 0; i < PLAIN_STEPS; i++)
+    used_s = processor_s();
+    for (int i = 0; i < PLAIN_STEPS; i++) {
         plain[i] = step(t);
-    plain_processor_s = (processor_s() - plain_processor_s) / PLAIN_STEPS;
+        mean_s += plain[i] / PLAIN_STEPS;
+    }
+    used_s = (processor_s() - used_s) / PLAIN_STEPS;
     number = bg_session_step(t->session);
-    restart_peak();
     begun_s = now_s();
     require(bg_checkpoint_begin(t->session, folder, NULL, &writer, &error), &error);
-    printf("copied in               %.2f s\n", now_s() - begun_s);
-    processor = processor_s();
-    while (!is_written && count < MOST_STEPS) {
-        beside[count++] = step(t);
+    m.copied_s = now_s() - begun_s;
+    m.processor_s = processor_s();
+    while (!is_written && m.steps < MOST_STEPS) {
+        beside[m.steps++] = step(t);
         require(bg_checkpoint_is_written(writer, &is_written, &error), &error);
     }
-    processor = processor_s() - processor - count * plain_processor_s;
-    printf("written in              %.1f s, of %.1f s of processor time beside the steps\n", now_s() - begun_s,
-           processor);
+    m.written_s = now_s() - begun_s;
+    m.processor_s = processor_s() - m.processor_s - m.steps * used_s;
+    m.average = m.written_s / (m.steps * mean_s);
     require(bg_checkpoint_finish(writer, &error), &error);
+    m.bytes = file_bytes(folder, number);
+    m.plain_s = median(plain, PLAIN_STEPS);
+    m.beside_s = median(beside, m.steps);
+    return m;
+}
+
+/* Turns of steps without a checkpoint and with one, because the machine may be busier at one time than at another. */
+static void measure_beside(training *t, const char *folder, int turns)
+{
+    const double resident = read_status("VmRSS:");
+    static double ratios[MOST_TURNS], averages[MOST_TURNS];
+    double peak;
+    turn m = {.steps = 0};
+
+    restart_peak();
+    for (int i = 0; i < turns; i++) {
+        m = measure_turn(t, folder);
+        ratios[i] = m.beside_s / m.plain_s;
+        averages[i] = m.average;
+        printf("copied in               %.2f s\n", m.copied_s);
+        printf("written in              %.1f s, of %.1f s of processor time beside the steps\n", m.written_s,
+               m.processor_s);
+        printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", m.steps, m.beside_s,
+               m.plain_s, ratios[i]);
+        printf("with the copy           on average %.2f times as long\n", m.average);
+        fflush(stdout);
+    }
     peak = read_status("VmHWM:");
-    bytes = file_bytes(folder, number);
-    printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", count,
-           median(beside, count), median(plain, PLAIN_STEPS), median(beside, count) / median(plain, PLAIN_STEPS));
+    if (turns > 1)
+        printf("medians of %d turns      %.2f times as long, with the copy on average %.2f\n", turns,
+               median(ratios, turns), median(averages, turns));
     printf("memory meanwhile        %.2f GB more, %.2f times the state\n", (peak - resident) * 1e-9,
-           (peak - resident) / bytes);
+           (peak - resident) / m.bytes);
 }
 
 int main(int argc, char **argv)
@@ -253,11 +295,12 @@ int main(int argc, char **argv)
     const double gigabytes = argc > 2 ? strtod(argv[2], NULL) : 2.0;
     const uint32_t layers = (uint32_t)(gigabytes * 1e9 / (3.0 * sizeof(float) * WIDTH * WIDTH) + 0.5);
     const char *part = argc > 3 ? argv[3] : "";
+    const long turns = argc > 4 ? strtol(argv[4], NULL, 10) : 1;
     char folder[3800], scratch[4000];
     training t = {0};
 
-    if (argc < 2 || layers < 1) {
-        fprintf(stderr, "checkpoint DIR [GIGABYTES [speed|beside]]\n");
+    if (argc < 2 || layers < 1 || turns < 1 || turns > MOST_TURNS) {
+        fprintf(stderr, "checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]\n");
         return 2;
     }
     snprintf(folder, sizeof folder, "%s/brigade-checkpoint-bench", argv[1]);
@@ -267,7 +310,7 @@ int main(int argc, char **argv)
     if (strcmp(part, "beside") != 0)
         measure_saving(&t, folder, scratch, (size_t)layers * 3 * sizeof(float) * WIDTH * WIDTH);
     if (strcmp(part, "speed") != 0)
-        measure_beside(&t, folder);
+        measure_beside(&t, folder, (int)turns);
     for (uint64_t number = 0; number <= bg_session_step(t.session); number++)
         remove_checkpoint(folder, number);
     rmdir(folder);

@@ -35,6 +35,7 @@ typedef struct bgi_part_save {
     char *path, *manifest_path;            /* of this rank's part */
     pthread_t thread;                      /* the thread that writes this rank's part */
     bool is_running;
+    bool is_beside; /* the training continues meanwhile */
     atomic_bool is_done;
     bg_status written; /* its result */
     bg_error why;      /* and why */

@@ -285,7 +285,8 @@ bg_status bg_checkpoint_begin(bg_session *session, const char *directory, const 
     w->options = given;
     w->directory = strdup(directory);
     w->s = (saving){session, w->directory, &w->options};
-    w->parts = (bgi_part_save){.session = session, .directory = w->directory, .options = given, .error = error};
+    w->parts = (bgi_part_save){
+        .session = session, .directory = w->directory, .options = given, .error = error, .is_beside = true};
     status = w->directory != NULL ? bgi_weights_enter(bg_session_weights(session), session, __func__, error)
                                   : bgi_error_memory(error, "a path", strlen(directory));
     if (status == BG_OK) {

@@ -20,6 +20,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/threads.h"
 #include "formats/safetensors.h"
 #include "runtime/state.h"
 
@@ -135,6 +136,8 @@ static void *write_part(void *user)
 {
     bgi_part_save *s = user;
 
+    if (s->is_beside)
+        bgi_thread_give_way();
     s->written = bgi_checkpoint_write(&s->part, s->path, &s->why);
     memcpy(s->words[0].sum, s->part.sum, sizeof s->words[0].sum);
     atomic_store(&s->is_done, true);

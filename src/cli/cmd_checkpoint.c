@@ -95,6 +95,53 @@ static bg_status verify(const char *path, bg_error *error)
     return status;
 }
 
+/* ---- best ---- */
+
+/* The paths of a list's checkpoints; the caller frees each and the array. NULL: out of memory. */
+static char **list_paths(const char *folder, const bgi_checkpoint_list *list)
+{
+    char **paths = calloc(list->count + 1, sizeof *paths);
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+
+    for (size_t i = 0; paths != NULL && i < list->count; i++) {
+        paths[i] = bgi_path_join(folder, bgi_checkpoint_name(list->steps[i], name));
+        if (paths[i] != NULL)
+            continue;
+        while (i-- > 0)
+            free(paths[i]);
+        free(paths);
+        return NULL;
+    }
+    return paths;
+}
+
+/* Prints the path of the checkpoint with the best metric. */
+static bg_status print_best(const char *folder, bg_error *error)
+{
+    bgi_checkpoint_list list = {0};
+    bg_status status = bgi_checkpoint_find(folder, &list, error);
+    char **paths = status == BG_OK ? list_paths(folder, &list) : NULL;
+    bool *best = paths != NULL ? bgi_checkpoint_find_best(paths, list.count, 1) : NULL;
+    size_t at = 0;
+
+    if (status == BG_OK && best == NULL)
+        status = bgi_error_memory(error, "paths of checkpoints", list.count * sizeof *paths);
+    while (status == BG_OK && at < list.count && !best[at])
+        at++;
+    if (status == BG_OK && at < list.count)
+        printf("%s\n", paths[at]);
+    else if (status == BG_OK)
+        status = bg_error_set(error, BG_ERROR_NOT_FOUND,
+                              "%s: has no checkpoint with a metric; --checkpoint-keep-best of a training records it",
+                              folder);
+    for (size_t i = 0; paths != NULL && i < list.count; i++)
+        free(paths[i]);
+    free(paths);
+    free(best);
+    free(list.steps);
+    return status;
+}
+
 /* ---- the command ---- */
 
 static const cli_help_page page = {
@@ -105,7 +152,8 @@ static const cli_help_page page = {
              "  verify PATH        reads all of it and compares the checksum; for a folder, of every checkpoint in it\n"
              "  convert FROM TO    weights of a checkpoint to a file or a folder with an index, or such weights to a "
              "checkpoint in the folder TO\n"
-             "  diff PATH PATH     what differs; the exit code is 1 when anything does\n",
+             "  diff PATH PATH     what differs; the exit code is 1 when anything does\n"
+             "  best FOLDER        prints the path of the checkpoint with the best metric\n",
     .examples = "brigade checkpoint inspect runs --tensors\n"
                 "brigade checkpoint verify runs\n"
                 "brigade checkpoint convert runs weights.safetensors --to weights\n"
@@ -117,7 +165,7 @@ typedef struct checkpoint_command {
     uint32_t paths;
 } checkpoint_command;
 
-static const checkpoint_command commands[] = {{"inspect", 1}, {"verify", 1}, {"convert", 2}, {"diff", 2}};
+static const checkpoint_command commands[] = {{"inspect", 1}, {"verify", 1}, {"convert", 2}, {"diff", 2}, {"best", 1}};
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -133,12 +181,12 @@ static const checkpoint_command *find_command(const char *name, bg_error *error)
     nearest = name != NULL ? bgi_text_nearest(name, names, COMMAND_COUNT) : NULL;
     if (name == NULL)
         bg_error_set(error, BG_ERROR_INVALID,
-                     "no command is given; the commands are inspect, verify, convert and diff");
+                     "no command is given; the commands are inspect, verify, convert, diff and best");
     else if (nearest != NULL)
         bg_error_set(error, BG_ERROR_INVALID, "unknown command `%s`; did you mean `%s`?", name, nearest);
     else
         bg_error_set(error, BG_ERROR_INVALID,
-                     "unknown command `%s`; the commands are inspect, verify, convert and diff", name);
+                     "unknown command `%s`; the commands are inspect, verify, convert, diff and best", name);
     return NULL;
 }
 
@@ -176,6 +224,8 @@ static int run_command(const checkpoint_command *command, const char *const *pat
         status = verify(paths[0], &error);
     else if (strcmp(command->name, "convert") == 0)
         status = checkpoint_convert(paths[0], paths[1], settings, &error);
+    else if (strcmp(command->name, "best") == 0)
+        status = print_best(paths[0], &error);
     else
         status = checkpoint_diff(paths[0], paths[1], settings, &is_same, &error);
     if (status != BG_OK)

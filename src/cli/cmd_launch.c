@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +30,10 @@
 #include "core/text.h"
 
 enum { MOST_HOSTS = 256, HOST_BYTES = 128, LAUNCHER_WORDS = 16 };
+#define LOOK_S 0.2 /* between looks at the ranks */
 
 typedef struct launch_settings {
-    uint64_t ranks, min_ranks, restarts, grace_s, delay_s;
+    uint64_t ranks, min_ranks, restarts, grace_s, delay_s, launcher_limit_s;
     const char *launcher, *hosts, *probe, *log, *resume;
     cli_texts launcher_options;
     bool oversubscribe;
@@ -60,6 +62,8 @@ static const cli_option launch_table[] = {
     {CLI_TEXT, "resume", AT(resume), .value = "WORDS", .default_text = "--resume, of gpt --load DIR",
      .help = "option to add to the command when a checkpoint exists"},
     {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
+    {CLI_COUNT, "launcher-limit", AT(launcher_limit_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
+     .help = "end a launcher that still runs so long after its last rank on this host has ended"},
     {.help = "Ending on a signal"},
     {CLI_COUNT, "grace", AT(grace_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
      .help = "time for ranks to write their checkpoint after SIGTERM or SIGINT, before they are killed"},
@@ -308,6 +312,31 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 
 /* ---- running ---- */
 
+/* Waits for the launcher's end, until `seconds` have passed or, with `is_until_signal`, a signal arrives; false when it
+ * still runs then. Ends a launcher that stays behind its ranks, as mpirun of Open MPI 4 sometimes does when ranks were
+ * killed. Ranks on other hosts have ended by then: they wait at most twice --wait-limit for those of this host. */
+static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool is_until_signal, int *out_code)
+{
+    launch_watch watch = {.rank = 0};
+    double alone_s = 0.0;
+
+    for (double waited = 0.0; waited < seconds; waited += LOOK_S) {
+        if (launch_wait(launcher, LOOK_S, out_code))
+            return true;
+        if (is_until_signal && cli_received_signal != 0)
+            return launch_wait(launcher, 0.0, out_code);
+        alone_s = launch_watch_ranks(&watch, launcher, l->command[0]) ? alone_s + LOOK_S : 0.0;
+        if (alone_s < (double)l->settings->launcher_limit_s)
+            continue;
+        say(l, "%s still runs %" PRIu64 " s after its last rank on this host: it is ended", l->settings->launcher,
+            l->settings->launcher_limit_s);
+        launch_end(launcher);
+        *out_code = 128 + SIGKILL;
+        return true;
+    }
+    return false;
+}
+
 /* Passes a signal to the ranks, and gives them time for a checkpoint. */
 static int end_in_time(launch *l, pid_t launcher)
 {
@@ -323,7 +352,7 @@ static int end_in_time(launch *l, pid_t launcher)
         kill(launcher, SIGTERM);
         say(l, "signal %d: the launcher was asked to end its ranks within %" PRIu64 " s", number, l->settings->grace_s);
     }
-    if (launch_wait(launcher, (double)l->settings->grace_s, &code)) {
+    if (watch_launcher(l, launcher, (double)l->settings->grace_s, false, &code)) {
         say(l, "the ranks ended in time with exit code %d", code);
         return 128 + number;
     }
@@ -354,9 +383,7 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     else
         say(l, "start %" PRIu64 ": %" PRIu64 " rank%s", attempt, ranks, cli_s(ranks));
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    while (!launch_wait(launcher, 1.0, out_code) && cli_received_signal == 0)
-        ;
-    if (cli_received_signal != 0 && launch_wait(launcher, 0.0, out_code) == false) {
+    if (!watch_launcher(l, launcher, INFINITY, true, out_code)) {
         *out_code = end_in_time(l, launcher);
         *out_ended = true;
         return BG_OK;
@@ -449,7 +476,8 @@ int cli_launch(int argc, char **argv)
     launch_settings settings = {.launcher = "mpirun",
                                 .probe = "ssh -o BatchMode=yes -o ConnectTimeout=10 {} true",
                                 .grace_s = 60,
-                                .delay_s = 1};
+                                .delay_s = 1,
+                                .launcher_limit_s = 120};
     const launch_settings defaults = settings;
     const char *words[1];
     launch *l = calloc(1, sizeof *l);

@@ -34,8 +34,10 @@ typedef struct gpt_options {
     const char *command; /* "gpt" or "plan": the command in messages */
     gpt_arguments arguments;
     const char *preset, *config_file;
-    cli_texts assignments, input_files; /* --set, --input-files */
-    uint64_t checkpoint_steps;          /* UINT64_MAX: the configuration's */
+    cli_texts assignments, input_files;              /* --set, --input-files */
+    uint64_t checkpoint_steps;                       /* UINT64_MAX: the configuration's */
+    uint64_t checkpoint_keep, checkpoint_interval_s; /* 0: the configuration's number; none by time */
+    const char *checkpoint_best;                     /* the metric whose best checkpoint stays; NULL: none */
     bool checkpoint_async;
     uint64_t stop; /* --steps: weight updates after which a run ends; 0: all */
     bool no_shuffle;
@@ -89,6 +91,8 @@ typedef struct gpt_data {
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
+/* Only the types of samples, for a replay, which has its own. */
+bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
 /* The number of samples in a call of the training. */
@@ -122,9 +126,11 @@ typedef struct gpt_position {
 /* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
  * run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `writer`: starts writing, and *writer must be finished; NULL: writes before returning. */
-bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              const gpt_position *position, bg_checkpoint_writer **writer, bg_error *error);
+/* `loss`: the metric of --checkpoint-keep-best; not finite: none. With --checkpoint-async it starts writing, and
+ * *writer must be finished. */
+bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
+                              const gpt_data *data, const gpt_position *position, double loss,
+                              bg_checkpoint_writer **writer, bg_error *error);
 /* Resumes a session: from the checkpoint of config->load, otherwise from the files of config->memmap_dir if there are
  * any; otherwise it does nothing. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,

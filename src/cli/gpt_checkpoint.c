@@ -81,8 +81,9 @@ static bg_status describe_position(const bgi_gpt_config *config, const gpt_data 
     return out->failed ? bgi_error_memory(error, "checkpoint", 0) : BG_OK;
 }
 
-bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
-                              const gpt_position *position, bg_checkpoint_writer **writer, bg_error *error)
+bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
+                              const gpt_data *data, const gpt_position *position, double loss,
+                              bg_checkpoint_writer **writer, bg_error *error)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
     bgi_string blob = {0};
@@ -92,9 +93,13 @@ bg_status gpt_checkpoint_save(bg_session *session, const bgi_gpt_config *config,
     options.blob = blob.data;
     options.blob_bytes = blob.length;
     options.info = "brigade gpt pretrain";
+    options.keep_interval_s = own->checkpoint_interval_s;
+    options.keep_best = own->checkpoint_best != NULL;
+    options.metric_name = own->checkpoint_best;
+    options.metric = loss;
     if (status == BG_OK)
-        status = writer != NULL ? bg_checkpoint_begin(session, config->save, &options, writer, error)
-                                : bg_checkpoint_save(session, config->save, &options, error);
+        status = own->checkpoint_async ? bg_checkpoint_begin(session, config->save, &options, writer, error)
+                                       : bg_checkpoint_save(session, config->save, &options, error);
     bgi_string_clear(&blob);
     return status;
 }

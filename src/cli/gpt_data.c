@@ -351,6 +351,26 @@ bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *e
     return status;
 }
 
+static bg_status refuse_sample(void *user, uint64_t epoch, uint64_t sample_index, void *const outputs[],
+                               bg_error *error)
+{
+    (void)user, (void)epoch, (void)sample_index, (void)outputs;
+
+    return bg_error_set(error, BG_ERROR_INVALID, "the samples of a replay are in its folder");
+}
+
+bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error)
+{
+    const bg_type row = bg_vector(BG_INT32, config->sequence_length), types[] = {row, row};
+    const bg_dataset_options options = {
+        .sample_count = 1, .tensor_count = 2, .sample_types = types, .get = refuse_sample};
+
+    *out = (gpt_data){.source = strdup("the folder of the replay"), .sample_count = 1};
+    if (out->source == NULL)
+        return bgi_error_memory(error, "a name", 0);
+    return bg_dataset_create(&options, &out->set, error);
+}
+
 void gpt_data_close(gpt_data *data)
 {
     bg_dataset_destroy(data->set);

@@ -34,6 +34,12 @@ const cli_option gpt_pretrain_flags[] = {
      .default_text = "checkpoint.steps", .help = "weight updates between checkpoints; 0: only at the end"},
     {CLI_FLAG, "checkpoint-async", AT(checkpoint_async),
      .help = "write checkpoints from a copy of the state while the training continues"},
+    {CLI_COUNT, "checkpoint-keep", AT(checkpoint_keep), .value = "N", .minimum = 1, .maximum = UINT32_MAX,
+     .default_text = "checkpoint.max_checkpoints", .help = "number of newest checkpoints to keep"},
+    {CLI_COUNT, "checkpoint-keep-every", AT(checkpoint_interval_s), .value = "SECONDS", .maximum = UINT32_MAX,
+     .default_text = "none", .help = "also keep one older checkpoint for each interval of this many seconds"},
+    {CLI_TEXT, "checkpoint-keep-best", AT(checkpoint_best), .value = "METRIC", .default_text = "none",
+     .help = "also keep the checkpoint with the best METRIC: loss, the mean since the checkpoint before"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
      .help = "resume from the newest checkpoint in DIR, or from FILE, with the same bits"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
@@ -147,6 +153,8 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
         BGI_TRY(set_seed(options->library.options.numerics.seed, config, error));
     if (options->checkpoint_steps != UINT64_MAX)
         config->checkpoint_steps = (int64_t)options->checkpoint_steps;
+    if (options->checkpoint_keep > 0)
+        config->max_checkpoints = (int64_t)options->checkpoint_keep;
     BGI_TRY(set_path("load", options->load, &config->load, error));
     BGI_TRY(set_path("save", options->save, &config->save, error));
     if (is_given(options, "memmap-dir"))
@@ -160,6 +168,21 @@ static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_
         if (json_array_append_new((json_t *)(uintptr_t)config->input_files, json_string(path)) != 0)
             return bgi_error_memory(error, "--input-files", strlen(path));
     }
+    return BG_OK;
+}
+
+static bg_status check_kept(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
+{
+    const char *alone = options->checkpoint_keep > 0         ? "checkpoint-keep"
+                        : options->checkpoint_interval_s > 0 ? "checkpoint-keep-every"
+                        : options->checkpoint_best != NULL   ? "checkpoint-keep-best"
+                                                             : NULL;
+
+    if (alone != NULL && config->save == NULL && !config->test_mode)
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is given without --save DIR, the folder that it needs", alone);
+    if (options->checkpoint_best != NULL && strcmp(options->checkpoint_best, "loss") != 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures `loss` alone",
+                            options->checkpoint_best);
     return BG_OK;
 }
 
@@ -187,6 +210,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
         return bg_error_set(error, BG_ERROR_INVALID,
                             "a checkpoint every %lld updates is requested without a folder; add --save DIR",
                             (long long)config->checkpoint_steps);
+    BGI_TRY(check_kept(options, config, error));
     if (options->stop > (uint64_t)config->steps)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--steps %llu is more than training.steps %lld, where the learning rate's schedule ends; "
@@ -269,7 +293,8 @@ static bg_status read_named(gpt_options *options, bg_error *error)
     BGI_TRY(cli_library_read(&options->library, error));
     if (options->library.replay != NULL) {
         options->hf_model = options->save_hf = options->weights_path = options->log_path = options->tensorboard = NULL;
-        options->trace = options->resume_drop = options->resume_optimizer = NULL;
+        options->trace = options->resume_drop = options->resume_optimizer = options->checkpoint_best = NULL;
+        options->checkpoint_keep = options->checkpoint_interval_s = 0;
         options->overwrite_hf = options->checkpoint_async = options->profile.is_on = false;
         options->stop = 0;
     }

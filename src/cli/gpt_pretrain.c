@@ -32,7 +32,9 @@ typedef struct run {
     uint64_t saved_step;          /* of the last checkpoint; UINT64_MAX: none */
     bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
     uint64_t updates;             /* of this process */
-    double seconds;               /* their duration, without checkpoints */
+    double loss_sum;              /* of the updates since the last checkpoint */
+    uint64_t loss_count;
+    double seconds; /* their duration, without checkpoints */
     double call_start_s, section_start_s;
 } run;
 
@@ -199,6 +201,8 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
 
     r->position.sample += of->sample_count;
     r->updates += c.updates;
+    r->loss_sum += c.loss * (double)c.updates;
+    r->loss_count += c.updates;
     r->seconds += c.seconds;
     print_call(training, &c);
     log_call(training, &c);
@@ -241,9 +245,11 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     if (config->save == NULL || config->test_mode || step == r->saved_step)
         return BG_OK;
     BGI_TRY(complete_checkpoint(r, true, error));
-    BGI_TRY(gpt_checkpoint_save(session_of(training), config, &r->data, &r->position,
-                                options_of(training)->checkpoint_async ? &r->writer : NULL, error));
+    BGI_TRY(gpt_checkpoint_save(session_of(training), options_of(training), config, &r->data, &r->position,
+                                r->loss_count > 0 ? r->loss_sum / (double)r->loss_count : NAN, &r->writer, error));
     r->saved_step = step;
+    r->loss_sum = 0.0;
+    r->loss_count = 0;
     return BG_OK;
 }
 
@@ -453,16 +459,18 @@ static bg_status open_run(cli_training *training, bg_error *error)
     run *r = training->state;
 
     cli_ranks_agree("training.steps %" PRIu64 "\nno-shuffle %d\ncheckpoint.steps %" PRId64
-                    "\ncheckpoint.save %d\ncheckpoint-async %d\ncheckpoint.load %d\nsave-weights %d\nsave-hf %d"
-                    "\ntrace %d\nprofile %d\n",
+                    "\ncheckpoint.save %d\ncheckpoint-async %d\ncheckpoint-keep-best %d\ncheckpoint.load %d"
+                    "\nsave-weights %d\nsave-hf %d\ntrace %d\nprofile %d\n",
                     last_step(training), options->no_shuffle, config->checkpoint_steps, config->save != NULL,
-                    options->checkpoint_async, config->load != NULL, options->weights_path != NULL,
-                    options->save_hf != NULL, options->trace != NULL, options->profile.is_on);
+                    options->checkpoint_async, options->checkpoint_best != NULL, config->load != NULL,
+                    options->weights_path != NULL, options->save_hf != NULL, options->trace != NULL,
+                    options->profile.is_on);
     BGI_TRY(check_places(training, error));
     begin_section(training, "data preparation");
-    BGI_TRY(gpt_data_open(config, &r->data, error));
+    BGI_TRY(options->library.replay != NULL ? gpt_data_describe(config, &r->data, error)
+                                            : gpt_data_open(config, &r->data, error));
     training->data = r->data.set;
-    if (!options_of(training)->quiet)
+    if (!options_of(training)->quiet && options->library.replay == NULL)
         printf("Data: %s; %" PRIu64 " sample%s of %" PRId64 " tokens\n", r->data.source, r->data.sample_count,
                cli_s(r->data.sample_count), config->sequence_length);
     end_section(training, "data preparation");

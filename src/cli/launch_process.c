@@ -20,7 +20,15 @@
 #include "core/file.h"
 #include "core/text.h"
 
-enum { MOST_PROCESSES = 4096, PATH_BYTES = 4096, LOOK_NS = 20000000, NO_COMMAND = 127 };
+enum {
+    MOST_PROCESSES = 4096,
+    PATH_BYTES = 4096,
+    LOOK_NS = 20000000,
+    NO_COMMAND = 127,
+    OFTEN_LOOKS = 300,
+    SELDOM_LOOKS = 50,
+    TERM_S = 2,
+};
 
 /* A failed exec is reported through a pipe that closes on success. */
 static void run_child(char *const *argv, int pipe_end)
@@ -157,6 +165,37 @@ uint32_t launch_signal_ranks(pid_t launcher, const char *program, int number, bo
         sent += runs(found[i], program) && kill(found[i], number) == 0;
     free(found);
     return sent;
+}
+
+bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program)
+{
+    pid_t *found;
+    uint32_t count;
+
+    if (watch->rank > 0 && runs(watch->rank, program))
+        return false;
+    watch->rank = 0;
+    /* Without ranks on this host the whole list of processes is read, later less often. */
+    watch->looks++;
+    if (!watch->has_seen && watch->looks > OFTEN_LOOKS && watch->looks % SELDOM_LOOKS != 0)
+        return false;
+    found = malloc(MOST_PROCESSES * sizeof *found);
+    count = found != NULL ? find_descendants(launcher, found) : 0;
+    for (uint32_t i = 0; i < count && watch->rank == 0; i++)
+        if (runs(found[i], program))
+            watch->rank = found[i];
+    watch->has_seen = watch->has_seen || watch->rank > 0;
+    free(found);
+    return found != NULL && watch->has_seen && watch->rank == 0;
+}
+
+void launch_end(pid_t launcher)
+{
+    int code;
+
+    kill(-launcher, SIGTERM);
+    if (!launch_wait(launcher, TERM_S, &code))
+        launch_kill(launcher);
 }
 
 void launch_kill(pid_t launcher)

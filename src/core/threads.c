@@ -1,8 +1,11 @@
 /*
- * threads.c: event counts and timed conditions over POSIX threads; the number of processors.
+ * threads.c: event counts and timed conditions over POSIX threads; the number of processors, and who gets them.
  */
+#define _DEFAULT_SOURCE /* setpriority */
 #include "core/threads.h"
 
+#include <errno.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +16,21 @@ uint32_t bgi_processors_online(void)
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
 
     return count > 0 ? (uint32_t)count : 0;
+}
+
+/* Linux weighs a thread 1.25 times less for each step: 70 against 1024 after twelve. There a thread has a priority of
+ * its own; elsewhere this call would change that of the whole process. */
+void bgi_thread_give_way(void)
+{
+#ifdef __linux__
+    enum { STEPS = 12, LOWEST = 19 };
+    int own;
+
+    errno = 0;
+    own = getpriority(PRIO_PROCESS, 0);
+    if (errno == 0)
+        (void)setpriority(PRIO_PROCESS, 0, own + STEPS < LOWEST ? own + STEPS : LOWEST);
+#endif
 }
 
 bool bgi_condition_init(pthread_cond_t *condition)

@@ -28,6 +28,10 @@ typedef struct bgi_counter {
 /* The processors of the machine, including those that this process may not use; 0: unknown. */
 uint32_t bgi_processors_online(void);
 
+/* Makes the calling thread, and threads that it starts, give way: of a processor that other threads of this process
+ * need they get about a sixteenth, and all of one that is idle. Does nothing where the system cannot. */
+void bgi_thread_give_way(void);
+
 /* Tells the processor that this is a spin loop. */
 static inline void bgi_pause(void)
 {

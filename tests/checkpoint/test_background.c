@@ -2,18 +2,23 @@
  * test_background.c: checkpoints that are written during training contain the state at their beginning, a failure to
  * write is reported at the end, and older checkpoints are kept by time.
  */
+#define _DEFAULT_SOURCE /* getpriority */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <brigade/checkpoint.h>
 
@@ -138,6 +143,60 @@ static void test_writing_beside_training(void **state)
     test_folder_remove(folder);
 }
 
+/* The niceness of a thread; 100: it is gone. */
+static int nice_of(const char *thread)
+{
+    const id_t number = (id_t)strtoul(thread, NULL, 10);
+    int found;
+
+    errno = 0;
+    found = number > 0 ? getpriority(PRIO_PROCESS, number) : 100;
+    return errno == 0 ? found : 100;
+}
+
+static bool has_thread_with(int niceness)
+{
+    DIR *folder = opendir("/proc/self/task");
+    bool found = false;
+
+    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;)
+        found = nice_of(entry->d_name) == niceness;
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+/* The thread that writes has a lower priority than the training, which keeps its own; a save that the training waits
+ * for has the full one. */
+static void test_the_writer_gives_way(void **state)
+{
+    const int own = getpriority(PRIO_PROCESS, 0), lower = own + 12 < 19 ? own + 12 : 19;
+    char folder[TEST_FOLDER_BYTES];
+    bg_checkpoint_writer *writer = NULL;
+    bool was_seen = false;
+    rig r;
+
+    (void)state;
+    if (access("/proc/self/task", R_OK) != 0 || lower == own)
+        skip();
+    test_folder_create(folder);
+    open_rig(&r);
+    for (int attempt = 0; attempt < 200 && !was_seen; attempt++) {
+        bool is_written = false;
+        assert_false(has_thread_with(lower));
+        assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
+        while (!is_written && !was_seen) {
+            was_seen = has_thread_with(lower);
+            assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
+        }
+        assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
+    }
+    assert_true(was_seen);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
 /* A failure to write is reported at the end; the previous checkpoint stays. */
 static void test_a_folder_that_cannot_be_written(void **state)
 {
@@ -252,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writing_beside_training),
+        cmocka_unit_test(test_the_writer_gives_way),
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_older_ones_by_time),
         cmocka_unit_test(test_best_ones),

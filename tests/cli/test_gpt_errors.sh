@@ -159,7 +159,7 @@ error 1 'it is not used, and cut has no other: start a new training' gpt pretrai
 cp -r saved flipped && printf 'x' | dd of=flipped/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'the checksum is ' gpt pretrain $one --load flipped
 # A damaged one is said, with what to do: an older one is not taken silently.
-"$program" gpt pretrain $one max_checkpoints=2 --save both --checkpoint-steps 1 >out 2>&1
+"$program" gpt pretrain $one --checkpoint-keep 2 --save both --checkpoint-steps 1 >out 2>&1
 printf 'x' | dd of=both/checkpoint_train_step_2.safetensors bs=1 seek=40000 conv=notrunc 2>dd
 error 1 'it is not used: name `checkpoint_train_step_1.safetensors`' gpt pretrain $one --load both
 error 1 'which is later than this run begins (1); resume from it with --load, remove it if it is damaged' \

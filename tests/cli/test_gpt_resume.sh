@@ -45,8 +45,16 @@ begin_case killed
 # A moment between the start and a little after the end. What was killed before its first checkpoint begins anew; every
 # second one that was killed goes on and is killed again.
 start=$(date +%s%N)
-pretrain --steps $steps --save timed --checkpoint-steps 1
+pretrain --steps $steps --save timed --checkpoint-steps 1 --checkpoint-keep-best loss --log timed.jsonl
 life=$(($(date +%s%N) - start))
+best=$(sed -n 's/.*"step":\([0-9]*\),"loss":\([-+.0-9e]*\).*/\2 \1/p' timed.jsonl | sort -s -g -k 1,1 | sed -n '1s/.* //p')
+check "the one with the best loss is kept: $best, $(ls timed)" \
+    test "$("$program" checkpoint best timed)" = "timed/checkpoint_train_step_$best.safetensors"
+check "and the newest, no other" test "$(ls timed | wc -l)" -eq $((best == steps ? 1 : 2))
+pretrain --steps 3 --save mean --checkpoint-keep-best loss --log mean.jsonl
+mean=$(sed -n 's/.*"loss":\([-+.0-9e]*\).*/\1/p' mean.jsonl | awk '{ sum += $1 } END { printf "%.6g", sum / NR }')
+metric=$("$program" checkpoint inspect mean --json | sed -n 's/.*"metric":{"name":"loss","value":\([0-9.e-]*\).*/\1/p')
+check "of several updates it is their mean, $mean: $metric" test "$(awk -v m="$metric" 'BEGIN { printf "%.6g", m }')" = "$mean"
 killed=0 with=0
 while [ $killed -lt $kills ]; do
     [ $((killed % 2)) -eq 1 ] || rm -rf killed

@@ -68,10 +68,18 @@ begin() {
     mpirun=$!
 }
 
+# some_left: a rank's process still runs.
+some_left() {
+    for pid in $(cat pid.* 2>/dev/null); do
+        [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && return 0
+    done
+    return 1
+}
+
 # all_gone SECONDS: no rank's process is left within so many.
 all_gone() {
     tries=0
-    for pid in $(cat pid.*); do
+    for pid in $(cat pid.* 2>/dev/null); do
         while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && [ $tries -lt $((20 * $1)) ]; do
             sleep 0.05
             tries=$((tries + 1))
@@ -90,10 +98,24 @@ compare() {
 
 if [ $kills -gt 0 ]; then
 begin_case kills
+moved=0
 for kill in $(seq $kills); do
+    before=$(latest c)
     begin c
-    choose 1800
-    sleep $(awk -v c=$chosen 'BEGIN { print 0.2 + c / 1000 }')
+    # One of four at any moment, also while ranks start and load; the others after an update of theirs.
+    choose 4
+    if [ $chosen -eq 0 ]; then
+        sleep 0.2
+        choose 1800
+    else
+        tries=0
+        until [ "$(latest c)" != "$before" ] || [ $tries -ge 600 ]; do
+            sleep 0.1
+            tries=$((tries + 1))
+        done
+        choose 500
+    fi
+    sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose $ranks
     victim=$chosen
     # Every other time another rank is asked to end while this one is dead: without its part there is no checkpoint.
@@ -101,14 +123,16 @@ for kill in $(seq $kills); do
     if [ -s pid.$victim ]; then kill -KILL "$(cat pid.$victim)" 2>/dev/null; else kill -TERM $mpirun; fi
     [ $((kill % 2)) -eq 0 ] && [ -s $other ] && kill -TERM "$(cat $other)" 2>/dev/null
     # Open MPI's mpirun 4.1 sometimes waits for ever after all of its ranks have ended.
-    tries=0
-    while kill -0 $mpirun 2>/dev/null && [ $tries -lt 1000 ]; do
+    tries=0 alone=0
+    while kill -0 $mpirun 2>/dev/null && [ $tries -lt 1000 ] && [ $alone -lt 5 ]; do
         sleep 0.1
         tries=$((tries + 1))
+        [ $((tries % 10)) -ne 0 ] || some_left || alone=$((alone + 1))
     done
-    [ $tries -ge 1000 ] && echo "kill $kill: mpirun stayed" && kill -KILL $mpirun
+    kill -0 $mpirun 2>/dev/null && echo "kill $kill: mpirun stayed" && kill -KILL $mpirun
     wait $mpirun 2>/dev/null
     check "kill $kill of $ranks ranks, $strategy: all are gone" all_gone 90
+    [ "$(latest c)" = "$before" ] || moved=$((moved + 1))
     if [ -n "$(latest c)" ]; then
         check "kill $kill: what is there is whole: $(cat err)" "$program" checkpoint verify c >verified
     fi
@@ -121,6 +145,7 @@ until [ -n "$(latest c)" ] || [ $tries -ge 1200 ]; do # all kills came before th
 done
 [ -s pid.0 ] && kill -KILL $(cat pid.*) 2>/dev/null
 wait 2>/dev/null
+echo "$moved of $kills kills came after an update, of $(latest c) altogether"
 compare c "$kills kills"
 check "one checkpoint is left" test "$(ls c | wc -l)" -eq 1
 else
@@ -139,7 +164,7 @@ if [ $launched -gt 0 ]; then
 begin_case launch
 rm -rf c
 "$program" launch --launcher "${start%% *}" $([ "$start" != mpirun.mpich ] && echo --oversubscribe) --ranks 3 --delay 0 \
-    --restart-on-failure 1000 --log log -- "$program" $common --checkpoint c --checkpoint-steps 1 >out 2>err </dev/null &
+    --launcher-limit 5 --restart-on-failure 1000 --log log -- "$program" $common --checkpoint c --checkpoint-steps 1 >out 2>err </dev/null &
 launch=$!
 for kill in $(seq $launched); do
     before=$(latest c)
@@ -152,7 +177,12 @@ for kill in $(seq $launched); do
     sleep $(awk -v c=$chosen 'BEGIN { print c / 1000 }')
     choose 3
     victim=$(ranks_of $launch | sed -n "$((chosen + 1))p")
-    [ -n "$victim" ] && kill -KILL "$victim" 2>/dev/null
+    if [ $((kill % 5)) -eq 4 ]; then # all ranks, while mpirun stands still: launch ends it
+        kill -STOP $(cat "/proc/$launch/task/$launch/children")
+        kill -KILL $(ranks_of $launch) 2>/dev/null
+    elif [ -n "$victim" ]; then
+        kill -KILL "$victim" 2>/dev/null
+    fi
     before=$(grep -c 'ended after' log)
     tries=0
     until [ "$(grep -c ' start ' log)" -gt $kill ] || [ $tries -ge 1200 ]; do
@@ -170,6 +200,7 @@ kill -TERM $launch
 wait $launch
 check "TERM ends it with 143: $(tail -n 3 err)" test $? -eq 143
 check "it was started again after each kill" test "$(grep -c ' start [0-9]*: 3 ranks' log)" -gt $launched
+check "mpirun that stood still was ended" test "$(grep -c 'still runs 5 s after its last rank' log)" -ge $(((launched + 1) / 5))
 compare c "$launched kills under launch"
 else
     skipped=$((skipped + 1))

@@ -45,6 +45,43 @@ launch --ranks 2 --restart-on-failure 1 -- "$program" mnist $common --init whole
 check "weights that it began with are not given again: $(cat err)" test "$(grep -c -e '--init' asked)" -eq 1
 check "and it ends well: $(ls c)" test -f c/checkpoint_train_step_6.safetensors
 
+# A launcher whose rank was killed, and which stays: it is ended, also when it does not listen, and the rank begins again.
+begin_case stays
+cat >stays <<'END'
+#!/bin/sh
+shift 2
+[ -s failures ] || exec "$@"
+sed -i 1d failures
+echo $$ >stays.pid
+trap '[ -e killed ] && touch asked.to.end' TERM
+"$@" >/dev/null 2>&1 &
+until ls s/*.safetensors >/dev/null 2>&1; do sleep 0.05; done
+sleep 1
+touch killed
+kill -KILL $!
+while :; do sleep 0.1; done
+END
+chmod +x stays
+printf 'a\n' >failures
+: >stays.log
+"$program" launch --launcher ./stays --delay 0 --ranks 1 --launcher-limit 1 --restart-on-failure 1 --log stays.log -- \
+    "$program" mnist $common --checkpoint s --checkpoint-steps 1 --epochs 1000000 >out 2>err &
+pid=$!
+tries=0
+until [ "$(grep -c ' start ' stays.log 2>/dev/null)" -ge 3 ] || [ $tries -ge 600 ]; do # two starts, and an end
+    sleep 0.1
+    tries=$((tries + 1))
+done
+check "it was ended: $(cat err)" grep -q 'stays still runs 1 s after its last rank on this host: it is ended$' stays.log
+check "after it was asked to, not before its rank was gone" test -e asked.to.end
+check "with its processes" sh -c '! kill -0 "$(cat stays.pid)" 2>/dev/null'
+check "and the ranks began again" grep -q ' start 2: 1 rank, from the checkpoint of update ' stays.log
+sleep 1.5 # the second start is no descendant of the launcher: nothing is known about it
+check "a launcher without ranks on this host is left alone" test "$(grep -c 'still runs' stays.log)" -eq 1
+kill -TERM $pid
+wait $pid
+check "TERM ends it with 143: $(cat err)" test $? -eq 143
+
 begin_case limits
 printf 'a\nb\nc\n' >failures
 rm -rf c

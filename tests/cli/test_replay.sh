@@ -85,10 +85,13 @@ repeats train t/refused-$update
 
 begin_case gpt
 gpt="gpt pretrain --config tiny --cores 1 --quiet --set precision=float32 stochastic_rounding=false maximum=1e30
-    warmup_proportion=0 n_samples=50 gradient_clipping=0 global_batch_size=4 micro_batch_size=1 data_parallel=1 --steps 8"
+    warmup_proportion=0 n_samples=50 gradient_clipping=0 global_batch_size=4 micro_batch_size=1 data_parallel=1 --steps 8 --input-files text.md"
+cp "$root/docs/training.md" text.md
 refused gpt g "$program" $gpt --save g
 gpt_update=$update
-repeats gpt g/refused-$update
+mv text.md kept.md
+repeats "gpt without its data" g/refused-$update
+mv kept.md text.md
 
 begin_case ranks
 start=
