@@ -124,9 +124,9 @@ FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/d
 MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
-MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
+MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi) $(BUILD)/bench/mpi_memory.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -214,6 +214,10 @@ bench-all: bench-ops bench-resnet bench-onnx bench-serve bench-mnist bench-gpt
 # Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)
 	@bench/mpi.sh $(BUILD)
+
+# Memory of ranks at the start, and over 10,000 updates.
+bench-mpi-memory: all $(MPI_BENCHES)
+	@bench/mpi_memory.sh $(BUILD)
 
 # The pictures of the documents; tests/cli/test_schedule.sh holds them against the program.
 pictures: all
@@ -425,7 +429,7 @@ $(BUILD)/bench/$(1).%: bench/$(1).c include/brigade/mpi.h $(STATIC) $(BUILD)/lib
 	@mkdir -p $$(@D)
 	mpicc.$$* -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -Iinclude -Isrc $(CFLAGS) $$< -o $$@ $(LDFLAGS) $$(MPI_EXAMPLE_LIBRARIES)
 endef
-$(foreach bench,mpi_allreduce mpi_training,$(eval $(call mpi_bench,$(bench))))
+$(foreach bench,mpi_allreduce mpi_training mpi_memory,$(eval $(call mpi_bench,$(bench))))
 
 # The compiler writes brigade.mod, which is not the same for each of them.
 $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigade/brigade.f90 $(STATIC) $(BUILD)/libbrigade_mpi_%.so

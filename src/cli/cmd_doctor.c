@@ -101,11 +101,10 @@ static void judge_processors(examination *e)
         say_remedy(f, "Start at most %u rank%s on this host.", processors, cli_s(processors));
     } else if (e->ranks.on_host > 1 && m->allowed == m->online && m->online > 1) {
         f = find(e, "pinning");
-        say_text(
-            f,
-            "%u ranks of this host are not pinned: each may run on all %u processors, and by default makes as many "
-            "threads.",
-            e->ranks.on_host, m->online);
+        say_text(f,
+                 "%u ranks of this host are not pinned: each starts its share of threads, which may run on all %u "
+                 "processors and get into each other's way.",
+                 e->ranks.on_host, m->online);
         say_remedy(f, "Give each rank its part: mpirun --map-by slot:pe=%u --bind-to core, or --cores %u.",
                    m->online / e->ranks.on_host > 0 ? m->online / e->ranks.on_host : 1,
                    m->online / e->ranks.on_host > 0 ? m->online / e->ranks.on_host : 1);
@@ -262,9 +261,25 @@ static void print_machine(const doctor_machine *m)
     printf("Huge pages     %s\n", m->huge_pages[0] != '\0' ? m->huge_pages : "unknown");
 }
 
+/* By the slowest links, because a step waits for them. */
+static void print_plan_option(const doctor_ranks *ranks)
+{
+    double latency_us = 0.0, bytes_per_s = ranks->links[0].bytes_per_s;
+
+    for (uint32_t i = 0; i < ranks->link_count; i++) {
+        latency_us = ranks->links[i].latency_us > latency_us ? ranks->links[i].latency_us : latency_us;
+        bytes_per_s = ranks->links[i].bytes_per_s < bytes_per_s ? ranks->links[i].bytes_per_s : bytes_per_s;
+    }
+    printf("  brigade plan predicts such ranks with --rank-link %.3g,%.3g\n", latency_us, 1e-9 * bytes_per_s);
+}
+
 static void print_examination(const examination *e)
 {
+    const char *launcher = cli_ranks_launcher();
+    const bool is_alone = cli_ranks() == NULL && strcmp(launcher, "none") != 0;
+
     print_machine(&e->machine);
+    printf("Launcher       %s%s\n", launcher, is_alone ? "; each process runs alone (BRIGADE_MPI=none)" : "");
     printf("MPI            %s\n", e->ranks.count > 1 ? e->ranks.name : cli_ranks_built());
     if (e->ranks.count > 1)
         printf("Ranks          %u, %u on this host, %s\n", e->ranks.count, e->ranks.on_host,
@@ -272,6 +287,8 @@ static void print_examination(const examination *e)
     for (uint32_t i = 0; i < e->ranks.link_count; i++)
         printf("  rank 0 to %-4u %.3g us, %.3g GB/s, %s\n", e->ranks.links[i].rank, e->ranks.links[i].latency_us,
                1e-9 * e->ranks.links[i].bytes_per_s, e->ranks.links[i].is_near ? "the same host" : "another host");
+    if (e->ranks.link_count > 0)
+        print_plan_option(&e->ranks);
     if (e->has_disk)
         printf("Disk           %s: writes %.3g MB/s, reads %.3g MB/s, flushes in %.2g ms, %.3g GB free\n",
                e->disk.folder, 1e-6 * e->disk.write_bytes_per_s, 1e-6 * e->disk.read_bytes_per_s, e->disk.flush_ms,
@@ -309,6 +326,7 @@ static void add_machine(bgi_json_writer *w, const doctor_machine *m)
 
 static void add_measurements(bgi_json_writer *w, const examination *e)
 {
+    bgi_json_text(w, "launcher", cli_ranks_launcher());
     bgi_json_text(w, "mpi", e->ranks.count > 1 ? e->ranks.name : cli_ranks_built());
     bgi_json_count(w, "ranks", e->ranks.count > 1 ? e->ranks.count : 1);
     bgi_json_open(w, "links", '[');

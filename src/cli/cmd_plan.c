@@ -60,8 +60,7 @@ static void take_names(const char *names, uint32_t count, char *out, size_t size
     snprintf(out, size_bytes, "%.*s", (int)length, names);
 }
 
-/* The help shows ten options: five of the model and five of the plan. The help's ten options are five of the model and
- * five of the plan. */
+/* The help shows ten options: four of the model and six of the plan. */
 static bg_status read_as(cli_settings *settings, const cli_model *model, int argc, char **argv, const char **word,
                          bool *is_answered, bg_error *error)
 {
@@ -72,7 +71,7 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
     snprintf(usage, sizeof usage, "Usage: brigade plan %s%s%s [OPTION]...\n%s", model->name,
              model->operand != NULL ? " " : "", model->operand != NULL ? model->operand : "", model->plan);
     if (model->common != NULL)
-        take_names(model->common, 5, common, sizeof common);
+        take_names(model->common, 4, common, sizeof common);
     cli_prediction_add_help(&page);
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }

@@ -134,6 +134,7 @@ int cli_plan_show(const cli_settings *settings, const char *command, uint32_t pa
 struct cli_prediction {
     const char *device, *svg_path, *html_path;
     const char *calibrate;          /* missing, always or never */
+    const char *rank_link;          /* "US,GB/S" between ranks; NULL: ranks are not predicted */
     uint64_t search;                /* the number of devices to search the best plan for; 0: no search */
     bool is_quiet;                  /* does not print the progress of a search */
     const char *title;              /* of pictures; it is the command line */

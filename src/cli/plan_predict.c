@@ -28,6 +28,9 @@ static const cli_option prediction_options[] = {
     {CLI_CHOICE, "calibrate", AT(calibrate), .value = "WHEN", .choices = "missing|always|never",
      .help = "measure times of kernel calls on this machine: those missing in the cache, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
+    {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "ranks are not predicted",
+     .help = "predict --ranks, a process of one core for each device, by the latency and the speed of messages between "
+             "them that `mpirun brigade doctor` measures"},
     {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
      .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
              "other options do not fix them"},
@@ -327,6 +330,40 @@ static bg_status find_costs(const cli_prediction *prediction, const cli_build *b
     return status;
 }
 
+/* ---- ranks ---- */
+
+/* "0.6,8": microseconds and gigabytes per second. */
+static bg_status read_link(const char *text, bgi_link_model *out, bg_error *error)
+{
+    char *end = NULL;
+    const double us = strtod(text, &end), rate = *end == ',' ? strtod(end + 1, &end) : 0.0;
+
+    if (*end != '\0' || end == text || text[0] == ',' || !(us >= 0.0 && us <= 1e9) || !(rate > 0.0 && rate <= 1e6))
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--rank-link is `%.40s`; it must be two numbers, microseconds and gigabytes per second, "
+                            "such as 0.6,8",
+                            text);
+    *out = (bgi_link_model){.bytes_per_ns = rate, .latency_ns = 1e3 * us};
+    return BG_OK;
+}
+
+static bg_status add_ranks(const cli_prediction *prediction, const bg_plan *plan, bgi_prediction *made, bg_error *error)
+{
+    const uint32_t ranks = bg_plan_options(plan)->execution.planned_ranks;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_link_model link;
+
+    if (prediction->rank_link == NULL)
+        return BG_OK;
+    BGI_TRY(read_link(prediction->rank_link, &link, error));
+    if (ranks != summary.device_count * summary.replicas)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--rank-link predicts a rank for each of the %u devices of all replicas, and --ranks is "
+                            "%u: set --ranks %u, or cut the model into other stages or replicas",
+                            summary.device_count * summary.replicas, ranks, summary.device_count * summary.replicas);
+    return bgi_prediction_add_ranks(made, &link, error);
+}
+
 /* ---- output ---- */
 
 static bg_status show(const cli_prediction *prediction, const bg_plan *plan, const bgi_prices *prices, uint32_t cores,
@@ -338,7 +375,9 @@ static bg_status show(const cli_prediction *prediction, const bg_plan *plan, con
 
     BGI_TRY(bgi_prediction_make(plan, prices, cores, prediction->svg_path != NULL || prediction->html_path != NULL,
                                 &made, error));
-    status = bgi_prediction_print(&made, samples, &text, error);
+    status = add_ranks(prediction, plan, &made, error);
+    if (status == BG_OK)
+        status = bgi_prediction_print(&made, samples, &text, error);
     if (status == BG_OK) {
         printf("\nPrediction\n%s", text);
         status = write_pictures(prediction, &made, samples, error);

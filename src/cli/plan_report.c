@@ -86,12 +86,14 @@ void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured)
 bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_error *error)
 {
     const uint32_t planned = bg_plan_options(plan)->execution.planned_ranks;
+    const bool is_wanted = planned > 0 || bg_plan_summarize(plan).ranks > 1;
     char *text = NULL;
 
-    if (planned == 0 && bg_plan_summarize(plan).ranks == 1)
+    if (!is_wanted && bg_plan_options(plan)->execution.layout == NULL)
         return BG_OK;
-    BGI_TRY(bg_plan_print_ranks(plan, planned, &text, error));
-    printf("%sRanks\n%s\n", before, text);
+    BGI_TRY(bg_plan_print_ranks(plan, planned, &text, error)); /* one process at least has its layout checked */
+    if (is_wanted)
+        printf("%sRanks\n%s\n", before, text);
     free(text);
     return BG_OK;
 }

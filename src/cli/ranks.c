@@ -37,14 +37,19 @@ static struct {
 
 /* What launchers set for each process. */
 typedef struct launcher {
-    const char *mpi, *size, *rank;
+    const char *name, *mpi, *size, *rank;
 } launcher;
 
+/* Processes of `srun --mpi=pmi2` have the variables of the second and the third row, and need an MPI with PMI. */
 static const launcher launchers[] = {
-    {"openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"mpich", "PMI_SIZE", "PMI_RANK"},
-    {"openmpi", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+    {"Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"MPICH's mpirun or PMI", "mpich", "PMI_SIZE", "PMI_RANK"},
+    {"srun", "openmpi", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
 };
+enum { SRUN = 2 };
+
+/* Launchers that have only PMIx, such as `prun`, give a rank and no number of processes; MPI knows the number. */
+static const launcher pmix = {"PMIx", "openmpi", NULL, "PMIX_RANK"};
 
 static uint64_t read_number(const char *name)
 {
@@ -53,14 +58,25 @@ static uint64_t read_number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* NULL: this process was started alone. Slurm's processes with an MPICH have PMI's variables as well, so Slurm comes
- * first. */
+/* NULL: this process was started alone. A launcher inside another one's process may have started several, while the
+ * variables of the outer one say 1. */
 static const launcher *find_launcher(void)
 {
-    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+    bool has_size = false;
+
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         if (read_number(launchers[i].size) > 1)
             return &launchers[i];
-    return NULL;
+        has_size = has_size || getenv(launchers[i].size) != NULL;
+    }
+    return !has_size && getenv(pmix.rank) != NULL ? &pmix : NULL;
+}
+
+const char *cli_ranks_launcher(void)
+{
+    const launcher *found = find_launcher();
+
+    return found != NULL ? found->name : "none";
 }
 
 bool cli_ranks_is_spare(void)
@@ -94,7 +110,7 @@ static void *load(const char *name)
     return library != NULL ? library : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-static bg_status load_functions(const char *name, bg_error *error)
+static bg_status load_functions(const launcher *found, const char *name, bg_error *error)
 {
     void *library = load(name);
     void *begin, *end;
@@ -104,7 +120,7 @@ static bg_status load_functions(const char *name, bg_error *error)
                             "%s started this as one of several processes, but libbrigade_mpi_%s.so cannot be loaded "
                             "(%s): install that MPI and build again, or set BRIGADE_MPI to the other one (openmpi, "
                             "mpich), or to none for independent processes",
-                            strcmp(name, "mpich") == 0 ? "MPICH" : "Open MPI", name, dlerror());
+                            found->name, name, dlerror());
     begin = dlsym(library, "bg_transport_mpi_begin");
     end = dlsym(library, "bg_transport_mpi_end");
     if (begin == NULL || end == NULL)
@@ -124,6 +140,29 @@ static void mute(void)
     }
 }
 
+/* Without an interface between srun and MPI, Open MPI would end the process with a page of its own. */
+static bg_status check_interface(const launcher *found, const char *named, bg_error *error)
+{
+    if (found != &launchers[SRUN] || named != NULL || getenv(pmix.rank) != NULL || getenv(launchers[1].rank) != NULL)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "srun has started %llu processes without an interface to MPI: start them with srun --mpi=pmix "
+                        "for Open MPI, or --mpi=pmi2 for MPICH (srun --mpi=list lists what there is); or set "
+                        "BRIGADE_MPI to the MPI (openmpi, mpich), or to none to run each process alone",
+                        (unsigned long long)read_number(found->size));
+}
+
+/* PMIx alone does not say how many processes there are, so there one is no mistake. */
+static bg_status check_count(const launcher *found, bg_error *error)
+{
+    if (mpi.transport->rank_count > 1 || found == &pmix)
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
+                        "launcher's MPI (openmpi, mpich), or to none to run each process alone",
+                        (unsigned long long)read_number(found->size), mpi.transport->name);
+}
+
 bg_status cli_ranks_begin(bg_error *error)
 {
     const launcher *found = find_launcher();
@@ -134,13 +173,10 @@ bg_status cli_ranks_begin(bg_error *error)
     mpi.rank = read_number(found->rank);
     if (named != NULL && strcmp(named, "openmpi") != 0 && strcmp(named, "mpich") != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "$BRIGADE_MPI is `%s`; it must be openmpi, mpich or none", named);
-    BGI_TRY(load_functions(named != NULL ? named : found->mpi, error));
+    BGI_TRY(check_interface(found, named, error));
+    BGI_TRY(load_functions(found, named != NULL ? named : found->mpi, error));
     BGI_TRY(mpi.begin(&mpi.transport, error));
-    if (mpi.transport->rank_count == 1)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "the launcher has started %llu processes, but MPI sees one (%s): set BRIGADE_MPI to the "
-                            "launcher's MPI (openmpi, mpich), or to none to run each process alone",
-                            (unsigned long long)read_number(found->size), mpi.transport->name);
+    BGI_TRY(check_count(found, error));
     if (mpi.transport->rank > 0)
         mute();
     return BG_OK;
@@ -158,10 +194,11 @@ bool cli_ranks_is_first(void)
 
 void cli_ranks_agree(const char *format, ...)
 {
+    const size_t length = strlen(mpi.agreed);
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(mpi.agreed, sizeof mpi.agreed, format, arguments);
+    vsnprintf(mpi.agreed + length, sizeof mpi.agreed - length, format, arguments);
     va_end(arguments);
     if (mpi.transport != NULL)
         mpi.transport->agreed = mpi.agreed;

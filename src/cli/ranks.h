@@ -10,13 +10,15 @@
 /* Whether a launcher has started several processes and this is not the first one, for commands that run in one
  * process. */
 bool cli_ranks_is_spare(void);
+/* "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
+const char *cli_ranks_launcher(void);
 /* Under a launcher, loads its MPI and begins it; standard output is then that of rank 0. Otherwise it does nothing. */
 bg_status cli_ranks_begin(bg_error *error);
 /* NULL: one process. */
 const bg_transport *cli_ranks(void);
 /* Whether this process writes files and prints. */
 bool cli_ranks_is_first(void);
-/* Lines "name value\n" that all ranks must have in common: a difference is an error of the first session. */
+/* Adds lines "name value\n" that all ranks must have in common: a difference is an error of the first session. */
 void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
 /* The path of this rank's log: `path` with the rank's number for "%r". With "%r" each rank writes a log, otherwise the
  * first one. */

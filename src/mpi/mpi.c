@@ -18,7 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 128, MESSAGE_BYTES = 1 << 30, SMALL_BYTES = 8 << 10, CLOSE_LIMIT_MS = 1000, END_LIMIT_S = 3 };
+enum {
+    NAME_BYTES = 128,
+    MESSAGE_BYTES = 1 << 30,
+    SMALL_BYTES = 8 << 10,
+    CLOSE_LIMIT_MS = 1000,
+    END_LIMIT_S = 3, /* and a second more for each RANKS_A_SECOND ranks */
+    RANKS_A_SECOND = 4
+};
 
 /* The largest message that MPI sends within a host without a handshake: up to 4 KB with its header in Open MPI, a
  * little above 8 KB in MPICH over UCX. Other networks allow more. */
@@ -505,19 +512,26 @@ static bool is_failure(int code)
     return code != 0 && code <= 128;
 }
 
-static void *leave_late(void *code)
+typedef struct ending {
+    int code, limit_s;
+} ending;
+
+static void *leave_late(void *of)
 {
-    nanosleep(&(const struct timespec){.tv_sec = END_LIMIT_S}, NULL);
-    _exit((int)(intptr_t)code);
+    const ending *e = of;
+
+    nanosleep(&(const struct timespec){.tv_sec = e->limit_s}, NULL);
+    _exit(e->code);
 }
 
 /* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
  * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
- * nevertheless. */
-static void end_mpi(int code)
+ * nevertheless. Many ranks on few processors need longer to come to their end. */
+static void end_mpi(int code, uint32_t rank_count)
 {
     pthread_t watcher;
-    const bool is_watched = pthread_create(&watcher, NULL, leave_late, (void *)(intptr_t)code) == 0;
+    ending e = {code, END_LIMIT_S + (int)(rank_count / RANKS_A_SECOND)};
+    const bool is_watched = pthread_create(&watcher, NULL, leave_late, &e) == 0;
 
     if (is_failure(code))
         MPI_Abort(MPI_COMM_WORLD, code);
@@ -531,10 +545,11 @@ static void end_mpi(int code)
 void bg_transport_mpi_end(bg_transport *transport, int code)
 {
     const bool owns_mpi = transport != NULL && ((mpi *)transport)->owns_mpi;
+    const uint32_t rank_count = transport != NULL ? transport->rank_count : 1;
 
     if (owns_mpi && !is_failure(code))
         MPI_Barrier(((mpi *)transport)->comm);
     bg_transport_mpi_destroy(transport);
     if (owns_mpi)
-        end_mpi(code);
+        end_mpi(code, rank_count);
 }

@@ -60,30 +60,44 @@ void bgi_device_model_static(bgi_device_model *out)
 
 /* ---- making ---- */
 
-bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
-                              bgi_prediction *out, bg_error *error)
+static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices)
 {
-    const bg_plan_summary summary = bg_plan_summarize(plan);
-    bgi_simulation_setup setup = {.model = &prices->model,
+    const uint32_t steps = bg_plan_summarize(plan).steps_per_run;
+
+    return (bgi_simulation_setup){.model = &prices->model,
                                   .call_ns = prices->call_ns,
                                   .divisible_ns = prices->divisible_ns,
                                   .user = prices->user,
                                   .instruction_ns = prices->instruction_ns,
-                                  .steps = summary.steps_per_run < MOST_STEPS ? summary.steps_per_run : MOST_STEPS,
-                                  .wants_events = wants_events};
+                                  .steps = steps == 0           ? 1
+                                           : steps < MOST_STEPS ? steps
+                                                                : MOST_STEPS};
+}
+
+/* While other cores work too. */
+static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
+{
+    if (prices->shared_user == NULL)
+        return;
+    setup->user = prices->shared_user;
+    setup->instruction_ns = prices->shared_instruction_ns;
+}
+
+bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
+                              bgi_prediction *out, bg_error *error)
+{
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_simulation_setup setup = set_up(plan, prices);
     bgi_prediction made = {.plan = plan, .prices = prices, .cores = cores};
 
-    if (setup.steps == 0)
-        setup.steps = 1;
+    setup.wants_events = wants_events;
     BGI_TRY(bgi_simulate(plan, &setup, &made.own, error));
     if (cores > 0) {
         bg_status status;
         setup.cores = cores;
         setup.wants_events = false;
-        if (prices->shared_user != NULL && cores > 1) {
-            setup.user = prices->shared_user;
-            setup.instruction_ns = prices->shared_instruction_ns;
-        }
+        if (cores > 1)
+            use_shared_prices(&setup, prices);
         status = bgi_simulate(plan, &setup, &made.shared, error);
         if (status != BG_OK) {
             bgi_prediction_clear(&made);
@@ -96,8 +110,26 @@ bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uin
     return BG_OK;
 }
 
+bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error)
+{
+    const bg_plan *plan = prediction->plan;
+    bgi_device_model model = prediction->prices->model;
+    bgi_simulation_setup setup = set_up(plan, prediction->prices);
+
+    model.link = model.network = *link;
+    setup.model = &model;
+    setup.are_ranks = true;
+    if (plan->device_count * plan->replicas > 1)
+        use_shared_prices(&setup, prediction->prices);
+    BGI_TRY(bgi_simulate(plan, &setup, &prediction->ranks, error));
+    prediction->rank_link = *link;
+    prediction->ranks_run_ns = bgi_simulation_run_ns(&prediction->ranks, bg_plan_summarize(plan).steps_per_run);
+    return BG_OK;
+}
+
 void bgi_prediction_clear(bgi_prediction *prediction)
 {
+    bgi_simulation_clear(&prediction->ranks);
     bgi_simulation_clear(&prediction->own);
     bgi_simulation_clear(&prediction->shared);
 }
@@ -254,6 +286,13 @@ bg_status bgi_prediction_print(const bgi_prediction *p, const char *samples, cha
         bgi_string_add(
             &text, "; idle %.1f %%\n",
             100.0 * fmax(0.0, 1.0 - p->shared.core_busy_ns / (p->shared.total_ns * (p->cores > 0 ? p->cores : 1))));
+    }
+    if (p->ranks.device_count > 0) {
+        snprintf(who, sizeof who, "%llu rank%s of a core, %.3g us and %.3g GB/s between them",
+                 (unsigned long long)devices, devices == 1 ? "" : "s", 1e-3 * p->rank_link.latency_ns,
+                 p->rank_link.bytes_per_ns);
+        add_step(&text, p, who, p->ranks_run_ns, samples);
+        bgi_string_add(&text, "; idle %.1f %%\n", 100.0 * bgi_prediction_idle_share(&p->ranks));
     }
     add_memory(&text, p);
     add_times(&text, &p->own);

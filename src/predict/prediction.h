@@ -32,12 +32,17 @@ typedef struct bgi_prediction {
     bgi_simulation own;    /* each device computes on its own */
     bgi_simulation shared; /* all devices share `cores`; device_count 0: not requested */
     uint32_t cores;
-    double own_run_ns, shared_run_ns; /* of one run of the program: the plan's steps */
+    bgi_simulation ranks; /* each device is a rank with one core; device_count 0: not requested */
+    bgi_link_model rank_link;
+    double own_run_ns, shared_run_ns, ranks_run_ns; /* of one run of the program: the plan's steps */
 } bgi_prediction;
 
 /* cores 0: only with separate devices. `plan` and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
+/* Adds a prediction for as many processes as devices of all replicas, with one core each and this link between them.
+ * The core also copies what arrives and does the sums. Calls take what they take while other cores work too. */
+bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
 /* The fraction of the devices' time in which they compute nothing, in consecutive steps of a run. */

@@ -369,8 +369,9 @@ static void send_message(simulator *s, runner *r, uint32_t edge)
     edge_state *state = &s->edges[(size_t)r->replica * s->plan->edge_count + edge];
     const double begin = r->link_free_ns > s->now_ns ? r->link_free_ns : s->now_ns;
     double latency;
+    const double ns = bgi_message_ns(s->plan, s->setup->model, r->replica, edge, &latency);
 
-    r->link_free_ns = begin + bgi_message_ns(s->plan, s->setup->model, r->replica, edge, &latency);
+    r->link_free_ns = begin + (s->setup->are_ranks ? 0.0 : ns); /* a rank's RECEIVE copies the bytes (work.c) */
     state->sent_ns[state->sent++ % s->plan->edges[edge].depth] = s->now_ns;
     push_event(s, r->link_free_ns + latency, MESSAGE, (uint32_t)(r->replica * s->plan->edge_count + edge), 0);
 }

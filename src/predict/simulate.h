@@ -24,8 +24,11 @@ typedef struct bgi_simulation_setup {
     const void *user;
     double instruction_ns; /* to go from one instruction to the next */
     uint32_t cores;        /* 0: each device has its own */
-    uint32_t steps;        /* at least 1 */
-    bool wants_events;     /* of the first step of replica 0 */
+    /* With cores 0: each device is a process with one core, which also copies the messages that arrive and does sums
+     * that would otherwise run beside the program. */
+    bool are_ranks;
+    uint32_t steps;    /* at least 1 */
+    bool wants_events; /* of the first step of replica 0 */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */

@@ -172,13 +172,14 @@ static void find_work(const bg_plan *plan, const bgi_simulation_setup *setup, ui
 {
     const bgi_instruction *instruction = &plan->devices[device].instructions[index];
     bgi_work *work = &out->instructions[index];
+    double latency_ns; /* the message has come by then */
 
     work->total_ns = setup->instruction_ns;
     if (is_compute(instruction->action.kind))
         add_calls(plan, setup, device, index, out, work);
     else if (instruction->action.kind == BG_ACTION_REDUCE || instruction->action.kind == BG_ACTION_GATHER) {
         const double ns = reduced_ns(plan, setup->model, device, instruction);
-        if (instruction->is_beside && setup->cores == 0) {
+        if (instruction->is_beside && setup->cores == 0 && !setup->are_ranks) {
             work->sum_ns = ns;
         } else {
             work->collective_ns = ns;
@@ -186,6 +187,8 @@ static void find_work(const bg_plan *plan, const bgi_simulation_setup *setup, ui
         }
     }
     work->copy_ns = copies_ns(setup->model, instruction);
+    if (setup->are_ranks && instruction->action.kind == BG_ACTION_RECEIVE)
+        work->copy_ns += bgi_message_ns(plan, setup->model, 0, instruction->action.index, &latency_ns);
     work->total_ns += work->copy_ns;
 }
 

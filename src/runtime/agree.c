@@ -110,6 +110,32 @@ static bool is_of_all(const bgi_option *option)
     return option->shapes_plan;
 }
 
+/* With all bits, in as few digits as read back to the same number. */
+static void add_real(bgi_string *text, const char *name, double value)
+{
+    char digits[32];
+
+    snprintf(digits, sizeof digits, "%.15g", value);
+    if (strtod(digits, NULL) != value)
+        snprintf(digits, sizeof digits, "%.17g", value);
+    bgi_string_add(text, "%s %s\n", name, digits);
+}
+
+/* The optimizer comes before its settings, which depend on it. */
+static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
+{
+    char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
+
+    bg_optimizer_describe_state(optimizer, kind);
+    bgi_string_add(text, "optimizer %s\n", kind);
+    add_real(text, "learning_rate", optimizer->learning_rate);
+    for (uint32_t i = 0; bgi_setting_at(i) != NULL; i++)
+        if (bgi_optimizer_has(optimizer->kind, bgi_setting_at(i), NULL))
+            add_real(text, bgi_setting_at(i)->name, bgi_setting_get(bgi_setting_at(i), optimizer));
+    bgi_string_add(text, "numbers %.17g %.17g %.17g\n", optimizer->numbers[0], optimizer->numbers[1],
+                   optimizer->numbers[2]);
+}
+
 /* Prints "name value" lines of everything that must be equal on all ranks, beginning with the library, because releases
  * may round differently. */
 static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
@@ -118,18 +144,8 @@ static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
     bgi_string text = {0};
 
     bgi_string_add(&text, "build %s, %s\n%s", bg_version(), bgi_build_id(), agreed != NULL ? agreed : "");
-    for (uint32_t i = 0; plan->training && bgi_setting_at(i) != NULL; i++)
-        if (bgi_optimizer_has(plan->optimizer.kind, bgi_setting_at(i), NULL))
-            bgi_string_add(&text, "%s %.17g\n", bgi_setting_at(i)->name,
-                           bgi_setting_get(bgi_setting_at(i), &plan->optimizer));
-    if (plan->training) {
-        const bg_optimizer *optimizer = &plan->optimizer;
-        char kind[BG_OPTIMIZER_STATE_TEXT_BYTES];
-        bg_optimizer_describe_state(optimizer, kind);
-        bgi_string_add(&text, "optimizer %s\nlearning_rate %.17g\nnumbers %.17g %.17g %.17g\n", kind,
-                       optimizer->learning_rate, optimizer->numbers[0], optimizer->numbers[1], optimizer->numbers[2]);
-    }
-
+    if (plan->training)
+        add_optimizer(&text, &plan->optimizer);
     for (uint32_t i = 0; bgi_option_at(i) != NULL; i++) {
         const bgi_option *option = bgi_option_at(i);
         if (!bgi_option_has_text(option) || !is_of_all(option))

@@ -49,8 +49,8 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
     return BG_OK;
 }
 
-static bg_status read_ranks(const char *layout, const bg_transport *transport, uint32_t count, uint32_t *owners,
-                            bg_error *error)
+/* `owners` may be NULL. */
+static bg_status read_ranks(const char *layout, uint32_t rank_count, uint32_t count, uint32_t *owners, bg_error *error)
 {
     const char *next = layout;
     char why[160];
@@ -58,8 +58,8 @@ static bg_status read_ranks(const char *layout, const bg_transport *transport, u
     for (uint32_t i = 0; i < count; i++) {
         char *end = NULL;
         const unsigned long rank = strtoul(next, &end, 10);
-        if (end == next || rank >= transport->rank_count || (*end != ',' && *end != '\0')) {
-            snprintf(why, sizeof why, "entry %u is not a rank from 0 to %u", i, transport->rank_count - 1);
+        if (end == next || rank >= rank_count || (*end != ',' && *end != '\0')) {
+            snprintf(why, sizeof why, "entry %u is not a rank from 0 to %u", i, rank_count - 1);
             return refuse(layout, why, error);
         }
         if ((*end == ',') != (i + 1 < count)) {
@@ -67,7 +67,8 @@ static bg_status read_ranks(const char *layout, const bg_transport *transport, u
                      count);
             return refuse(layout, why, error);
         }
-        owners[i] = (uint32_t)rank;
+        if (owners != NULL)
+            owners[i] = (uint32_t)rank;
         next = end + 1;
     }
     return BG_OK;
@@ -171,18 +172,47 @@ static bg_status check_all_have(const bg_transport *transport, const char *layou
     return refuse(layout, why, error);
 }
 
-bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error)
+static bool is_list(const char *layout)
+{
+    return layout[0] >= '0' && layout[0] <= '9';
+}
+
+/* The layout to use. A list belongs to the training. A test of it often has fewer replicas, and then the default
+ * layout, because the list may give all devices of those replicas to ranks other than 0. */
+static const char *choose_layout(const bg_plan *plan)
 {
     const char *layout = plan->options.execution.layout;
-    const uint32_t count = plan->device_count * plan->replicas;
+    uint64_t entries = 1;
 
     if (layout == NULL || layout[0] == '\0')
-        layout = default_layout;
-    if (layout[0] >= '0' && layout[0] <= '9')
-        BGI_TRY(read_ranks(layout, transport, count, owners, error));
+        return default_layout;
+    for (const char *c = layout; *c != '\0'; c++)
+        entries += *c == ',';
+    if (is_list(layout) && !plan->training && entries > (uint64_t)plan->device_count * plan->replicas &&
+        entries % plan->device_count == 0)
+        return default_layout;
+    return layout;
+}
+
+bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error)
+{
+    const char *layout = choose_layout(plan);
+    const uint32_t count = plan->device_count * plan->replicas;
+
+    if (is_list(layout))
+        BGI_TRY(read_ranks(layout, transport->rank_count, count, owners, error));
     else
         BGI_TRY(make_by_order(plan, transport, layout, owners, error));
     return check_all_have(transport, layout, owners, count, error);
+}
+
+bg_status bgi_layout_check(const bg_plan *plan, bg_error *error)
+{
+    const char *layout = choose_layout(plan);
+    const uint32_t count = plan->device_count * plan->replicas;
+    uint32_t order[AXES];
+
+    return is_list(layout) ? read_ranks(layout, count, count, NULL, error) : read_order(layout, order, error);
 }
 
 const char *bgi_layout_default(void)

@@ -10,8 +10,12 @@
 
 /* owners[replica * devices + device]: the rank, according to options.execution.layout. Ranks have almost equal numbers
  * of devices; rank 0 has at least one, and so has every other rank as far as there are enough. Errors: BG_ERROR_INVALID
- * for an impossible layout. */
+ * for an impossible layout. A plan without training that has fewer replicas than a list has the default layout. */
 bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error);
+
+/* For one process, which owns all devices whatever the layout says: BG_ERROR_INVALID for a layout that no number of
+ * ranks could have. */
+bg_status bgi_layout_check(const bg_plan *plan, bg_error *error);
 
 /* The layout when none is given. */
 const char *bgi_layout_default(void);

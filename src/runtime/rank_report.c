@@ -341,8 +341,8 @@ bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **o
     if (owners == NULL || s.rows == NULL || s.last_meetings == NULL || s.ranks == NULL || s.exchanges == NULL ||
         s.round == NULL)
         BGI_TRY_CLEANUP(bgi_error_memory(error, "a table of ranks", s.rank_count * sizeof *s.ranks));
-    if (s.rank_count > 1)
-        BGI_TRY_CLEANUP(bgi_layout_make(plan, rank_count == 0 ? transport : &made, owners, error));
+    BGI_TRY_CLEANUP(s.rank_count > 1 ? bgi_layout_make(plan, rank_count == 0 ? transport : &made, owners, error)
+                                     : bgi_layout_check(plan, error));
     look(&s);
     print_layout(&s, &text);
     print_table(&s, &text, "memory of rank", s.ranks[0].memory, MEMORY_COLUMNS, name_memory);

@@ -754,11 +754,10 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     const bg_plan *plan = session->plan;
     const bg_transport *transport = plan->options.execution.transport;
 
-    if (transport == NULL)
-        return BG_OK;
-    BGI_TRY(check_transport(transport, error));
-    if (transport->rank_count == 1)
-        return BG_OK;
+    if (transport != NULL)
+        BGI_TRY(check_transport(transport, error));
+    if (transport == NULL || transport->rank_count == 1)
+        return bgi_layout_check(plan, error);
     session->owners = calloc((size_t)plan->device_count * plan->replicas + 1, sizeof *session->owners);
     session->readers = calloc(transport->rank_count, sizeof *session->readers);
     session->hosts = calloc(transport->rank_count, sizeof *session->hosts);

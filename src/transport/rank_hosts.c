@@ -92,7 +92,7 @@ static bool has_said_all(ranks *r)
         return false;
     is_quiet = atomic_load(&r->note_count) == 0;
     for (uint32_t i = 0; i < r->carrier->rank_count; i++)
-        for (uint32_t o = 0; o < PARCELS_OUT && i != r->carrier->rank; o++)
+        for (uint32_t o = 0; o < r->peers[i].out_count; o++)
             is_quiet = is_quiet && r->peers[i].out[o].is_done;
     pthread_mutex_unlock(&r->moving);
     return is_quiet;

@@ -96,7 +96,7 @@ void bgi_ranks_add_note(ranks *r, uint32_t rank, const wire_note *note)
 
 static void flush(ranks *r, peer *to)
 {
-    for (uint32_t i = 0; i < PARCELS_OUT && to->waiting_count > 0; i++) {
+    for (uint32_t i = 0; i < to->out_count && to->waiting_count > 0; i++) {
         parcel *p = &to->parcels[i];
         if (!to->out[i].is_done)
             continue;
@@ -323,10 +323,10 @@ void bgi_ranks_open_parcels(ranks *r, operation *last)
 
     while (from->in[from->next_in].is_done) {
         operation *what = &from->in[from->next_in];
-        parcel *p = &from->parcels[PARCELS_OUT + from->next_in];
+        parcel *p = &from->parcels[from->out_count + from->next_in];
         for (uint64_t i = 0; i < p->count && i < NOTES_IN_ALL; i++)
             bgi_ranks_take_note(r, from, &p->notes[i]);
-        from->next_in = (from->next_in + 1) % PARCELS_IN;
+        from->next_in = (from->next_in + 1) % from->in_count;
         bgi_ranks_begin(r, what, false, from->rank, NOTE_TAG, p, sizeof *p);
     }
 }

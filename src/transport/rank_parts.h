@@ -15,7 +15,7 @@
 
 enum {
     NOTES_IN_ALL = 64, /* of one parcel */
-    PARCELS_OUT = 2,
+    PARCELS_OUT = 2,   /* between ranks with a link or a group in common; other ranks have one each way */
     PARCELS_IN = 4,
     TEXT_BYTES = 24, /* of a note */
     WHY_BYTES = 512,
@@ -118,18 +118,19 @@ typedef struct peer {
     /* Under the mutex of the notes. */
     wire_note *waiting;
     size_t waiting_count, waiting_capacity;
-    /* outgoing, then incoming */
+    bool is_near; /* it has a link or a group in common with this rank */
+    uint32_t out_count, in_count;
     operation out[PARCELS_OUT], in[PARCELS_IN];
-    parcel *parcels; /* A piece of a store that is fetched or sent. */
+    parcel *parcels; /* outgoing, then incoming */
     uint32_t next_in;
     char why[WHY_BYTES];
     size_t why_length;
 } peer;
 
-/* the requesting device, and the owner of the store */
+/* A piece of a store that is fetched or sent. */
 typedef struct piece {
     operation operation;
-    uint32_t device, from; /* for devices of this rank among themselves */
+    uint32_t device, from; /* the requesting device, and the owner of the store */
     size_t offset, size_bytes;
     void *to;
     struct piece *next;
@@ -138,10 +139,10 @@ typedef struct piece {
 struct ranks {
     bgi_transport base;
     const bg_transport *carrier;
-    bgi_transport *threads; /* by link; only of links between ranks */
+    bgi_transport *threads; /* for devices of this rank among themselves */
     void *lane;
-    channel *channels; /* by group, by member; NULL: of another rank, or all members are on this rank */
-    party ***parties;  /* by group, by member; NULL: not ours, or all ours */
+    channel *channels; /* by link; only of links between ranks */
+    party ***parties;  /* by group, by member; NULL: of another rank, or all members are on this rank */
     uint32_t *tags;    /* by group: of its first pair */
     uint32_t piece_tag;
     peer *peers;               /* by rank; this rank's entry is empty */

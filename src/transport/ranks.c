@@ -67,6 +67,7 @@ static bool open_channel(ranks *r, uint32_t number)
     c->link = number;
     c->is_out = begins_here;
     c->rank = bgi_ranks_owner(r, begins_here ? link->to : link->from);
+    r->peers[c->rank].is_near = true;
     c->slots = calloc(link->depth, sizeof *c->slots);
     if (begins_here)
         c->windows = bgi_aligned_reserve(64, bgi_align(link->depth * link->slot_bytes));
@@ -92,7 +93,9 @@ static bool open_group(ranks *r, uint32_t number)
     if (r->parties[number] == NULL)
         return false;
     for (uint32_t m = 0; m < group->size; m++)
-        if (bgi_ranks_own(r, group->members[m]) && !bgi_ranks_open_party(r, number, m))
+        if (!bgi_ranks_own(r, group->members[m]))
+            r->peers[bgi_ranks_owner(r, group->members[m])].is_near = true;
+        else if (!bgi_ranks_open_party(r, number, m))
             return false;
     return true;
 }
@@ -104,14 +107,16 @@ static bool open_peer(ranks *r, uint32_t rank)
     p->rank = rank;
     if (rank == r->carrier->rank || r->base.setup.device_count == 0) /* such a rank receives no notes */
         return true;
-    p->parcels = calloc(PARCELS_OUT + PARCELS_IN, sizeof *p->parcels);
+    p->out_count = p->is_near ? PARCELS_OUT : 1;
+    p->in_count = p->is_near ? PARCELS_IN : 1;
+    p->parcels = calloc((size_t)p->out_count + p->in_count, sizeof *p->parcels);
     if (p->parcels == NULL)
         return false;
-    for (uint32_t i = 0; i < PARCELS_OUT; i++)
+    for (uint32_t i = 0; i < p->out_count; i++)
         p->out[i] = (operation){.is_done = true, .owner = p};
-    for (uint32_t i = 0; i < PARCELS_IN; i++) {
+    for (uint32_t i = 0; i < p->in_count; i++) {
         p->in[i] = (operation){.end = bgi_ranks_open_parcels, .owner = p};
-        bgi_ranks_begin(r, &p->in[i], false, rank, NOTE_TAG, &p->parcels[PARCELS_OUT + i], sizeof *p->parcels);
+        bgi_ranks_begin(r, &p->in[i], false, rank, NOTE_TAG, &p->parcels[p->out_count + i], sizeof *p->parcels);
     }
     return true;
 }

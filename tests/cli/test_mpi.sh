@@ -97,8 +97,8 @@ for mpi in $mpis; do
     trained $? "$mpi, by list, another schedule" whole w
     ranks $mpi 3 $digits --schedule gpipe --offload weights,optimizer,activations --recompute stage --save w
     trained $? "$mpi, offload and recomputation" whole w
-    ranks $mpi 2 $digits --strategy single --replicas 2 --save w
-    trained $? "$mpi, replicas" whole-replicas w
+    ranks $mpi 2 $digits --strategy single --replicas 2 --layout 1,0 --save w
+    trained $? "$mpi, replicas, by list" whole-replicas w
     ranks $mpi 4 $digits --replicas 2 --layout data,stage,tensor --save w
     trained $? "$mpi, replicas of a stage together" whole-replicas w
 done
@@ -144,6 +144,8 @@ for mpi in $mpis; do
     trained $? "$mpi, three stages" whole.onnx w.onnx
     ranks $mpi 2 $train --replicas 2 --save w.onnx
     trained $? "$mpi, replicas" whole-replicas.onnx w.onnx
+    two $mpi '--epochs 1' '--epochs 3' $train
+    says "$mpi, other epochs" 'option epochs is `1` on rank 0 and `3` on rank 1'
     two $mpi "--target $oracle/labels.npy" "--target $oracle/images.npy" train "$oracle/net.onnx" --input "x=$oracle/images.npy"
     says "$mpi, another target" 'the label of a sample is uint8[8,8]'
 done
@@ -203,6 +205,8 @@ for mpi in $mpis; do
     in_full $mpi || continue
     two $mpi '--steps 2' '--steps 3' $gpt
     says "$mpi, gpt, numbers of steps" 'option training.steps is `2` on rank 0 and `3` on rank 1'
+    two $mpi '--optimizer adam' '--learning-rate 0.1' $digits
+    says "$mpi, optimizers" 'option optimizer is `adam'
     two $mpi '' '--dtype bfloat16' $digits --save w
     says "$mpi, plans" 'the ranks do not agree'
     check "$mpi: nothing is saved" test ! -e w
@@ -327,6 +331,21 @@ for mpi in $mpis; do
     check "$mpi: it ends well: $(cat err)" test $? -eq 0
     check "$mpi: how fast each rank is reached: $(cat out)" test "$(grep -c '^  rank 0 to [12] .* us, .* GB/s, the same host$' out)" -eq 2
     check "$mpi: one rank prints" test "$(grep -c '^Ranks          3, 3 on this host' out)" -eq 1
+done
+
+# Ranks that are bound, as launchers do it: rank 0 to the second processor. Its worker starts there and stays there.
+begin_case binding
+for mpi in $mpis; do
+    if ! taskset -c 0 true 2>/dev/null || ! taskset -c 1 true 2>/dev/null; then
+        echo "skipped: $mpi: this process may not use processors 0 and 1, or there is no taskset"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    timeout 240 $(launcher $mpi) -n 2 sh -c 'exec taskset -c $((1 - ${OMPI_COMM_WORLD_RANK:-$PMI_RANK})) "$@"' rank \
+        "$program" $(echo "$digits" | sed 's/--quiet/--debug/; s/--cores 1/--pinning compact/') >out 2>err </dev/null
+    check "$mpi: it ends well: $(cat err)" test $? -eq 0
+    check "$mpi: the worker is on the rank's processor: $(grep '^ *worker ' out)" \
+        test "$(grep '^ *worker ' out)" = '  worker 0 on core 1'
 done
 
 # A rank that never comes to create its session: the other one does not stay inside MPI.

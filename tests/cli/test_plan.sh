@@ -120,6 +120,18 @@ check "ranks that are equal share a row" test -n "$(row 'sent in a step' '0-1')"
 "$program" gpt pretrain --config tiny --compile-only --ranks 2 >ranks.out
 check "of the other model too: $(cat ranks.out)" test -n "$(row 'memory of rank' '0-1')"
 error 1 'entry 3 is not a rank from 0 to 1' plan mnist --ranks 2 --layout 0,0,1,5
+error 1 'layout `tensor,stages,data`: there is no such axis' plan mnist --layout tensor,stages,data
+error 1 'entry 3 is not a rank from 0 to 3' plan mnist --layout 0,0,1,5
+rate() { # images a second, of a prediction of ranks
+    "$program" plan mnist --batch-size 4 --ranks 4 --rank-link "$1" >ranks.out
+    sed -n 's/^4 ranks of a core, .* between them: an update takes .*, \([0-9.e+]*\) images\/s; .*/\1/p' ranks.out
+}
+fast=$(rate 0,1000) slow=$(rate 50000,1000)
+check "slow messages take longer: $fast, $slow: $(sed -n '/^Prediction/,/^$/p' ranks.out)" \
+    awk -v fast="$fast" -v slow="$slow" 'BEGIN { exit !(slow > 0 && fast > 2 * slow) }'
+error 1 '--rank-link is `fast`; it must be two numbers' plan mnist --ranks 4 --rank-link fast
+error 1 '--rank-link is `,8`' plan mnist --ranks 4 --rank-link ,8
+error 1 'predicts a rank for each of the 4 devices of all replicas, and --ranks is 3: set --ranks 4' plan mnist --ranks 3 --rank-link 1,8
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then
     "$program" gpt pretrain --config gpt3_175B_pod256 --compile-only --ranks 256 >ranks.out
     check "256 of the largest: $(cat ranks.out)" test "$(row 'memory of rank' '0-255') $(row 'sent in' '0-255')" = "15.1 GB 895 GB"

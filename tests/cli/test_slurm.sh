@@ -117,6 +117,11 @@ for interface in $interfaces; do
     rm -f log.*
 done
 
+# Without an interface the ranks say what to do, before an MPI of their own ends them with a page.
+ranks none 2 $digits
+check "no interface: fails" test $? -ne 0
+check "no interface: $(cat err)" grep -q 'brigade mnist: srun has started 2 processes without an interface to MPI: start them with srun --mpi=pmix' err
+
 # One that is killed in the middle of a run ends the run, and nothing of it is left.
 begin_case killed
 for interface in $interfaces; do

@@ -72,6 +72,19 @@ static bgi_simulation simulate(const bg_plan *plan, const bgi_device_model *mode
     return out;
 }
 
+/* A process of one core for each device. */
+static bgi_simulation simulate_ranks(const bg_plan *plan, const bgi_device_model *model, const char *what)
+{
+    const bgi_simulation_setup setup = {
+        .model = model, .call_ns = price, .user = plan, .are_ranks = true, .steps = STEPS};
+    bgi_simulation out;
+    bg_error error = {0};
+
+    if (bgi_simulate(plan, &setup, &out, &error) != BG_OK)
+        fail_msg("%s: %s", what, error.message);
+    return out;
+}
+
 static void expect_near(double found, double expected, const char *what)
 {
     if (!(fabs(found - expected) <= 1e-9 * fabs(expected) + 1e-6))
@@ -344,6 +357,89 @@ static void sums_take_their_links(void **state)
     bg_plan_destroy(plan);
 }
 
+static double received_bytes(const bg_plan *plan, uint32_t device)
+{
+    double bytes = 0.0;
+
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].from_device != plan->edges[e].to_device && plan->edges[e].to_device == device)
+            bytes += (double)plan->edges[e].payload_bytes * (plan->edges[e].per_step ? 1 : plan->micro_batches);
+    return bytes;
+}
+
+/* The core of a rank copies what it receives: where stages take turns that is as long as the link, and where they do
+ * not it is still work of the receiver. */
+static void cores_of_ranks_copy_messages(void **state)
+{
+    bgi_device_model model = free_model();
+    bg_options options = base_options();
+    bgi_simulation found;
+    bg_plan *plan;
+    double base, bytes = 0.0;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_PIPELINED;
+    options.execution.gradient_accumulation = 1;
+    plan = make_plan(0, &options, "one micro-batch");
+    hold_messages(plan);
+    found = simulate(plan, &model, 0, "free");
+    base = found.first_step_ns;
+    bgi_simulation_clear(&found);
+    found = simulate_ranks(plan, &model, "free");
+    expect_near(found.first_step_ns, base, "free links");
+    bgi_simulation_clear(&found);
+    model.link = (bgi_link_model){.latency_ns = 1000.0, .bytes_per_ns = 1e-3};
+    /* Of the counts for the update only that of device 0, which ends last, adds to the time. */
+    for (uint32_t e = 0; e < plan->edge_count; e++)
+        if (plan->edges[e].from_device != plan->edges[e].to_device &&
+            (!plan->edges[e].per_step || plan->edges[e].to_device == 0))
+            bytes += (double)plan->edges[e].payload_bytes;
+    found = simulate_ranks(plan, &model, "in turn");
+    expect_near(found.first_step_ns, base + 2.0 * 3 * 1000.0 + bytes / 1e-3, "in turn");
+    bgi_simulation_clear(&found);
+    bg_plan_destroy(plan);
+    options.execution.gradient_accumulation = MICRO_BATCHES;
+    plan = make_plan(0, &options, "many");
+    found = simulate_ranks(plan, &model, "many");
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        expect_near(found.times[d][BGI_TIME_COPIES], STEPS * received_bytes(plan, d) / 1e-3, "the receiver's work");
+    bgi_simulation_clear(&found);
+    bg_plan_destroy(plan);
+}
+
+/* A rank has no second thread for sums beside its program. */
+static void cores_of_ranks_do_sums(void **state)
+{
+    bgi_device_model model = free_model();
+    bg_options options = base_options();
+    bgi_simulation own, ranks;
+    bg_plan *plan;
+    double bytes = 0.0;
+    uint32_t beside = 0;
+
+    (void)state;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    options.replicas.count = 2;
+    options.replicas.reduce_bytes = 64;
+    plan = make_plan(0, &options, "sums");
+    for (uint32_t i = 0; i < plan->devices[0].instruction_count; i++) {
+        const bgi_instruction *instruction = &plan->devices[0].instructions[i];
+        beside += instruction->is_beside;
+        for (uint32_t k = 0; k < instruction->reduced_count; k++)
+            bytes += (double)instruction->reduced[k].element_count *
+                     (double)bg_dtype_size_bytes(instruction->reduced[k].dtype);
+    }
+    assert_true(beside > 0 && bytes > 0.0);
+    model.link.bytes_per_ns = 1e-2;
+    own = simulate(plan, &model, 0, "beside");
+    ranks = simulate_ranks(plan, &model, "in the program");
+    assert_true(own.times[0][BGI_TIME_COLLECTIVES] < STEPS * bytes / 1e-2 * (1.0 - 1e-9));
+    expect_near(ranks.times[0][BGI_TIME_COLLECTIVES], STEPS * bytes / 1e-2, "sums of a rank");
+    bgi_simulation_clear(&own);
+    bgi_simulation_clear(&ranks);
+    bg_plan_destroy(plan);
+}
+
 /* Strict plans go one action at a time: the step is the sum of all. */
 static void strict_plans_take_turns(void **state)
 {
@@ -374,6 +470,8 @@ int main(void)
         cmocka_unit_test(messages_take_their_links),
         cmocka_unit_test(transfers_take_streaming_memory),
         cmocka_unit_test(sums_take_their_links),
+        cmocka_unit_test(cores_of_ranks_copy_messages),
+        cmocka_unit_test(cores_of_ranks_do_sums),
         cmocka_unit_test(strict_plans_take_turns),
     };
 

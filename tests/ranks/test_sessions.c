@@ -2,12 +2,14 @@
  * test_sessions.c: what sessions of several ranks do together, and their errors when they cannot. Run by processes that
  * are ranks (wrap.h); each test is done by all of them.
  */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +21,10 @@
 #include "plan/plan.h"
 #include "ranks/wrap.h"
 #include "core/error.h"
+#include "core/threads.h"
 #include "runtime/layout.h"
+#include "runtime/record.h"
+#include "runtime/session.h"
 #include "runtime/weights.h"
 #include "support/models.h"
 
@@ -137,6 +142,57 @@ static void a_rank_has_memory_for_its_own_devices(void **state)
     }
     assert_int_equal(bg_plan_summarize(r.plan).ranks, 2);
     close_rig(&r);
+}
+
+/* *out_polls: whether a worker that waits polls for a while, because no other rank needs its processor. */
+static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
+{
+    bg_transport transport = *test_ranks_transport();
+    bg_options options = make_options();
+    uint32_t count;
+    rig r;
+
+    transport.hosts = hosts;
+    options.execution.cores = 0;
+    options.execution.device_iterations = 100000; /* a run that is worth several workers */
+    plan_rig(&r, &options);
+    r.plan->options.execution.transport = &transport;
+    if (bg_session_create(r.plan, NULL, &r.session, &r.error) != BG_OK)
+        fail_msg("%s", r.error.message);
+    count = bgi_session_worker_count(r.session);
+    *out_polls = r.session->engine->yield_ns > 0;
+    close_rig(&r);
+    return count;
+}
+
+/* Ranks that may all use the same processors share them; ranks that are bound, or alone on a host, have their own. */
+static void ranks_of_a_host_share_its_processors(void **state)
+{
+    static const uint32_t apart[] = {0, 1};
+    const uint32_t own = bg_processor_count(), online = bgi_processors_online();
+    bool polls;
+    const uint32_t alone = count_workers(apart, &polls), together = count_workers(NULL, &polls);
+    cpu_set_t before, one;
+    int cpu = 0;
+
+    (void)state;
+    printf("%u workers of a rank alone on a host, %u of one of two\n", alone, together);
+    if (own == online) /* not bound */
+        assert_int_equal(together, alone < own / 2 ? alone : own > 1 ? own / 2 : 1);
+    assert_true(alone <= own && (own == 1 || alone > 1));
+    if (own == online)
+        assert_int_equal(polls, own > 1);
+    CPU_ZERO(&before);
+    if (sched_getaffinity(0, sizeof before, &before) != 0)
+        return;
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(count_workers(NULL, &polls), 1);
+    assert_int_equal(polls, online > 1); /* a launcher gives ranks that it binds their own processors */
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 /* ---- weights ---- */
@@ -462,6 +518,7 @@ static void neighbors_are_together(void **state)
 {
     const uint32_t hosts[] = {7, 3, 7, 3}, many[] = {7, 3, 7, 3, 7, 3, 7, 3, 7, 3};
     bg_options options = make_options();
+    bg_plan test;
     rig r;
 
     (void)state;
@@ -482,6 +539,49 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 2, NULL, "0,1,0,1,0,1,0,1,0", "it has more than the 8 devices");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is not a rank from 0 to 1");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,0", "rank 1 gets no device");
+    expect_owners(r.plan, 2, NULL, "1,1,1,1,0,0,0,0,0,0,0,0", "it has more than the 8 devices");
+    /* The list of a training with two replicas, in its test with one. */
+    test = *r.plan;
+    test.training = false;
+    test.replicas = 1;
+    expect_owners(&test, 2, NULL, "1,1,1,1,0,0,0,0", "0011");
+    expect_owners(&test, 2, NULL, "1,0,0,0", "1000");
+    expect_owners(&test, 2, NULL, "1,0,0,0,1", "it has more than the 4 devices");
+    close_rig(&r);
+}
+
+/* One process has all devices, so only what no number of ranks could have is wrong. */
+static void layouts_of_one_process_are_checked(void **state)
+{
+    static const struct {
+        const char *layout, *expected; /* NULL: right */
+    } cases[] = {
+        {NULL, NULL},
+        {"", NULL},
+        {"data,stage,tensor", NULL},
+        {"0,0,1,3", NULL},
+        {"data,stages,tensor", "layout `data,stages,tensor`: there is no such axis"},
+        {"0,0,1", "it has fewer than the 4 devices"},
+        {"0,0,1,4", "entry 3 is not a rank from 0 to 3"},
+    };
+    const bg_options options = make_options();
+    rig r;
+
+    (void)state;
+    plan_rig(&r, &options);
+    r.plan->options.execution.transport = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = NULL;
+        r.plan->options.execution.layout = cases[i].layout;
+        r.status = bg_session_create(r.plan, NULL, &r.session, &r.error);
+        assert_int_equal(r.status, cases[i].expected != NULL ? BG_ERROR_INVALID : BG_OK);
+        assert_int_equal(bg_plan_print_ranks(r.plan, 1, &text, NULL), r.status);
+        if (cases[i].expected != NULL)
+            assert_non_null(strstr(r.error.message, cases[i].expected));
+        bg_session_destroy(r.session);
+        r.session = NULL;
+        free(text);
+    }
     close_rig(&r);
 }
 
@@ -510,6 +610,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_come_to_every_rank_that_wants_them),
         cmocka_unit_test(a_rank_has_memory_for_its_own_devices),
+        cmocka_unit_test(ranks_of_a_host_share_its_processors),
         cmocka_unit_test(one_rank_reads_the_weights_of_all),
         cmocka_unit_test(ranks_send_what_the_plan_says),
         cmocka_unit_test(data_end_on_all_ranks_at_once),
@@ -518,6 +619,7 @@ int main(void)
         cmocka_unit_test(plans_that_differ_are_refused_on_all_ranks),
         cmocka_unit_test(transports_are_checked),
         cmocka_unit_test(neighbors_are_together),
+        cmocka_unit_test(layouts_of_one_process_are_checked),
         cmocka_unit_test(many_ranks_are_laid_out_at_once),
         cmocka_unit_test(a_rank_that_does_not_come_is_reported),
     };

@@ -17,7 +17,9 @@
 #include "plan/plan.h"
 #include "ranks/wrap.h"
 #include "runtime/initialize.h"
+#include "runtime/session.h"
 #include "support/allocations.h"
+#include "transport/rank_parts.h"
 
 /* A layer has 1 MiB of weights, of gradients and of velocities. */
 enum { RANKS = 64, WIDTH = 512, MICRO_BATCH = 1, LAYER_BYTES = WIDTH * WIDTH * 4 };
@@ -89,6 +91,21 @@ static void build(bg_graph *graph, bg_value *out_loss)
     bg_graph_initialize(graph, "fc3.weight", "orthogonal", 1.0, 0.0);
 }
 
+/* Ranks that exchange nothing but the end of a run have one parcel of notes for each other. */
+static void check_parcels(const bg_session *session)
+{
+    const ranks *r = bgi_ranks_of(session->engine->transport);
+    const uint32_t own = r->carrier->rank;
+
+    for (uint32_t other = 0; other < RANKS; other++) {
+        const peer *p = &r->peers[other];
+        if (other == own + 1 || other + 1 == own)
+            assert_true(p->out_count == PARCELS_OUT && p->in_count == PARCELS_IN);
+        else if (other != own && other + 1 < RANKS && own + 1 < RANKS) /* the last stage may send counts to all */
+            assert_true(p->out_count == 1 && p->in_count == 1);
+    }
+}
+
 /* Every value that rank 0 gets is what the seed makes of the whole variable. */
 static bg_status read_all(void *user, bg_error *error)
 {
@@ -142,6 +159,7 @@ static void a_rank_starts_with_what_is_its_own(void **state)
     if (bg_session_create(plan, NULL, &session, &error) != BG_OK)
         fail_msg("%s", error.message);
     expect_at_most(before, MOST_TO_START_KB, "the start");
+    check_parcels(session);
     before = forget_peak();
     assert_int_equal(bg_session_read_weights(session, 0, read_all, session, &error), BG_ERROR_NOT_FOUND);
     assert_string_equal(error.message, "nothing more to read");

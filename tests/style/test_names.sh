@@ -62,6 +62,7 @@ cat >"$folder/flags" <<END
 --static
 --host
 --oversubscribe
+--bind-to
 --kill-on-bad-exit
 --mpi
 --ntasks-per-node
