@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -511,13 +512,26 @@ static void *leave_late(void *code)
     _exit((int)(intptr_t)code);
 }
 
+/* All signals are blocked in it, so that they reach the program's threads. */
+static bool start_watcher(pthread_t *watcher, int code)
+{
+    sigset_t all, before;
+    int result;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    result = pthread_create(watcher, NULL, leave_late, (void *)(intptr_t)code);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result == 0;
+}
+
 /* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
  * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
  * nevertheless. */
 static void end_mpi(int code)
 {
     pthread_t watcher;
-    const bool is_watched = pthread_create(&watcher, NULL, leave_late, (void *)(intptr_t)code) == 0;
+    const bool is_watched = start_watcher(&watcher, code);
 
     if (is_failure(code))
         MPI_Abort(MPI_COMM_WORLD, code);
