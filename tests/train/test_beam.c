@@ -235,8 +235,22 @@ static void test_ties(void **state)
     }
     bg_generation_clear(found, 3);
 
+    /* The stop token alone, then four of the five that a second token makes: the last one equals them. */
+    options.beams = options.returned_beams = 5;
+    options.stop_token_count = 1;
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    assert_int_equal(found[0].count, 1);
+    assert_int_equal(found[0].tokens[0], STOP);
+    for (uint32_t i = 1; i < 5; i++) {
+        assert_int_equal(found[i].count, 2);
+        assert_int_equal(found[i].tokens[0], 0);
+        assert_int_equal(found[i].tokens[1], i - 1);
+    }
+    bg_generation_clear(found, 5);
+
     options.beams = options.returned_beams = 8;
     options.max_tokens = 1;
+    options.stop_token_count = 0;
     memset(found, 0x5a, sizeof found);
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
     for (uint32_t i = 0; i < 8; i++) {
