@@ -9,7 +9,7 @@
 
 enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 
-static const uint32_t prompt_tokens[] = {1, 3, 0, 2};
+static uint32_t prompt_tokens[] = {1, 3, 0, 2};
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
 /* Log shares of what follows the prompt and `count` tokens. */
@@ -189,6 +189,27 @@ static void test_few_beams(void **state)
     for (uint32_t beams = 2; beams <= 4; beams++)
         for (size_t p = 0; p < sizeof penalties / sizeof penalties[0]; p++)
             compare_few(by_hand, generator, beams, penalties[p]);
+    bg_generator_destroy(generator);
+    bg_generator_destroy(by_hand);
+    bg_weights_destroy(own);
+    bg_weights_destroy(weights);
+}
+
+/* Among prompts are some whose best sequence begins badly, and some with good ends that come too late. */
+static void test_other_prompts(void **state)
+{
+    static const double penalties[] = {1.0, 0.5, 2.0};
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    bg_weights *weights = make_weights(&model), *own = make_weights(&model);
+    bg_generator *by_hand = open_generator(&model, NULL, weights, 1), *generator = open_generator(&model, NULL, own, 2);
+    const int step = getenv("BRIGADE_TEST_QUICK") != NULL ? 6 : 1;
+    (void)state;
+
+    for (int i = 0; i < VOCABULARY * VOCABULARY; i += step) {
+        prompt_tokens[2] = (uint32_t)(i / VOCABULARY), prompt_tokens[3] = (uint32_t)(i % VOCABULARY);
+        compare_few(by_hand, generator, 2, penalties[i % 3]);
+    }
+    prompt_tokens[2] = 0, prompt_tokens[3] = 2;
     bg_generator_destroy(generator);
     bg_generator_destroy(by_hand);
     bg_weights_destroy(own);
@@ -380,6 +401,49 @@ static void test_text(void **state)
     bg_weights_destroy(weights);
 }
 
+/* More successors end in a stop string than are ranked at first: the search goes on with those that do not. */
+static void test_many_stops(void **state)
+{
+    enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };
+    const bg_gpt_options model = make_model(257, POSITIONS);
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, BEAMS);
+    bg_generation_options options = bg_generation_defaults();
+    bg_generation found[BEAMS];
+    bg_tokenizer *tokenizer;
+    char strings[STOPS][2] = {""};
+    const char *stops[STOPS];
+    float logits[257];
+    bg_error error;
+    (void)state;
+
+    require(bg_tokenizer_create_bytes(&tokenizer, &error), &error);
+    require(bg_generator_feed(generator, prompt.tokens, prompt.count, &error), &error);
+    memcpy(logits, bg_generator_logits(generator), sizeof logits);
+    for (int i = 0; i < STOPS; i++) { /* the likeliest bytes */
+        int best = 1;
+
+        for (int t = 1; t < 256; t++)
+            best = logits[t] > logits[best] ? t : best;
+        logits[best] = -INFINITY;
+        strings[i][0] = (char)best;
+        stops[i] = strings[i];
+    }
+    options.tokenizer = tokenizer;
+    options.stop_strings = stops;
+    options.stop_string_count = STOPS;
+    options.beams = options.returned_beams = BEAMS;
+    options.max_tokens = TOKENS;
+    options.length_penalty = 6.0; /* long sequences are better */
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    for (int i = 0; i < BEAMS; i++)
+        assert_int_equal(found[i].count, TOKENS);
+    bg_generation_clear(found, BEAMS);
+    bg_tokenizer_destroy(tokenizer);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
 /* ---- the callback hears the best one of each prompt ---- */
 
 typedef struct listener {
@@ -438,8 +502,9 @@ static void test_callback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_few_beams), cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_callback),
+        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_few_beams), cmocka_unit_test(test_other_prompts),
+        cmocka_unit_test(test_ties),       cmocka_unit_test(test_text),      cmocka_unit_test(test_many_stops),
+        cmocka_unit_test(test_callback),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
