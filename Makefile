@@ -441,8 +441,10 @@ $(BUILD)/examples/mpi_surrogate_f90.%: examples/mpi_surrogate.f90 include/brigad
 # Files of $(1), with the folders that they are in, below $(2).
 install_tree = cd $(1) && find . -type f -exec install -D -m 644 '{}' '$(abspath $(DESTDIR)$(2))/{}' ';'
 # One of the package files, with what it is to say of this installation.
-install_filled = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@SOVERSION@|$(SOVERSION)|' \
+# The system's own files stay where they are; others are found from the package file's place, so that they can be moved.
+install_filled = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@PCPREFIX@|$(if $(filter /usr,$(PREFIX)),$(PREFIX),$${pcfiledir}/@UP@)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@SOVERSION@|$(SOVERSION)|' \
 	-e 's|@PACKAGES@|$(if $(MINIMAL),,$(PACKAGES))|' -e 's|@LIBS@|$(strip $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl))|' \
+	-e "s|@UP@|$$(realpath -m --relative-to=$(LIBDIR)/pkgconfig $(PREFIX))|" \
 	-e "s|@ROOT@|$$(realpath -m --relative-to=$(LIBDIR)/cmake/brigade $(PREFIX))|" -e "s|@LIB@|$$(realpath -m --relative-to=$(PREFIX) $(LIBDIR))|" \
 	$(1) >$(DESTDIR)$(2)
 DOC := $(PREFIX)/share/doc/brigade

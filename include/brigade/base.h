@@ -93,6 +93,23 @@ BG_API void bg_error_clear(bg_error *error);
  * BG_ERROR_CANCELED. It must return quickly, and must keep returning true once it has. */
 typedef bool (*bg_stop_function)(void *user);
 
+/* Called during long work in the thread that does it, at the beginning of each part: `done` of `total` units are
+ * finished. `what` names the part, such as a pass of the compiler or a tensor, and is valid during the call. Returning
+ * true ends the work with BG_ERROR_CANCELED. */
+typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done, uint64_t total);
+
+/* ---- memory ---- */
+
+/* The caller's allocator. `allocate` returns size_bytes (above 0) of any content at a multiple of `alignment` (a power
+ * of two), or NULL. `release` gets the memory back, with the same size. Set both, or neither: then memory comes from
+ * the C library. Both are called by the threads that create, use and destroy the objects, so by several threads at once
+ * if objects of several threads share the allocator. They must outlive those objects. */
+typedef struct bg_allocator {
+    void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
+    void (*release)(void *user, void *memory, size_t size_bytes);
+    void *user; /* passed to both */
+} bg_allocator;
+
 /* ---- element types and shapes ---- */
 
 typedef enum bg_dtype {

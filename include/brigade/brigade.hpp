@@ -804,6 +804,60 @@ class trainer
     std::unique_ptr<state> state_;
 };
 
+/* ---- generating ---- */
+
+/* What was added to a prompt. */
+struct generation {
+    std::vector<uint32_t> tokens;
+    std::string text; /* empty without a tokenizer */
+    bg_generation_end end;
+    double log_share, score;
+};
+
+/* A GPT that continues sequences of tokens; `sequences` of them run side by side. */
+class generator : public owner<bg_generator, bg_generator_destroy>
+{
+  public:
+    generator(const bg_gpt_options &model, bg_weights *weights, uint32_t sequences = 1,
+              const bg_options *options = nullptr)
+    {
+        call(bg_generator_create_batch, &model, options, weights, sequences, out());
+    }
+
+    /* options.returned_beams results for each prompt, beside each other. Seeds are that of options.sampling and the
+     * numbers after it. */
+    std::vector<generation> run(const std::vector<std::vector<uint32_t>> &prompts,
+                                const bg_generation_options &options = bg_generation_defaults()) const
+    {
+        std::vector<bg_generation_prompt> given(prompts.size());
+        results made(prompts.size() * options.returned_beams);
+        std::vector<generation> found;
+
+        for (size_t i = 0; i < prompts.size(); i++)
+            given[i] = bg_generation_prompt{prompts[i].data(), prompts[i].size(), options.sampling.seed + i};
+        call(bg_generator_run, get(), given.data(), static_cast<uint32_t>(given.size()), &options, made.list.data());
+        for (const bg_generation &each : made.list)
+            found.push_back(generation{std::vector<uint32_t>(each.tokens, each.tokens + each.count),
+                                       each.text != nullptr ? std::string(each.text, each.text_bytes) : std::string(),
+                                       each.end, each.log_share, each.score});
+        return found;
+    }
+
+  private:
+    struct results {
+        explicit results(size_t count) : list(count)
+        {
+        }
+        ~results()
+        {
+            bg_generation_clear(list.data(), list.size());
+        }
+        results(const results &) = delete;
+        results &operator=(const results &) = delete;
+        std::vector<bg_generation> list;
+    };
+};
+
 } // namespace brigade
 
 #endif

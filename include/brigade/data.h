@@ -318,6 +318,12 @@ typedef struct bg_loader_options {
     /* Of streams only. */
     uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
     uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
+    /* Runs a worker on a thread of the caller's, as bg_options.execution.start_thread runs a session's: one for each
+     * worker, until the loader is destroyed. Of a stream there are at most as many workers as shards. NULL: threads of
+     * the system, in which all signals are blocked. */
+    bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
+    void *start_thread_user;
+    bg_allocator allocator; /* of the memory of batches; all-zero: the C library */
 } bg_loader_options;
 
 /* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no

@@ -162,6 +162,10 @@ typedef enum bg_variable_role {
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
+/* The same with names, attributes and the data of constants in memory of the caller's. The graph's tables grow in
+ * memory of the C library. `allocator` (copied) may be NULL. Errors: BG_ERROR_INVALID (one of its two functions is
+ * missing), BG_ERROR_MEMORY. */
+BG_API bg_status bg_graph_create_in(const bg_allocator *allocator, bg_graph **out, bg_error *error);
 BG_API void bg_graph_destroy(bg_graph *graph);
 
 /* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's, its first dimension the samples

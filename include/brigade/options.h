@@ -323,9 +323,11 @@ typedef struct bg_execution_options {
     /* Runs a worker or I/O thread of the session on a thread of the caller's, instead of a new one. Called while
      * a session is created; it runs function(argument) on a thread that does nothing else until the function returns,
      * which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is no
-     * thread; creating the session then fails. The caller is responsible for the signals and the placement of these
-     * threads: only with BG_PINNING_NONE. A session of one worker needs no thread (docs/serving.md). NULL: the session
-     * creates threads. */
+     * thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed, and
+     * so does a checkpoint while it is written: without one bg_checkpoint_save reads back by itself, and
+     * bg_checkpoint_finish fails. First values of weights are then made by the calling thread alone. The caller is
+     * responsible for the signals and the placement of these threads: only with BG_PINNING_NONE. A session of one
+     * worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
@@ -377,10 +379,10 @@ typedef struct bg_memory_options {
     bg_recompute_order recompute_order;
     bool no_memory_check; /* allow a session whose plan needs more memory than the machine has free
                              (bg_session_create) */
-    /* The caller's allocator for the memory of devices, their arenas and remote stores, instead of the C library's.
-     * `allocate` returns size_bytes of any content at a multiple of `alignment` (a power of two), or NULL. `release`
-     * gets them back, with the same size. They are called by the threads that create and destroy the session. Set both,
-     * or neither. */
+    /* The caller's allocator (bg_allocator of base.h has the contract), instead of the C library's, for the plan and
+     * for the work of compiling it; for the memory of its sessions' devices, their arenas and remote stores; for the
+     * rings of their infeeds; and for weights that a session makes itself. It must outlive the plan, its sessions and
+     * these weights. docs/embedding.md says which memory is not the caller's. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
     void *allocator_user; /* passed to both */
@@ -517,6 +519,11 @@ typedef struct bg_reporting_options {
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
+    /* Called before each pass of the compiler (`what`: its name, `total`: all passes; a second attempt for a budget
+     * begins again at 0), and before each run of bg_profile_measure ("measure"). It must outlive the plan. A plan from
+     * the cache makes no call. execution.stop is called within long passes too. NULL: none. */
+    bg_progress_function progress;
+    void *progress_user;
 } bg_reporting_options;
 
 typedef struct bg_options {

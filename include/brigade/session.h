@@ -41,6 +41,9 @@ typedef struct bg_weights bg_weights;
  */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
+/* The same with the values, also published ones, in memory of the caller's. `allocator` (copied) may be NULL. Errors:
+ * BG_ERROR_INVALID (one of its two functions is missing), BG_ERROR_MEMORY. */
+BG_API bg_status bg_weights_create_in(const bg_allocator *allocator, bg_weights **out, bg_error *error);
 /* Sessions hold a reference of their own. */
 BG_API void bg_weights_destroy(bg_weights *weights);
 BG_API uint32_t bg_weights_count(const bg_weights *weights);

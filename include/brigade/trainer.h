@@ -187,7 +187,7 @@ typedef struct bg_trainer_options {
     size_t struct_bytes; /* set by bg_trainer_options_defaults; see base.h */
     bg_ipu_strategy strategy;
     /* Adds the model to a graph, with the outputs that the task returns. The function returns the loss, which only fit
-     * needs. Errors of the model are the graph's (bg_graph_check). */
+     * needs (or see add_model). Errors of the model are the graph's (bg_graph_check). */
     bg_value (*model)(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
     void *model_user;
     bg_optimizer optimizer;                      /* default SGD, 0.01 */
@@ -236,6 +236,9 @@ typedef struct bg_trainer_options {
     bg_log_function log; /* receives notes and warnings of the trainer, and is the log of options that the trainer
                             makes. NULL: silent */
     void *log_user;
+    /* Instead of `model`, for languages whose callbacks cannot return a struct: writes the loss to *out_loss, which is
+     * the null value before the call. */
+    void (*add_model)(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch, bg_value *out_loss);
 } bg_trainer_options;
 
 BG_API void bg_trainer_options_init(bg_trainer_options *options, size_t struct_bytes);

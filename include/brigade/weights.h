@@ -44,6 +44,10 @@ typedef struct bg_weights_load_options {
     uint32_t rename_count;
     /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
     const char *ignore; /* default: "*.num_batches_tracked", which PyTorch's batch norms have */
+    /* Called before each tensor is read (`what`: the model's name), with bytes of the model's tensors. When it cancels,
+     * earlier tensors have the file's values. NULL: none. */
+    bg_progress_function progress;
+    void *progress_user;
 } bg_weights_load_options;
 BG_API void bg_weights_load_options_init(bg_weights_load_options *options, size_t struct_bytes);
 /* strict, converting, without prefix and renames */
@@ -92,8 +96,8 @@ BG_API bg_status bg_weights_report_print(const bg_weights_report *report, char *
  * may be NULL; it is filled on success, and when tensors do not fit. Errors: BG_ERROR_INVALID (options; two tensors
  * with one name in the model; with `strict`, unexpected ones), BG_ERROR_NOT_FOUND (no such file; with `strict`, missing
  * tensors), BG_ERROR_SHAPE (with `strict`, of another shape or type), BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED,
- * BG_ERROR_IO, BG_ERROR_MEMORY. The message has the first names and the total numbers. If reading fails in the middle,
- * earlier tensors have the file's values.
+ * BG_ERROR_IO, BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY. The message has the first names and the total numbers. If
+ * reading fails in the middle, earlier tensors have the file's values.
  */
 BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg_weights_load_options *options,
                                  bg_weights_report *out_report, bg_error *error);
@@ -108,6 +112,10 @@ typedef struct bg_weights_save_options {
     bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
     uint64_t
         folder_bytes; /* for a folder: the largest size of a file in it, unless one tensor is larger. 0: no limit */
+    /* Called before each tensor is written (`what`: its name in the file), with bytes of the file's tensors. When it
+     * cancels, the file that it is writing does not appear. NULL: none. */
+    bg_progress_function progress;
+    void *progress_user;
 } bg_weights_save_options;
 BG_API void bg_weights_save_options_init(bg_weights_save_options *options, size_t struct_bytes);
 /* Names and types are unchanged; a folder has one file. */
@@ -125,7 +133,7 @@ static inline bg_weights_save_options bg_weights_save_defaults(void)
  * folder_bytes model-00001-of-00003.safetensors and so on with model.safetensors.index.json. Files appear complete or
  * not at all; the index comes last. Tensors are written one at a time. Errors: BG_ERROR_INVALID (options; two tensors
  * with one name in the file; another ending; no tensor), BG_ERROR_UNSUPPORTED (a .npz of 4 GiB or more, or of
- * bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_MEMORY.
+ * bfloat16), BG_ERROR_IO, BG_ERROR_NOT_FOUND (no such folder), BG_ERROR_CANCELED (progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weights_save_options *options,
                                  bg_error *error);

@@ -17,16 +17,19 @@ libbrigade.so by ctypes.
     outputs["loss"]
     session.weights["fc1.weight"]
 
-Every op and layer of the C headers is a method of Graph, with the C function's name and parameters. An error of the
+Trainer trains over epochs of a Dataset or a Loader, and Generator continues texts with a GPT. Every op and layer of the C headers is a method of Graph, with the C function's name and parameters. An error of the
 library is a brigade.Error with its message.
 """
 from ._library import CONSTANTS, Error, call, library, version
+from .data import Dataset, Loader
+from .generate import Generation, Generator, Token, Tokenizer
 from .graph import Graph, Value
 from .options import Optimizer, Options, adadelta, adagrad, adam, adamax, adamw, lamb, optimizer, rmsprop, sgd
 from .session import Plan, Session, Weights
+from .trainer import Event, Trainer
 from .types import bfloat16_to_float32, float32_to_bfloat16
 
 __version__ = version()
-__all__ = ["CONSTANTS", "Error", "Graph", "Optimizer", "Options", "Plan", "Session", "Value", "Weights", "adadelta", "adagrad",
-           "adam", "adamax", "adamw", "bfloat16_to_float32", "call", "float32_to_bfloat16", "lamb", "library", "optimizer",
-           "rmsprop", "sgd", "version"]
+__all__ = ["CONSTANTS", "Dataset", "Error", "Event", "Generation", "Generator", "Graph", "Loader", "Optimizer", "Options", "Plan",
+           "Session", "Token", "Tokenizer", "Trainer", "Value", "Weights", "adadelta", "adagrad", "adam", "adamax", "adamw",
+           "bfloat16_to_float32", "call", "float32_to_bfloat16", "lamb", "library", "optimizer", "rmsprop", "sgd", "version"]

@@ -451,6 +451,10 @@ class bg_error(Structure):
     pass
 
 
+class bg_allocator(Structure):
+    pass
+
+
 class bg_type(Structure):
     pass
 
@@ -992,6 +996,12 @@ bg_error._fields_ = [
     ("message", c_char * 4096),
 ]
 bg_stop_function = CFUNCTYPE(c_bool, c_void_p)
+bg_progress_function = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_uint64, c_uint64)
+bg_allocator._fields_ = [
+    ("allocate", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
+    ("release", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+    ("user", c_void_p),
+]
 bg_type._fields_ = [
     ("dtype", c_int),
     ("rank", c_uint32),
@@ -1550,6 +1560,8 @@ bg_reporting_options._fields_ = [
     ("log_cycles", c_bool),
     ("log", bg_log_function),
     ("log_user", c_void_p),
+    ("progress", bg_progress_function),
+    ("progress_user", c_void_p),
 ]
 bg_options._fields_ = [
     ("struct_bytes", c_size_t),
@@ -1990,6 +2002,8 @@ bg_weights_load_options._fields_ = [
     ("renames", POINTER(bg_weights_rename)),
     ("rename_count", c_uint32),
     ("ignore", c_char_p),
+    ("progress", bg_progress_function),
+    ("progress_user", c_void_p),
 ]
 bg_weights_result._fields_ = [
     ("name", c_char_p),
@@ -2011,6 +2025,8 @@ bg_weights_save_options._fields_ = [
     ("rename_count", c_uint32),
     ("floats", c_int),
     ("folder_bytes", c_uint64),
+    ("progress", bg_progress_function),
+    ("progress_user", c_void_p),
 ]
 bg_image_set._fields_ = [
     ("images", bg_array),
@@ -2100,6 +2116,9 @@ bg_loader_options._fields_ = [
     ("load_indefinitely", c_bool),
     ("shard_count", c_uint32),
     ("rebatched_size", c_uint64),
+    ("start_thread", CFUNCTYPE(c_bool, c_void_p, CFUNCTYPE(None, c_void_p), c_void_p)),
+    ("start_thread_user", c_void_p),
+    ("allocator", bg_allocator),
 ]
 bg_batch._fields_ = [
     ("tensors", POINTER(c_void_p)),
@@ -2223,6 +2242,7 @@ bg_trainer_options._fields_ = [
     ("score_count", c_uint32),
     ("log", bg_log_function),
     ("log_user", c_void_p),
+    ("add_model", CFUNCTYPE(None, c_void_p, c_void_p, c_int, c_int64, POINTER(bg_value))),
 ]
 bg_trainer_data._fields_ = [
     ("struct_bytes", c_size_t),
@@ -2263,6 +2283,7 @@ bg_average._fields_ = [
 
 STRUCTS = {
     "bg_error": bg_error,
+    "bg_allocator": bg_allocator,
     "bg_type": bg_type,
     "bg_array": bg_array,
     "bg_mesh": bg_mesh,
@@ -2541,6 +2562,7 @@ FUNCTIONS = {
     "bg_graph_checkpoint": (None, [("graph", c_void_p, "bg_graph *graph"), ("value", bg_value, "bg_value value")], False),
     "bg_graph_constant": (bg_value, [("graph", c_void_p, "bg_graph *graph"), ("name", c_char_p, "const char *name"), ("type", POINTER(bg_type), "const bg_type *type"), ("data", c_void_p, "const void *data")], False),
     "bg_graph_create": (c_int, [("out", POINTER(c_void_p), "bg_graph **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_graph_create_in": (c_int, [("allocator", POINTER(bg_allocator), "const bg_allocator *allocator"), ("out", POINTER(c_void_p), "bg_graph **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_graph_destroy": (None, [("graph", c_void_p, "bg_graph *graph")], False),
     "bg_graph_fail": (None, [("graph", c_void_p, "bg_graph *graph"), ("status", c_int, "bg_status status"), ("format", c_char_p, "const char *format")], True),
     "bg_graph_find_variable": (bg_value, [("graph", c_void_p, "const bg_graph *graph"), ("name", c_char_p, "const char *name")], False),
@@ -2969,6 +2991,7 @@ FUNCTIONS = {
     "bg_weights_at": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("index", c_uint32, "uint32_t index"), ("out", POINTER(bg_weight), "bg_weight *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_weights_count": (c_uint32, [("weights", c_void_p, "const bg_weights *weights")], False),
     "bg_weights_create": (c_int, [("out", POINTER(c_void_p), "bg_weights **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_weights_create_in": (c_int, [("allocator", POINTER(bg_allocator), "const bg_allocator *allocator"), ("out", POINTER(c_void_p), "bg_weights **out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_weights_destroy": (None, [("weights", c_void_p, "bg_weights *weights")], False),
     "bg_weights_find": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("name", c_char_p, "const char *name"), ("out", POINTER(bg_weight), "bg_weight *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_weights_load": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("path", c_char_p, "const char *path"), ("options", POINTER(bg_weights_load_options), "const bg_weights_load_options *options"), ("out_report", POINTER(bg_weights_report), "bg_weights_report *out_report"), ("error", POINTER(bg_error), "bg_error *error")], False),

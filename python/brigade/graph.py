@@ -216,6 +216,19 @@ class Graph(Owner):
     def __init__(self):
         super().__init__(create("bg_graph_create"))
 
+    @classmethod
+    def _borrow(cls, pointer):
+        """A graph of the library's, during a call of a function that adds a model to it."""
+        made = cls.__new__(cls)
+        Owner.__init__(made, ctypes.c_void_p(pointer))
+        made._is_borrowed = True
+        return made
+
+    def close(self):
+        if self.__dict__.get("_is_borrowed"):
+            self._as_parameter_ = None
+        super().close()
+
     def __getattr__(self, name):
         if name.startswith("_") or name not in _METHODS:
             raise AttributeError(f"Graph has no `{name}`: no function of the C headers is called bg_{name}")

@@ -107,10 +107,10 @@ class Weights(Owner, collections.abc.MutableMapping):
 
     def load(self, path, **options):
         """From .safetensors or .npz; options are those of bg_weights_load_options, `renames` a mapping of names in the file to
-        those of the model. Returns what became of each tensor: {name: "loaded", "missing", ...}."""
-        struct, _keep = _file_options(_abi.bg_weights_load_options, options)
+        those of the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns what became of each tensor: {name: "loaded", "missing", ...}."""
+        struct, _keep, thrown = _file_options(_abi.bg_weights_load_options, options)
         report = _abi.bg_weights_report()
-        call("bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
+        _call_with(thrown, "bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
         try:
             return {found.name.decode(): library.bg_weights_outcome_name(found.outcome).decode()
                     for found in (report.results[i] for i in range(report.result_count))}
@@ -119,8 +119,8 @@ class Weights(Owner, collections.abc.MutableMapping):
 
     def save(self, path, **options):
         """To a .safetensors or .npz file, or a folder; options are those of bg_weights_save_options."""
-        struct, _keep = _file_options(_abi.bg_weights_save_options, options)
-        call("bg_weights_save", self, encode(path), ctypes.byref(struct))
+        struct, _keep, thrown = _file_options(_abi.bg_weights_save_options, options)
+        _call_with(thrown, "bg_weights_save", self, encode(path), ctypes.byref(struct))
 
     def publish(self):
         """Makes the newest values those that readers use; returns the version."""
@@ -129,17 +129,45 @@ class Weights(Owner, collections.abc.MutableMapping):
         return number.value
 
 
+def stream_shape(stream):
+    """All micro-batches of a run along the first dimension."""
+    made = _abi.bg_type()
+    call("bg_stream_shape", ctypes.byref(stream), CONSTANTS["BG_STREAM_FLAT"], ctypes.byref(made))
+    return made
+
+
 def _file_options(struct, options):
     options = dict(options)
     renames = options.pop("renames", {})
     plan = options.pop("plan", None)
+    progress, thrown = options.pop("progress", None), []
     made = make_struct(struct, options)
+    if progress is not None:
+        made.progress = _abi.bg_progress_function(lambda _, *where: _report(progress, thrown, *where))
     pairs = (_abi.bg_weights_rename * max(len(renames), 1))(*((a.encode(), b.encode()) for a, b in renames.items()))
     if renames:
         made.renames, made.rename_count = pairs, len(renames)
     if plan is not None:
         made.plan = plan._as_parameter_
-    return made, (pairs, options)
+    return made, (pairs, options), thrown
+
+
+def _report(progress, thrown, what, done, total):
+    try:
+        return bool(progress(what.decode(), done, total))
+    except BaseException as reason:  # must not cross the C code
+        thrown.append(reason)
+        return True
+
+
+def _call_with(thrown, name, *arguments):
+    """call(), with the exception of a function that the library called."""
+    try:
+        call(name, *arguments)
+    except Error:
+        if thrown:
+            raise thrown[0] from None
+        raise
 
 
 class Session(Owner):
@@ -158,6 +186,18 @@ class Session(Owner):
         made = cls.__new__(cls)
         Owner.__init__(made, pointer, *keep)
         return made
+
+    @classmethod
+    def _borrow(cls, pointer, owner):
+        """A session that another object destroys."""
+        made = cls._make(pointer, owner)
+        made._is_borrowed = True
+        return made
+
+    def close(self):
+        if getattr(self, "_is_borrowed", False):
+            self._as_parameter_ = None
+        super().close()
 
     @classmethod
     def training(cls, graph, loss, optimizer, options=None, weights=None):
@@ -196,20 +236,14 @@ class Session(Owner):
             call(f"bg_session_{kind}", self, index, ctypes.byref(found))
             yield found
 
-    def _shape(self, stream):
-        """All micro-batches of a run along the first dimension."""
-        made = _abi.bg_type()
-        call("bg_stream_shape", ctypes.byref(stream), CONSTANTS["BG_STREAM_FLAT"], ctypes.byref(made))
-        return made
-
     @property
     def inputs(self):
         """{name: (type, shape)} of the arrays of a run."""
-        return {found.name.decode(): _describe(self._shape(found)) for found in self._streams("input")}
+        return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("input")}
 
     @property
     def outputs(self):
-        return {found.name.decode(): _describe(self._shape(found)) for found in self._streams("output")}
+        return {found.name.decode(): _describe(stream_shape(found)) for found in self._streams("output")}
 
     def run(self, inputs=None, outputs=None, **named):
         """One run. `inputs`: arrays by name, also as named arguments; micro-batches follow each other along the first
@@ -220,7 +254,7 @@ class Session(Owner):
             name = stream.name.decode()
             if name not in given:
                 raise Error(CONSTANTS["BG_ERROR_INVALID"], f"the run lacks input `{name}`")
-            wanted = self._shape(stream)
+            wanted = stream_shape(stream)
             array = as_elements(given.pop(name), wanted.dtype, f"input `{name}`")
             if array.nbytes != stream.size_bytes or array.shape[1:] != shape_of(wanted)[1:]:
                 raise Error(CONSTANTS["BG_ERROR_SHAPE"], f"input `{name}` is {array.dtype}{list(array.shape)}; a run takes "
@@ -238,7 +272,7 @@ class Session(Owner):
             if outputs is not None and name not in outputs:
                 places.append(None)
                 continue
-            made = self._shape(stream)
+            made = stream_shape(stream)
             results[name] = np.empty(shape_of(made), numpy_dtype(made.dtype))
             places.append(results[name].ctypes.data)
         call("bg_session_run", self, (ctypes.c_void_p * max(len(arrays), 1))(*(array.ctypes.data for array in arrays)),

@@ -8,6 +8,7 @@
 #include <brigade/safetensors.h>
 
 #include "core/text.h"
+#include "core/threads.h"
 
 /* ---- folder.c ---- */
 
@@ -73,11 +74,12 @@ bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what,
 /* ---- write.c ---- */
 
 /* Writes a file whose metadata contain the checksum `sum`, which this function sets. Entries and metadata must be
- * sorted by name. The file is read back, and its checksum compared, before it takes its name. */
+ * sorted by name. The file is read back, and its checksum compared, before it takes its name; `threads` (NULL: the
+ * system) gives the thread that does that. */
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
-                                      bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
-                                      bg_error *error);
+                                      bg_safetensors_fetch fetch, void *user, const bgi_thread_source *threads,
+                                      char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
 /* ---- record.c ---- */
 
@@ -112,11 +114,13 @@ typedef struct bgi_checkpoint_content {
     size_t text_count;
     bg_safetensors_fetch fetch; /* of values; after `begin` that of the weights */
     void *user;
+    bgi_thread_source threads;          /* the session's */
     char sum[BGI_CHECKPOINT_SUM_BYTES]; /* after writing */
 } bgi_checkpoint_content;
 
-/* Reserves memory for more keys. */
-bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, bg_weights *weights, size_t more, bg_error *error);
+/* Of a session's weights. Reserves memory for `more` keys. */
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *content, const bg_session *session, size_t more,
+                               bg_error *error);
 void bgi_checkpoint_end(bgi_checkpoint_content *content); /* may be called for a zeroed one */
 /* The bytes of one value in a list of copies. */
 static inline size_t bgi_checkpoint_room(size_t size_bytes)

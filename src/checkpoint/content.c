@@ -23,14 +23,17 @@ static bg_status fetch_weight(void *user, const bg_safetensors_entry *entry, con
     return bgi_weights_fetch(weights, bgi_weights_index(weights, entry->name), out_data, error);
 }
 
-bg_status bgi_checkpoint_begin(bgi_checkpoint_content *c, bg_weights *weights, size_t more, bg_error *error)
+bg_status bgi_checkpoint_begin(bgi_checkpoint_content *c, const bg_session *session, size_t more, bg_error *error)
 {
+    const bg_execution_options *execution = &bg_plan_options(bg_session_plan(session))->execution;
+    bg_weights *weights = bg_session_weights(session);
     const size_t most = (size_t)bgi_weights_end(weights) + FIXED_METADATA + more;
 
     memset(c, 0, sizeof *c);
     c->weights = weights;
     c->fetch = fetch_weight;
     c->user = weights;
+    c->threads = (bgi_thread_source){execution->start_thread, execution->start_thread_user};
     c->entries = calloc(most, sizeof *c->entries);
     c->metadata = calloc(most, sizeof *c->metadata);
     c->texts = calloc(2 * most, sizeof *c->texts);
@@ -154,5 +157,5 @@ bg_status bgi_checkpoint_write(bgi_checkpoint_content *c, const char *path, bg_e
     qsort(c->entries, c->entry_count, sizeof *c->entries, compare_names);
     qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
     return bgi_checkpoint_write_summed(path, c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch,
-                                       c->user, c->sum, error);
+                                       c->user, &c->threads, c->sum, error);
 }

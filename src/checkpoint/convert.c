@@ -304,7 +304,7 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
         status = bg_error_set(c->error, BG_ERROR_INVALID,
                               "%s: the folder already exists; remove it, or name another one", path);
     else
-        status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c,
+        status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c, NULL,
                                              c->sum, c->error);
     free(path);
     return status;

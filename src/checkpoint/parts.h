@@ -6,10 +6,10 @@
 #ifndef BGI_CHECKPOINT_PARTS_H
 #define BGI_CHECKPOINT_PARTS_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "checkpoint/stored.h"
+#include "core/threads.h"
 
 enum { BGI_PART_HOST_BYTES = 64, BGI_PART_ROOM_ALIGNMENT = 64 };
 
@@ -33,7 +33,7 @@ typedef struct bgi_part_save {
     bgi_part_word *words;                  /* by rank, on rank 0; otherwise only this rank's */
     void *room;                            /* memory for one value, or for all of them */
     char *path, *manifest_path;            /* of this rank's part */
-    pthread_t thread;                      /* the thread that writes this rank's part */
+    bgi_thread thread;                     /* the thread that writes this rank's part */
     bool is_running;
     bool is_beside; /* the training continues meanwhile */
     atomic_bool is_done;

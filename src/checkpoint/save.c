@@ -132,7 +132,7 @@ static bg_status write_all(void *user, bg_error *error)
 
     BGI_TRY_CLEANUP(bgi_checkpoint_find(directory, &list, error));
     BGI_TRY_CLEANUP(bgi_checkpoint_check_order(directory, &list, step, error));
-    BGI_TRY_CLEANUP(bgi_checkpoint_begin(&c, bg_session_weights(session), 0, error));
+    BGI_TRY_CLEANUP(bgi_checkpoint_begin(&c, session, 0, error));
     BGI_TRY_CLEANUP(fill_content(&c, session, options, error));
     BGI_TRY_CLEANUP(add_weights(&c, error));
     BGI_TRY_CLEANUP(bgi_folder_create(directory, error));
@@ -239,7 +239,7 @@ static bg_status prepare_alone(bg_checkpoint_writer *w)
     BGI_TRY(bgi_checkpoint_find(w->directory, &p->list, p->error));
     BGI_TRY(bgi_checkpoint_check_order(w->directory, &p->list, p->step, p->error));
     BGI_TRY(bgi_folder_create(w->directory, p->error));
-    BGI_TRY(bgi_checkpoint_begin(&p->part, bg_session_weights(p->session), 0, p->error));
+    BGI_TRY(bgi_checkpoint_begin(&p->part, p->session, 0, p->error));
     BGI_TRY(fill_content(&p->part, p->session, &w->options, p->error));
     BGI_TRY(add_weights(&p->part, p->error));
     return copy_values(p, bg_session_weights(p->session));

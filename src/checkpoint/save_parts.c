@@ -108,7 +108,7 @@ static bg_status fill_part(bgi_part_save *s, bgi_checkpoint_content *c)
 {
     bgi_string *text;
 
-    BGI_TRY(bgi_checkpoint_begin(c, bg_session_weights(s->session), 4, s->error));
+    BGI_TRY(bgi_checkpoint_begin(c, s->session, 4, s->error));
     c->fetch = fetch_part;
     c->user = s;
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_STEP, s->step, s->error));
@@ -132,24 +132,24 @@ static bg_status prepare_part(bgi_part_save *s, bool copies)
     return take_room(s, copies);
 }
 
-static void *write_part(void *user)
+static void write_part(void *user)
 {
     bgi_part_save *s = user;
 
-    if (s->is_beside)
+    if (s->is_beside && s->part.threads.start == NULL) /* a lent thread keeps its priority */
         bgi_thread_give_way();
     s->written = bgi_checkpoint_write(&s->part, s->path, &s->why);
     memcpy(s->words[0].sum, s->part.sum, sizeof s->words[0].sum);
     atomic_store(&s->is_done, true);
-    return NULL;
 }
 
 void bgi_parts_start(bgi_part_save *s)
 {
-    s->is_running = pthread_create(&s->thread, NULL, write_part, s) == 0;
+    s->is_running = bgi_thread_start(&s->thread, &s->part.threads, write_part, s) == 0;
     if (s->is_running)
         return;
-    s->written = bg_error_set(&s->why, BG_ERROR_IO, "checkpoint: the system refused a thread");
+    s->written = bg_error_set(&s->why, BG_ERROR_IO, "checkpoint: %s refused a thread",
+                              s->part.threads.start != NULL ? "start_thread" : "the system");
     atomic_store(&s->is_done, true);
 }
 
@@ -166,7 +166,7 @@ bg_status bgi_parts_wait(bgi_part_save *s)
             nanosleep(&moment, NULL);
     }
     if (s->is_running)
-        pthread_join(s->thread, NULL);
+        bgi_thread_join(&s->thread);
     s->is_running = false;
     return status;
 }
@@ -199,7 +199,7 @@ static bg_status fill_manifest(bgi_part_save *s, bgi_checkpoint_fill fill, void 
     const uint32_t end = bgi_weights_end(weights);
     bgi_checkpoint_content *c = &s->manifest;
 
-    BGI_TRY(bgi_checkpoint_begin(c, weights, (size_t)end + s->rank_count + 4, s->error));
+    BGI_TRY(bgi_checkpoint_begin(c, s->session, (size_t)end + s->rank_count + 4, s->error));
     BGI_TRY(fill(user, c, s->error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_VERSION, BGI_CHECKPOINT_MANIFEST_VERSION, s->error));
     BGI_TRY(bgi_checkpoint_add_number(c, BGI_CHECKPOINT_PARTS, s->rank_count, s->error));
@@ -363,7 +363,7 @@ bg_status bgi_parts_complete(bgi_part_save *s)
 void bgi_parts_clear(bgi_part_save *s)
 {
     if (s->is_running)
-        pthread_join(s->thread, NULL);
+        bgi_thread_join(&s->thread);
     bgi_checkpoint_end(&s->part);
     bgi_checkpoint_end(&s->manifest);
     free(s->list.steps);

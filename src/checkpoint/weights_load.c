@@ -237,8 +237,28 @@ static bg_status refuse(const loading *l, const char *path, const uint32_t *coun
 
 /* ---- values ---- */
 
+static uint64_t count_loaded_bytes(const loading *l)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < l->count; i++)
+        bytes += l->results[i].outcome == BG_WEIGHTS_LOADED ? bg_type_size_bytes(&l->results[i].wanted) : 0;
+    return bytes;
+}
+
+static bg_status report_progress(const loading *l, const char *name, uint64_t done, uint64_t total, bg_error *error)
+{
+    const bg_weights_load_options *options = l->options;
+
+    if (options->progress == NULL || !options->progress(options->progress_user, name, done, total))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_CANCELED, "progress canceled the load before weight `%.200s`", name);
+}
+
 static bg_status set_values(loading *l, bg_error *error)
 {
+    const uint64_t total = count_loaded_bytes(l);
+    uint64_t done = 0;
     bg_status status = BG_OK;
     void *room = NULL;
     size_t room_bytes = 0;
@@ -255,7 +275,10 @@ static bg_status set_values(loading *l, bg_error *error)
         }
         if (room == NULL)
             return bgi_error_memory(error, result->name, size_bytes);
-        status = bgi_weights_source_read(l->source, l->items[i], result->wanted.dtype, room, error);
+        status = report_progress(l, result->name, done, total, error);
+        done += size_bytes;
+        if (status == BG_OK)
+            status = bgi_weights_source_read(l->source, l->items[i], result->wanted.dtype, room, error);
         if (status == BG_OK)
             status = bg_weights_set(l->weights, result->name, &result->wanted, room, error);
     }

@@ -103,8 +103,8 @@ static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *
 
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
-                                      bg_safetensors_fetch fetch, void *user, char sum[BGI_CHECKPOINT_SUM_BYTES],
-                                      bg_error *error)
+                                      bg_safetensors_fetch fetch, void *user, const bgi_thread_source *threads,
+                                      char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error)
 {
     writing *w = calloc(1, sizeof *w);
     const bgi_safetensors_hooks hooks = {.fetch = fetch != NULL ? fetch_value : NULL,
@@ -112,6 +112,7 @@ bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_ent
                                          .complete = set_sum,
                                          .read = note_read,
                                          .check = compare_sums,
+                                         .threads = threads,
                                          .user = w};
     bg_status status;
 

@@ -5,7 +5,6 @@
 #include "cli/command.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/threads.h"
 #include "schedule/verify.h"
 
 enum { FILE_LIMIT_BYTES = 64 << 20, GENERATOR_LIMIT = 256 };
@@ -369,7 +369,7 @@ static bg_status run_list(list_work *work, bg_error *error)
     uint32_t count = 0;
     bg_status status;
 
-    while (count < wanted && pthread_create(&threads[count], NULL, make_rows, work) == 0)
+    while (count < wanted && bgi_thread_create(&threads[count], make_rows, work) == 0)
         count++;
     if (count == 0)
         make_rows(work);

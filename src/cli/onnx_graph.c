@@ -154,6 +154,20 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     return options;
 }
 
+/* The library names its option; the message gets the flag's name. */
+static void name_flag(bg_error *error)
+{
+    static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};
+    char text[sizeof error->message];
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(error->message, names[i][0], strlen(names[i][0])) == 0) {
+            snprintf(text, sizeof text, "%s%s", names[i][1], strchr(error->message, ':'));
+            memcpy(error->message, text, sizeof text);
+            return;
+        }
+}
+
 bg_status onnx_try(onnx_settings *settings, bg_error *error)
 {
     const bg_onnx_options options = onnx_build_options(settings, (int64_t)settings->recipe.batch_size);
@@ -162,6 +176,8 @@ bg_status onnx_try(onnx_settings *settings, bg_error *error)
 
     BGI_TRY(bg_graph_create(&graph, error));
     status = bg_onnx_build(settings->onnx, &options, graph, error);
+    if (status != BG_OK && error != NULL)
+        name_flag(error);
     bg_graph_destroy(graph);
     return status;
 }

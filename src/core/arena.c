@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_MALLOC_EACH 1
 #elif defined(__has_feature)
@@ -41,10 +43,17 @@ void bgi_arena_clear(bgi_arena *arena)
 
     while (chunk != NULL) {
         struct bgi_arena_chunk *next = chunk->next;
-        free(chunk);
+        bgi_memory_return(&arena->allocator, chunk, sizeof *chunk + chunk->size_bytes);
         chunk = next;
     }
-    memset(arena, 0, sizeof *arena);
+    arena->chunks = NULL;
+    arena->next_chunk_bytes = 0;
+}
+
+/* calloc is faster than clearing where the system gives fresh pages. */
+static struct bgi_arena_chunk *take_chunk(const bg_allocator *allocator, size_t size_bytes)
+{
+    return allocator->allocate == NULL ? calloc(1, size_bytes) : bgi_memory_take(allocator, ALIGNMENT, size_bytes);
 }
 
 static struct bgi_arena_chunk *add_chunk(bgi_arena *arena, size_t wanted_bytes)
@@ -56,7 +65,7 @@ static struct bgi_arena_chunk *add_chunk(bgi_arena *arena, size_t wanted_bytes)
         size = wanted_bytes;
     if (size > SIZE_MAX - sizeof *chunk)
         return NULL;
-    chunk = calloc(1, sizeof *chunk + size);
+    chunk = take_chunk(&arena->allocator, sizeof *chunk + size);
     if (chunk == NULL)
         return NULL;
     chunk->size_bytes = size;
@@ -183,4 +192,37 @@ void *bgi_aligned_allocate(size_t alignment, size_t size_bytes)
     if (memory != NULL)
         memset(memory, 0, size_bytes);
     return memory;
+}
+
+void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes)
+{
+    if (allocator->allocate == NULL)
+        return bgi_aligned_reserve(alignment, size_bytes);
+    return allocator->allocate(allocator->user, alignment, size_bytes > 0 ? size_bytes : 1);
+}
+
+void *bgi_memory_take(const bg_allocator *allocator, size_t alignment, size_t size_bytes)
+{
+    void *memory = bgi_memory_reserve(allocator, alignment, size_bytes);
+
+    if (memory != NULL)
+        memset(memory, 0, size_bytes);
+    return memory;
+}
+
+void bgi_memory_return(const bg_allocator *allocator, void *memory, size_t size_bytes)
+{
+    if (allocator->release == NULL)
+        free(memory);
+    else if (memory != NULL)
+        allocator->release(allocator->user, memory, size_bytes > 0 ? size_bytes : 1);
+}
+
+bg_status bgi_allocator_check(const bg_allocator *allocator, bg_error *error)
+{
+    if (allocator == NULL || (allocator->allocate == NULL) == (allocator->release == NULL))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_INVALID, "an allocator with %s without %s; set both, or neither",
+                        allocator->allocate != NULL ? "allocate" : "release",
+                        allocator->allocate != NULL ? "release" : "allocate");
 }

@@ -7,14 +7,15 @@
 #ifndef BGI_CORE_ARENA_H
 #define BGI_CORE_ARENA_H
 
-#include <stddef.h>
+#include <brigade/base.h>
 
 typedef struct bgi_arena {
     struct bgi_arena_chunk *chunks; /* newest first */
     size_t next_chunk_bytes;
+    bg_allocator allocator; /* of the chunks; set before the first one */
 } bgi_arena;
 
-/* A zeroed arena is valid and empty. */
+/* A zeroed arena is valid and empty. Clearing keeps the allocator. */
 void bgi_arena_clear(bgi_arena *arena);
 
 /* Allocates zeroed, 16-byte aligned memory; NULL when memory is out or the product overflows. A size of zero gives a
@@ -31,6 +32,14 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
+
+/* The same two from a caller's allocator; without one (all-zero) from the C library. Both are returned with
+ * bgi_memory_return and the same size; `memory` may be NULL. */
+void *bgi_memory_take(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
+void *bgi_memory_reserve(const bg_allocator *allocator, size_t alignment, size_t size_bytes);
+void bgi_memory_return(const bg_allocator *allocator, void *memory, size_t size_bytes);
+/* BG_ERROR_INVALID when one of the two functions is missing. NULL is valid. */
+bg_status bgi_allocator_check(const bg_allocator *allocator, bg_error *error);
 
 /* Rounds up to whole cache lines, in which a device's memory is allocated. */
 static inline size_t bgi_align(size_t size)

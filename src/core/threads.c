@@ -1,15 +1,112 @@
 /*
- * threads.c: event counts and timed conditions over POSIX threads; the number of processors, and who gets them.
+ * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors, and
+ * who gets them.
  */
 #define _DEFAULT_SOURCE /* setpriority */
 #include "core/threads.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/clock.h"
+
+enum { LEAST_STACK_BYTES = 1 << 20 };
+
+/* Some C libraries give threads far less stack than the main thread has: musl 128 KiB. */
+static int set_stack(pthread_attr_t *attributes)
+{
+    size_t bytes = 0;
+    const int result = pthread_attr_getstacksize(attributes, &bytes);
+
+    return result != 0 || bytes >= LEAST_STACK_BYTES ? result
+                                                     : pthread_attr_setstacksize(attributes, LEAST_STACK_BYTES);
+}
+
+int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int result = pthread_attr_init(&attributes);
+
+    if (result != 0)
+        return result;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    result = set_stack(&attributes);
+    if (result == 0)
+        result = pthread_create(thread, &attributes, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return result;
+}
+
+static void *run_thread(void *user)
+{
+    const bgi_thread *thread = user;
+
+    thread->run(thread->argument);
+    return NULL;
+}
+
+/* On a thread of the caller's. */
+static void run_lent(void *user)
+{
+    bgi_thread *thread = user;
+
+    thread->run(thread->argument);
+    pthread_mutex_lock(&thread->mutex);
+    thread->has_ended = true;
+    pthread_cond_signal(&thread->ended);
+    pthread_mutex_unlock(&thread->mutex);
+}
+
+static void clear_loan(bgi_thread *thread)
+{
+    pthread_cond_destroy(&thread->ended);
+    pthread_mutex_destroy(&thread->mutex);
+}
+
+static int borrow_thread(bgi_thread *thread, const bgi_thread_source *source)
+{
+    int result = pthread_mutex_init(&thread->mutex, NULL);
+
+    if (result != 0)
+        return result;
+    result = pthread_cond_init(&thread->ended, NULL);
+    if (result != 0) {
+        pthread_mutex_destroy(&thread->mutex);
+        return result;
+    }
+    if (source->start(source->user, run_lent, thread))
+        return 0;
+    clear_loan(thread);
+    return EAGAIN;
+}
+
+int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (*run)(void *argument), void *argument)
+{
+    thread->run = run;
+    thread->argument = argument;
+    thread->has_ended = false;
+    thread->is_lent = source != NULL && source->start != NULL;
+    return thread->is_lent ? borrow_thread(thread, source) : bgi_thread_create(&thread->id, run_thread, thread);
+}
+
+void bgi_thread_join(bgi_thread *thread)
+{
+    if (!thread->is_lent) {
+        pthread_join(thread->id, NULL);
+        return;
+    }
+    pthread_mutex_lock(&thread->mutex);
+    while (!thread->has_ended)
+        pthread_cond_wait(&thread->ended, &thread->mutex);
+    pthread_mutex_unlock(&thread->mutex);
+    clear_loan(thread);
+}
 
 uint32_t bgi_processors_online(void)
 {

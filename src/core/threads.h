@@ -1,5 +1,5 @@
 /*
- * threads.h: primitives with which threads wait. It does not know what they wait for.
+ * threads.h: starts threads, and primitives with which they wait. It does not know what they wait for.
  *
  * A counter only grows; it has a cache line of its own, because one thread writes what others poll.
  *
@@ -24,6 +24,33 @@ enum { BGI_CACHE_LINE_BYTES = 64 };
 typedef struct bgi_counter {
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t value;
 } bgi_counter;
+
+/* pthread_create for a thread with all signals blocked, so that signals reach the threads of the program that has the
+ * library, and with at least 1 MiB of stack. Every thread of the library begins here. Returns 0, or the error's number.
+ */
+int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument);
+
+/* Where threads come from: `start` runs the function on a thread of the caller's (options.execution.start_thread), or
+ * returns false when there is none. All-zero: new threads of the system. */
+typedef struct bgi_thread_source {
+    bool (*start)(void *user, void (*function)(void *argument), void *argument);
+    void *user;
+} bgi_thread_source;
+
+/* A thread of either kind. It stays at its address until bgi_thread_join. */
+typedef struct bgi_thread {
+    pthread_t id; /* when it is not lent */
+    void (*run)(void *argument);
+    void *argument;
+    bool is_lent, has_ended;
+    pthread_mutex_t mutex; /* when it is lent, for has_ended */
+    pthread_cond_t ended;
+} bgi_thread;
+
+/* Returns 0, or the error's number: EAGAIN when `source` has no thread. */
+int bgi_thread_start(bgi_thread *thread, const bgi_thread_source *source, void (*run)(void *argument), void *argument);
+/* Waits until `run` has returned. */
+void bgi_thread_join(bgi_thread *thread);
 
 /* The processors of the machine, including those that this process may not use; 0: unknown. */
 uint32_t bgi_processors_online(void);

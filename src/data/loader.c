@@ -34,7 +34,6 @@
 #include "core/file.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +65,7 @@ typedef struct slot {
 /* A thread; the first one's scratch is the caller's when there are no threads, the last one's is a helper's. */
 typedef struct worker {
     bg_loader *loader;
-    pthread_t thread;
+    bgi_thread thread;
     void *scratch;
 } worker;
 
@@ -338,7 +337,7 @@ static bool may_leave_it(const bg_loader *loader)
            loader->claim_sequence - loader->first_sequence >= enough;
 }
 
-static void *run_worker(void *argument)
+static void run_worker(void *argument)
 {
     worker *self = argument;
     bg_loader *loader = self->loader;
@@ -357,7 +356,6 @@ static void *run_worker(void *argument)
             pthread_cond_wait(&loader->work, &loader->mutex);
     }
     pthread_mutex_unlock(&loader->mutex);
-    return NULL;
 }
 
 /* ---- helpers ---- */
@@ -492,7 +490,7 @@ static bg_status allocate_slots(bg_loader *loader, bg_error *error)
             const size_t sample_bytes = loader->dataset->sample_bytes[t];
 
             if (sample_bytes <= SIZE_MAX / 2 / batch)
-                s->tensors[t] = bgi_aligned_allocate(TENSOR_ALIGNMENT, batch * sample_bytes);
+                s->tensors[t] = bgi_memory_take(&loader->options.allocator, TENSOR_ALIGNMENT, batch * sample_bytes);
             if (s->tensors[t] == NULL)
                 return bgi_error_memory(error, "a batch", batch * sample_bytes);
             s->views[t] = s->tensors[t];
@@ -533,7 +531,7 @@ static bg_status start_workers(bg_loader *loader, bg_error *error)
     while (loader->thread_count < count) {
         worker *w = &loader->workers[loader->thread_count];
 
-        BGI_TRY(bgi_loader_thread(&w->thread, run_worker, w, loader->thread_count, count, error));
+        BGI_TRY(bgi_loader_thread(&w->thread, &loader->options, run_worker, w, loader->thread_count, count, error));
         loader->thread_count++;
     }
     return BG_OK;
@@ -649,14 +647,15 @@ void bg_loader_destroy(bg_loader *loader)
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
     for (uint32_t i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->workers[i].thread, NULL);
+        bgi_thread_join(&loader->workers[i].thread);
     pthread_cond_destroy(&loader->progress);
     pthread_cond_destroy(&loader->work);
     pthread_mutex_destroy(&loader->mutex);
     for (size_t i = 0; loader->slots != NULL && i < loader->slot_count; i++) {
         free(loader->slots[i].indices);
         for (uint32_t t = 0; t < loader->dataset->tensor_count; t++)
-            free(loader->slots[i].tensors[t]);
+            bgi_memory_return(&loader->options.allocator, loader->slots[i].tensors[t],
+                              loader->largest_batch * loader->dataset->sample_bytes[t]);
     }
     for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
         free(loader->pads[t]);

@@ -6,16 +6,16 @@
 
 #include <brigade/data.h>
 
-#include <pthread.h>
+#include "core/threads.h"
 
 enum { BGI_LOADER_WORKERS = 256 };
 
 /* Checks that apply to both. */
 bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error);
 
-/* pthread_create, or BG_ERROR_IO with the system's reason. */
-bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
-                            bg_error *error);
+/* Starts worker `index` of `count` on a thread that the options name, or returns BG_ERROR_IO with the reason. */
+bg_status bgi_loader_thread(bgi_thread *thread, const bg_loader_options *options, void (*run)(void *argument),
+                            void *argument, uint32_t index, uint32_t count, bg_error *error);
 
 /* The same functions as those of bg_loader. */
 typedef struct bgi_stream_loader bgi_stream_loader;

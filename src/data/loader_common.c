@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -14,6 +15,7 @@ bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
 {
     BGI_TRY(bgi_struct_check(options->struct_bytes, sizeof *options, "bg_loader_options",
                              "bg_loader_options_defaults()", error));
+    BGI_TRY(bgi_allocator_check(&options->allocator, error));
     if ((unsigned)options->mode >= BG_LOADER_MODE_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID, "loader: mode is %d, expected one of bg_loader_mode",
                             (int)options->mode);
@@ -48,14 +50,15 @@ bg_status bgi_loader_check(const bg_loader_options *options, bg_error *error)
     return BG_OK;
 }
 
-bg_status bgi_loader_thread(pthread_t *thread, void *(*run)(void *), void *argument, uint32_t index, uint32_t count,
-                            bg_error *error)
+bg_status bgi_loader_thread(bgi_thread *thread, const bg_loader_options *options, void (*run)(void *argument),
+                            void *argument, uint32_t index, uint32_t count, bg_error *error)
 {
+    const bgi_thread_source source = {options->start_thread, options->start_thread_user};
     char reason[BGI_ERRNO_TEXT_BYTES];
-    const int result = pthread_create(thread, NULL, run, argument);
+    const int result = bgi_thread_start(thread, &source, run, argument);
 
     if (result == 0)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_IO, "loader: cannot start worker %" PRIu32 " of %" PRIu32 ": %s", index, count,
-                        bgi_errno_text(result, reason));
+                        source.start != NULL ? "start_thread refused it" : bgi_errno_text(result, reason));
 }

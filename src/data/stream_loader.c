@@ -32,7 +32,8 @@ enum { TENSOR_ALIGNMENT = 64, LARGEST_SHARD_COUNT = 4096 };
 typedef struct piece {
     uint64_t epoch;
     uint64_t sample_count;
-    bool is_end; /* the shard has ended in this epoch */
+    bool is_end;           /* the shard has ended in this epoch */
+    uint64_t room_samples; /* that the tensors have memory for */
     unsigned char *tensors[BG_DATASET_MAX_TENSORS];
     bg_error error;
 } piece;
@@ -63,7 +64,7 @@ struct bgi_stream_loader {
 
     pthread_mutex_t mutex;
     pthread_cond_t work, progress;
-    pthread_t *threads;
+    bgi_thread *threads;
     uint32_t thread_count;
     bool is_begun, is_early, is_paused, is_ending;
     uint32_t busy_count;
@@ -194,7 +195,7 @@ static bool find_work(const bgi_stream_loader *loader, uint32_t *out_index)
     return fewest != UINT64_MAX;
 }
 
-static void *run_worker(void *argument)
+static void run_worker(void *argument)
 {
     bgi_stream_loader *loader = argument;
     uint32_t index = 0;
@@ -206,7 +207,6 @@ static void *run_worker(void *argument)
         else
             pthread_cond_wait(&loader->work, &loader->mutex);
     pthread_mutex_unlock(&loader->mutex);
-    return NULL;
 }
 
 /* ---- creation ---- */
@@ -251,21 +251,22 @@ static bg_status check_stream(const bg_sample_stream *stream, const bg_loader_op
 
 static bg_status allocate_piece(const bgi_stream_loader *loader, uint64_t samples, piece *p, bg_error *error)
 {
+    p->room_samples = samples;
     for (uint32_t t = 0; t < loader->stream.tensor_count; t++) {
         const size_t sample_bytes = loader->sample_bytes[t];
 
         if (sample_bytes <= SIZE_MAX / 2 / samples)
-            p->tensors[t] = bgi_aligned_allocate(TENSOR_ALIGNMENT, samples * sample_bytes);
+            p->tensors[t] = bgi_memory_take(&loader->options.allocator, TENSOR_ALIGNMENT, samples * sample_bytes);
         if (p->tensors[t] == NULL)
             return bgi_error_memory(error, "a batch", samples * sample_bytes);
     }
     return BG_OK;
 }
 
-static void free_piece(piece *p)
+static void free_piece(const bgi_stream_loader *loader, piece *p)
 {
-    for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
-        free(p->tensors[t]);
+    for (uint32_t t = 0; t < loader->stream.tensor_count; t++)
+        bgi_memory_return(&loader->options.allocator, p->tensors[t], p->room_samples * loader->sample_bytes[t]);
 }
 
 static bg_status allocate_pads(bgi_stream_loader *loader, bg_error *error)
@@ -311,8 +312,8 @@ static bg_status start_threads(bgi_stream_loader *loader, uint32_t count, bg_err
     if (loader->threads == NULL)
         return bgi_error_memory(error, "the loader's threads", count * sizeof *loader->threads);
     for (; loader->thread_count < count; loader->thread_count++)
-        BGI_TRY(bgi_loader_thread(&loader->threads[loader->thread_count], run_worker, loader, loader->thread_count,
-                                  count, error));
+        BGI_TRY(bgi_loader_thread(&loader->threads[loader->thread_count], &loader->options, run_worker, loader,
+                                  loader->thread_count, count, error));
     return BG_OK;
 }
 
@@ -363,19 +364,19 @@ void bgi_stream_loader_destroy(bgi_stream_loader *loader)
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->mutex);
     for (uint32_t i = 0; i < loader->thread_count; i++)
-        pthread_join(loader->threads[i], NULL);
+        bgi_thread_join(&loader->threads[i]);
     pthread_cond_destroy(&loader->progress);
     pthread_cond_destroy(&loader->work);
     pthread_mutex_destroy(&loader->mutex);
     for (uint32_t i = 0; loader->shards != NULL && i < loader->shard_count; i++) {
         close_shard(loader, &loader->shards[i]);
         for (uint32_t p = 0; loader->shards[i].pieces != NULL && p < loader->depth; p++)
-            free_piece(&loader->shards[i].pieces[p]);
+            free_piece(loader, &loader->shards[i].pieces[p]);
         free(loader->shards[i].pieces);
     }
     for (uint32_t t = 0; t < BG_DATASET_MAX_TENSORS; t++)
         free(loader->pads[t]);
-    free_piece(&loader->joined);
+    free_piece(loader, &loader->joined);
     free(loader->shards);
     free(loader->threads);
     free(loader);

@@ -6,6 +6,8 @@
 
 #include <brigade/safetensors.h>
 
+#include "core/threads.h"
+
 #define BGI_SAFETENSORS_METADATA "__metadata__"
 
 /* The format's own limit for the JSON header. */
@@ -42,6 +44,7 @@ typedef struct bgi_safetensors_hooks {
      * leaves the file that was there before, or none. */
     bg_status (*check)(void *user, const bg_safetensors *file, bg_error *error);
     void *user;
+    const bgi_thread_source *threads; /* where that thread comes from. NULL: the system */
 } bgi_safetensors_hooks;
 /* As bg_safetensors_write_fetched. */
 bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,

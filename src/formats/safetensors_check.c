@@ -45,7 +45,7 @@ static bg_status read_values(bgi_read_back *back, const bgi_input *input, bg_err
     return BG_OK;
 }
 
-static void *read_all(void *user)
+static void read_all(void *user)
 {
     bgi_read_back *back = user;
     bgi_input input = {.name = NULL};
@@ -54,7 +54,6 @@ static void *read_all(void *user)
     if (back->status == BG_OK)
         back->status = read_values(back, &input, &back->error);
     bgi_input_close(&input);
-    return NULL;
 }
 
 static bool start_thread(bgi_read_back *back)
@@ -63,7 +62,7 @@ static bool start_thread(bgi_read_back *back)
         return false;
     if (pthread_cond_init(&back->changed, NULL) == 0) {
         back->is_running = true; /* the thread reads it */
-        if (pthread_create(&back->thread, NULL, read_all, back) == 0)
+        if (bgi_thread_start(&back->thread, back->threads, read_all, back) == 0)
             return true;
         back->is_running = false;
         pthread_cond_destroy(&back->changed);
@@ -108,7 +107,7 @@ bg_status bgi_read_back_end(bgi_read_back *back, bool is_whole, bg_error *error)
         back->is_over = true;
         pthread_cond_signal(&back->changed);
         pthread_mutex_unlock(&back->mutex);
-        pthread_join(back->thread, NULL);
+        bgi_thread_join(&back->thread);
         pthread_cond_destroy(&back->changed);
         pthread_mutex_destroy(&back->mutex);
     } else if (is_whole) {

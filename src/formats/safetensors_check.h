@@ -8,7 +8,7 @@
 
 #include <brigade/safetensors.h>
 
-#include <pthread.h>
+#include "core/threads.h"
 
 /* Set the first lines, the rest zero. */
 typedef struct bgi_read_back {
@@ -19,10 +19,11 @@ typedef struct bgi_read_back {
     size_t count;
     void (*read)(void *user, size_t entry, const void *data, size_t size_bytes); /* NULL: nothing is read */
     void *user;
+    const bgi_thread_source *threads; /* NULL: the system */
 
     unsigned char *piece; /* NULL: nothing is read */
     bool is_running;      /* a thread reads; else `end` does */
-    pthread_t thread;
+    bgi_thread thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t written_bytes; /* of the file; under the mutex, like the next two */

@@ -235,7 +235,8 @@ static bg_status write_and_read_back(bgi_file_writer *writer, const content *c, 
                           .sorted = c->sorted,
                           .count = c->count,
                           .read = from->read,
-                          .user = from->user};
+                          .user = from->user,
+                          .threads = from->threads};
     bg_error inner = {0};
     bg_status status, read;
 

@@ -73,7 +73,7 @@ bg_status bgi_graph_clone(const bg_graph *graph, bg_graph **out, bg_error *error
     if (copy == NULL)
         return bgi_error_memory(error, "a copy of a graph", sizeof *copy);
     *copy = *graph;
-    memset(&copy->arena, 0, sizeof copy->arena);
+    copy->arena = (bgi_arena){.allocator = graph->arena.allocator};
     copy->values = NULL, copy->ops = NULL, copy->blocks = NULL, copy->outputs = NULL, copy->variable_table = NULL;
     copy->value_capacity = copy->op_capacity = copy->block_capacity = copy->output_capacity = 0;
     copy->variable_table_size = 0;

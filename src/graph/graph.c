@@ -17,8 +17,14 @@ enum { MAXIMUM_OPERANDS = 64, NAME_BYTES = 256 };
 
 bg_status bg_graph_create(bg_graph **out, bg_error *error)
 {
+    return bg_graph_create_in(NULL, out, error);
+}
+
+bg_status bg_graph_create_in(const bg_allocator *allocator, bg_graph **out, bg_error *error)
+{
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_allocator_check(allocator, error));
 
     bg_graph *graph = calloc(1, sizeof *graph);
     void *values = NULL, *blocks = NULL;
@@ -29,6 +35,8 @@ bg_status bg_graph_create(bg_graph **out, bg_error *error)
         free(graph);
         return bgi_error_memory(error, "a graph", sizeof *graph);
     }
+    if (allocator != NULL)
+        graph->arena.allocator = *allocator;
     graph->values = values;
     graph->blocks = blocks;
     graph->values[0] = (bgi_value){.kind = BGI_VALUE_NONE, .name = ""};

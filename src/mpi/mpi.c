@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -524,6 +525,19 @@ static void *leave_late(void *of)
     _exit(e->code);
 }
 
+/* All signals are blocked in it, so that they reach the program's threads. */
+static bool start_watcher(pthread_t *watcher, ending *e)
+{
+    sigset_t all, before;
+    int result;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    result = pthread_create(watcher, NULL, leave_late, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result == 0;
+}
+
 /* MPI_Abort asks the launcher to end all ranks and waits for its answer, which cannot arrive over a cut link.
  * MPI_Finalize of MPICH 4.0 over UCX and TCP sometimes waits for a peer that is already waiting in it. This rank ends
  * nevertheless. Many ranks on few processors need longer to come to their end. */
@@ -531,7 +545,7 @@ static void end_mpi(int code, uint32_t rank_count)
 {
     pthread_t watcher;
     ending e = {code, END_LIMIT_S + (int)(rank_count / RANKS_A_SECOND)};
-    const bool is_watched = pthread_create(&watcher, NULL, leave_late, &e) == 0;
+    const bool is_watched = start_watcher(&watcher, &e);
 
     if (is_failure(code))
         MPI_Abort(MPI_COMM_WORLD, code);

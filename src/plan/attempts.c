@@ -74,6 +74,7 @@ static bg_status lower(bgi_compiler *trial, bg_error *error)
 static bg_status compile_once(const bgi_request *request, bg_plan *plan, bgi_cuts *cuts, bg_error *error)
 {
     bgi_compiler compiler = {.plan = plan,
+                             .scratch = {.allocator = plan->arena.allocator},
                              .lower = lower,
                              .source = request->graph,
                              .loss = request->loss,

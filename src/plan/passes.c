@@ -324,6 +324,17 @@ static bg_status check_stop(const bg_options *options, bg_error *error)
     return bg_error_set(error, BG_ERROR_CANCELED, "the plan: stopped, as the caller asked");
 }
 
+/* Trials repeat passes of the attempt that they belong to. */
+static bg_status report_progress(const bgi_compiler *c, const pass *p, bg_error *error)
+{
+    const bg_reporting_options *reporting = &c->plan->options.reporting;
+
+    if (c->is_trial || reporting->progress == NULL ||
+        !reporting->progress(reporting->progress_user, p->name, (uint64_t)(p - passes), PASS_COUNT))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_CANCELED, "the plan: progress canceled it before pass `%s`", p->name);
+}
+
 static bg_status run(bgi_compiler *c, const pass *p, bg_error *error)
 {
     bg_status status;
@@ -332,6 +343,7 @@ static bg_status run(bgi_compiler *c, const pass *p, bg_error *error)
         return bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` needs results %#x, there are %#x", p->name, p->needs,
                             c->made);
     BGI_TRY(check_stop(&c->plan->options, error));
+    BGI_TRY(report_progress(c, p, error));
     BGI_TRY(run_alone(c, p, error));
     c->made |= p->makes;
     status = verify(c, p, error);

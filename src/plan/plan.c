@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "graph/graph.h"
+#include "options/table.h"
 #include "plan/options.h"
 
 /* Copies the loop's settings to the plan. */
@@ -36,6 +37,7 @@ bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *er
 
     if (plan == NULL)
         return bgi_error_memory(error, "a plan", sizeof *plan);
+    plan->arena.allocator = bgi_options_allocator(options);
     plan->training = request->training;
     plan->replicas = options->replicas.count; /* the option, until bgi_count_replicas */
     plan->tensor_1 = request->graph->mesh.tensor_1;

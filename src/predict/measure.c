@@ -8,13 +8,13 @@
  * side give the times of busy cores; and one session of `cores` workers, of which one runs the devices and the others
  * only help, gives the times of shared calls. A time is the median, over runs, of the mean of all calls with the key.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/threads.h"
 #include "predict/call_costs.h"
 #include "runtime/record.h"
 #include "runtime/state.h"
@@ -49,7 +49,7 @@ typedef struct rehearsal {
     double plain_ns[PLAIN_RUNS];
     struct actor {
         struct rehearsal *rehearsal;
-        pthread_t thread;
+        bgi_thread thread;
         bg_session *session;
         void **streams;
         uint32_t input_count, stream_count;
@@ -184,9 +184,8 @@ static void end_round(rehearsal *r)
     r->rounds++;
 }
 
-static void *act(void *argument)
+static void act(struct actor *a)
 {
-    struct actor *a = argument;
     rehearsal *r = a->rehearsal;
     const bool is_first = a == r->actors;
     const uint64_t begin_ns = bgi_clock_ns();
@@ -218,12 +217,11 @@ static void *act(void *argument)
             r->plain_ns[i] = (double)(bgi_clock_ns() - start_ns);
         pthread_barrier_wait(&r->gate);
     }
-    return NULL;
 }
 
 /* ---- all rounds ---- */
 
-static void *enter(void *argument)
+static void enter(void *argument)
 {
     struct actor *a = argument;
     rehearsal *r = a->rehearsal;
@@ -234,7 +232,8 @@ static void *enter(void *argument)
         pthread_cond_wait(&r->changed, &r->mutex);
     goes = r->order == ORDER_GO;
     pthread_mutex_unlock(&r->mutex);
-    return goes ? act(a) : NULL;
+    if (goes)
+        act(a);
 }
 
 static void give_order(rehearsal *r, bool goes)
@@ -248,6 +247,8 @@ static void give_order(rehearsal *r, bool goes)
 /* Starts all threads or none, because the number of threads at a gate is fixed. */
 static bg_status start(rehearsal *r, bg_error *error)
 {
+    const bg_execution_options *execution = &r->plan->options.execution;
+    const bgi_thread_source source = {execution->start_thread, execution->start_thread_user};
     uint32_t started = 1;
     bool goes = true;
     bg_status status = BG_OK;
@@ -257,16 +258,17 @@ static bg_status start(rehearsal *r, bg_error *error)
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->changed, NULL);
     while (goes && started < r->cores) {
-        goes = pthread_create(&r->actors[started].thread, NULL, enter, &r->actors[started]) == 0;
+        goes = bgi_thread_start(&r->actors[started].thread, &source, enter, &r->actors[started]) == 0;
         started += goes;
     }
     give_order(r, goes);
     if (goes)
         act(&r->actors[0]);
     else
-        status = bg_error_set(error, BG_ERROR_IO, "the system refused a thread to measure costs");
+        status = bg_error_set(error, BG_ERROR_IO, "%s refused a thread to measure costs",
+                              source.start != NULL ? "start_thread" : "the system");
     for (uint32_t i = 1; i < started; i++)
-        pthread_join(r->actors[i].thread, NULL);
+        bgi_thread_join(&r->actors[i].thread);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->mutex);
     pthread_barrier_destroy(&r->gate);

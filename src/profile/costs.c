@@ -149,6 +149,7 @@ bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_st
 
 static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error *error)
 {
+    const bg_reporting_options *reporting = &bg_plan_options(bg_session_plan(session))->reporting;
     const uint32_t input_count = bg_session_input_count(session), output_count = bg_session_output_count(session);
     void **streams = calloc((size_t)input_count + output_count + 1, sizeof *streams);
     bg_status status = streams != NULL ? BG_OK : bgi_error_memory(error, "inputs", input_count * sizeof *streams);
@@ -159,8 +160,12 @@ static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error 
         if (status == BG_OK && (streams[i] = calloc(1, stream.size_bytes + 1)) == NULL)
             status = bgi_error_memory(error, stream.name, stream.size_bytes);
     }
-    for (uint32_t i = 0; status == BG_OK && i < run_count; i++)
-        status = bg_session_run(session, (const void *const *)streams, streams + input_count, error);
+    for (uint32_t i = 0; status == BG_OK && i < run_count; i++) {
+        if (reporting->progress != NULL && reporting->progress(reporting->progress_user, "measure", i, run_count))
+            status = bg_error_set(error, BG_ERROR_CANCELED, "progress canceled run %u of %u", i, run_count);
+        else
+            status = bg_session_run(session, (const void *const *)streams, streams + input_count, error);
+    }
     for (uint32_t i = 0; streams != NULL && i < input_count; i++)
         free(streams[i]);
     free(streams);

@@ -3,13 +3,13 @@
  * that is larger than most caches, on as many threads as the session has workers. Two measurements of some 10 ms each:
  * upper bounds on what calls reach, not a benchmark.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/isa.h"
+#include "core/threads.h"
 #include "profile/analysis.h"
 
 #if defined(__x86_64__)
@@ -171,7 +171,7 @@ bg_status bgi_machine_measure(uint32_t workers, bgi_machine *out, bg_error *erro
         all[i].from = memory + 2 * i * each;
         all[i].to = all[i].from + each;
         all[i].size_bytes = each;
-        if (pthread_create(&all[i].thread, NULL, measure, &all[i]) != 0)
+        if (bgi_thread_create(&all[i].thread, measure, &all[i]) != 0)
             break;
         started++;
     }

@@ -4,11 +4,11 @@
  */
 #include "runtime/feed.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "options/table.h"
 #include "runtime/engine.h"
 
 enum { MOST_PREFETCH = 255, TENSOR_ALIGNMENT = 64 };
@@ -40,8 +40,10 @@ struct bg_infeed {
     uint32_t *row_tensors; /* bit t: the readers need tensor t; stored after row_readers */
     bool is_idle;          /* this rank has no readers, so no element is made */
     bool has_ended_elsewhere; /* another rank's data have ended before this rank's */
-    pthread_t thread;
+    bgi_thread thread;        /* of the system, or lent to the session */
+    bool has_thread;
 
+    bg_allocator allocator; /* the plan's, of the slots */
     unsigned char *slots;
     _Atomic uint32_t *readers; /* by slot: the remaining readers */
     _Atomic uint64_t filled;   /* elements */
@@ -112,7 +114,7 @@ static void find_tensors(const bg_infeed *infeed, uint64_t element, void *tensor
         tensors[t] = (read >> t & 1) != 0 ? slot + infeed->offsets[t] : NULL;
 }
 
-static void *fill(void *argument)
+static void fill(void *argument)
 {
     bg_infeed *infeed = argument;
     void *tensors[BG_INFEED_MAX_TENSORS];
@@ -130,7 +132,7 @@ static void *fill(void *argument)
             infeed->error.status = status;
             atomic_store(&infeed->ended_at, element);
             tell_engine(infeed);
-            return NULL;
+            return;
         }
         atomic_store(&infeed->readers[element % infeed->slot_count], readers);
         atomic_store(&infeed->filled, element + 1);
@@ -138,7 +140,6 @@ static void *fill(void *argument)
         if (readers == 0)
             free_elements(infeed);
     }
-    return NULL;
 }
 
 /* ---- life ---- */
@@ -261,12 +262,12 @@ void bg_infeed_destroy(bg_infeed *infeed)
 {
     if (infeed == NULL)
         return;
-    if (infeed->plan != NULL && !infeed->is_idle) {
+    if (infeed->has_thread) {
         pthread_mutex_lock(&infeed->mutex);
         infeed->is_ending = true;
         pthread_cond_broadcast(&infeed->space);
         pthread_mutex_unlock(&infeed->mutex);
-        pthread_join(infeed->thread, NULL);
+        bgi_thread_join(&infeed->thread);
     }
     if (infeed->samples.end != NULL)
         infeed->samples.end(infeed->samples.user);
@@ -275,7 +276,7 @@ void bg_infeed_destroy(bg_infeed *infeed)
     bgi_arena_clear(&infeed->arena);
     free((void *)infeed->readers);
     free(infeed->row_readers);
-    free(infeed->slots);
+    bgi_memory_return(&infeed->allocator, infeed->slots, (size_t)infeed->slot_count * infeed->slot_bytes);
     free(infeed);
 }
 
@@ -408,7 +409,8 @@ static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *err
     }
     infeed->slot_count = slots;
     if (slots <= SIZE_MAX / 2 / infeed->slot_bytes) {
-        infeed->slots = bgi_aligned_allocate(TENSOR_ALIGNMENT, (size_t)slots * infeed->slot_bytes);
+        infeed->allocator = bgi_options_allocator(&plan->options);
+        infeed->slots = bgi_memory_take(&infeed->allocator, TENSOR_ALIGNMENT, (size_t)slots * infeed->slot_bytes);
         infeed->readers = calloc((size_t)slots, sizeof *infeed->readers);
     }
     if (infeed->slots == NULL || infeed->readers == NULL)
@@ -416,17 +418,15 @@ static bg_status take_ring(bg_infeed *infeed, const bg_plan *plan, bg_error *err
     return BG_OK;
 }
 
-/* Blocks signals in the thread, because they belong to the caller's threads. */
-static bool start_thread(bg_infeed *infeed)
+static bg_status start_thread(bg_infeed *infeed, const bg_options *options, bg_error *error)
 {
-    sigset_t all, before;
-    bool has_started;
+    const bgi_thread_source source = {options->execution.start_thread, options->execution.start_thread_user};
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    has_started = pthread_create(&infeed->thread, NULL, fill, infeed) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return has_started;
+    if (bgi_thread_start(&infeed->thread, &source, fill, infeed) != 0)
+        return bg_error_set(error, BG_ERROR_IO, "%s refused the infeed's thread",
+                            source.start != NULL ? "start_thread" : "the system");
+    infeed->has_thread = true;
+    return BG_OK;
 }
 
 bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error *error)
@@ -446,8 +446,7 @@ bg_status bgi_infeed_start(bg_infeed *infeed, const bgi_engine *engine, bg_error
     BGI_TRY(take_ring(infeed, plan, error));
     if (infeed->samples.begin != NULL)
         BGI_TRY(infeed->samples.begin(infeed->samples.user, infeed->micro_batch, error));
-    if (!start_thread(infeed))
-        return bg_error_set(error, BG_ERROR_IO, "the system refused a thread");
+    BGI_TRY(start_thread(infeed, &plan->options, error));
     infeed->plan = plan;
     return BG_OK;
 }

@@ -8,13 +8,13 @@
 #include "runtime/initialize.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/initializer.h"
 #include "core/random.h"
+#include "core/threads.h"
 #include "kernels/reference/element.h"
 #include "runtime/orthogonal.h"
 
@@ -182,7 +182,7 @@ void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_
         ranges[p] = (range){.values = values, .data = data, .origin = first};
         ranges[p].first = first + count / WORDS * p / parts * WORDS;
         ranges[p].end = first + (p + 1 < parts ? count / WORDS * (p + 1) / parts * WORDS : count);
-        is_helped[p] = p > 0 && pthread_create(&helpers[p], NULL, run_range, &ranges[p]) == 0;
+        is_helped[p] = p > 0 && bgi_thread_create(&helpers[p], run_range, &ranges[p]) == 0;
     }
     for (int64_t p = 0; p < parts; p++)
         if (!is_helped[p])

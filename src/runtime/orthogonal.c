@@ -11,8 +11,9 @@
 #include "runtime/orthogonal.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdbool.h>
+
+#include "core/threads.h"
 
 enum { BLOCK = 32, LANES = 8, MOST_THREADS = 64, PASSES = 2 };
 static const double least_work = 1 << 22; /* the number of multiplications that justify a thread */
@@ -71,7 +72,7 @@ static void remove_from_later(const removal *all, uint32_t threads)
         removals[p] = *all;
         removals[p].first = all->first + (all->end - all->first) * p / parts;
         removals[p].end = all->first + (all->end - all->first) * (p + 1) / parts;
-        is_helped[p] = p > 0 && pthread_create(&helpers[p], NULL, remove_parts, &removals[p]) == 0;
+        is_helped[p] = p > 0 && bgi_thread_create(&helpers[p], remove_parts, &removals[p]) == 0;
     }
     for (int64_t p = 0; p < parts; p++)
         if (!is_helped[p])

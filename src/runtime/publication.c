@@ -11,18 +11,18 @@
 
 /* ---- blocks, under the mutex ---- */
 
-static void drop_block(bgi_block *block)
+static void drop_block(const bg_allocator *allocator, bgi_block *block)
 {
     if (block == NULL || --block->users > 0)
         return;
-    free(block->data);
+    bgi_memory_return(allocator, block->data, block->size_bytes);
     free(block);
 }
 
-static void free_version(bgi_version *version)
+static void free_version(const bg_allocator *allocator, bgi_version *version)
 {
     for (uint32_t i = 0; i < version->count; i++)
-        drop_block(version->items[i].block);
+        drop_block(allocator, version->items[i].block);
     free(version->names);
     free(version);
 }
@@ -39,7 +39,7 @@ void bgi_publication_clear(bgi_publication *publication)
 {
     for (bgi_version *version = atomic_load(&publication->current), *older; version != NULL; version = older) {
         older = version->older;
-        free_version(version);
+        free_version(&publication->allocator, version);
     }
     for (bgi_reader *reader = publication->readers, *next; reader != NULL; reader = next) {
         next = reader->next;
@@ -87,7 +87,7 @@ void bgi_weights_drop_block(bg_weights *weights, uint32_t index)
     if (weight->block == NULL)
         return;
     pthread_mutex_lock(&weights->publication.mutex);
-    drop_block(weight->block);
+    drop_block(&weights->publication.allocator, weight->block);
     pthread_mutex_unlock(&weights->publication.mutex);
     weight->block = NULL;
 }
@@ -109,7 +109,7 @@ bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value)
         weight->block = NULL;
         return true;
     }
-    data = bgi_aligned_reserve(BGI_WEIGHT_ALIGNMENT, size_bytes);
+    data = bgi_memory_reserve(&weights->publication.allocator, BGI_WEIGHT_ALIGNMENT, size_bytes);
     if (data == NULL)
         return false;
     if (keeps_value)
@@ -124,7 +124,7 @@ void bgi_weights_drop_data(bg_weights *weights, uint32_t index)
     bgi_weight *weight = &weights->items[index];
 
     if (!has_block_as_data(weight) && !weight->is_borrowed)
-        free(weight->data);
+        bgi_memory_return(&weights->publication.allocator, weight->data, bg_type_size_bytes(&weight->type));
     bgi_weights_drop_block(weights, index);
     weight->data = NULL;
 }
@@ -150,6 +150,6 @@ void bgi_publication_trim(bgi_publication *publication, bgi_version *current)
             continue;
         }
         *place = version->older;
-        free_version(version);
+        free_version(&publication->allocator, version);
     }
 }

@@ -13,6 +13,7 @@
 /* Makes a block for a weight's newest value. */
 static bg_status make_block(bg_weights *weights, uint32_t index, bg_error *error)
 {
+    const bg_allocator *allocator = &weights->publication.allocator;
     bgi_weight *weight = &weights->items[index];
     const size_t size_bytes = bg_type_size_bytes(&weight->type);
     bgi_block *block = calloc(1, sizeof *block);
@@ -22,14 +23,15 @@ static bg_status make_block(bg_weights *weights, uint32_t index, bg_error *error
     if (block == NULL)
         return bgi_error_memory(error, weight->name, sizeof *block);
     block->users = 1;
-    block->data = weight->home == NULL ? weight->data : bgi_aligned_reserve(BGI_WEIGHT_ALIGNMENT, size_bytes);
+    block->size_bytes = size_bytes;
+    block->data = weight->home == NULL ? weight->data : bgi_memory_reserve(allocator, BGI_WEIGHT_ALIGNMENT, size_bytes);
     if (block->data == NULL)
         status = bgi_error_memory(error, weight->name, size_bytes);
     if (status == BG_OK && weight->home != NULL)
         status = bgi_weights_fetch(weights, index, &value, error);
     if (status != BG_OK) {
         if (weight->home != NULL)
-            free(block->data);
+            bgi_memory_return(allocator, block->data, size_bytes);
         free(block);
         return status;
     }

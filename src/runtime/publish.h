@@ -24,6 +24,7 @@
 /* A value that does not change while it has more than one user. */
 typedef struct bgi_block {
     void *data;
+    size_t size_bytes;
     uint32_t users; /* versions and a weight */
 } bgi_block;
 
@@ -54,6 +55,7 @@ typedef struct bgi_reader {
 
 /* The publication state of weights. */
 typedef struct bgi_publication {
+    bg_allocator allocator; /* of the blocks' data */
     pthread_mutex_t mutex;
     _Atomic(bgi_version *) current; /* the newest, which links to the older ones */
     bgi_reader *readers;

@@ -172,7 +172,7 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
     if (!is_any_own)
         return BG_OK;
     BGI_TRY(bgi_first_values_init(&values, whole, &first->initializer, first->name,
-                                  session->plan->options.numerics.seed, first->number, session->engine->worker_count,
+                                  session->plan->options.numerics.seed, first->number, bgi_session_helpers(session),
                                   error));
     status = make_own(session, variable, &values, error);
     bgi_first_values_clear(&values);

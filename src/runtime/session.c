@@ -14,6 +14,7 @@
 #include "core/section.h"
 #include "core/text.h"
 #include "options/optimizer.h"
+#include "options/table.h"
 #include "runtime/agree.h"
 #include "runtime/initialize.h"
 #include "runtime/layout.h"
@@ -314,7 +315,7 @@ static bg_status initialize(bg_session *session, uint32_t number, uint32_t index
     if (data == NULL)
         BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
     BGI_TRY(bgi_initialize(&weight->type, &variable->initializer, weight->name, session->plan->options.numerics.seed,
-                           variable->number, session->engine->worker_count, data, error));
+                           variable->number, bgi_session_helpers(session), data, error));
     if (weight->home != NULL)
         upload_weight(session, index, data);
     return BG_OK;
@@ -606,7 +607,7 @@ bg_status bgi_session_restart_state(bg_session *session, bg_error *error)
             return bgi_error_memory(error, weight->name, size_bytes);
         status =
             bgi_initialize(&weight->type, &plan->variables[i].initializer, weight->name, plan->options.numerics.seed,
-                           plan->variables[i].number, session->engine->worker_count, data, error);
+                           plan->variables[i].number, bgi_session_helpers(session), data, error);
         if (status == BG_OK)
             status = bgi_weights_set(session->weights, weight->name, &weight->type, data, error);
         free(data);
@@ -923,6 +924,7 @@ bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session
 bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
                              bg_error *error)
 {
+    const bg_allocator allocator = bgi_options_allocator(&plan->options);
     bg_status status;
 
     if (plan->options.execution.compile_only)
@@ -930,7 +932,7 @@ bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool make
                             "the plan was made with options.compile_only, only for inspection, and cannot run; make it "
                             "again with compile_only false");
     if (weights == NULL)
-        BGI_TRY(bg_weights_create(&weights, error));
+        BGI_TRY(bg_weights_create_in(&allocator, &weights, error));
     else
         atomic_fetch_add(&weights->references, 1);
     status = bgi_weights_enter(weights, NULL, "bg_session_create", error);

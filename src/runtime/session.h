@@ -79,6 +79,12 @@ static inline bgi_kept_part bgi_session_part(const bgi_plan_variable *variable, 
     return (bgi_kept_part){offset, whole - offset < piece ? whole - offset : piece};
 }
 
+/* Threads that make first values: none of the system's beside those that the caller lends. */
+static inline uint32_t bgi_session_helpers(const bg_session *session)
+{
+    return session->plan->options.execution.start_thread == NULL ? session->engine->worker_count : 1;
+}
+
 /* session.c: one run of the engine, with the weights before and after it. */
 bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error);
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */

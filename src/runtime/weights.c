@@ -14,8 +14,14 @@
 
 bg_status bg_weights_create(bg_weights **out, bg_error *error)
 {
+    return bg_weights_create_in(NULL, out, error);
+}
+
+bg_status bg_weights_create_in(const bg_allocator *allocator, bg_weights **out, bg_error *error)
+{
     bg_error_clear(error);
     BGI_TRY(bgi_require(out, "out", __func__, error));
+    BGI_TRY(bgi_allocator_check(allocator, error));
 
     bg_weights *weights = calloc(1, sizeof *weights);
 
@@ -25,6 +31,8 @@ bg_status bg_weights_create(bg_weights **out, bg_error *error)
         free(weights);
         return bg_error_set(error, BG_ERROR_IO, "the system refused a mutex");
     }
+    if (allocator != NULL)
+        weights->publication.allocator = *allocator;
     weights->references = 1;
     *out = weights;
     return BG_OK;
@@ -35,9 +43,9 @@ void bg_weights_destroy(bg_weights *weights)
     if (weights == NULL || atomic_fetch_sub(&weights->references, 1) > 1)
         return;
     bgi_weights_truncate(weights, 0);
+    bgi_weights_drop_view(weights);
     bgi_publication_clear(&weights->publication);
     free(weights->items);
-    free(weights->view);
     free(weights);
 }
 
@@ -127,6 +135,11 @@ void bgi_weights_truncate(bg_weights *weights, uint32_t count)
     }
 }
 
+static void *take_value(const bg_weights *weights, const bg_type *type)
+{
+    return bgi_memory_take(&weights->publication.allocator, BGI_WEIGHT_ALIGNMENT, bg_type_size_bytes(type));
+}
+
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                           bg_session *home, uint32_t home_variable, bg_error *error)
 {
@@ -137,10 +150,10 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
                            sizeof *weights->items))
         return bgi_error_memory(error, "weights", sizeof weight);
     weight.name = malloc(name_bytes);
-    weight.data = home == NULL ? bgi_aligned_allocate(BGI_WEIGHT_ALIGNMENT, bg_type_size_bytes(type)) : NULL;
+    weight.data = home == NULL ? take_value(weights, type) : NULL;
     if (weight.name == NULL || (home == NULL && weight.data == NULL)) {
         free(weight.name);
-        free(weight.data);
+        bgi_memory_return(&weights->publication.allocator, weight.data, bg_type_size_bytes(type));
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     }
     memcpy(weight.name, name, name_bytes);
@@ -169,8 +182,8 @@ bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out,
     const size_t size_bytes = bg_type_size_bytes(&weights->items[index].type);
 
     if (size_bytes > weights->view_bytes) {
-        free(weights->view);
-        weights->view = bgi_aligned_allocate(64, size_bytes);
+        bgi_weights_drop_view(weights);
+        weights->view = bgi_memory_take(&weights->publication.allocator, BGI_WEIGHT_ALIGNMENT, size_bytes);
         weights->view_bytes = weights->view != NULL ? size_bytes : 0;
         if (weights->view == NULL)
             return bgi_error_memory(error, weights->items[index].name, size_bytes);
@@ -181,7 +194,7 @@ bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out,
 
 void bgi_weights_drop_view(bg_weights *weights)
 {
-    free(weights->view);
+    bgi_memory_return(&weights->publication.allocator, weights->view, weights->view_bytes);
     weights->view = NULL;
     weights->view_bytes = 0;
 }
@@ -275,7 +288,7 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
 
     /* A lost value is not requested, because other ranks may be gone. */
     if (!weight->is_lost)
-        weight->data = bgi_aligned_allocate(64, bg_type_size_bytes(&weight->type));
+        weight->data = take_value(weights, &weight->type);
     if (weight->data == NULL ||
         weights->holder->download(weight->newest != NULL ? weight->newest : weight->home,
                                   weight->newest != NULL ? weight->newest_variable : weight->home_variable, NULL,
@@ -434,8 +447,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
         return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, but the given value is %s", name,
                             bg_type_text(&weight->type, have), bg_type_text(type, given));
     if (weight->home == NULL && weight->data == NULL)
-        weight->data = bgi_aligned_allocate(
-            64, bg_type_size_bytes(type)); /* there was no memory when it was removed from its home */
+        weight->data = take_value(weights, type); /* there was no memory when it was removed from its home */
     if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;

@@ -4,7 +4,6 @@
 #include "runtime/engine.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -356,7 +355,7 @@ static bool start_thread(bgi_engine *engine, bgi_worker *worker)
     const bg_execution_options *execution = &engine->plan->options.execution;
 
     if (execution->start_thread == NULL)
-        return pthread_create(&worker->thread, NULL, worker->does_io ? move_all : work, worker) == 0;
+        return bgi_thread_create(&worker->thread, worker->does_io ? move_all : work, worker) == 0;
     worker->is_on_loan = true;
     return execution->start_thread(execution->start_thread_user, worker->does_io ? move_there : work_there, worker);
 }
@@ -413,14 +412,12 @@ static uint32_t count_helps(const bg_plan *plan)
     return plan->options.reporting.trace_events < MOST_HELPS ? plan->options.reporting.trace_events : MOST_HELPS;
 }
 
-/* Workers start with all signals blocked, because signals are the caller's responsibility. They inherit the caller's
- * processor affinity. */
+/* Workers inherit the processor affinity of the caller. */
 bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
 {
     const bg_execution_options *execution = &engine->plan->options.execution;
     bg_status status = BG_OK;
     bgi_placement placement;
-    sigset_t all, before;
     uint32_t wanted, total, bind_count, share;
     bool is_crowded;
     int lock = -1;
@@ -451,13 +448,10 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
         lock = bgi_placement_lock();
         bgi_placement_avoid(&placement);
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = engine->worker_count; i < total && status == BG_OK; i++)
         if (!start_worker(engine, i, i >= wanted, &placement, bind_count))
             status = bg_error_set(error, BG_ERROR_IO, "%s refused thread %u of %u; set fewer cores",
                                   execution->start_thread != NULL ? "start_thread" : "the system", i + 1, total);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     bgi_placement_unlock(lock);
 cleanup:
     bgi_placement_clear(&placement);

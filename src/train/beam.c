@@ -35,7 +35,7 @@ typedef struct search {
     uint32_t beam_count;
     result results[MOST]; /* the best first */
     uint32_t result_count;
-    successor *ranked; /* the best ones: at most 2 x beams, and a stop token for each beam */
+    successor *ranked; /* the best ones: 2 x beams and a stop token for each beam, or more (rank_more) */
     size_t ranked_count, ranked_most;
 } search;
 
@@ -122,6 +122,22 @@ static bg_status rank_successors(search *s, bg_error *error)
     return BG_OK;
 }
 
+/* When more than can be ranked end in a stop string, some of the rest are the next beams. */
+static bg_status rank_more(search *s, bg_error *error)
+{
+    const size_t most = 2 * s->ranked_most;
+    successor *grown;
+
+    if (s->ranked_count < s->ranked_most)
+        return BG_OK; /* there are no more */
+    grown = realloc(s->ranked, most * sizeof *grown);
+    if (grown == NULL)
+        return bgi_error_memory(error, "beams", most * sizeof *grown);
+    s->ranked = grown;
+    s->ranked_most = most;
+    return rank_successors(s, error);
+}
+
 /* ---- results ---- */
 
 static double score_of(const search *s, double sum, size_t added)
@@ -183,9 +199,13 @@ static bg_status step_beams(search *s, bg_error *error)
     uint32_t next_count = 0;
     bg_status status = BG_OK;
 
-    for (size_t rank = 0; rank < s->ranked_count && next_count < s->options->beams && status == BG_OK; rank++) {
+    for (size_t rank = 0; next_count < s->options->beams && status == BG_OK; rank++) {
         bgi_sequence grown = {.count = 0};
 
+        if (rank == s->ranked_count)
+            status = rank_more(s, error);
+        if (rank == s->ranked_count || status != BG_OK)
+            break;
         status = extend(s, &s->ranked[rank], &grown, error);
         if (status == BG_OK && !grown.has_ended) {
             next[next_count++] = grown;

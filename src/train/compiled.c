@@ -135,6 +135,16 @@ static bg_status check_mesh(const bg_graph *graph, const bgi_call_shape *shape, 
                         mesh.tensor_1, mesh.tensor_2, tensor);
 }
 
+static bg_value add_model(const bg_trainer_options *options, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
+{
+    bg_value loss = {0};
+
+    if (options->model != NULL)
+        return options->model(options->model_user, graph, task, micro_batch);
+    options->add_model(options->model_user, graph, task, micro_batch, &loss);
+    return loss;
+}
+
 static bg_status make_plan(bg_trainer *trainer, bg_trainer_task task, const bg_options *options, bgi_compiled *compiled,
                            bg_error *error)
 {
@@ -143,7 +153,7 @@ static bg_status make_plan(bg_trainer *trainer, bg_trainer_task task, const bg_o
     bg_status status;
 
     BGI_TRY(bg_graph_create(&graph, error));
-    loss = trainer->options.model(trainer->options.model_user, graph, task, (int64_t)compiled->shape.micro_batch);
+    loss = add_model(&trainer->options, graph, task, (int64_t)compiled->shape.micro_batch);
     status = check_mesh(graph, &compiled->shape, error);
     if (status == BG_OK)
         status = compiled->training

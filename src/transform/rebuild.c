@@ -43,7 +43,7 @@ bg_status bgi_rebuild_begin(bgi_rebuild *rebuild, const bg_graph *from, const bo
 {
     *rebuild = (bgi_rebuild){.from = from};
     BGI_TRY(bg_graph_check(from, error));
-    BGI_TRY(bg_graph_create(&rebuild->to, error));
+    BGI_TRY(bg_graph_create_in(&from->arena.allocator, &rebuild->to, error));
     rebuild->to->mesh = from->mesh;
     rebuild->map = calloc(from->value_count, sizeof *rebuild->map);
     if (rebuild->map == NULL) {

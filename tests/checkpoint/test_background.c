@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,15 @@ typedef struct rig {
     bg_error error;
 } rig;
 
-static void open_rig(rig *r)
+static void open_rig_with(rig *r, bool (*start_thread)(void *user, void (*function)(void *), void *argument),
+                          void *user)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = bg_options_defaults();
     bg_value loss;
+
+    options.execution.start_thread = start_thread;
+    options.execution.start_thread_user = user;
 
     memset(r, 0, sizeof *r);
     options.execution.stages = "B1|B2|B3|B4";
@@ -51,6 +56,11 @@ static void open_rig(rig *r)
     loss = test_model_at(0)->build(r->graph, MICRO_BATCH);
     assert_int_equal(bg_plan_create_training(r->graph, loss, &optimizer, &options, &r->plan, &r->error), BG_OK);
     assert_int_equal(bg_session_create(r->plan, NULL, &r->session, &r->error), BG_OK);
+}
+
+static void open_rig(rig *r)
+{
+    open_rig_with(r, NULL, NULL);
 }
 
 static void close_rig(rig *r)
@@ -251,6 +261,66 @@ static void test_older_ones_by_time(void **state)
     test_folder_remove(folder);
 }
 
+/* ---- threads of the program's ---- */
+
+typedef struct lender {
+    pthread_t thread;
+    void (*function)(void *argument);
+    void *argument;
+    int asked, limit;
+} lender;
+
+static void *run_lent(void *user)
+{
+    lender *l = user;
+
+    l->function(l->argument);
+    return NULL;
+}
+
+static bool lend_thread(void *user, void (*function)(void *argument), void *argument)
+{
+    lender *l = user;
+
+    if (l->asked++ >= l->limit)
+        return false;
+    l->function = function;
+    l->argument = argument;
+    return pthread_create(&l->thread, NULL, run_lent, l) == 0;
+}
+
+/* The writer's thread is the program's; without one the failure is reported at the end. A save needs none. */
+static void test_lent_thread(void **state)
+{
+    lender l = {.limit = 1};
+    char folder[TEST_FOLDER_BYTES];
+    bg_checkpoint_writer *writer = NULL;
+    rig r, other;
+
+    (void)state;
+    test_folder_create(folder);
+    open_rig_with(&r, lend_thread, &l);
+    train(&r, 1);
+    assert_int_equal(l.asked, 0); /* a session of one worker */
+    assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
+    assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
+    assert_true(l.asked >= 1);
+    pthread_join(l.thread, NULL);
+    open_rig(&other);
+    assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, NULL, &other.error), BG_OK);
+    expect_same(&r, &other);
+    train(&r, 1);
+    assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
+    assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_ERROR_IO);
+    assert_non_null(strstr(r.error.message, "start_thread refused a thread"));
+    assert_int_equal(bg_checkpoint_save(r.session, folder, NULL, &r.error), BG_OK);
+    assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, NULL, &other.error), BG_OK);
+    expect_same(&r, &other);
+    close_rig(&other);
+    close_rig(&r);
+    test_folder_remove(folder);
+}
+
 /* Nine checkpoints have losses, one of them none: besides the newest, the two best stay, an earlier one before an equal
  * one; a checkpoint with another metric starts a new comparison. */
 static void test_best_ones(void **state)
@@ -314,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_the_writer_gives_way),
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_older_ones_by_time),
+        cmocka_unit_test(test_lent_thread),
         cmocka_unit_test(test_best_ones),
     };
 

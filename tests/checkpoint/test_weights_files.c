@@ -309,6 +309,63 @@ static void test_many_problems(void **state)
     bg_weights_destroy(found);
 }
 
+/* ---- progress ---- */
+
+typedef struct progress {
+    uint64_t calls, last, total, cancel_at;
+    char what[3][32];
+} progress;
+
+static bool report(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    progress *p = user;
+
+    assert_true(p->calls == 0 ? done == 0 : done > p->last && total == p->total);
+    assert_true(p->calls < 3 && done < total);
+    p->last = done;
+    p->total = total;
+    snprintf(p->what[p->calls], sizeof p->what[0], "%s", what);
+    return ++p->calls == p->cancel_at;
+}
+
+static void test_progress(void **state)
+{
+    const uint64_t all = 4 * (6 + 2 + 16);
+    bg_weights_load_options load = bg_weights_load_defaults();
+    bg_weights_save_options save = bg_weights_save_defaults();
+    bg_weights *saved = model(1), *found = model(2);
+    progress p = {.calls = 0};
+    bg_weight weight;
+    bg_error error = {0};
+
+    (void)state;
+    load.progress = save.progress = report;
+    load.progress_user = save.progress_user = &p;
+    require(bg_weights_save(saved, path_of("steps.safetensors"), &save, &error), &error);
+    assert_int_equal(p.calls, 3);
+    assert_int_equal(p.total, all);
+    p = (progress){.cancel_at = 2};
+    assert_int_equal(bg_weights_save(saved, path_of("canceled.safetensors"), &save, &error), BG_ERROR_CANCELED);
+    assert_int_equal(p.calls, 2);
+    assert_non_null(strstr(error.message, "progress canceled the save before `"));
+    assert_int_equal(access(path_of("canceled.safetensors"), F_OK), -1);
+
+    p = (progress){.cancel_at = 2};
+    assert_int_equal(bg_weights_load(found, path_of("steps.safetensors"), &load, NULL, &error), BG_ERROR_CANCELED);
+    assert_string_equal(p.what[0], "a.bias");
+    assert_string_equal(p.what[1], "a.weight");
+    assert_non_null(strstr(error.message, "progress canceled the load before weight `a.weight`"));
+    require(bg_weights_find(found, "a.weight", &weight, &error), &error);
+    assert_float_equal(((const float *)weight.data)[0], 2, 0); /* as before */
+    p = (progress){.calls = 0};
+    require(bg_weights_load(found, path_of("steps.safetensors"), &load, NULL, &error), &error);
+    assert_int_equal(p.calls, 3);
+    assert_int_equal(p.total, all);
+    expect_equal(found, saved);
+    bg_weights_destroy(saved);
+    bg_weights_destroy(found);
+}
+
 /* ---- types ---- */
 
 static const float values[4] = {1.5F, -0.3F, 65519.0F, 1e-7F};
@@ -541,10 +598,11 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_shards),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_wrong_names),   cmocka_unit_test(test_patterns),    cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_many_problems), cmocka_unit_test(test_float_types), cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_plan),          cmocka_unit_test(test_session),     cmocka_unit_test(test_npz),
+        cmocka_unit_test(test_round_trips), cmocka_unit_test(test_shards),        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_wrong_names), cmocka_unit_test(test_patterns),      cmocka_unit_test(test_problems),
+        cmocka_unit_test(test_progress),    cmocka_unit_test(test_many_problems), cmocka_unit_test(test_float_types),
+        cmocka_unit_test(test_other_types), cmocka_unit_test(test_plan),          cmocka_unit_test(test_session),
+        cmocka_unit_test(test_npz),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -57,6 +57,12 @@ begin_case pkg_config
 export PKG_CONFIG_PATH="$folder/usr/lib/pkgconfig"
 check "pkg-config knows the version" test "$(pkg-config --modversion brigade)" = "$(cat "$root/VERSION")"
 
+# Wherever it was moved to.
+mv "$folder/usr" "$folder/moved"
+flags=$(PKG_CONFIG_PATH="$folder/moved/lib/pkgconfig" pkg-config --cflags --libs brigade)
+check "brigade.pc can be moved: $flags" sh -c 'case $2 in *"$1/usr"*) exit 1 ;; esac; set -- $2; test -e "${1#-I}/brigade.h" && test -e "${2#-L}/libbrigade.so"' sh "$folder" "$flags"
+mv "$folder/moved" "$folder/usr"
+
 # Loss and accuracy of three epochs, then of the test.
 right_output() {
     [ "$(grep -c '^train: loss [0-9.]*, accuracy [0-9.]* %$' "$1")" -eq 3 ] &&

@@ -17,7 +17,8 @@ error 2 '--size batch: expected NAME=N' train "$net" --size batch
 error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
 error 2 '`sequence` is not a symbolic dimension' train "$net" --size sequence=3
 error 2 '--freeze names all parameters' train "$net" --input $x --target "$y" --freeze '*'
-error 2 'freeze: the pattern "noone.*" matches no float initializer; the first of them is `' train "$net" --input $x --target "$y" --freeze 'noone.*'
+error 2 '--freeze: the pattern "noone.*" matches no float initializer; the first of them is `' train "$net" --input $x --target "$y" --freeze 'noone.*'
+error 2 '--unfreeze: the pattern "zzz*" matches no float initializer' train "$net" --input $x --target "$y" --unfreeze 'zzz*'
 error 2 '--batch-size 4: input `x` of' train "$files/net_fixed.onnx" --input $x --target "$y" --batch-size 4
 error 2 '--last-batch smaller: ' train "$files/net_fixed.onnx" --input $x --target "$y" --last-batch smaller
 

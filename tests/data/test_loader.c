@@ -944,6 +944,121 @@ static void end_helper(helper *h)
     pthread_join(h->thread, NULL);
 }
 
+/* ---- threads and memory of the caller's ---- */
+
+typedef struct loan {
+    void (*function)(void *argument);
+    void *argument;
+} loan;
+
+typedef struct loans {
+    pthread_t threads[4];
+    loan work[4];
+    uint32_t begun, limit;
+    size_t taken, returned, taken_bytes, returned_bytes;
+} loans;
+
+static void *run_loan(void *user)
+{
+    const loan *l = user;
+
+    l->function(l->argument);
+    return NULL;
+}
+
+static bool lend_thread(void *user, void (*function)(void *argument), void *argument)
+{
+    loans *l = user;
+
+    if (l->begun == l->limit)
+        return false;
+    l->work[l->begun] = (loan){function, argument};
+    if (pthread_create(&l->threads[l->begun], NULL, run_loan, &l->work[l->begun]) != 0)
+        return false;
+    l->begun++;
+    return true;
+}
+
+static void *lend_memory(void *user, size_t alignment, size_t size_bytes)
+{
+    loans *l = user;
+    void *memory = NULL;
+
+    if (posix_memalign(&memory, alignment, size_bytes) != 0)
+        return NULL;
+    memset(memory, 0x5a, size_bytes);
+    l->taken++;
+    l->taken_bytes += size_bytes;
+    return memory;
+}
+
+static void take_memory(void *user, void *memory, size_t size_bytes)
+{
+    loans *l = user;
+
+    l->returned++;
+    l->returned_bytes += size_bytes;
+    free(memory);
+}
+
+static void expect_all_back(const loans *l)
+{
+    assert_true(l->taken > 0);
+    assert_int_equal(l->returned, l->taken);
+    assert_int_equal(l->returned_bytes, l->taken_bytes);
+}
+
+/* Of a data set and, `streamed`, of a stream. */
+static void borrow_all(bool streamed)
+{
+    loans l = {.limit = 2};
+    bg_loader_options options = bg_loader_options_defaults();
+    bg_loader *loader = NULL;
+    bg_sample_stream stream;
+    bg_error error = {0};
+    samples s;
+    uint64_t count = 0;
+
+    make_samples(&s, SAMPLES);
+    stream = bg_dataset_stream(s.dataset);
+    options.batch_size = 10;
+    options.drop_last = false;
+    options.worker_count = 2;
+    options.start_thread = lend_thread;
+    options.start_thread_user = &l;
+    options.allocator = (bg_allocator){lend_memory, take_memory, &l};
+    assert_int_equal(streamed ? bg_loader_create_stream(&stream, &options, &loader, &error)
+                              : bg_loader_create(s.dataset, &options, &loader, &error),
+                     BG_OK);
+    assert_int_equal(l.begun, 2);
+    begin(loader, 0);
+    for (bg_batch batch = next(loader); batch.sample_count > 0; batch = next(loader))
+        count += batch.sample_count;
+    assert_int_equal(count, SAMPLES);
+    bg_loader_destroy(loader); /* has waited for the threads */
+    for (int i = 0; i < 2; i++)
+        pthread_join(l.threads[i], NULL);
+    expect_all_back(&l);
+
+    l = (loans){.limit = 1};
+    assert_int_equal(streamed ? bg_loader_create_stream(&stream, &options, &loader, &error)
+                              : bg_loader_create(s.dataset, &options, &loader, &error),
+                     BG_ERROR_IO);
+    assert_non_null(strstr(error.message, "cannot start worker 1 of 2: start_thread refused it"));
+    pthread_join(l.threads[0], NULL);
+    expect_all_back(&l);
+    options.allocator.release = NULL;
+    assert_int_equal(bg_loader_create(s.dataset, &options, &loader, &error), BG_ERROR_INVALID);
+    clear_samples(&s);
+}
+
+static void test_threads_and_memory_of_the_caller(void **state)
+{
+    (void)state;
+    borrow_all(false);
+    borrow_all(true);
+}
+
 /* Random walks over everything a consumer can do, some with helpers, each checked against a loader without threads. */
 static void test_random_walks(void **state)
 {
@@ -1019,6 +1134,7 @@ int main(void)
         cmocka_unit_test(test_creation_without_memory),
         cmocka_unit_test(test_workers_leave_copying_to_helpers),
         cmocka_unit_test(test_nothing_to_help_with),
+        cmocka_unit_test(test_threads_and_memory_of_the_caller),
         cmocka_unit_test(test_random_walks),
     };
     return cmocka_run_group_tests_name("data/loader", tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <brigade/core.h>
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,18 @@ static void expect(bool holds, const char *what)
         printf("FAILED: %s (%s)\n", what, error.message);
     }
 }
+
+/* The thread sanitizer has no threads in a child of a process that had some. */
+#if defined(__SANITIZE_THREAD__)
+#define HAS_FORK 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_FORK 0
+#endif
+#endif
+#ifndef HAS_FORK
+#define HAS_FORK 1
+#endif
 
 /* ---- what the program lends ---- */
 
@@ -238,6 +251,7 @@ static bool are_equal(const signals *a, const signals *b)
 /* ---- the tests ---- */
 
 static float wanted[UPDATES];
+static bool has_plan_memory, has_weight_memory;
 
 static void log_line(void *user, bg_log_level level, const char *message)
 {
@@ -315,6 +329,225 @@ static void try_refusals(void)
     close_pool(&threads);
 }
 
+/* ---- all that has values is in the program's memory ---- */
+
+enum { CONSTANT_BYTES = MICRO_BATCH * WIDTH * (int)sizeof(float) };
+
+/* A training session over weights and a graph of the program's memory, whose weights are published for a reader. Leaves
+ * nothing behind. */
+static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
+{
+    static const float ones[MICRO_BATCH * WIDTH];
+    const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH), row = bg_vector(BG_FLOAT32, WIDTH);
+    const bg_optimizer adam = bg_adam(0.01);
+    bg_options options = make_options();
+    bg_graph *graph = NULL;
+    bg_weights *weights = NULL;
+    bg_plan *plan = NULL, *inference = NULL;
+    bg_session *session = NULL, *reader = NULL;
+    float losses[UPDATES];
+    size_t before = 0;
+    bg_status status;
+
+    options.memory.allocate = allocator->allocate;
+    options.memory.release = allocator->release;
+    options.memory.allocator_user = allocator->user;
+    options.execution.cores = 1;
+    status = bg_graph_create_in(allocator, &graph, &error);
+    if (status == BG_OK) {
+        const bg_value loss = build(graph);
+
+        bg_graph_constant(graph, "ones", &type, ones);
+        before = lent->lent;
+        status = bg_plan_create_training(graph, loss, &adam, &options, &plan, &error);
+        has_plan_memory = status != BG_OK || lent->lent > before;
+    }
+    options.execution.gradient_accumulation = 1;
+    if (status == BG_OK)
+        status = bg_plan_create_inference(graph, &options, &inference, &error);
+    if (status == BG_OK)
+        status = bg_weights_create_in(allocator, &weights, &error);
+    before = lent->lent_bytes;
+    if (status == BG_OK)
+        status = bg_weights_set(weights, "fc0.bias", &row, ones, &error);
+    has_weight_memory = status != BG_OK || lent->lent_bytes - before == sizeof(float) * WIDTH;
+    if (status == BG_OK)
+        status = bg_session_create(plan, weights, &session, &error);
+    if (status == BG_OK)
+        status = train(session, losses);
+    if (status == BG_OK)
+        status = bg_weights_publish(weights, NULL, &error);
+    if (status == BG_OK)
+        status = bg_session_create_reader(inference, weights, &reader, &error);
+    if (status == BG_OK)
+        status = train(session, losses); /* values that the reader has are not written */
+    if (status == BG_OK)
+        status = bg_weights_publish(weights, NULL, &error);
+    bg_session_destroy(reader);
+    bg_session_destroy(session);
+    bg_weights_destroy(weights);
+    bg_plan_destroy(inference);
+    bg_plan_destroy(plan);
+    bg_graph_destroy(graph);
+    return status;
+}
+
+static void try_allocator(void)
+{
+    memory lent = {.limit = SIZE_MAX};
+    const bg_allocator allocator = {lend_memory, take_memory, &lent}, half = {.allocate = lend_memory, .user = &lent};
+    bg_graph *graph = NULL;
+    bg_weights *weights = NULL;
+    size_t all, step;
+
+    expect(use_allocator(&allocator, &lent) == BG_OK, "graph, plan, weights and sessions on the program's memory");
+    expect(has_plan_memory && has_weight_memory, "the plan and a weight are there");
+    expect(lent.lent_bytes > CONSTANT_BYTES && lent.returned == lent.lent && lent.returned_bytes == lent.lent_bytes,
+           "all of it comes back, with its size");
+    all = lent.lent;
+    step = getenv("BRIGADE_TEST_QUICK") != NULL ? all / 8 + 1 : 1;
+    for (size_t n = 0; n < all; n += step) {
+        bg_status status;
+
+        lent = (memory){.limit = n};
+        status = use_allocator(&allocator, &lent);
+        if (status != BG_ERROR_MEMORY || lent.returned != lent.lent || lent.returned_bytes != lent.lent_bytes) {
+            expect(false, "memory that ends is BG_ERROR_MEMORY, and all comes back");
+            printf("  allocation %zu of %zu: status %d, %zu of %zu came back\n", n, all, (int)status, lent.returned,
+                   lent.lent);
+            break;
+        }
+    }
+    expect(lent.lent < all, "each allocation was refused once");
+    expect(bg_graph_create_in(&half, &graph, &error) == BG_ERROR_INVALID &&
+               bg_weights_create_in(&half, &weights, &error) == BG_ERROR_INVALID &&
+               strstr(error.message, "allocate without release") != NULL,
+           "an allocator has both functions");
+}
+
+/* ---- an infeed on a thread of the program's ---- */
+
+static bg_status make_element(void *user, void *const *tensors, bool *out_has_ended, bg_error *cause)
+{
+    (void)cause, (void)out_has_ended;
+    for (int i = 0; i < MICRO_BATCH * WIDTH; i++) {
+        ((float *)tensors[0])[i] = (float)(i % 5);
+        ((float *)tensors[1])[i] = (float)(i % 3);
+    }
+    ++*(int *)user;
+    return BG_OK;
+}
+
+static void try_infeed(int threads)
+{
+    const bg_type types[] = {bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH), bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH)};
+    const bg_infeed_options settings = bg_infeed_options_defaults();
+    memory lent = {.limit = SIZE_MAX};
+    bg_options options = make_options();
+    bg_infeed *infeed = NULL;
+    bg_session *session;
+    float loss = -1.0F;
+    void *outputs[] = {&loss};
+    int made = 0;
+    size_t before;
+    pool p;
+
+    open_pool(&p, threads);
+    options.execution.cores = 1;
+    options.execution.start_thread = lend_thread;
+    options.execution.start_thread_user = &p;
+    options.memory.allocate = lend_memory;
+    options.memory.release = take_memory;
+    options.memory.allocator_user = &lent;
+    session = open_session(&options);
+    before = lent.lent;
+    expect(session != NULL && bg_infeed_create(types, 2, make_element, &made, &settings, &infeed, &error) == BG_OK,
+           "an infeed");
+    if (threads == 0) {
+        expect(bg_infeed_start(infeed, session, &error) == BG_ERROR_IO &&
+                   strstr(error.message, "start_thread refused the infeed's thread") != NULL,
+               "an infeed without a thread is an error");
+    } else {
+        expect(bg_infeed_start(infeed, session, &error) == BG_OK && lent.lent > before,
+               "an infeed's ring is the program's memory");
+        expect(bg_session_run_infeed(session, infeed, outputs, &error) == BG_OK && loss > 0.0F && made > 0 &&
+                   p.begun == 1,
+               "its thread is the program's");
+    }
+    bg_infeed_destroy(infeed);
+    bg_session_destroy(session);
+    expect(lent.returned == lent.lent, "the ring comes back");
+    close_pool(&p);
+    expect(p.done == p.begun, "and the thread");
+}
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    uint64_t calls, last, total, cancel_at;
+    bool rises;
+    char what[64];
+} progress;
+
+static bool report(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    progress *p = user;
+
+    p->rises = p->rises && (p->calls == 0 || done > p->last) && done < total && what[0] != '\0';
+    p->last = done;
+    p->total = total;
+    snprintf(p->what, sizeof p->what, "%s", what);
+    return ++p->calls == p->cancel_at;
+}
+
+static void try_progress(void)
+{
+    progress p = {.rises = true};
+    bg_options options = make_options();
+    bg_session *session;
+
+    options.reporting.progress = report;
+    options.reporting.progress_user = &p;
+    session = open_session(&options);
+    expect(session != NULL && p.calls > 10 && p.calls <= p.total && p.rises, "planning says how far it is");
+    bg_session_destroy(session);
+    p = (progress){.rises = true, .cancel_at = 7};
+    expect(open_session(&options) == NULL && error.status == BG_ERROR_CANCELED && p.calls == 7 &&
+               strstr(error.message, p.what) != NULL,
+           "and ends when the program says so");
+}
+
+/* Whether every other thread of this process has blocked the signals that a program handles. */
+static bool have_blocked_signals(int *out_count)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGPIPE};
+    DIR *folder = opendir("/proc/self/task");
+    bool all = true;
+
+    *out_count = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char path[300], line[200];
+        unsigned long long blocked = 0;
+        FILE *file;
+
+        if (entry->d_name[0] == '.' || atol(entry->d_name) == (long)getpid())
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        file = fopen(path, "r");
+        if (file == NULL)
+            continue;
+        while (fgets(line, sizeof line, file) != NULL)
+            sscanf(line, "SigBlk: %llx", &blocked);
+        fclose(file);
+        ++*out_count;
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+            all = all && (blocked >> (numbers[i] - 1) & 1) != 0;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return all;
+}
+
 static void try_signals(void)
 {
     struct sigaction action;
@@ -332,6 +565,12 @@ static void try_signals(void)
     expect(session != NULL && train(session, losses) == BG_OK, "a session beside signals");
     after = look_at_signals();
     expect(are_equal(&before, &after), "handlers and blocked signals stay as they are");
+    if (HAS_FORK) { /* the thread sanitizer has a thread of its own */
+        int threads = 0;
+
+        expect(have_blocked_signals(&threads), "the library's threads leave signals to the program's");
+        expect(threads >= 2 || access("/proc/self/task", R_OK) != 0, "there are such threads");
+    }
     bg_session_destroy(session);
     after = look_at_signals();
     expect(are_equal(&before, &after), "also when the session is gone");
@@ -360,18 +599,6 @@ static int work_in_child(bg_session *inherited, bool has_threads)
     bg_session_destroy(inherited);
     return 0;
 }
-
-/* The thread sanitizer has no threads in a child of a process that had some. */
-#if defined(__SANITIZE_THREAD__)
-#define HAS_FORK 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAS_FORK 0
-#endif
-#endif
-#ifndef HAS_FORK
-#define HAS_FORK 1
-#endif
 
 static void try_fork(uint32_t workers)
 {
@@ -405,6 +632,10 @@ int main(void)
     try_loans(1);
     try_loans(3);
     try_refusals();
+    try_allocator();
+    try_infeed(0);
+    try_infeed(1);
+    try_progress();
     try_signals();
     if (HAS_FORK) {
         try_fork(1);

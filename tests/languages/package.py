@@ -196,6 +196,135 @@ expect((seen[0] == old[0]).all() and (seen[1] == old[0]).all(), "readers keep to
 expect(trained.weights.publish() == 2 and (readers[0].run(x=X, y=Y)["guess"] != old[0]).any(), "and see the next version")
 expect(plan.summary["stage_count"] == 1 and "transient" in plan.memory(), "a plan says what it is")
 
+# ---- data sets, loaders, and the trainer against a loop of one's own ----
+
+ROWS = np.arange(40, dtype=np.float32).reshape(20, 2) / 40
+samples = bg.Dataset(x=ROWS, y=ROWS[:, ::-1])
+expect(len(samples) == 20 and samples.names == ("x", "y") and len(samples.take(5)) == 5 and len(samples.shard(1, 3)) == 7,
+       "a data set of arrays")
+loader = bg.Loader(samples, batch_size=4, shuffle=True, seed=3, worker_count=2)
+epochs = [[batch["x"] for batch in loader] for _ in range(2)]
+expect(len(loader) == 5 and [each.shape for each in epochs[0]] == [(4, 2)] * 5 and loader.statistics["batch_count"] == 10,
+       "batches of an epoch")
+expect(all((np.sort(np.concatenate(epoch), axis=0) == ROWS).all() for epoch in epochs) and
+       (np.concatenate(epochs[0]) != np.concatenate(epochs[1])).any(), "each sample once an epoch, in another order")
+expect(all((a == b["x"]).all() for a, b in zip(epochs[1][2:], loader.epoch(1, 2))), "an epoch from the middle")
+squares = bg.Dataset.from_function(6, {"n": ("int32", (1,))}, lambda epoch, index: {"n": np.array([index * index + epoch], np.int32)})
+expect([list(batch["n"].ravel()) for batch in bg.Loader(squares, batch_size=3, mode="sync").epoch(1)] == [[1, 2, 5], [10, 17, 26]],
+       "samples of a function")
+broken = bg.Dataset.from_function(2, {"n": ("int32", (1,))}, lambda epoch, index: {"n": np.zeros(2, np.int32)})
+expect_error(lambda: list(bg.Loader(broken)), bg.Error, "expected [1]", "a sample of another shape")
+expect_error(lambda: bg.Dataset(x=ROWS, y=ROWS[:5]), bg.Error, "", "arrays of different lengths")
+expect_error(lambda: bg.Loader(samples, batch_sise=2), bg.Error, "has no `batch_sise`", "a loader's option that is misspelled")
+
+seen = []
+
+
+def network(graph, task, micro_batch):
+    seen.append((task, micro_batch))
+    x = graph.input("x", "float32", (micro_batch, 2))
+    guess = graph.linear_layer("fc2", graph.tanh(graph.linear_layer("fc1", x, 8, bias=True)), 2, bias=True)
+    graph.output("guess", guess)
+    if task != "predict":
+        loss = graph.mse_loss("mse", guess, graph.input("y", "float32", (micro_batch, 2)), "mean")
+        graph.output("loss", loss)
+        return loss
+
+
+events = []
+trainer = bg.Trainer(network, bg.adam(0.05), micro_batch=4, max_epochs=3, seed=5, callbacks=[events.append])
+trainer.fit({"x": ROWS, "y": ROWS[:, ::-1]}, samples.take(8))
+expect(seen[:2] == [("fit", 4), ("validate", 4)] and trainer.step == 15 and trainer.epoch == 3, "a trainer fits")
+kinds = [event.kind for event in events]
+expect(kinds.count("on_batch_end") == 15 + 6 and kinds[0] == "on_fit_start" and kinds[-1] == "on_fit_end" and
+       events[0].trainer is trainer, "callbacks get the events")
+own = bg.Graph()
+loss = network(own, "fit", 4)
+loop = bg.Session.training(own, loss, bg.adam(0.05), bg.Options(strategy="single", seed=5))
+for _ in range(3):
+    for at in range(0, 20, 4):
+        loop.run(x=ROWS[at:at + 4], y=ROWS[at:at + 4, ::-1])
+expect(all((loop.weights[name] == trainer.weights[name]).all() for name in loop.weights.parameters()),
+       "the bits of a loop of one's own")
+tested, predicted = trainer.test(samples), trainer.predict(samples)
+expect(0 < tested["loss"] < 1 and tested == trainer.metrics("test") and trainer.metrics("validate")["loss"] > 0, "metrics")
+expect(set(predicted) == {"guess"} and predicted["guess"].shape == (20, 2) and
+       abs(((predicted["guess"] - ROWS[:, ::-1]) ** 2).mean() - tested["loss"]) < 1e-6, "predictions")
+expect(trainer.session("fit").step == 15, "a task's session")
+outputs, rates = [], []
+
+
+def watch(event):
+    if event.kind == "on_call_end":
+        outputs.append(float(event.outputs["loss"].ravel()[0]))
+    if event.kind == "on_batch_end" and event.batch == 2:
+        event.stop()
+
+
+watched = bg.Trainer(network, bg.sgd(0.1), callbacks=[watch], micro_batch={"fit": 2}, max_epochs=5, batch_limits={"validate": 0},
+                     learning_rate=lambda step: rates.append(step) or 0.1)
+watched.fit(bg.Loader(samples, batch_size=2))
+expect(len(outputs) == 2 and watched.was_stopped and rates[:2] == [0, 1] and outputs[0] > 0, "a callback stops the fit, and sees outputs")
+
+
+class Stop(Exception):
+    pass
+
+
+def refuse(*_):
+    raise Stop("no")
+
+
+expect_error(lambda: bg.Trainer(refuse).fit(samples), Stop, "no", "an exception of the model")
+expect_error(lambda: bg.Trainer(network, micro_batch=4, callbacks=[refuse]).fit(samples), Stop, "no", "an exception of a callback")
+expect_error(lambda: bg.Trainer(network, micro_batch=4, learning_rate=refuse).fit(samples), Stop, "no", "an exception of the learning rate")
+expect_error(lambda: bg.Trainer(network, max_epoch=3), bg.Error, "has no `max_epoch`", "a trainer's option that is misspelled")
+expect_error(lambda: bg.Trainer(network, micro_batch=4).test(samples), bg.Error, "fc1.weight", "a test without weights")
+
+# ---- a generator ----
+
+gpt = dict(layers=1, hidden=16, heads=2, sequence_length=4, positions=16, vocabulary=257)
+letters = bg.Tokenizer()
+expect(letters.encode("ab") == [97, 98] and letters.decode([104, 105]) == "hi" and letters.vocabulary == 257 and
+       letters.end_of_text == 256, "a tokenizer of bytes")
+expect_error(lambda: bg.Generator(bg.Weights(), **gpt), bg.Error, "wte.weight", "a generator without weights")
+generator = bg.Generator(bg.Weights(), bg.Options(initialize_missing=True), sequences=2, **gpt)
+prompts = [[1, 2, 3], [4, 5, 6, 7, 8], [9]]
+both = generator.run(prompts, max_tokens=5, sampling={"seed": 7})
+alone = [generator.run([prompt], max_tokens=5, seeds=[7 + i])[0] for i, prompt in enumerate(prompts)]
+expect([list(each.tokens) for each in both] == [list(each.tokens) for each in alone] and
+       all(len(each.tokens) == 5 and each.end == "length" and each.text is None for each in both),
+       "prompts beside each other and alone")
+heard = []
+spoken = generator.run(["ab", "c"], letters, max_tokens=4, on_token=heard.append, sampling={"temperature": 0.0})
+expect([token.place for token in heard if token.prompt == 0] == [0, 1, 2, 3] and heard[-1].is_last and
+       "".join(token.text for token in heard if token.prompt == 0) == spoken[0].text, "a callback for each token")
+ended = generator.run([[1]], max_tokens=9, on_token=lambda token: token.place < 2)
+expect(len(ended[0].tokens) == 3 and ended[0].end == "callback", "the callback ends a prompt")
+first = int(spoken[0].tokens[0])
+expect(generator.run(["ab"], letters, stop_tokens=[first], sampling={"temperature": 0.0})[0].end == "stop_token", "a stop token")
+beams = generator.run([[1, 2]], max_tokens=3, beams=2, returned_beams=2)
+expect(len(beams[0]) == 2 and beams[0][0].score >= beams[0][1].score, "beams, the best first")
+generator.feed([97, 98])
+expect(len(generator) == 2 or generator.reset() is None, "a generator counts its tokens")
+generator.reset()
+generator.feed([97, 98])
+expect(len(generator) == 2 and generator.logits.shape == (257,) and generator.sample(temperature=0.0) == first ==
+       int(generator.logits.argmax()), "by hand")
+expect_error(lambda: generator.run([[1]], on_token=refuse), Stop, "no", "an exception of on_token")
+expect_error(lambda: generator.run(["a"]), bg.Error, "no tokenizer", "a text without a tokenizer")
+expect_error(lambda: generator.run([[300]]), bg.Error, "300", "a token outside the vocabulary")
+
+# ---- progress ----
+
+steps = []
+loaded.save(folder / "p.safetensors", progress=lambda *where: steps.append(where))
+expect([where[1] for where in steps] == sorted({where[1] for where in steps}) and steps[-1][2] == 4 * (16 + 8 + 16 + 2) and len(steps) == 4,
+       "saving says how far it is")
+expect_error(lambda: bg.Weights().load(folder / "p.safetensors", progress=lambda *_: True), bg.Error, "canceled", "a load that is canceled")
+expect_error(lambda: loaded.save(folder / "q.safetensors", progress=refuse), Stop, "no", "an exception of progress")
+expect(not (folder / "q.safetensors").exists(), "a save that is canceled leaves no file")
+
 # ---- lifetimes: what an object borrows stays while it lives ----
 
 made = bg.Session(bg.Plan.training(*build(), bg.sgd(0.1)))

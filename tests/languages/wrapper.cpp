@@ -320,6 +320,31 @@ void try_trainer()
 
 } // namespace
 
+void try_generator()
+{
+    bg_gpt_options model = bg_gpt_defaults();
+    bg_generation_options options = bg_generation_defaults();
+    brigade::weights weights;
+    brigade::tokenizer bytes;
+
+    model.layers = 1, model.hidden = 16, model.heads = 2, model.vocabulary = 257;
+    model.sequence_length = 4, model.positions = 16;
+    brigade::call(bg_tokenizer_create_bytes, bytes.out());
+    options.tokenizer = bytes;
+    options.max_tokens = 5;
+    const brigade::generator generator(model, weights, 2, brigade::options().set("initialize_missing", true));
+    const std::vector<brigade::generation> found = generator.run({{1, 2, 3}, {4}}, options);
+    expect(found.size() == 2 && found[0].tokens.size() == 5 && found[1].end == BG_GENERATION_LENGTH &&
+               found[0].log_share < 0,
+           "a generator continues prompts");
+    options.sampling.seed = 1;
+    expect(generator.run({{4}}, options)[0].tokens == found[1].tokens, "each as by itself");
+    options.beams = options.returned_beams = 2;
+    const std::vector<brigade::generation> best = generator.run({{4}}, options);
+    expect(best.size() == 2 && best[0].score >= best[1].score && !best[0].text.empty(), "beams, the best first");
+    expect_error([&] { generator.run({{300}}, options); }, BG_ERROR_INVALID, "token 0 is 300", "a token that is none");
+}
+
 int main(int, char **argv)
 {
     try_own_op();
@@ -327,6 +352,7 @@ int main(int, char **argv)
     try_readers();
     try_failures();
     try_trainer();
+    try_generator();
     std::printf("%d passed, %d failed\n", passed, failed);
     return failed == 0 ? 0 : 1;
 }

@@ -30,7 +30,7 @@
 #include "support/models.h"
 #include "support/train.h"
 
-enum { MICRO_BATCH = 3, OPTIONS_BYTES = 792, MOST_REQUESTS = 48 };
+enum { MICRO_BATCH = 3, OPTIONS_BYTES = 808, MOST_REQUESTS = 48 };
 
 /* The texts that describe a plan. */
 typedef struct description {
@@ -464,15 +464,24 @@ static uint32_t order_nothing(void *user, bg_pinning pinning, uint32_t *cpus, ui
     return 0;
 }
 
-static void *lend_nothing(void *user, size_t alignment, size_t size_bytes)
+static void *lend_memory(void *user, size_t alignment, size_t size_bytes)
 {
-    (void)user, (void)alignment, (void)size_bytes;
-    return NULL;
+    void *memory = NULL;
+
+    (void)user;
+    return posix_memalign(&memory, alignment, size_bytes) == 0 ? memory : NULL;
 }
 
-static void take_nothing(void *user, void *memory, size_t size_bytes)
+static void take_memory(void *user, void *memory, size_t size_bytes)
 {
-    (void)user, (void)memory, (void)size_bytes;
+    (void)user, (void)size_bytes;
+    free(memory);
+}
+
+static bool never_cancel(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)user, (void)what, (void)done, (void)total;
+    return false;
 }
 
 static bool start_nothing(void *user, void (*function)(void *argument), void *argument)
@@ -517,9 +526,11 @@ static void test_what_does_not_count(void **state)
     options.memory.no_memory_check = true;
     options.execution.stop = never_stop;
     options.execution.stop_user = folder;
-    options.memory.allocate = lend_nothing;
-    options.memory.release = take_nothing;
+    options.memory.allocate = lend_memory;
+    options.memory.release = take_memory;
     options.memory.allocator_user = folder;
+    options.reporting.progress = never_cancel;
+    options.reporting.progress_user = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
     options.execution.pinning = BG_PINNING_NONE; /* with threads of the program's */
     options.execution.start_thread = start_nothing;

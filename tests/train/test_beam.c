@@ -9,7 +9,7 @@
 
 enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 
-static const uint32_t prompt_tokens[] = {1, 3, 0, 2};
+static uint32_t prompt_tokens[] = {1, 3, 0, 2};
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
 /* Log shares of what follows the prompt and `count` tokens. */
@@ -195,11 +195,260 @@ static void test_few_beams(void **state)
     bg_weights_destroy(weights);
 }
 
+/* Among prompts are some whose best sequence begins badly, and some with good ends that come too late. */
+static void test_other_prompts(void **state)
+{
+    static const double penalties[] = {1.0, 0.5, 2.0};
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    bg_weights *weights = make_weights(&model), *own = make_weights(&model);
+    bg_generator *by_hand = open_generator(&model, NULL, weights, 1), *generator = open_generator(&model, NULL, own, 2);
+    const int step = getenv("BRIGADE_TEST_QUICK") != NULL ? 6 : 1;
+    (void)state;
+
+    for (int i = 0; i < VOCABULARY * VOCABULARY; i += step) {
+        prompt_tokens[2] = (uint32_t)(i / VOCABULARY), prompt_tokens[3] = (uint32_t)(i % VOCABULARY);
+        compare_few(by_hand, generator, 2, penalties[i % 3]);
+    }
+    prompt_tokens[2] = 0, prompt_tokens[3] = 2;
+    bg_generator_destroy(generator);
+    bg_generator_destroy(by_hand);
+    bg_weights_destroy(own);
+    bg_weights_destroy(weights);
+}
+
+/* ---- equal sums, and fewer sequences than beams ---- */
+
+static void clear_weight(bg_weights *weights, const char *name)
+{
+    bg_weight weight;
+    void *zeros;
+    bg_error error;
+
+    require(bg_weights_find(weights, name, &weight, &error), &error);
+    zeros = calloc(1, bg_type_size_bytes(&weight.type));
+    assert_non_null(zeros);
+    require(bg_weights_set(weights, name, &weight.type, zeros, &error), &error);
+    free(zeros);
+}
+
+/* Every token is equally likely: the first beam comes first, then the smallest token, and an earlier result stays. */
+static void test_ties(void **state)
+{
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    bg_weights *weights = make_weights(&model);
+    bg_generation_options options = make_options(3, 1.0);
+    bg_generation found[8];
+    bg_generator *generator;
+    bg_error error;
+    (void)state;
+
+    clear_weight(weights, "transformer.wte.weight");
+    generator = open_generator(&model, NULL, weights, 8);
+    options.returned_beams = 3;
+    options.max_tokens = 2;
+    options.stop_token_count = 0;
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(found[i].count, 2);
+        assert_int_equal(found[i].tokens[0], 0);
+        assert_int_equal(found[i].tokens[1], i);
+        assert_true(fabs(found[i].score + log(VOCABULARY)) < 1e-6);
+    }
+    bg_generation_clear(found, 3);
+
+    /* The stop token alone, then four of the five that a second token makes: the last one equals them. */
+    options.beams = options.returned_beams = 5;
+    options.stop_token_count = 1;
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    assert_int_equal(found[0].count, 1);
+    assert_int_equal(found[0].tokens[0], STOP);
+    for (uint32_t i = 1; i < 5; i++) {
+        assert_int_equal(found[i].count, 2);
+        assert_int_equal(found[i].tokens[0], 0);
+        assert_int_equal(found[i].tokens[1], i - 1);
+    }
+    bg_generation_clear(found, 5);
+
+    options.beams = options.returned_beams = 8;
+    options.max_tokens = 1;
+    options.stop_token_count = 0;
+    memset(found, 0x5a, sizeof found);
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_int_equal(found[i].count, i < VOCABULARY);
+        if (i < VOCABULARY)
+            assert_int_equal(found[i].tokens[0], i);
+        else
+            assert_null(found[i].tokens);
+    }
+    assert_int_equal(bg_generator_length(generator), 0);
+    bg_generation_clear(found, 8);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
+/* ---- text ---- */
+
+typedef struct reader {
+    char text[256];
+    size_t text_bytes;
+    uint64_t count, leaves_at, last_count;
+} reader;
+
+static bool read_token(void *user, const bg_generation_token *token)
+{
+    reader *r = user;
+
+    assert_non_null(token->text);
+    assert_int_equal(token->place, r->count++);
+    memcpy(r->text + r->text_bytes, token->text, token->text_bytes);
+    r->text_bytes += token->text_bytes;
+    r->last_count += token->is_last;
+    return r->count != r->leaves_at;
+}
+
+/* The text of a result is that of its tokens, without a stop string at the end; no text has one. */
+static void check_text(const bg_tokenizer *tokenizer, const bg_generation *found, const char *stop)
+{
+    const size_t stop_bytes = found->end == BG_GENERATION_STOP_STRING ? strlen(stop) : 0;
+    size_t size_bytes = 0;
+    char *all;
+    bg_error error;
+
+    require(bg_tokenizer_decode(tokenizer, found->tokens, found->count, &all, &size_bytes, &error), &error);
+    assert_int_equal(found->text_bytes + stop_bytes, size_bytes);
+    assert_memory_equal(found->text, all, found->text_bytes);
+    assert_memory_equal(all + found->text_bytes, stop, stop_bytes);
+    assert_int_equal(found->text[found->text_bytes], '\0');
+    free(all);
+}
+
+static const char *find_part(const char *text, size_t size_bytes, const char *part)
+{
+    const size_t length = strlen(part);
+
+    for (size_t i = 0; i + length <= size_bytes; i++)
+        if (memcmp(text + i, part, length) == 0)
+            return text + i;
+    return NULL;
+}
+
+static void test_text(void **state)
+{
+    enum { BEAMS = 4, TOKENS = 6 };
+    const bg_gpt_options model = make_model(257, POSITIONS);
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, BEAMS);
+    bg_generation_options options = bg_generation_defaults();
+    bg_generation plain[BEAMS], found[BEAMS];
+    bg_tokenizer *tokenizer;
+    reader heard = {.count = 0};
+    char stop[3] = "";
+    const char *const stops[] = {stop};
+    uint32_t stopped = 0;
+    bool has_prefix = false;
+    bg_error error;
+    (void)state;
+
+    require(bg_tokenizer_create_bytes(&tokenizer, &error), &error);
+    options.tokenizer = tokenizer;
+    options.beams = options.returned_beams = BEAMS;
+    options.max_tokens = TOKENS;
+    options.length_penalty = 0.0; /* short sequences are not worse */
+    options.on_token = read_token;
+    options.user = &heard;
+    require(bg_generator_run(generator, &prompt, 1, &options, plain, &error), &error);
+    for (uint32_t i = 0; i < BEAMS; i++)
+        check_text(tokenizer, &plain[i], "");
+    assert_int_equal(heard.count, TOKENS);
+    assert_int_equal(heard.last_count, 1);
+    assert_int_equal(heard.text_bytes, plain[0].text_bytes);
+    assert_memory_equal(heard.text, plain[0].text, plain[0].text_bytes);
+
+    /* A string of two bytes, the second of which comes with a token of its own. */
+    assert_in_range(plain[0].tokens[2], 1, 255);
+    assert_in_range(plain[0].tokens[3], 1, 255);
+    memcpy(stop, plain[0].text + 2, 2);
+    options.stop_strings = stops;
+    options.stop_string_count = 1;
+    heard = (reader){.count = 0};
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    for (uint32_t i = 0; i < BEAMS; i++) {
+        check_text(tokenizer, &found[i], stop);
+        assert_null(find_part(found[i].text, found[i].text_bytes, stop));
+        stopped += found[i].end == BG_GENERATION_STOP_STRING;
+        has_prefix = has_prefix || (found[i].count == 4 &&
+                                    memcmp(found[i].tokens, plain[0].tokens, 4 * sizeof *found[i].tokens) == 0);
+        assert_true(i == 0 || found[i].score <= found[i - 1].score);
+    }
+    assert_true(stopped > 0 && has_prefix);
+    assert_int_equal(heard.count, found[0].count);
+    assert_int_equal(heard.last_count, 1);
+    assert_int_equal(heard.text_bytes, found[0].text_bytes); /* never a beginning of the stop string */
+    assert_memory_equal(heard.text, found[0].text, found[0].text_bytes);
+    bg_generation_clear(found, BEAMS);
+
+    options.stop_string_count = 0;
+    heard = (reader){.leaves_at = 3};
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    assert_int_equal(heard.count, 3);
+    assert_int_equal(heard.last_count, 0);
+    assert_int_equal(found[0].count, TOKENS); /* the callback comes when the search is over */
+    bg_generation_clear(found, BEAMS);
+    bg_generation_clear(plain, BEAMS);
+    bg_tokenizer_destroy(tokenizer);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
+/* More successors end in a stop string than are ranked at first: the search goes on with those that do not. */
+static void test_many_stops(void **state)
+{
+    enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };
+    const bg_gpt_options model = make_model(257, POSITIONS);
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, BEAMS);
+    bg_generation_options options = bg_generation_defaults();
+    bg_generation found[BEAMS];
+    bg_tokenizer *tokenizer;
+    char strings[STOPS][2] = {""};
+    const char *stops[STOPS];
+    float logits[257];
+    bg_error error;
+    (void)state;
+
+    require(bg_tokenizer_create_bytes(&tokenizer, &error), &error);
+    require(bg_generator_feed(generator, prompt.tokens, prompt.count, &error), &error);
+    memcpy(logits, bg_generator_logits(generator), sizeof logits);
+    for (int i = 0; i < STOPS; i++) { /* the likeliest bytes */
+        int best = 1;
+
+        for (int t = 1; t < 256; t++)
+            best = logits[t] > logits[best] ? t : best;
+        logits[best] = -INFINITY;
+        strings[i][0] = (char)best;
+        stops[i] = strings[i];
+    }
+    options.tokenizer = tokenizer;
+    options.stop_strings = stops;
+    options.stop_string_count = STOPS;
+    options.beams = options.returned_beams = BEAMS;
+    options.max_tokens = TOKENS;
+    options.length_penalty = 6.0; /* long sequences are better */
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    for (int i = 0; i < BEAMS; i++)
+        assert_int_equal(found[i].count, TOKENS);
+    bg_generation_clear(found, BEAMS);
+    bg_tokenizer_destroy(tokenizer);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
 /* ---- the callback hears the best one of each prompt ---- */
 
 typedef struct listener {
     uint32_t tokens[2][LENGTH];
-    uint64_t counts[2];
+    uint64_t counts[2], last_counts[2];
     double log_shares[2];
 } listener;
 
@@ -213,6 +462,8 @@ static bool hear(void *user, const bg_generation_token *token)
     assert_int_equal(token->place, l->counts[p]);
     l->tokens[p][l->counts[p]++] = token->token;
     l->log_shares[p] += token->log_share;
+    l->last_counts[p] += token->is_last;
+    assert_int_equal(l->last_counts[p], token->is_last);
     return true;
 }
 
@@ -238,6 +489,7 @@ static void test_callback(void **state)
     assert_true(alone.score == found[1].score);
     for (uint32_t p = 0; p < 2; p++) {
         assert_int_equal(heard.counts[p], found[p].count);
+        assert_int_equal(heard.last_counts[p], 1);
         assert_memory_equal(heard.tokens[p], found[p].tokens, found[p].count * sizeof *found[p].tokens);
         assert_true(heard.log_shares[p] == found[p].log_share);
     }
@@ -250,8 +502,8 @@ static void test_callback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exhaustive),
-        cmocka_unit_test(test_few_beams),
+        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_few_beams), cmocka_unit_test(test_other_prompts),
+        cmocka_unit_test(test_ties),       cmocka_unit_test(test_text),      cmocka_unit_test(test_many_stops),
         cmocka_unit_test(test_callback),
     };
 

@@ -93,6 +93,39 @@ static void test_by_hand(void **state)
     bg_weights_destroy(weights);
 }
 
+/* A slot may hold the beginning of its next prompt already, or all of it and more. */
+static void test_same_beginnings(void **state)
+{
+    static const size_t counts[] = {9, 4, 9, 1, 36, 5, 4};
+    enum { COUNT = sizeof counts / sizeof counts[0] };
+    const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
+    const bg_generation_options options = make_options();
+    bg_weights *weights = make_weights(&model);
+    bg_generator *generator = open_generator(&model, NULL, weights, 1);
+    bg_generation_prompt prompts[COUNT];
+    bg_generation found[COUNT];
+    uint32_t tokens[POSITIONS];
+    bg_error error;
+    (void)state;
+
+    for (uint32_t i = 0; i < POSITIONS; i++)
+        tokens[i] = (i * i + 5) % VOCABULARY;
+    for (uint32_t p = 0; p < COUNT; p++)
+        prompts[p] = (bg_generation_prompt){.tokens = tokens, .count = counts[p], .seed = 40 + p};
+    require(bg_generator_run(generator, prompts, COUNT, &options, found, &error), &error);
+    for (uint32_t p = 0; p < COUNT; p++) {
+        bg_generation wanted;
+
+        require(bg_generator_run(generator, &prompts[p], 1, &options, &wanted, &error), &error);
+        assert_same(&found[p], &wanted, "after a prompt that begins alike", p);
+        assert_true(found[p].log_share == wanted.log_share);
+        bg_generation_clear(&wanted, 1);
+    }
+    bg_generation_clear(found, COUNT);
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
 /* Any number of sequences, under every strategy of inference. */
 static void test_strategies(void **state)
 {
@@ -283,10 +316,8 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_same_beginnings), cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_ends),    cmocka_unit_test(test_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
