@@ -123,6 +123,8 @@ MPI_LIBRARIES := $(MPIS:%=$(BUILD)/libbrigade_mpi_%.so)
 FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/dev/null),$(mpi)))
 MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
+# Makes the tables of docs/ops.md.
+OPS_PAGE := $(BUILD)/tests/ops/index_page
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
@@ -165,7 +167,7 @@ check-valgrind: all
 deps:
 	@tools/dependencies.sh
 
-tests: all $(TESTS) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
+tests: all $(TESTS) $(OPS_PAGE) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
 examples: all $(EXAMPLES) $(MPI_EXAMPLES)
 benches: all $(BENCHES) $(MPI_BENCHES)
 
@@ -243,8 +245,9 @@ since:
 	@tools/make_reference.py since
 
 # Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
-tables: all
+tables: all $(OPS_PAGE)
 	@tools/update_tables.sh $(PROGRAM) docs/*.md
+	@$(OPS_PAGE) docs/ops.md >$(BUILD)/ops.md && cat $(BUILD)/ops.md >docs/ops.md
 
 # tests/languages/test_python.sh holds these files against the headers.
 bindings:
@@ -485,5 +488,5 @@ format-check:
 clean:
 	rm -rf $(BUILD)
 
--include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d) $(EXAMPLES:=.d)
+-include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(OPS_PAGE).d $(BENCHES:=.d) $(EXAMPLES:=.d)
 -include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d) $(COPIED_OBJECTS:.o=.d) $(RANKS_OBJECTS:.o=.d)

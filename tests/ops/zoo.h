@@ -1,6 +1,6 @@
 /*
  * zoo.h: the public functions that add an op to a graph, each over random shapes and attributes. test_zoo.c asks things
- * of all of them; print_index.c makes the tables of docs/ops.md from them. An op that is added is a function here.
+ * of all of them; index_page.c makes the tables of docs/ops.md from them. An op that is added is a function here.
  */
 #ifndef TESTS_OPS_ZOO_H
 #define TESTS_OPS_ZOO_H
@@ -409,10 +409,8 @@ static bg_value loss(zoo *z, int kind)
     case 2:
         return bg_nll_loss(z->graph, NULL, OPERAND(n, c), NUMBERS(c, n), (bg_value){0}, reduction, -100);
     case 3:
-        return bg_ctc_loss(
-            z->graph, NULL, bg_log_softmax(z->graph, NULL, OPERAND(n, t, c + 1), -1),
-            bg_elementwise_binary(z->graph, NULL, BG_ADD, NUMBERS(c, n, 2), numbers(z, BG_INT32, 1, DIMS(1))),
-            (bg_value){0}, (bg_value){0}, (int32_t)c, true, reduction);
+        return bg_ctc_loss(z->graph, NULL, bg_log_softmax(z->graph, NULL, OPERAND(n, t, c + 1), -1), NUMBERS(c, n, 2),
+                           (bg_value){0}, (bg_value){0}, (int32_t)c, true, reduction);
     case 4:
         return bg_cosine_embedding_loss(z->graph, NULL, OPERAND(n, c), OPERAND(n, c), NUMBERS(2, n), -0.9, reduction);
     case 5:
