@@ -128,7 +128,7 @@ OPS_PAGE := $(BUILD)/tests/ops/index_page
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mpi bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -191,6 +191,10 @@ bench-ops: benches bench-deps
 bench-resnet: benches bench-deps
 	@bench/resnet.sh $(BUILD)
 
+# A U-Net, an LSTM, a masked language model and a decoder beside PyTorch.
+bench-models: benches bench-deps
+	@bench/models.sh $(BUILD)
+
 # An exported ResNet-18: training beside the same network built here, inference beside OpenCV and onnxruntime-web.
 bench-onnx: benches bench-deps
 	@bench/onnx.sh $(BUILD)
@@ -204,7 +208,7 @@ bench-serve: benches bench-deps
 bench-checkpoint: benches
 	@$(BUILD)/bench/checkpoint $${DIR:-.}
 
-bench-all: bench-ops bench-resnet bench-onnx bench-serve bench-mnist bench-gpt
+bench-all: bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mnist bench-gpt
 
 # Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)
