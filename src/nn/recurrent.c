@@ -209,7 +209,7 @@ static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, b
     const int64_t steps = bg_graph_type(l->graph, given).dims[l->options.batch_first ? 1 : 0];
     const int64_t count = (steps + piece - 1) / piece;
     const int32_t axis = l->options.batch_first ? 1 : 0;
-    bg_value *made = calloc(2 * (size_t)count, sizeof *made), *cells = made + count, y;
+    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states, and behind them cells */
 
     if (made == NULL) {
         bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld pieces of time", (long long)count);
@@ -221,7 +221,7 @@ static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, b
         add_piece(l, given, reverse ? steps - behind : before, reverse ? steps - before : behind, reverse, weight, bias,
                   &h, c);
         made[reverse ? count - 1 - i : i] = h;
-        cells[i] = *c;
+        made[count + i] = *c;
         if (i + 1 == count)
             break;
         h = pass_state(l, h, reverse, behind);
@@ -230,7 +230,7 @@ static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, b
     }
     y = bg_concat(l->graph, NULL, made, (uint32_t)count, axis);
     if (has_lengths(l) && l->gates == 4)
-        *c = bg_concat(l->graph, NULL, cells, (uint32_t)count, axis);
+        *c = bg_concat(l->graph, NULL, made + count, (uint32_t)count, axis);
     free(made);
     return y;
 }
