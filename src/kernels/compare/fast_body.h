@@ -66,7 +66,11 @@ typedef uint64_t bytes8 __attribute__((may_alias));
                                                                                                                        \
         if (view.run == 1 && at + count <= view.count)                                                                 \
             return from + at;                                                                                          \
-        for (int64_t i = 0; i < count;) {                                                                              \
+        for (int64_t i = 0, run; view.run == 1 && i < count; i += run, at = 0) {                                       \
+            run = clip(count - i, view.count - at);                                                                    \
+            memcpy(buffer + i, from + at, (size_t)run * sizeof(element));                                              \
+        }                                                                                                              \
+        for (int64_t i = 0; view.run > 1 && i < count;) {                                                              \
             const int64_t run = clip(count - i, left);                                                                 \
                                                                                                                        \
             for (int64_t e = 0; e < run; e++)                                                                          \

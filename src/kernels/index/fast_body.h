@@ -61,6 +61,30 @@ static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int6
         write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
 }
 
+/* The same for elements of a row that are adjacent. */
+static void scatter_row(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t count)
+{
+    const bg_dtype dtype = call->types[0].dtype, ids = call->types[1].dtype;
+    const int64_t size = s->view.size;
+    float *dx = (float *)(dtype == BG_FLOAT32 ? call->operands[2] : call->scratch) + outer * size;
+    float buffer[BGI_ELEMENTWISE_CHUNK];
+
+    memset(dx, 0, (size_t)size * sizeof *dx);
+    for (int64_t i = 0; i < count; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t at = outer * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
+        const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
+
+        for (int64_t e = 0; e < chunk; e++) {
+            const int64_t place = bgi_index_resolve(ids, call->operands[1], at + e, size);
+
+            if (place >= 0)
+                dx[place] += dy[e];
+        }
+    }
+    if (dtype != BG_FLOAT32)
+        write_floats(dtype, call->operands[2], outer * size, size, dx);
+}
+
 static void scatter_part(const bg_kernel_call *call, uint32_t part, bool by_element)
 {
     const bgi_scatter s = bgi_scatter_make(call->attributes);
@@ -71,8 +95,11 @@ static void scatter_part(const bg_kernel_call *call, uint32_t part, bool by_elem
     for (int64_t block = bgi_cpu_part_start(s.view.outer * s.blocks, part, s.parts); block < end; block++) {
         const int64_t column = block % s.blocks * BGI_SCATTER_BLOCK;
 
-        scatter_block(call, &s, block / s.blocks, column, clip(s.view.inner - column, BGI_SCATTER_BLOCK), count,
-                      by_element);
+        if (by_element && s.view.inner == 1)
+            scatter_row(call, &s, block, count);
+        else
+            scatter_block(call, &s, block / s.blocks, column, clip(s.view.inner - column, BGI_SCATTER_BLOCK), count,
+                          by_element);
     }
 }
 
