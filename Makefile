@@ -123,10 +123,12 @@ MPI_LIBRARIES := $(MPIS:%=$(BUILD)/libbrigade_mpi_%.so)
 FORTRAN_MPIS := $(foreach mpi,$(MPIS),$(if $(shell command -v mpif90.$(mpi) 2>/dev/null),$(mpi)))
 MPI_EXAMPLES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/examples/mpi_surrogate_c.%) $(FORTRAN_MPIS:%=$(BUILD)/examples/mpi_surrogate_f90.%))
 
+# Makes the tables of docs/ops.md.
+OPS_PAGE := $(BUILD)/tests/ops/index_page
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi) $(BUILD)/bench/mpi_memory.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-onnx bench-serve bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -172,7 +174,7 @@ check-aarch64:
 deps:
 	@tools/dependencies.sh
 
-tests: all $(TESTS) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
+tests: all $(TESTS) $(OPS_PAGE) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
 examples: all $(EXAMPLES) $(MPI_EXAMPLES)
 benches: all $(BENCHES) $(MPI_BENCHES)
 
@@ -196,6 +198,10 @@ bench-ops: benches bench-deps
 bench-resnet: benches bench-deps
 	@bench/resnet.sh $(BUILD)
 
+# A U-Net, an LSTM, a masked language model and a decoder beside PyTorch.
+bench-models: benches bench-deps
+	@bench/models.sh $(BUILD)
+
 # An exported ResNet-18: training beside the same network built here, inference beside OpenCV and onnxruntime-web.
 bench-onnx: benches bench-deps
 	@bench/onnx.sh $(BUILD)
@@ -209,7 +215,7 @@ bench-serve: benches bench-deps
 bench-checkpoint: benches
 	@$(BUILD)/bench/checkpoint $${DIR:-.}
 
-bench-all: bench-ops bench-resnet bench-onnx bench-serve bench-mnist bench-gpt
+bench-all: bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mnist bench-gpt
 
 # Sums over ranks beside MPI_Allreduce, and training of ranks beside one process and the simulator.
 bench-mpi: all $(MPI_BENCHES)
@@ -254,8 +260,9 @@ since:
 	@tools/make_reference.py since
 
 # Tables of the documents that come from the tables of options; tests/cli/test_options.sh holds them against the program.
-tables: all
+tables: all $(OPS_PAGE)
 	@tools/update_tables.sh $(PROGRAM) docs/*.md
+	@$(OPS_PAGE) docs/ops.md >$(BUILD)/ops.md && cat $(BUILD)/ops.md >docs/ops.md
 
 # tests/languages/test_python.sh holds these files against the headers.
 bindings:
@@ -507,5 +514,5 @@ format-check:
 clean:
 	rm -rf $(BUILD)
 
--include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(BENCHES:=.d) $(EXAMPLES:=.d)
+-include $(LIBRARY_OBJECTS:.o=.d) $(CLI_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d) $(TESTS:=.d) $(OPS_PAGE).d $(BENCHES:=.d) $(EXAMPLES:=.d)
 -include $(FUZZ_SOURCES:%.c=$(BUILD)/%.d) $(COPIED_OBJECTS:.o=.d) $(RANKS_OBJECTS:.o=.d)

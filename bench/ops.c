@@ -12,6 +12,8 @@
  *        ops --turns      reads lines `op dim...`, writes how many times faster the AVX-512 kernels are than the AVX2
  * ones: the median of turns.
  */
+#include "graph_cases.h"
+
 #include "core/isa.h"
 #include "core/threads.h"
 #include "kernels/accumulate/attributes.h"
@@ -51,7 +53,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { DIMS = 9, CALLS = 8, OPERANDS = 10, TENSORS = 24, THREADS = 64 };
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { DIMS = GRAPH_DIMS, CALLS = 256, OPERANDS = 16, TENSORS = 24, THREADS = 64 };
 
 /* ---- the cases ---- */
 
@@ -292,6 +298,8 @@ typedef struct bench_work {
     size_t tensor_count;
     bench_call calls[CALLS];
     size_t call_count;
+    bg_graph *graph; /* of a case that is one, with a buffer for each value */
+    void **buffers;
     double flops, bytes;
 } bench_work;
 
@@ -931,6 +939,86 @@ static void range_count(bench_work *work, const int64_t *d)
     CALL(RANGE_COUNT, &attributes, 1, x, counts);
 }
 
+/* ---- graphs ---- */
+
+/* Numbers -1 .. 1, or 0.1 .. 1.1, for a variable; what it has for a constant. */
+static void *make_value(graph_rig *r, const bgi_value *value)
+{
+    const size_t bytes = bg_type_size_bytes(&value->type);
+    float *data = take(bytes);
+
+    memset(data, 0, bytes);
+    if (value->data != NULL)
+        memcpy(data, value->data, bytes);
+    else if (value->type.dtype == BG_FLOAT32 && value->kind == BGI_VALUE_VARIABLE)
+        for (int64_t i = 0; i < bg_type_element_count(&value->type); i++)
+            data[i] = (float)graph_draw(r) / (r->is_positive ? 2147483648.0f : 1073741824.0f) +
+                      (r->is_positive ? 0.1f : -1.0f);
+    return data;
+}
+
+/* What an alias shows has the memory of its operand. */
+static void add_graph_call(bench_work *work, const bgi_op *op)
+{
+    bench_call *call = &work->calls[work->call_count++];
+    const uint32_t count = op->input_count + op->output_count;
+    bg_error error = {0};
+
+    if (work->call_count > CALLS || count > OPERANDS) {
+        fprintf(stderr, "ops: a case has too many calls, or `%s` too many operands\n", op->type->name);
+        exit(1);
+    }
+    *call = (bench_call){.attributes = op->attributes, .input_count = op->input_count};
+    call->output_count = op->output_count;
+    const bg_op_signature signature = bgi_op_signature(work->graph, op, call->types);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const bg_value value = i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count];
+
+        call->operands[i] = work->buffers[value.id];
+        work->bytes += (double)bg_type_size_bytes(&call->types[i]);
+    }
+    if (op->type->kernel(&signature, BG_KERNELS_FAST, &call->kernel, &error) != BG_OK)
+        graph_fail(&error);
+    call->scratch = take(call->kernel.scratch_bytes);
+    memset(call->scratch, 0, call->kernel.scratch_bytes);
+    if (op->type->cost != NULL && (strstr(op->type->name, "conv") != NULL || strstr(op->type->name, "matmul") != NULL))
+        work->flops += op->type->cost(&signature).flops;
+}
+
+static bool build_graph(bench_work *work, size_t i)
+{
+    graph_rig r = {.random = 1};
+    bg_error error = {0};
+    bg_value y;
+
+    if (bg_graph_create(&r.graph, &error) != BG_OK)
+        graph_fail(&error);
+    work->graph = r.graph;
+    y = graph_build(&r, i);
+    if (bg_graph_check(r.graph, &error) != BG_OK)
+        graph_fail(&error);
+    if (bg_value_is_null(y))
+        return false;
+    graph_derive(&r, y);
+    work->buffers = calloc(r.graph->value_count, sizeof *work->buffers);
+    if (work->buffers == NULL)
+        exit(1);
+    for (uint32_t v = 1; v < r.graph->value_count; v++)
+        work->buffers[v] = make_value(&r, &r.graph->values[v]);
+    for (uint32_t o = 0; o < bg_graph_op_count(r.graph); o++) {
+        const bgi_op *op = &r.graph->ops[o];
+
+        if (op->type->alias_input == BG_NO_OPERAND) {
+            add_graph_call(work, op);
+        } else {
+            free(work->buffers[op->outputs[0].id]);
+            work->buffers[op->outputs[0].id] = work->buffers[op->inputs[op->type->alias_input].id];
+        }
+    }
+    return true;
+}
+
 static bool build(bench_work *work, const char *op, const int64_t *d)
 {
     static const struct {
@@ -1002,12 +1090,28 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
     return false;
 }
 
+/* The case of this number: of the table, then of the graphs. */
+static bool build_number(bench_work *work, size_t i)
+{
+    if (i < CASES)
+        return build(work, cases[i].op, cases[i].dims);
+    *work = (bench_work){0};
+    return build_graph(work, i - CASES);
+}
+
 static void clear(bench_work *work)
 {
     for (size_t i = 0; i < work->tensor_count; i++)
         free(work->tensors[i].data);
     for (size_t i = 0; i < work->call_count; i++)
         free(work->calls[i].scratch);
+    for (uint32_t o = 0; work->graph != NULL && o < bg_graph_op_count(work->graph); o++)
+        if (work->graph->ops[o].type->alias_input != BG_NO_OPERAND)
+            work->buffers[work->graph->ops[o].outputs[0].id] = NULL;
+    for (uint32_t v = 1; work->graph != NULL && v < work->graph->value_count; v++)
+        free(work->buffers[v]);
+    free(work->buffers);
+    bg_graph_destroy(work->graph);
 }
 
 /* ---- a team of threads ---- */
@@ -1207,7 +1311,7 @@ static void answer(const char *what, uint32_t threads, double milliseconds)
         printf("%.3f 0 0\n", measure_flops(threads, milliseconds));
     } else if (strncmp(what, "copy:", 5) == 0) {
         printf("%.3f 0 0\n", measure_copy(strtod(what + 5, NULL), threads, milliseconds));
-    } else if (*end != '\0' || i >= CASES || !build(&work, cases[i].op, cases[i].dims)) {
+    } else if (*end != '\0' || i >= CASES + GRAPH_CASES || !build_number(&work, i)) {
         fprintf(stderr, "ops: there is no case `%s`\n", what);
         exit(1);
     } else {
@@ -1325,10 +1429,12 @@ int main(int argc, char **argv)
     double milliseconds;
 
     if (argc > 1 && strcmp(argv[1], "--list") == 0) {
-        for (size_t i = 0; i < CASES; i++) {
-            printf("%s", cases[i].op);
+        for (size_t i = 0; i < CASES + GRAPH_CASES; i++) {
+            const int64_t *dims = i < CASES ? cases[i].dims : graph_cases[i - CASES].dims;
+
+            printf("%s", i < CASES ? cases[i].op : graph_cases[i - CASES].op);
             for (int d = 0; d < DIMS; d++)
-                printf(" %lld", (long long)cases[i].dims[d]);
+                printf(" %lld", (long long)dims[d]);
             printf("\n");
         }
         return 0;

@@ -26,11 +26,20 @@ class Server:
         return answer
 
 
+DIMENSIONS = {op: 3 for op in ("prelu triangle slice concat stack tile roll flip broadcast scatter_add gather_elements "
+                               "scatter_elements_add top_k").split()}
+DIMENSIONS.update({"conv1d": 5, "conv3d": 5, "max_pool1d": 4, "max_pool3d": 4, "pad_constant": 5, "pad_replicate": 5,
+                   "group_norm": 4, "einsum": 4, "attention_cached": 5, "ctc": 4, "pad": 5, "gather": 3, "rnn": 4})
+
+
 def spell(op, dims):
     """A case's shape for people."""
     if op in ("conv", "conv_transpose"):
         n, c, h, w, o, k, s, p, g = dims
         return f"{n} x {c} x {h} x {w}, {o} of {k} x {k}" + (f", stride {s}" if s > 1 else "") + (f", {g} groups" if g > 1 else "")
+    if op.startswith("adaptive"):
+        n, c, edge, out = dims[:4]
+        return f"{n} x {c} x {edge} x {edge} to {out} x {out}"
     if op.endswith("_pool"):
         n, c, h, w, k, s, p = dims[:7]
         return f"{n} x {c} x {h} x {w}, {k} x {k}" + (f", stride {s}" if s != k else "") + (f", padding {p}" if p else "")
@@ -44,7 +53,7 @@ def spell(op, dims):
         n, s, t, heads, key_heads, width, kind = dims[:7]
         seen = {1: ", padded", 2: ", bias", 3: ", causal", 4: ", window"}.get(kind, "")
         return f"{n} x {s} x {t}, {heads}" + (f" over {key_heads}" if heads != key_heads else "") + f" of {width}{seen}"
-    count = {"rotary": 4, "lstm": 4, "gru": 4, "linear": 3, "embedding": 3, "matmul": 4, "attention": 4, "batch_norm": 4, "sum": 3, "mean": 3, "max": 3}.get(op, 2)
+    count = {"rotary": 4, "lstm": 4, "gru": 4, "linear": 3, "embedding": 3, "matmul": 4, "attention": 4, "batch_norm": 4, "sum": 3, "mean": 3, "max": 3}.get(op, DIMENSIONS.get(op, 2))
     while count > 1 and dims[count - 1] == 0:
         count -= 1
     return " x ".join(str(d) for d in dims[:count])

@@ -162,6 +162,108 @@ def ctc(samples, steps, classes, targets, *_):
     return with_gradient(lambda x: F.ctc_loss(x, labels, lengths, label_lengths, reduction="none"), x)
 
 
+def function(op, is_positive=False):
+    """An elementwise function; numbers 0.1 .. 1.1 where it wants positive ones."""
+    return lambda n, *_: with_gradient(op, (torch.rand(n) + 0.1).requires_grad_() if is_positive else leaf(n))
+
+
+def without_gradient(op, *inputs):
+    return lambda: op(*inputs)
+
+
+def block(op, count=1):
+    """Of tensors of three dims."""
+    return lambda a, b, c, *_: with_gradient(op, *(leaf(a, b, c) for _ in range(count)))
+
+
+def slice_of(a, b, c, *_):
+    x, dy = torch.randn(a, b, c), torch.randn(a, b - b // 4, c)
+
+    def run():  # the gradient is zeros and a copy
+        x[:, b // 4:].contiguous()
+        dx = torch.zeros(a, b, c)
+        dx[:, b // 4:] = dy
+
+    return run
+
+
+def broadcast(a, b, c, *_):
+    x, dy = torch.randn(a, 1, c), torch.randn(a, b, c)
+
+    def run():
+        x.expand(a, b, c).contiguous()
+        dy.sum(1, keepdim=True)
+
+    return run
+
+
+def pads(mode):
+    return lambda n, c, h, w, p, *_: with_gradient(lambda x: F.pad(x, (p, p, p, p), mode), leaf(n, c, h, w))
+
+
+def scatter_add(rows, columns, count, *_):
+    ids = torch.randint(0, rows, (count,))
+    return with_gradient(lambda x, u: x.index_add(0, ids, u), leaf(rows, columns), leaf(count, columns))
+
+
+def gather_elements(rows, columns, count, *_):
+    ids = torch.randint(0, columns, (rows, count))
+    return with_gradient(lambda x: x.gather(1, ids), leaf(rows, columns))
+
+
+def scatter_elements_add(rows, columns, count, *_):
+    ids = torch.randint(0, columns, (rows, count))
+    return with_gradient(lambda x, u: x.scatter_add(1, ids, u), leaf(rows, columns), leaf(rows, count))
+
+
+def group_norm(n, c, edge, groups, *_):
+    return with_gradient(lambda x, a, b: F.group_norm(x, groups, a, b), leaf(n, c, edge, edge), leaf(c), leaf(c))
+
+
+def einsum(n, heads, length, width, *_):
+    return with_gradient(lambda a, b: torch.einsum("bhqd,bhkd->bhqk", a, b), leaf(n, heads, length, width),
+                         leaf(n, heads, length, width))
+
+
+def attention_cached(n, length, heads, key_heads, width, *_):
+    q, k, v = torch.randn(n, 1, heads, width), torch.randn(n, 1, key_heads, width), torch.randn(n, 1, key_heads, width)
+    keys, values = torch.randn(n, length, key_heads, width), torch.randn(n, length, key_heads, width)
+
+    @torch.no_grad()
+    def run():
+        keys[:, -1:], values[:, -1:] = k, v
+        k_all, v_all = keys.transpose(1, 2), values.transpose(1, 2)
+        if heads != key_heads:
+            k_all, v_all = (t.repeat_interleave(heads // key_heads, 1) for t in (k_all, v_all))
+        scores = q.transpose(1, 2) @ k_all.transpose(2, 3) * width**-0.5
+        (scores.softmax(3) @ v_all).transpose(1, 2).reshape(n, 1, heads * width)
+
+    return run
+
+
+def pointwise(loss, is_positive=False):
+    def make(count, *_):
+        target = torch.rand(count) + 0.1 if is_positive else torch.randn(count)
+        return with_gradient(lambda x: loss(x, target), leaf(count))
+
+    return make
+
+
+def bce(count, *_):
+    target = torch.rand(count)
+    return with_gradient(lambda x: F.binary_cross_entropy(x.clamp(0.05, 0.95), target), leaf(count))
+
+
+def cosine_embedding_loss(rows, columns, *_):
+    signs = torch.randint(0, 2, (rows,)) * 2 - 1
+    return with_gradient(lambda a, b: F.cosine_embedding_loss(a, b, signs), leaf(rows, columns), leaf(rows, columns))
+
+
+def weighted_loss(rows, classes, *_):
+    labels, weights = torch.randint(0, classes, (rows,)), torch.rand(classes) + 0.1
+    return with_gradient(lambda x: F.cross_entropy(x, labels, weights), leaf(rows, classes))
+
+
 def total(a, b, c, *_):
     x, dy, dx = torch.randn(a, b, c), torch.randn(a, 1, c), torch.empty(a, b, c)
 
@@ -222,6 +324,77 @@ OPS = {
     "gather": gather,
     "pad": lambda n, c, h, w, p, *_: with_gradient(lambda x: F.pad(x, (p, p, p, p), "reflect"), leaf(n, c, h, w)),
     "ctc": ctc,
+    "silu": function(F.silu),
+    "gelu_tanh": function(lambda x: F.gelu(x, approximate="tanh")),
+    "mish": function(F.mish),
+    "softsign": function(F.softsign),
+    "softplus": function(F.softplus),
+    "log_sigmoid": function(F.logsigmoid),
+    "elu": function(F.elu),
+    "leaky_relu": function(F.leaky_relu),
+    "hard_sigmoid": function(F.hardsigmoid),
+    "hard_swish": function(F.hardswish),
+    "clamp": function(lambda x: x.clamp(0.0, 1.0)),
+    "expm1": function(torch.expm1),
+    "log": function(torch.log, True),
+    "log1p": function(torch.log1p, True),
+    "sqrt": function(torch.sqrt, True),
+    "rsqrt": function(torch.rsqrt, True),
+    "square": function(torch.square),
+    "reciprocal": function(torch.reciprocal, True),
+    "negate": function(torch.neg),
+    "abs": function(torch.abs),
+    "sign": function(torch.sign),
+    "round": function(torch.round),
+    "floor": function(torch.floor),
+    "ceil": function(torch.ceil),
+    "trunc": function(torch.trunc),
+    "erf": function(torch.erf),
+    "sin": function(torch.sin),
+    "cos": function(torch.cos),
+    "pow": function(lambda x: x.pow(3.0)),
+    "subtract": lambda n, *_: with_gradient(torch.sub, leaf(n), leaf(n)),
+    "divide": lambda n, *_: with_gradient(torch.div, leaf(n), leaf(n)),
+    "minimum": lambda n, *_: with_gradient(torch.minimum, leaf(n), leaf(n)),
+    "scale": function(lambda x: x * 1.5 + 0.25),
+    "cast": function(lambda x: x.to(torch.bfloat16)),
+    "compare": lambda n, *_: without_gradient(torch.lt, torch.randn(n), torch.randn(n)),
+    "logical_and": lambda n, *_: without_gradient(torch.logical_and, torch.rand(n) < 0.5, torch.rand(n) < 0.5),
+    "prelu": lambda a, b, c, *_: with_gradient(F.prelu, leaf(a, b, c), leaf(b)),
+    "triangle": block(torch.tril),
+    "slice": slice_of,
+    "concat": block(lambda a, b: torch.cat((a, b), 1), 2),
+    "stack": block(lambda a, b: torch.stack((a, b), 1), 2),
+    "tile": block(lambda x: x.tile((1, 4, 1))),
+    "roll": lambda a, b, c, *_: with_gradient(lambda x: x.roll(b // 3, 1), leaf(a, b, c)),
+    "flip": block(lambda x: x.flip(1)),
+    "broadcast": broadcast,
+    "conv1d": lambda n, c, l, o, k, *_: with_gradient(lambda x, w: F.conv1d(x, w, None, 1, k // 2), leaf(n, c, l), leaf(o, c, k)),
+    "conv3d": lambda n, c, e, o, k, *_: with_gradient(lambda x, w: F.conv3d(x, w, None, 1, k // 2), leaf(n, c, e, e, e),
+                                                      leaf(o, c, k, k, k)),
+    "max_pool1d": lambda n, c, l, k, *_: with_gradient(lambda x: F.max_pool1d(x, k), leaf(n, c, l)),
+    "max_pool3d": lambda n, c, e, k, *_: with_gradient(lambda x: F.max_pool3d(x, k), leaf(n, c, e, e, e)),
+    "adaptive_avg_pool": lambda n, c, e, o, *_: with_gradient(lambda x: F.adaptive_avg_pool2d(x, o), leaf(n, c, e, e)),
+    "adaptive_max_pool": lambda n, c, e, o, *_: with_gradient(lambda x: F.adaptive_max_pool2d(x, o), leaf(n, c, e, e)),
+    "pad_constant": pads("constant"),
+    "pad_replicate": pads("replicate"),
+    "scatter_add": scatter_add,
+    "gather_elements": gather_elements,
+    "scatter_elements_add": scatter_elements_add,
+    "one_hot": lambda n, c, *_: without_gradient(F.one_hot, torch.randint(0, c, (n,)), c),
+    "top_k": lambda r, c, k, *_: with_gradient(lambda x: x.topk(k)[0], leaf(r, c)),
+    "argmax": lambda r, c, *_: without_gradient(lambda x: x.argmax(1), torch.randn(r, c)),
+    "group_norm": group_norm,
+    "einsum": einsum,
+    "attention_cached": attention_cached,
+    "l1_loss": pointwise(F.l1_loss),
+    "smooth_l1_loss": pointwise(F.smooth_l1_loss),
+    "huber_loss": pointwise(F.huber_loss),
+    "bce": bce,
+    "kl_div": pointwise(lambda x, t: F.kl_div(x, t, reduction="mean"), True),
+    "cosine_similarity": lambda r, c, *_: with_gradient(lambda a, b: F.cosine_similarity(a, b, 1), leaf(r, c), leaf(r, c)),
+    "cosine_embedding_loss": cosine_embedding_loss,
+    "weighted_loss": weighted_loss,
     "adamw": lambda n, *_: update(lambda w: torch.optim.AdamW(w, lr=1e-3), n),
     "sgd": lambda n, *_: update(lambda w: torch.optim.SGD(w, lr=1e-3, momentum=0.9), n),
 }

@@ -85,6 +85,11 @@ typedef struct bg_recurrent_options {
      * pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one piece at a time.
      * If both are set, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
+    /* int32 or int64 [N]: the numbers of steps that belong to each sample, as pack_padded_sequence and
+     * pad_packed_sequence of PyTorch handle them, in any order. Later steps are padding: what x has there does not
+     * matter, the result is zero there, last states are those after a sample's last step, and the reverse direction
+     * begins there. Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
+    bg_value lengths;
 } bg_recurrent_options;
 
 BG_API void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes);

@@ -216,7 +216,8 @@ typedef enum bg_memmap_mode {
 } bg_memmap_mode;
 
 /* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",
- * "bf16-true", "16-true"), which are the values of the option `precision`.
+ * "bf16-true", "16-true"), which are the values of the option `precision`. As text "32-true", "16" and "bf16" mean the
+ * first three.
  *
  * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) have operands and results of
  * 16 bits. Losses, exponentials, logarithms, powers, reciprocals and sums use float32, and so do ops that change a

@@ -1641,6 +1641,7 @@ bg_recurrent_options._fields_ = [
     ("reset_first", c_bool),
     ("truncate", c_int64),
     ("checkpoint", c_int64),
+    ("lengths", bg_value),
 ]
 bg_split_placement._fields_ = [
     ("splits", POINTER(c_int64)),

@@ -5,6 +5,9 @@
  *
  *     x --linear--> gates --recurrence--> states     forward  \
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
+ *
+ * With lengths of samples every recurrence runs forward: the backward one reads its samples turned around within their
+ * lengths, and its states are turned back.
  */
 #include "nn/layers.h"
 
@@ -27,8 +30,12 @@ typedef struct recurrent_layers {
     bg_dtype dtype;
     bg_value first[2]; /* h0, c0 [layers x directions, N, H]; null: zeros */
     bg_value zeros;
-    bg_value last[2][MOST_STATES]; /* [1, N, H] each */
+    bg_value last[2][MOST_STATES]; /* the states of a direction; with lengths [1, N, H], after the last step */
     uint32_t last_count;
+    /* With lengths. Time and samples are one dimension, in x's order: T N steps. */
+    bg_value rows[2]; /* int32 [T N]: the step that is read at each place, as it is or turned around; T N in padding */
+    bg_value last_rows; /* int32 [N]: the last step, when it is not turned */
+    bg_value has_steps; /* uint8 [N, 1] */
 } recurrent_layers;
 
 void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_bytes)
@@ -69,6 +76,90 @@ static bg_value find_first(recurrent_layers *l, int which, int64_t number)
     }
     return bg_broadcast(l->graph, NULL, l->zeros, 2, dims);
 }
+
+/* ---- samples of different lengths ---- */
+
+static bool has_lengths(const recurrent_layers *l)
+{
+    return !bg_value_is_null(l->options.lengths);
+}
+
+/* int32 [rows, columns]: 0, factor, 2 factor, ... */
+static bg_value add_numbers(recurrent_layers *l, int64_t rows, int64_t columns, int64_t factor)
+{
+    const bg_type type = bg_matrix(BG_INT32, rows, columns);
+    int32_t *data = calloc((size_t)(rows * columns), sizeof *data);
+    bg_value numbers = {0};
+
+    if (data == NULL) {
+        bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld numbers", (long long)(rows * columns));
+        return numbers;
+    }
+    for (int64_t i = 0; i < rows * columns; i++)
+        data[i] = (int32_t)(i * factor);
+    numbers = bg_graph_constant(l->graph, "numbers", &type, data);
+    free(data);
+    return numbers;
+}
+
+static bg_value add_number(recurrent_layers *l, int64_t number)
+{
+    const bg_type type = bg_matrix(BG_INT32, 1, 1);
+    const int32_t value = (int32_t)number;
+
+    return bg_graph_constant(l->graph, "number", &type, &value);
+}
+
+/* (steps - 1) x the distance of steps + the sample's first row. */
+static bg_value find_row(recurrent_layers *l, bg_value steps, int64_t distance, bg_value sample)
+{
+    return bg_add(l->graph, bg_scale(l->graph, NULL, steps, (double)distance, -(double)distance), sample);
+}
+
+/* Fills rows, last_rows and has_steps. Matrices are [T, N], or [N, T] if samples come first. */
+static void read_lengths(recurrent_layers *l, int64_t steps)
+{
+    bg_graph *g = l->graph;
+    const bool first = l->options.batch_first;
+    const int64_t distance = first ? 1 : l->samples, all = steps * l->samples, column[] = {l->samples, 1};
+    const int64_t dims[] = {first ? l->samples : 1, first ? 1 : l->samples};
+    const bg_value place = first ? add_numbers(l, 1, steps, 1) : add_numbers(l, steps, 1, 1);
+    const bg_value sample = add_numbers(l, dims[0], dims[1], first ? steps : 1);
+    const bg_value longest = add_number(l, steps), outside = add_number(l, all), one = add_number(l, 1);
+    bg_value lengths = bg_reshape(g, NULL, bg_cast(g, NULL, l->options.lengths, BG_INT32), 2, dims), is_inside;
+
+    lengths = bg_elementwise_binary(g, NULL, BG_MINIMUM, lengths, longest);
+    is_inside = bg_compare(g, NULL, BG_LESS, place, lengths);
+    l->rows[0] = bg_where(g, NULL, is_inside, find_row(l, bg_add(g, place, one), distance, sample), outside);
+    l->rows[1] = bg_where(g, NULL, is_inside, find_row(l, bg_subtract(g, lengths, place), distance, sample), outside);
+    for (int i = 0; i < 2; i++)
+        l->rows[i] = bg_reshape(g, NULL, l->rows[i], 1, &all);
+    l->last_rows = find_row(l, lengths, distance, sample); /* of a sample without steps it is not used */
+    l->last_rows = bg_reshape(g, NULL, l->last_rows, 1, &l->samples);
+    l->has_steps = bg_reshape(g, NULL, bg_compare(g, NULL, BG_GREATER_EQUAL, lengths, one), 2, column);
+}
+
+/* Steps by their rows; zeros in padding. */
+static bg_value gather_steps(recurrent_layers *l, bg_value x, bg_value rows)
+{
+    const bg_type type = bg_graph_type(l->graph, x);
+    const int64_t flat[] = {type.dims[0] * type.dims[1], type.dims[2]};
+
+    x = bg_gather(l->graph, NULL, bg_reshape(l->graph, NULL, x, 2, flat), 0, rows);
+    return bg_reshape(l->graph, NULL, x, 3, type.dims);
+}
+
+/* [1, N, H]: the state after each sample's last step, `first` where it has none. */
+static bg_value gather_last(recurrent_layers *l, bg_value states, bg_value first)
+{
+    const bg_type type = bg_graph_type(l->graph, states);
+    const int64_t flat[] = {type.dims[0] * type.dims[1], type.dims[2]}, dims[] = {1, l->samples, l->width};
+
+    states = bg_gather(l->graph, NULL, bg_reshape(l->graph, NULL, states, 2, flat), 0, l->last_rows);
+    return bg_reshape(l->graph, NULL, bg_where(l->graph, NULL, l->has_steps, states, first), 3, dims);
+}
+
+/* ---- one direction of a layer ---- */
 
 /* The state after the last step, [1, N, H]. */
 static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
@@ -111,13 +202,14 @@ static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, i
                                                                        : state;
 }
 
-/* Adds the recurrence in pieces of this many steps. *c: of the last piece. */
+/* Adds the recurrence in pieces of this many steps. *c: of the last piece, with lengths of all. */
 static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
                            bg_value bias, bg_value h, bg_value *c)
 {
     const int64_t steps = bg_graph_type(l->graph, given).dims[l->options.batch_first ? 1 : 0];
     const int64_t count = (steps + piece - 1) / piece;
-    bg_value *made = calloc((size_t)count, sizeof *made), y;
+    const int32_t axis = l->options.batch_first ? 1 : 0;
+    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states, and behind them cells */
 
     if (made == NULL) {
         bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld pieces of time", (long long)count);
@@ -129,13 +221,16 @@ static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, b
         add_piece(l, given, reverse ? steps - behind : before, reverse ? steps - before : behind, reverse, weight, bias,
                   &h, c);
         made[reverse ? count - 1 - i : i] = h;
+        made[count + i] = *c;
         if (i + 1 == count)
             break;
         h = pass_state(l, h, reverse, behind);
         if (l->gates == 4)
             *c = pass_state(l, *c, reverse, behind);
     }
-    y = bg_concat(l->graph, NULL, made, (uint32_t)count, l->options.batch_first ? 1 : 0);
+    y = bg_concat(l->graph, NULL, made, (uint32_t)count, axis);
+    if (has_lengths(l) && l->gates == 4)
+        *c = bg_concat(l->graph, NULL, made + count, (uint32_t)count, axis);
     free(made);
     return y;
 }
@@ -148,8 +243,11 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
         truncate > 0 && (checkpoint == 0 || truncate < checkpoint) ? truncate : checkpoint; /* 0: one */
     const bg_type type = bg_graph_type(l->graph, x);
     const int64_t in = type.rank == 3 ? type.dims[2] : 1, steps = type.dims[l->options.batch_first ? 1 : 0];
-    bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given;
+    const bool runs_back = reverse && !has_lengths(l);
+    bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given, first[2] = {{0}};
 
+    if (has_lengths(l) && (reverse || layer == 0)) /* other layers' padding is zeros */
+        x = gather_steps(l, x, l->rows[reverse]);
     weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
     weights[1] = add_parameter(l, "weight_hh", layer, reverse, bg_matrix(BG_FLOAT32, gates, l->width));
     if (l->options.bias) {
@@ -157,16 +255,16 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
         biases[1] = add_parameter(l, "bias_hh", layer, reverse, bg_vector(BG_FLOAT32, gates));
     }
     given = bg_linear(l->graph, NULL, x, weights[0], biases[0]);
-    y = find_first(l, 0, number);
+    y = first[0] = find_first(l, 0, number);
     if (l->gates == 4)
-        c = find_first(l, 1, number);
+        c = first[1] = find_first(l, 1, number);
     if (piece > 0 && piece < steps)
-        y = add_pieces(l, given, piece, reverse, weights[1], biases[1], y, &c);
+        y = add_pieces(l, given, piece, runs_back, weights[1], biases[1], y, &c);
     else
-        add_piece(l, given, 0, steps, reverse, weights[1], biases[1], &y, &c);
-    l->last[0][l->last_count] = y;
-    l->last[1][l->last_count++] = c;
-    return y;
+        add_piece(l, given, 0, steps, runs_back, weights[1], biases[1], &y, &c);
+    l->last[0][l->last_count] = has_lengths(l) ? gather_last(l, y, first[0]) : y;
+    l->last[1][l->last_count++] = has_lengths(l) && l->gates == 4 ? gather_last(l, c, first[1]) : c;
+    return has_lengths(l) ? gather_steps(l, y, l->rows[reverse]) : y;
 }
 
 static bool check_pieces(recurrent_layers *l)
@@ -180,6 +278,19 @@ static bool check_pieces(recurrent_layers *l)
                   "%s layer `%s`: truncate is %lld and checkpoint is %lld: each must be a number of steps or 0, and "
                   "one must divide the other",
                   l->kind, l->name, (long long)truncate, (long long)checkpoint);
+    return false;
+}
+
+static bool check_lengths(recurrent_layers *l)
+{
+    const bg_type type = bg_graph_type(l->graph, l->options.lengths);
+    char text[BG_TYPE_TEXT_BYTES];
+
+    if (!has_lengths(l) ||
+        ((type.dtype == BG_INT32 || type.dtype == BG_INT64) && type.rank == 1 && type.dims[0] == l->samples))
+        return true;
+    bg_graph_fail(l->graph, BG_ERROR_SHAPE, "%s layer `%s`: lengths are %s; they must be int32 or int64 [%lld]",
+                  l->kind, l->name, bg_type_text(&type, text), (long long)l->samples);
     return false;
 }
 
@@ -210,6 +321,8 @@ static bool check_layers(recurrent_layers *l, bg_value x, const bg_recurrent_opt
         return false;
     l->dtype = type.dtype;
     l->samples = type.dims[l->options.batch_first ? 0 : 1];
+    if (!check_lengths(l))
+        return false;
     wanted = bg_tensor3(l->dtype, l->options.layers * l->directions, l->samples, l->width);
     for (int which = 0; which < 2; which++) {
         const bg_type state = bg_graph_type(l->graph, l->first[which]);
@@ -229,7 +342,8 @@ static bg_value join_last(recurrent_layers *l, int which)
     bg_value states[MOST_STATES];
 
     for (uint32_t i = 0; i < l->last_count; i++)
-        states[i] = find_last(l, l->last[which][i], i % (uint32_t)l->directions == 1);
+        states[i] =
+            has_lengths(l) ? l->last[which][i] : find_last(l, l->last[which][i], i % (uint32_t)l->directions == 1);
     return l->last_count == 1 ? states[0] : bg_concat(l->graph, NULL, states, l->last_count, 0);
 }
 
@@ -244,6 +358,8 @@ static bg_value add_layers(recurrent_layers *l, bg_value x, const bg_recurrent_o
         *out_c = (bg_value){0};
     if (!check_layers(l, x, options))
         return (bg_value){0};
+    if (has_lengths(l))
+        read_lengths(l, bg_graph_type(l->graph, x).dims[l->options.batch_first ? 1 : 0]);
     for (int64_t layer = 0; layer < l->options.layers; layer++) {
         bg_value states[2];
 

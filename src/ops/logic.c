@@ -44,7 +44,10 @@ bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_val
                           (int)function, BG_LOGIC_COUNT - 1);
         return (bg_value){0};
     }
-    truths[0] = add_truth(graph, NULL, BG_NOT_EQUAL, a);
+    /* Bytes are conditions as they are. */
+    truths[0] = function != BG_LOGIC_XOR && bg_graph_type(graph, a).dtype == BG_UINT8
+                    ? a
+                    : add_truth(graph, NULL, BG_NOT_EQUAL, a);
     truths[1] = add_truth(graph, NULL, BG_NOT_EQUAL, b);
     if (function == BG_LOGIC_XOR)
         return bg_compare(graph, name, BG_NOT_EQUAL, truths[0], truths[1]);

@@ -9,16 +9,23 @@
 
 #define CHOICES(label, ...)                                                                                            \
     static const char *const label##_names[] = {__VA_ARGS__};                                                          \
-    const bgi_choices bgi_##label##_choices = {label##_names, sizeof label##_names / sizeof label##_names[0]};
+    const bgi_choices bgi_##label##_choices = {label##_names, sizeof label##_names / sizeof label##_names[0], NULL};
 
 CHOICES(strategy, [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "sharded",
         [BG_STRATEGY_PIPELINED] = "pipelined", [BG_STRATEGY_PHASED] = "phased")
 CHOICES(auto_stage, [BG_AUTO_STAGE_SAME_AS_IPU] = "same_as_ipu", [BG_AUTO_STAGE_INCREMENT] = "auto_increment")
 CHOICES(grouping, [BG_GROUPING_CONSECUTIVE] = "consecutive", [BG_GROUPING_ORTHOGONAL] = "orthogonal",
         [BG_GROUPING_ALL] = "all", [BG_GROUPING_NONE] = "none")
-CHOICES(
-    precision, [BG_PRECISION_32] = "32", [BG_PRECISION_BF16_MIXED] = "bf16-mixed", [BG_PRECISION_16_MIXED] = "16-mixed",
-    [BG_PRECISION_BF16_TRUE] = "bf16-true", [BG_PRECISION_16_TRUE] = "16-true")
+/* Lightning's names; its other names for some of them are understood too. */
+static const char *const precision_names[] = {[BG_PRECISION_32] = "32",
+                                              [BG_PRECISION_BF16_MIXED] = "bf16-mixed",
+                                              [BG_PRECISION_16_MIXED] = "16-mixed",
+                                              [BG_PRECISION_BF16_TRUE] = "bf16-true",
+                                              [BG_PRECISION_16_TRUE] = "16-true"};
+static const bgi_synonym precision_synonyms[] = {
+    {"32-true", BG_PRECISION_32}, {"16", BG_PRECISION_16_MIXED}, {"bf16", BG_PRECISION_BF16_MIXED}, {NULL, 0}};
+const bgi_choices bgi_precision_choices = {precision_names, sizeof precision_names / sizeof precision_names[0],
+                                           precision_synonyms};
 CHOICES(accumulation, [BG_ACCUMULATE_MEAN] = "mean", [BG_ACCUMULATE_SUM] = "sum",
         [BG_ACCUMULATE_MEAN_RUNNING] = "mean-running")
 CHOICES(replica_reduction, [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPLICAS_MEAN] = "mean",

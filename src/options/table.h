@@ -47,10 +47,17 @@ const char *bgi_option_group_name(bgi_option_group group);
 /* Commands of the program that have flags for options, as bits; `brigade gpt pretrain` and `bench` share one. */
 typedef enum bgi_command { BGI_COMMAND_MNIST = 1, BGI_COMMAND_GPT = 2 } bgi_command;
 
+/* Another name for a value. */
+typedef struct bgi_synonym {
+    const char *name;
+    int value;
+} bgi_synonym;
+
 /* Names of an enumeration's values from 0; NULL: a value without a name. */
 typedef struct bgi_choices {
     const char *const *names;
     uint32_t count;
+    const bgi_synonym *synonyms; /* which texts may have too; ends with a NULL name; NULL: none */
 } bgi_choices;
 
 typedef struct bgi_option bgi_option;

@@ -39,6 +39,11 @@ static bool find_choice(const bgi_choices *choices, const char *text, int *out)
             *out = (int)value;
             return true;
         }
+    for (const bgi_synonym *synonym = choices->synonyms; synonym != NULL && synonym->name != NULL; synonym++)
+        if (is_same_name(synonym->name, text)) {
+            *out = synonym->value;
+            return true;
+        }
     return false;
 }
 

@@ -57,7 +57,9 @@ static void test_comparisons(void **state)
 
     (void)state;
     for (int i = 0; i < rounds(120); i++) {
-        const bg_dtype dtype = draw_float(&random);
+        static const bg_dtype integers[] = {BG_UINT8, BG_INT32, BG_INT64};
+        const bg_dtype dtype =
+            draw_between(&random, 0, 1) ? draw_float(&random) : integers[draw_between(&random, 0, 2)];
         const bgi_compare_attributes attributes = {(bg_comparison)(i % BG_COMPARISON_COUNT)};
         const shape full = draw_shape(&random);
         const bg_type a = draw_operand(&random, dtype, &full), b = draw_operand(&random, dtype, &full);
@@ -137,7 +139,7 @@ static void test_others_are_declined(void **state)
 {
     const bgi_compare_attributes attributes = {BG_LESS};
     const bg_type scattered = bg_tensor3(BG_FLOAT32, 2, 1, 4), full = bg_tensor3(BG_FLOAT32, 2, 3, 4);
-    static const bg_dtype dtypes[] = {BG_FLOAT64, BG_INT32, BG_INT64, BG_UINT8};
+    static const bg_dtype dtypes[] = {BG_FLOAT64};
     random_state random = {4};
 
     (void)state;

@@ -201,6 +201,7 @@ static void test_scale_and_cast(void **state)
 {
     random_state random = {4};
     static const bg_dtype sources[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16, BG_UINT8, BG_INT32};
+    static const bg_dtype integers[] = {BG_INT64, BG_INT32, BG_UINT8};
 
     (void)state;
     for (int i = 0; i < rounds(40); i++) {
@@ -209,7 +210,8 @@ static void test_scale_and_cast(void **state)
         const int64_t count = draw_count(&random);
         kernel_case scale = {
             .id = BGI_KERNEL_SCALE, .attributes = &attributes, .relative = 2 * unit_of(dtype), .absolute = 4e-7};
-        kernel_case cast = {.id = BGI_KERNEL_CAST};
+        kernel_case cast = {.id = BGI_KERNEL_CAST}, whole = {.id = BGI_KERNEL_CAST};
+        const bg_dtype narrow = integers[i % 3], wide = i % 4 == 0 ? BG_FLOAT32 : integers[draw_between(&random, 0, 2)];
 
         case_input(&scale, bg_vector(dtype, count), &random, -2, 2);
         case_output(&scale, bg_vector(dtype, count));
@@ -218,6 +220,12 @@ static void test_scale_and_cast(void **state)
                    from == BG_UINT8 ? 255 : 100000);
         case_output(&cast, bg_vector(dtype, count));
         finish_case(&cast);
+        case_input(&whole, bg_vector(narrow, count), &random, narrow == BG_UINT8 ? 0 : -400, 400);
+        if (narrow == BG_INT64)
+            for (int64_t e = 0; e < count; e += 3)
+                ((int64_t *)whole.initial[0])[e] *= 123456789012;
+        case_output(&whole, bg_vector(wide, count));
+        finish_case(&whole);
     }
 }
 
@@ -263,7 +271,7 @@ static void test_standardize(void **state)
         const int64_t count = draw_count(&random);
         kernel_case c = {.id = BGI_KERNEL_STANDARDIZE, .attributes = &attributes};
 
-        case_input(&c, bg_vector(BG_UINT8, count), &random, 0, 255);
+        case_input(&c, bg_vector(i % 2 ? draw_float(&random) : BG_UINT8, count), &random, 0, 255);
         case_output(&c, bg_vector(attributes.dtype, count));
         finish_case(&c);
     }

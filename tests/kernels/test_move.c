@@ -170,7 +170,7 @@ static void test_embedding(void **state)
         kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
                             .attributes = &attributes,
                             .env = env,
-                            .relative = 1e-6,
+                            .relative = dtype == BG_FLOAT32 ? 1e-6 : unit_of(dtype),
                             .absolute = sum_tolerance((double)(rows * columns))};
 
         case_input(&c, bg_matrix(dtype, height, width), &random, -1, 1);
@@ -179,10 +179,10 @@ static void test_embedding(void **state)
         case_output(&c, bg_tensor3(dtype, rows, columns, width));
         finish_case(&c);
 
-        case_input(&back, bg_tensor3(BG_FLOAT32, rows, columns, width), &random, -1, 1);
+        case_input(&back, bg_tensor3(dtype, rows, columns, width), &random, -1, 1);
         case_input(&back, bg_matrix(BG_INT32, rows, columns), &random, -1,
                    (double)(env.place.tensor_1 ? 2 * height : height));
-        case_output(&back, bg_matrix(BG_FLOAT32, height, width));
+        case_output(&back, bg_matrix(dtype, height, width));
         finish_case(&back);
     }
 }
@@ -204,7 +204,12 @@ static bool run_kernel(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
         assert_int_equal(bgi_kernel_select(&request, BG_KERNELS_REFERENCE, &kernel, NULL), BG_OK);
     else if (!bgi_cpu_select(&request, isa, &kernel))
         return false;
+    if (kernel.scratch_bytes > 0)
+        assert_int_equal(posix_memalign(&call.scratch, 64, kernel.scratch_bytes), 0);
+    if (kernel.prepare)
+        kernel.prepare(&call);
     case_run_parts(kernel.run, kernel.part_count, &call, 2);
+    free(call.scratch);
     return true;
 }
 

@@ -38,7 +38,10 @@ static void test_pad(void **state)
                                          .rank = (uint32_t)draw_between(&random, 0, 4),
                                          .value = (double)draw_between(&random, 0, 3)};
         kernel_case c = {.id = BGI_KERNEL_PAD, .attributes = &attributes};
-        kernel_case back = {.id = BGI_KERNEL_PAD_BACKWARD, .attributes = &attributes};
+        kernel_case back = {.id = BGI_KERNEL_PAD_BACKWARD, /* the reference rounds 16-bit sums at each step */
+                            .attributes = &attributes,
+                            .relative = dtype == BG_FLOAT32 ? 0.0 : 8.0 * unit_of(dtype),
+                            .absolute = dtype == BG_FLOAT32 ? 0.0 : 40.0 * unit_of(dtype)};
         bg_type x, y;
 
         for (uint32_t d = 0; d < attributes.rank; d++) {
@@ -56,7 +59,7 @@ static void test_pad(void **state)
             continue;
         case_input(&back, y, &random, -1, 1);
         case_output(&back, x);
-        finish_case(&back, dtype == BG_FLOAT32);
+        finish_case(&back, dtype != BG_FLOAT64);
     }
 }
 

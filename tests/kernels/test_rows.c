@@ -377,19 +377,19 @@ static void test_reduce(void **state)
         const bool is_long = draw_between(&random, 0, 9) == 0;
         const int64_t dims[4] = {draw_between(&random, 1, 4), draw_between(&random, 1, is_long ? 600 : 6),
                                  draw_between(&random, 1, 7), draw_between(&random, 1, is_long ? 600 : 40)};
-        const uint32_t first = (uint32_t)draw_between(&random, 0, 3), last = (uint32_t)draw_between(&random, first, 3);
-        bgi_reduce_attributes attributes = {.function = (bg_reduction)draw_between(&random, 0, BG_REDUCTION_COUNT - 1),
-                                            .keep_dims = true};
+        const bgi_reduce_attributes attributes = {
+            .function = (bg_reduction)draw_between(&random, 0, BG_REDUCTION_COUNT - 1),
+            .axes = (uint32_t)draw_between(&random, 1, 15), /* one or two groups */
+            .keep_dims = true};
         kernel_case c = {.id = BGI_KERNEL_REDUCE, .attributes = &attributes};
         int64_t kept[4], terms = 1;
         float *x;
 
         for (uint32_t d = 0; d < 4; d++) {
-            const bool is_reduced = d >= first && d <= last;
+            const bool is_reduced = (attributes.axes >> d & 1u) != 0;
 
             kept[d] = is_reduced ? 1 : dims[d];
             terms *= is_reduced ? dims[d] : 1;
-            attributes.axes |= is_reduced ? 1u << d : 0;
         }
         if (attributes.function != BG_REDUCE_MAX) {
             c.relative = 2 * unit_of(dtype);
@@ -407,24 +407,30 @@ static void test_reduce(void **state)
 static void test_reduce_in_pieces(void **state)
 {
     random_state random = {8};
-    static const int64_t shapes[][3] = {{1, 300001, 1}, {2, 70000, 1}, {1, 900, 300}, {3, 9000, 5}, {1, 60, 1700}};
+    static const struct {
+        int64_t dims[3];
+        uint32_t axes;
+    } shapes[] = {{{1, 300001, 1}, 2}, {{2, 70000, 1}, 2}, {{1, 900, 300}, 2}, {{3, 9000, 5}, 2},
+                  {{1, 60, 1700}, 2},  {{7, 3, 9000}, 5},  {{40, 2, 3000}, 5}};
 
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int function = 0; function < BG_REDUCTION_COUNT; function++)
             for (int narrow = 0; narrow < 2; narrow++) {
+                const int64_t *dims = shapes[s].dims;
+                const bool is_middle = shapes[s].axes == 2, is_max = function == BG_REDUCE_MAX;
+                const double terms = (double)(is_middle ? dims[1] : dims[0] * dims[2]);
                 const bg_dtype dtype = narrow ? BG_BFLOAT16 : BG_FLOAT32;
-                const bgi_reduce_attributes attributes = {.function = (bg_reduction)function, .axes = 2};
-                const bool is_max = function == BG_REDUCE_MAX;
+                const bgi_reduce_attributes attributes = {.function = (bg_reduction)function, .axes = shapes[s].axes};
                 kernel_case c = {.id = BGI_KERNEL_REDUCE,
                                  .attributes = &attributes,
-                                 .relative = is_max ? 0 : sum_relative(dtype, (double)shapes[s][1]),
-                                 .absolute = is_max ? 0 : sum_tolerance((double)shapes[s][1])};
-                float *x = case_input(&c, bg_type_make(dtype, 3, shapes[s]), &random, -1, 1);
+                                 .relative = is_max ? 0 : sum_relative(dtype, terms),
+                                 .absolute = is_max ? 0 : sum_tolerance(terms)};
+                float *x = case_input(&c, bg_type_make(dtype, 3, dims), &random, -1, 1);
 
                 if (!narrow && is_max)
-                    x[shapes[s][1] / 2 * shapes[s][2]] = NAN;
-                case_output(&c, bg_matrix(dtype, shapes[s][0], shapes[s][2]));
+                    x[dims[1] / 2 * dims[2]] = NAN;
+                case_output(&c, is_middle ? bg_matrix(dtype, dims[0], dims[2]) : bg_vector(dtype, dims[1]));
                 finish_case(&c);
             }
 }

@@ -29,6 +29,7 @@ typedef struct recurrent_case {
     int64_t layers;
     bool bidirectional, batch_first, bias, relu;
     int64_t checkpoint;
+    bool has_lengths;
 } recurrent_case;
 
 enum { MOST = 24 };
@@ -69,6 +70,17 @@ static void find_parameters(rig *r, const recurrent_case *test)
             }
 }
 
+static bg_value add_lengths(rig *r, const bgi_test_oracle *oracle, const char *case_name)
+{
+    const bgi_test_tensor *lengths = bgi_test_oracle_find(oracle, case_name, "lengths");
+    const bg_type type = bg_vector(BG_INT64, lengths->count);
+    int64_t data[8] = {0};
+
+    for (int64_t i = 0; i < lengths->count; i++)
+        data[i] = (int64_t)lengths->values[i];
+    return bg_graph_constant(r->graph, "lengths", &type, data);
+}
+
 static void build(rig *r, const bgi_test_oracle *oracle, const recurrent_case *test, bg_dtype dtype)
 {
     static const char *const seeds[] = {"dy", "dh", "dc"};
@@ -91,6 +103,8 @@ static void build(rig *r, const bgi_test_oracle *oracle, const recurrent_case *t
     options.bias = test->bias;
     options.relu = test->relu;
     options.checkpoint = test->checkpoint;
+    if (test->has_lengths)
+        options.lengths = add_lengths(r, oracle, test->name);
     r->results[0] = test->kind == LSTM
                         ? bg_lstm_layer(r->graph, "rnn", x, width, &options, h0, c0, &r->results[1], &r->results[2])
                     : test->kind == GRU ? bg_gru_layer(r->graph, "rnn", x, width, &options, h0, &r->results[1])
@@ -183,6 +197,10 @@ static void test_pytorch_has_the_same_numbers(void **state)
         {"rnn_zeros", RNN, false, 1, .relu = true},
         {"rnn_deep", RNN, true, 2, .bidirectional = true, .bias = true},
         {"rnn_batch", RNN, true, 2, .bidirectional = true, .batch_first = true, .bias = true, .relu = true},
+        {"lstm_lengths", LSTM, true, 2, .bidirectional = true, .bias = true, .has_lengths = true},
+        {"lstm_lengths_batch", LSTM, true, 1, true, .batch_first = true, .bias = true, .has_lengths = true},
+        {"gru_lengths", GRU, false, 2, .bidirectional = true, .bias = true, .has_lengths = true},
+        {"rnn_lengths", RNN, true, 1, true, .batch_first = true, .bias = true, .has_lengths = true},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -261,18 +279,81 @@ static void test_gradients_are_truncated(void **state)
             }
 }
 
+/* Padding of any kind does not matter, lengths above T are T, and a sample without steps keeps its first state. */
+static void test_padding_is_not_read(void **state)
+{
+    enum { STEPS = 3, SAMPLES = 3, IN = 2, WIDTH = 2 };
+    const bg_type type = bg_tensor3(BG_FLOAT32, STEPS, SAMPLES, IN), first = bg_tensor3(BG_FLOAT32, 1, SAMPLES, WIDTH);
+    const bg_type counts = bg_vector(BG_INT32, SAMPLES);
+    const int32_t lengths[SAMPLES] = {9, 0, 2};
+    const double h0[SAMPLES * WIDTH] = {0.5, -0.5, 0.25, -0.25, 0.125, -0.125};
+    bg_recurrent_options options = bg_recurrent_defaults();
+    double values[STEPS * SAMPLES * IN], y[2][STEPS * SAMPLES * WIDTH], h[SAMPLES * WIDTH], dx[STEPS * SAMPLES * IN];
+
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        bgi_test_interpreter interpreter;
+        bg_graph *graph;
+        bg_value x, initial, result, last, one, gradient;
+        const bg_type scalar = bg_scalar(BG_FLOAT32);
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        x = bg_graph_variable(graph, "x", &type, BG_ROLE_PARAMETER, NULL);
+        initial = bg_graph_variable(graph, "h0", &first, BG_ROLE_BUFFER, NULL);
+        options.lengths = bg_graph_constant(graph, "lengths", &counts, lengths);
+        result = bg_gru_layer(graph, "rnn", x, WIDTH, &options, initial, &last);
+        one = bg_graph_variable(graph, "one", &scalar, BG_ROLE_BUFFER, NULL);
+        assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
+        bgi_test_derive(graph, bg_reduce(graph, NULL, BG_REDUCE_SUM, result, NULL, 0, false), one, &x, 1, &gradient);
+        bgi_test_interpreter_init(&interpreter, graph);
+        for (uint32_t v = 1; v < graph->value_count; v++)
+            if (graph->values[v].kind == BGI_VALUE_VARIABLE && v != one.id && v != initial.id)
+                for (int64_t i = 0; i < bg_type_element_count(&graph->values[v].type); i++)
+                    ((float *)bgi_test_data(&interpreter, (bg_value){v}))[i] = 0.3f * sinf((float)(i + 1));
+        for (int i = 0; i < STEPS * SAMPLES * IN; i++) {
+            const int step = i / IN / SAMPLES, sample = i / IN % SAMPLES;
+
+            values[i] = step < lengths[sample] ? 0.1 * i : round == 0 ? 0.0 : NAN;
+        }
+        bgi_test_set(&interpreter, x, values);
+        bgi_test_set(&interpreter, initial, h0);
+        bgi_test_set(&interpreter, one, (const double[]){1.0});
+        bgi_test_interpret(&interpreter);
+        bgi_test_get(&interpreter, result, y[round]);
+        bgi_test_get(&interpreter, last, h);
+        bgi_test_get(&interpreter, gradient, dx);
+        bgi_test_interpreter_clear(&interpreter);
+        bg_graph_destroy(graph);
+        for (int i = 0; i < STEPS * SAMPLES * WIDTH; i++) {
+            const bool is_inside = i / WIDTH / SAMPLES < lengths[i / WIDTH % SAMPLES];
+
+            assert_true((y[round][i] != 0.0) == is_inside);
+            assert_true((dx[i] != 0.0) == is_inside);
+        }
+        assert_memory_equal(h + WIDTH, h0 + WIDTH, WIDTH * sizeof *h);
+        assert_memory_equal(h, y[round] + (ptrdiff_t)(STEPS - 1) * SAMPLES * WIDTH, WIDTH * sizeof *h);
+        assert_memory_equal(h + 2 * WIDTH, y[round] + SAMPLES * WIDTH + 2 * WIDTH, WIDTH * sizeof *h);
+    }
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+}
+
 typedef struct wrong_case {
     bool is_lstm;
     int64_t width;
     bg_recurrent_options options;
-    bool has_state;
+    bool has_state, has_lengths;
 } wrong_case;
 
 static bg_value build_wrong(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const wrong_case *test = argument;
     const bg_value state = test->has_state ? inputs[1] : (bg_value){0};
+    bg_recurrent_options options = test->options;
 
+    if (test->has_lengths) {
+        options.lengths = inputs[1];
+        return bg_rnn_layer(graph, "rnn", inputs[0], test->width, &options, state, NULL);
+    }
     return test->is_lstm ? bg_lstm_layer(graph, "rnn", inputs[0], test->width, &test->options, state, state, NULL, NULL)
                          : bg_gru_layer(graph, "rnn", inputs[0], test->width, &test->options, state, NULL);
 }
@@ -303,6 +384,10 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is 3 and checkpoint is 2");
     test.options.truncate = -1;
     bgi_test_build_fails(build_wrong, &test, &x, 1, BG_ERROR_INVALID, "truncate is -1");
+    test.options = bg_recurrent_defaults();
+    test.has_lengths = true;
+    bgi_test_build_fails(build_wrong, &test, (bg_type[]){x, bg_vector(BG_INT32, 4)}, 2, BG_ERROR_SHAPE,
+                         "RNN layer `rnn`: lengths are int32[4]; they must be int32 or int64 [2]");
 }
 
 static int open_oracle(void **state)
@@ -322,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pytorch_has_the_same_numbers),
         cmocka_unit_test(test_gradients_are_truncated),
+        cmocka_unit_test(test_padding_is_not_read),
         cmocka_unit_test(test_what_is_wrong_is_said),
     };
 

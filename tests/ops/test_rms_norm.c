@@ -29,6 +29,15 @@ static bg_value build_group(bg_graph *graph, const bg_value *inputs, const void 
                       : bg_group_norm(graph, "norm", inputs[0], 2, (bg_value){0}, (bg_value){0}, 1e-5);
 }
 
+/* One of gamma and beta: the first when the argument is true. */
+static bg_value build_half(bg_graph *graph, const bg_value *inputs, const void *argument)
+{
+    const bool is_first = *(const bool *)argument;
+    const bg_value none = {0};
+
+    return bg_group_norm(graph, "norm", inputs[0], 2, is_first ? inputs[1] : none, is_first ? none : inputs[1], 1e-5);
+}
+
 static void test_pytorch_has_the_same_numbers(void **state)
 {
     static const bg_dtype dtypes[] = {BG_FLOAT32, BG_FLOAT64};
@@ -74,6 +83,8 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_group, &two, (bg_type[]){x, row, wide}, 3, BG_ERROR_SHAPE, "do not broadcast");
     bgi_test_build_fails(build_group, &two, (bg_type[]){row, row, row}, 3, BG_ERROR_SHAPE,
                          "groups is 2 and x is float32[3]");
+    bgi_test_build_fails(build_half, &with, (bg_type[]){x, wide}, 2, BG_ERROR_INVALID, "give both or neither");
+    bgi_test_build_fails(build_half, &without, (bg_type[]){x, wide}, 2, BG_ERROR_INVALID, "give both or neither");
 }
 
 static int open_oracle(void **state)

@@ -152,6 +152,31 @@ static void test_text_goes_both_ways(void **state)
     bgi_arena_clear(&arena);
 }
 
+/* What other programs call a value is understood, and printed by our name. */
+static void test_other_names_are_understood(void **state)
+{
+    static const char *const names[][2] = {
+        {"32-true", "32"}, {"16", "16-mixed"}, {"bf16", "bf16-mixed"}, {"BF16-True", "bf16-true"}};
+    const bgi_option *option = bgi_option_at(bgi_option_find("precision"));
+    bgi_arena arena = {0};
+
+    (void)state;
+    assert_non_null(option);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bg_options options = bg_options_defaults();
+        bg_error error = {0};
+        bgi_string text = {0};
+
+        assert_int_equal(bgi_option_set(option, &options, &arena, names[i][0], &error), BG_OK);
+        bgi_option_print(option, &options, &text);
+        assert_string_equal(text.data, names[i][1]);
+        bgi_string_clear(&text);
+        assert_int_equal(bgi_option_set(option, &options, &arena, "64", &error), BG_ERROR_INVALID);
+        assert_non_null(strstr(error.message, "32, bf16-mixed, 16-mixed, bf16-true, 16-true"));
+    }
+    bgi_arena_clear(&arena);
+}
+
 static void test_wrong_text_is_refused(void **state)
 {
     static const struct {
@@ -312,9 +337,10 @@ static void test_what_is_pointed_to_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_member_has_one_row), cmocka_unit_test(test_rows_are_whole),
-        cmocka_unit_test(test_text_goes_both_ways),      cmocka_unit_test(test_wrong_text_is_refused),
-        cmocka_unit_test(test_copies_are_deep),          cmocka_unit_test(test_what_is_pointed_to_counts),
+        cmocka_unit_test(test_every_member_has_one_row),   cmocka_unit_test(test_rows_are_whole),
+        cmocka_unit_test(test_text_goes_both_ways),        cmocka_unit_test(test_wrong_text_is_refused),
+        cmocka_unit_test(test_other_names_are_understood), cmocka_unit_test(test_copies_are_deep),
+        cmocka_unit_test(test_what_is_pointed_to_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

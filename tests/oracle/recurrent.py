@@ -21,7 +21,7 @@ def draw(*dims):
     return torch.randn(*dims).to(torch.float32).to(torch.float64).requires_grad_()
 
 
-def recur(case, kind, steps, samples, features, width, given=True, **options):
+def recur(case, kind, steps, samples, features, width, given=True, lengths=None, **options):
     module = kind(features, width, **options).double()
     with torch.no_grad():
         for p in module.parameters():
@@ -30,7 +30,14 @@ def recur(case, kind, steps, samples, features, width, given=True, **options):
     x = draw(*((samples, steps) if options.get("batch_first") else (steps, samples)), features)
     first = {name: draw(states, samples, width) for name in (("h0", "c0") if kind is torch.nn.LSTM else ("h0",))}
     hx = tuple(first.values()) if len(first) == 2 else first["h0"]
-    y, last = module(x, hx) if given else module(x)
+    packed = x
+    if lengths is not None:
+        emit(case, "lengths", torch.tensor(lengths))
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), options.get("batch_first", False),
+                                                         enforce_sorted=False)
+    y, last = module(packed, hx) if given else module(packed)
+    if lengths is not None:
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, options.get("batch_first", False), total_length=steps)
     results = dict(zip(("y", "h", "c"), (y, *last) if kind is torch.nn.LSTM else (y, last)))
     seeds = {name: draw(*t.shape).detach() for name, t in results.items()}
     sum((results[name] * seeds[name]).sum() for name in results).backward()
@@ -55,3 +62,8 @@ recur("rnn_plain", torch.nn.RNN, 4, 3, 5, 2)
 recur("rnn_zeros", torch.nn.RNN, 3, 2, 3, 4, given=False, bias=False, nonlinearity="relu")
 recur("rnn_deep", torch.nn.RNN, 3, 2, 3, 2, num_layers=2, bidirectional=True)
 recur("rnn_batch", torch.nn.RNN, 3, 2, 3, 2, num_layers=2, bidirectional=True, batch_first=True, nonlinearity="relu")
+lengths = [3, 5, 1, 4]
+recur("lstm_lengths", torch.nn.LSTM, 6, 4, 3, 2, lengths=lengths, num_layers=2, bidirectional=True)
+recur("lstm_lengths_batch", torch.nn.LSTM, 5, 4, 3, 2, lengths=lengths, bidirectional=True, batch_first=True)
+recur("gru_lengths", torch.nn.GRU, 5, 4, 3, 2, given=False, lengths=lengths, num_layers=2, bidirectional=True)
+recur("rnn_lengths", torch.nn.RNN, 5, 4, 3, 2, lengths=lengths, bidirectional=True, batch_first=True)

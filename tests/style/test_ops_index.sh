@@ -24,6 +24,16 @@ for name in $(builders) $(choices); do
     check "$page has $name" grep -q "\`$name\`" "$page"
 done
 
+begin_case the_tables_are_current
+index=$build/tests/ops/index_page
+check "there are sections" test "$("$index" --sections | wc -l)" -gt 4
+for section in $("$index" --sections); do
+    check "$page has the section $section" grep -qxF "<!-- ops: $section -->" "$page"
+done
+"$index" "$page" >"$folder/page"
+diff "$page" "$folder/page" >"$folder/difference"
+check "$page, and what make tables writes: $(cat "$folder/difference")" test $? -eq 0
+
 begin_case nothing_else_is_there
 for name in $(grep -o '`[bB][gG]_[A-Za-z0-9_]*`' "$page" | tr -d '\140' | sort -u); do
     check "$name, which $page has, exists" grep -qw "$name" include/brigade/ops.h include/brigade/nn.h

@@ -14,6 +14,7 @@
 
 #include <brigade.h>
 
+#include "support/interpret.h"
 #include "support/oracle.h"
 
 enum { CLASSES = 5, SIDES = 2, MICRO_BATCH = 4, AVERAGES = 4, SCORES = 25 };
@@ -239,6 +240,28 @@ static void scores_that_cannot_be_are_refused(void **state)
     bgi_test_oracle_close(oracle);
 }
 
+/* The threshold is that of predictions: targets are yes above one half. */
+static void thresholds_are_of_predictions(void **state)
+{
+    static const float predictions[] = {-2.0f, -0.5f, 1.0f}, targets[] = {0.0f, 1.0f, 0.0f};
+    static const int32_t wanted[] = {1, 1, 1, 2, 2, 1};
+    const bg_type type = bg_vector(BG_FLOAT32, 3);
+    bgi_test_interpreter interpreter;
+    bg_value counts;
+    bg_graph *graph;
+
+    (void)state;
+    require(bg_graph_create(&graph, &error));
+    counts = bg_binary_counts(graph, "counts", bg_graph_constant(graph, "predictions", &type, predictions),
+                              bg_graph_constant(graph, "targets", &type, targets), -1.0);
+    require(bg_graph_check(graph, &error));
+    bgi_test_interpreter_init(&interpreter, graph);
+    bgi_test_interpret(&interpreter);
+    assert_memory_equal(bgi_test_data(&interpreter, counts), wanted, sizeof wanted);
+    bgi_test_interpreter_clear(&interpreter);
+    bg_graph_destroy(graph);
+}
+
 static void operands_that_do_not_fit_are_refused(void **state)
 {
     const bg_type logits = bg_matrix(BG_FLOAT32, 4, 3), labels = bg_vector(BG_INT32, 5), x = bg_vector(BG_FLOAT32, 4);
@@ -262,10 +285,9 @@ static void operands_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_of_a_pass_are_pytorchs),
-        cmocka_unit_test(sums_that_cannot_be_are_refused),
-        cmocka_unit_test(scores_that_cannot_be_are_refused),
-        cmocka_unit_test(operands_that_do_not_fit_are_refused),
+        cmocka_unit_test(scores_of_a_pass_are_pytorchs),     cmocka_unit_test(sums_that_cannot_be_are_refused),
+        cmocka_unit_test(scores_that_cannot_be_are_refused), cmocka_unit_test(operands_that_do_not_fit_are_refused),
+        cmocka_unit_test(thresholds_are_of_predictions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@ bool bgi_cpu_shape_compare(const bgi_kernel_request *request, int64_t lanes, bg_
     bgi_broadcast_view view;
 
     (void)lanes;
-    return bgi_dtype_is_single(request->types[0].dtype) && request->types[0].dtype == request->types[1].dtype &&
+    return request->types[0].dtype != BG_FLOAT64 && request->types[0].dtype == request->types[1].dtype &&
            bgi_broadcast_view_make(&request->types[2], &request->types[0], &view) &&
            bgi_broadcast_view_make(&request->types[2], &request->types[1], &view) &&
            bgi_elementwise_take(kernel, &request->types[2]);

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: comparisons of floats, and choices by their results. Comparisons widen operands as elementwise kernels
+ * fast_body.h: comparisons, and choices by their results. Comparisons of floats widen operands as elementwise kernels
  * do. Choices move elements of 1, 2, 4 or 8 bytes without interpreting them, so they support every type. The loops are
  * plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite an operand of its
  * own shape.
@@ -28,7 +28,7 @@ static void (*const compare_table[BG_COMPARISON_COUNT])(const float *a, const fl
     [BG_LESS] = less_loop,           [BG_LESS_EQUAL] = less_equal_loop, [BG_EQUAL] = equal_loop,
     [BG_NOT_EQUAL] = not_equal_loop, [BG_GREATER] = greater_loop,       [BG_GREATER_EQUAL] = greater_equal_loop};
 
-static void run_compare(const bg_kernel_call *call, uint32_t part)
+static void compare_floats(const bg_kernel_call *call, uint32_t part)
 {
     const bg_comparison comparison = ((const bgi_compare_attributes *)call->attributes)->comparison;
     const bg_type *type = &call->types[2];
@@ -66,7 +66,11 @@ typedef uint64_t bytes8 __attribute__((may_alias));
                                                                                                                        \
         if (view.run == 1 && at + count <= view.count)                                                                 \
             return from + at;                                                                                          \
-        for (int64_t i = 0; i < count;) {                                                                              \
+        for (int64_t i = 0, run; view.run == 1 && i < count; i += run, at = 0) {                                       \
+            run = clip(count - i, view.count - at);                                                                    \
+            memcpy(buffer + i, from + at, (size_t)run * sizeof(element));                                              \
+        }                                                                                                              \
+        for (int64_t i = 0; view.run > 1 && i < count;) {                                                              \
             const int64_t run = clip(count - i, left);                                                                 \
                                                                                                                        \
             for (int64_t e = 0; e < run; e++)                                                                          \
@@ -89,6 +93,72 @@ CHOICE(bytes1)
 CHOICE(bytes2)
 CHOICE(bytes4)
 CHOICE(bytes8)
+
+/* ---- comparisons of integers ---- */
+
+#define COMPARE_INTEGERS(element, bytes)                                                                               \
+    static void compare_##element(bg_comparison comparison, const element *a, const element *b, uint8_t *y,            \
+                                  int64_t count)                                                                       \
+    {                                                                                                                  \
+        const bool is_turned = comparison == BG_GREATER || comparison == BG_GREATER_EQUAL;                             \
+        const element *left = is_turned ? b : a, *right = is_turned ? a : b;                                           \
+                                                                                                                       \
+        if (comparison == BG_EQUAL || comparison == BG_NOT_EQUAL)                                                      \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = (left[i] == right[i]) == (comparison == BG_EQUAL);                                              \
+        else if (comparison == BG_LESS || comparison == BG_GREATER)                                                    \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = left[i] < right[i];                                                                             \
+        else                                                                                                           \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = left[i] <= right[i];                                                                            \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void compare_chunk_##element(const bg_kernel_call *call, bgi_broadcast_view a, bgi_broadcast_view b,        \
+                                        int64_t i, int64_t count)                                                      \
+    {                                                                                                                  \
+        bytes in_a[BGI_ELEMENTWISE_CHUNK], in_b[BGI_ELEMENTWISE_CHUNK];                                                \
+                                                                                                                       \
+        compare_##element(((const bgi_compare_attributes *)call->attributes)->comparison,                              \
+                          (const element *)view_##bytes(call->operands[0], a, i, count, in_a),                         \
+                          (const element *)view_##bytes(call->operands[1], b, i, count, in_b),                         \
+                          (uint8_t *)call->operands[2] + i, count);                                                    \
+    }
+
+typedef int32_t integers4 __attribute__((may_alias));
+typedef int64_t integers8 __attribute__((may_alias));
+
+COMPARE_INTEGERS(bytes1, bytes1)
+COMPARE_INTEGERS(integers4, bytes4)
+COMPARE_INTEGERS(integers8, bytes8)
+
+static void compare_integers(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *type = &call->types[2];
+    const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
+    bgi_broadcast_view a = {1, 1}, b = {1, 1};
+
+    bgi_broadcast_view_make(type, &call->types[0], &a);
+    bgi_broadcast_view_make(type, &call->types[1], &b);
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
+        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+
+        if (call->types[0].dtype == BG_UINT8)
+            compare_chunk_bytes1(call, a, b, i, chunk);
+        else if (call->types[0].dtype == BG_INT32)
+            compare_chunk_integers4(call, a, b, i, chunk);
+        else
+            compare_chunk_integers8(call, a, b, i, chunk);
+    }
+}
+
+static void run_compare(const bg_kernel_call *call, uint32_t part)
+{
+    if (bg_dtype_is_float(call->types[0].dtype))
+        compare_floats(call, part);
+    else
+        compare_integers(call, part);
+}
 
 #define WHERE_CHUNK(element)                                                                                           \
     do {                                                                                                               \

@@ -129,6 +129,10 @@ ALWAYS_INLINE vm vmask_and(vm a, vm b)
 {
     return (vm)(a & b);
 }
+ALWAYS_INLINE bool vany(vm a)
+{
+    return a != 0;
+}
 ALWAYS_INLINE vm vis_zero(vf a)
 {
     return _mm512_cmp_ps_mask((__m512)a, _mm512_setzero_ps(), _CMP_EQ_OQ);
@@ -198,6 +202,14 @@ ALWAYS_INLINE vm vmask_and(vm a, vm b)
 ALWAYS_INLINE vm vis_zero(vf a)
 {
     return (vm)(a == (vf){0});
+}
+ALWAYS_INLINE bool vany(vm a)
+{
+#if LANES == 8
+    return _mm256_movemask_epi8((__m256i)a) != 0;
+#else
+    return (a[0] | a[1] | a[2] | a[3]) != 0;
+#endif
 }
 ALWAYS_INLINE vi vselect_int(vm m, vi yes, vi no)
 {

@@ -48,16 +48,18 @@ bool bgi_cpu_shape_scale(const bgi_kernel_request *request, int64_t lanes, bg_ke
 
 bool bgi_cpu_shape_cast(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
-    const bg_dtype from = request->types[0].dtype;
+    const bg_dtype from = request->types[0].dtype, to = request->types[1].dtype;
+    const bool is_whole = !bg_dtype_is_float(from) && !bg_dtype_is_float(to);
 
     (void)lanes;
-    return (bgi_dtype_is_single(from) || from == BG_UINT8 || from == BG_INT32) &&
-           bgi_dtype_is_single(request->types[1].dtype) && bgi_elementwise_take(kernel, &request->types[0]);
+    return (is_whole || (bgi_dtype_is_single(to) && (bgi_dtype_is_single(from) || from == BG_UINT8 ||
+                                                     from == BG_INT32 || (from == BG_INT64 && to == BG_FLOAT32)))) &&
+           bgi_elementwise_take(kernel, &request->types[0]);
 }
 
 bool bgi_cpu_shape_standardize(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return request->types[0].dtype == BG_UINT8 && bgi_dtype_is_single(request->types[1].dtype) &&
-           bgi_elementwise_take(kernel, &request->types[0]);
+    return (request->types[0].dtype == BG_UINT8 || bgi_dtype_is_single(request->types[0].dtype)) &&
+           bgi_dtype_is_single(request->types[1].dtype) && bgi_elementwise_take(kernel, &request->types[0]);
 }

@@ -581,11 +581,67 @@ static void run_scale(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* Integers to integers: those that do not fit become the nearest that do. */
+#define CAST_INTEGERS(name, source, target, lowest, highest)                                                           \
+    static void name(const void *x, int64_t first, int64_t end, void *y)                                               \
+    {                                                                                                                  \
+        const source *from = x;                                                                                        \
+        target *to = y;                                                                                                \
+                                                                                                                       \
+        for (int64_t i = first; i < end; i++)                                                                          \
+            to[i] = from[i] < (lowest) ? (target)(lowest) : from[i] > (highest) ? (target)(highest) : (target)from[i]; \
+    }
+
+CAST_INTEGERS(cast_int32_uint8, int32_t, uint8_t, 0, 255)
+CAST_INTEGERS(cast_int64_uint8, int64_t, uint8_t, 0, 255)
+CAST_INTEGERS(cast_int64_int32, int64_t, int32_t, INT32_MIN, INT32_MAX)
+
+#define WIDEN_INTEGERS(name, source, target)                                                                           \
+    static void name(const void *x, int64_t first, int64_t end, void *y)                                               \
+    {                                                                                                                  \
+        const source *from = x;                                                                                        \
+        target *to = y;                                                                                                \
+                                                                                                                       \
+        for (int64_t i = first; i < end; i++)                                                                          \
+            to[i] = (target)from[i];                                                                                   \
+    }
+
+WIDEN_INTEGERS(cast_uint8, uint8_t, uint8_t)
+WIDEN_INTEGERS(cast_int32, int32_t, int32_t)
+WIDEN_INTEGERS(cast_int64, int64_t, int64_t)
+WIDEN_INTEGERS(cast_uint8_int32, uint8_t, int32_t)
+WIDEN_INTEGERS(cast_uint8_int64, uint8_t, int64_t)
+WIDEN_INTEGERS(cast_int32_int64, int32_t, int64_t)
+WIDEN_INTEGERS(cast_int64_float32, int64_t, float)
+
+/* False: the other casts go through floats. */
+static bool cast_integers(bg_dtype from, bg_dtype to, const void *x, int64_t first, int64_t end, void *y)
+{
+    static const struct {
+        bg_dtype from, to;
+        void (*cast)(const void *x, int64_t first, int64_t end, void *y);
+    } casts[] = {{BG_UINT8, BG_UINT8, cast_uint8},       {BG_UINT8, BG_INT32, cast_uint8_int32},
+                 {BG_UINT8, BG_INT64, cast_uint8_int64}, {BG_INT32, BG_UINT8, cast_int32_uint8},
+                 {BG_INT32, BG_INT32, cast_int32},       {BG_INT32, BG_INT64, cast_int32_int64},
+                 {BG_INT64, BG_UINT8, cast_int64_uint8}, {BG_INT64, BG_INT32, cast_int64_int32},
+                 {BG_INT64, BG_INT64, cast_int64},       {BG_INT64, BG_FLOAT32, cast_int64_float32}};
+
+    for (size_t i = 0; i < sizeof casts / sizeof *casts; i++)
+        if (casts[i].from == from && casts[i].to == to) {
+            casts[i].cast(x, first, end, y);
+            return true;
+        }
+    return false;
+}
+
 static void run_cast(const bg_kernel_call *call, uint32_t part)
 {
     const bg_dtype from = call->types[0].dtype, to = call->types[1].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
     float buffer[BGI_ELEMENTWISE_CHUNK];
+
+    if (cast_integers(from, to, call->operands[0], bgi_elementwise_start(count, part), end, call->operands[1]))
+        return;
 
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
@@ -617,23 +673,32 @@ static void look_up(const float *table, const uint8_t *x, float *y, int64_t coun
         y[i] = table[x[i]];
 }
 
+static void standardize_loop(const float *x, const bgi_standardize_attributes *a, float *y, int64_t count)
+{
+    const vf divisor = vset(a->divisor), mean = vset(a->mean), deviation = vset(a->deviation);
+
+    FOR_VECTORS((vload(x + i) / divisor - mean) / deviation, (vload_n(x + i, count - i) / divisor - mean) / deviation);
+}
+
 /* A byte has 256 values: each is standardized once, by exactly the op's operations. */
 static void run_standardize(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_standardize_attributes *attributes = call->attributes;
-    const bg_dtype dtype = call->types[1].dtype;
-    const uint8_t *x = call->operands[0];
+    const bg_dtype from = call->types[0].dtype, dtype = call->types[1].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    float table[256], buffer[BGI_ELEMENTWISE_CHUNK];
+    float table[256], in[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
 
-    for (int value = 0; value < 256; value++)
+    for (int value = 0; from == BG_UINT8 && value < 256; value++)
         table[value] = ((float)value / attributes->divisor - attributes->mean) / attributes->deviation;
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
-        float *to = begin_output(dtype, call->operands[1], i, buffer);
+        float *to = begin_output(dtype, call->operands[1], i, out);
 
-        look_up(table, x + i, to, chunk);
-        end_output(dtype, call->operands[1], i, chunk, buffer);
+        if (from == BG_UINT8)
+            look_up(table, (const uint8_t *)call->operands[0] + i, to, chunk);
+        else
+            standardize_loop(view_floats(from, call->operands[0], i, chunk, in), attributes, to, chunk);
+        end_output(dtype, call->operands[1], i, chunk, out);
     }
 }
 

@@ -24,8 +24,7 @@ bool bgi_cpu_shape_scatter(const bgi_kernel_request *request, int64_t lanes, bg_
 bool bgi_cpu_shape_gather_elements(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;
-    return bg_dtype_size_bytes(request->types[0].dtype) == sizeof(float) &&
-           bgi_elementwise_take(kernel, &request->types[2]);
+    return bgi_elementwise_take(kernel, &request->types[2]);
 }
 
 bool bgi_cpu_shape_scatter_elements(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
@@ -40,5 +39,5 @@ bool bgi_cpu_shape_top_k(const bgi_kernel_request *request, int64_t lanes, bg_ke
     (void)lanes;
     kernel->part_count = bgi_top_k_parts(&request->types[0]);
     kernel->scratch_bytes = kernel->part_count * (size_t)attributes->k * (sizeof(float) + sizeof(int32_t));
-    return request->types[0].dtype == BG_FLOAT32;
+    return bgi_dtype_is_single(request->types[0].dtype);
 }

@@ -14,11 +14,15 @@ bool bgi_cpu_shape_pad(const bgi_kernel_request *request, int64_t lanes, bg_kern
     return true;
 }
 
-/* Several rows of dy may be added to one row of dx, so there is one part. Padding takes little time compared with the
- * surrounding ops. */
+/* Parts are runs of rows of dx. What comes to a row of 16-bit values is summed in a buffer of the runner. */
 bool bgi_cpu_shape_pad_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
+    const bg_dtype dtype = request->types[0].dtype;
+    const bgi_pad_rows rows = bgi_pad_rows_make(request->attributes);
+
     (void)lanes;
-    (void)kernel;
-    return request->types[0].dtype == BG_FLOAT32;
+    kernel->part_count = bgi_move_parts(rows.x_rows, &request->types[0]);
+    if (bgi_dtype_is_narrow(dtype))
+        kernel->scratch_bytes = kernel->part_count * (size_t)bgi_pad_buffer(&rows) * sizeof(float);
+    return bgi_dtype_is_single(dtype);
 }

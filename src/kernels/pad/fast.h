@@ -4,26 +4,35 @@
 #ifndef BGI_KERNELS_PAD_FAST_H
 #define BGI_KERNELS_PAD_FAST_H
 
+#include "kernels/cpu/variant.h"
 #include "kernels/pad/attributes.h"
 
-/* The padded tensor: [rows, width]. */
+/* The padded tensor: [rows, width]; x: [x_rows, x_width]. */
 typedef struct bgi_pad_rows {
-    int64_t rows, width;
-    int64_t x_width, before; /* of the last dimension */
+    int64_t rows, width, x_rows, x_width;
+    int64_t before; /* of the last dimension */
 } bgi_pad_rows;
 
 static inline bgi_pad_rows bgi_pad_rows_make(const bgi_pad_attributes *a)
 {
-    bgi_pad_rows r = {.rows = 1, .width = 1, .x_width = 1};
+    bgi_pad_rows r = {.rows = 1, .width = 1, .x_rows = 1, .x_width = 1};
 
-    for (uint32_t i = 0; i + 1 < a->rank; i++)
+    for (uint32_t i = 0; i + 1 < a->rank; i++) {
         r.rows *= a->before[i] + a->dims[i] + a->after[i];
+        r.x_rows *= a->dims[i];
+    }
     if (a->rank > 0) {
         r.x_width = a->dims[a->rank - 1];
         r.before = a->before[a->rank - 1];
         r.width = r.before + r.x_width + a->after[a->rank - 1];
     }
     return r;
+}
+
+/* Floats of a runner's buffer: a row of dx and one of dy. */
+static inline int64_t bgi_pad_buffer(const bgi_pad_rows *r)
+{
+    return bgi_cpu_round_up(r->x_width, 16) + bgi_cpu_round_up(r->width, 16);
 }
 
 /* The row of x that padded row `row` shows; -1: only constants. */

@@ -52,32 +52,79 @@ static void run_pad(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-static void run_pad_backward(const bg_kernel_call *call, uint32_t part)
+/* Adds a row of dy to the row of dx that it shows. */
+static void add_padded_row(const bgi_pad_attributes *a, const bgi_pad_rows *r, const float *dy, float *dx)
 {
-    const bgi_pad_attributes *a = call->attributes;
-    const bgi_pad_rows r = bgi_pad_rows_make(a);
     int64_t begin, end;
 
-    (void)part;
-    find_middle(&r, &begin, &end);
-    memset(call->operands[1], 0, bg_type_size_bytes(&call->types[1]));
-    for (int64_t row = 0; row < r.rows; row++) {
-        const int64_t source = bgi_pad_row_source(a, row);
-        const float *dy = (const float *)call->operands[0] + row * r.width;
-        float *dx = (float *)call->operands[1] + source * r.x_width;
+    find_middle(r, &begin, &end);
+    for (int64_t at = 0; at < r->width; at++) {
+        const int64_t place = bgi_pad_source(a->mode, at - r->before, r->x_width);
 
-        if (source < 0)
-            continue;
-        for (int64_t at = 0; at < r.width; at++) {
-            const int64_t place = bgi_pad_source(a->mode, at - r.before, r.x_width);
-
-            if (at == begin && begin < end) {
-                add_loop(dx + place, dy + at, dx + place, end - begin);
-                at = end - 1;
-            } else if (place >= 0) {
-                dx[place] += dy[at];
-            }
+        if (at == begin && begin < end) {
+            add_loop(dx + place, dy + at, dx + place, end - begin);
+            at = end - 1;
+        } else if (place >= 0) {
+            dx[place] += dy[at];
         }
+    }
+}
+
+/* A row of dx: zeros, plus the rows of dy that show it. */
+typedef struct padded_sum {
+    const bg_kernel_call *call;
+    bgi_pad_rows rows;
+    int64_t row; /* of dx */
+    float *sums, *buffer;
+} padded_sum;
+
+/* Calls itself for each place of padded dimension `dim` that shows the row's place there, in their order: the padding
+ * before it, the place, the padding after it. `stride` is the dimension's in rows of dx, `prefix` the padded row so
+ * far.
+ */
+static void add_padded_rows(const padded_sum *s, uint32_t dim, int64_t stride, int64_t prefix)
+{
+    const bgi_pad_attributes *a = s->call->attributes;
+    int64_t place, size;
+
+    if (dim + 1 >= a->rank) {
+        add_padded_row(a, &s->rows,
+                       view_floats(s->call->types[0].dtype, s->call->operands[0], prefix * s->rows.width, s->rows.width,
+                                   s->buffer),
+                       s->sums);
+        return;
+    }
+    stride /= a->dims[dim];
+    place = s->row / stride % a->dims[dim];
+    size = a->before[dim] + a->dims[dim] + a->after[dim];
+    for (int64_t at = -a->before[dim]; at < size - a->before[dim]; at++) {
+        if (at >= 0 && at < place)
+            at = place;
+        else if (at > place && at < a->dims[dim])
+            at = a->dims[dim];
+        if (at < size - a->before[dim] && bgi_pad_source(a->mode, at, a->dims[dim]) == place)
+            add_padded_rows(s, dim + 1, stride, prefix * size + at + a->before[dim]);
+    }
+}
+
+static void run_pad_backward(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_pad_rows r = bgi_pad_rows_make(call->attributes);
+    const bg_dtype dtype = call->types[0].dtype;
+    const uint32_t parts = bgi_move_parts(r.x_rows, &call->types[0]);
+    padded_sum s = {.call = call, .rows = r};
+    float *sums = NULL;
+
+    if (dtype != BG_FLOAT32) {
+        sums = bgi_cpu_part_scratch(call, bgi_pad_buffer(&r));
+        s.buffer = sums + bgi_cpu_round_up(r.x_width, 16);
+    }
+    for (s.row = bgi_cpu_part_start(r.x_rows, part, parts); s.row < bgi_cpu_part_start(r.x_rows, part + 1, parts);
+         s.row++) {
+        s.sums = begin_output(dtype, call->operands[1], s.row * r.x_width, sums);
+        memset(s.sums, 0, (size_t)r.x_width * sizeof(float));
+        add_padded_rows(&s, 0, r.x_rows, 0);
+        end_output(dtype, call->operands[1], s.row * r.x_width, r.x_width, sums);
     }
 }
 

@@ -18,7 +18,7 @@ bool bgi_cpu_shape_reduce(const bgi_kernel_request *request, int64_t lanes, bg_k
     kernel->part_count = reduction.parts;
     if (reduction.pieces > 1)
         kernel->scratch_bytes =
-            (size_t)(reduction.outer * reduction.runs * reduction.pieces * reduction.run) * sizeof(float);
+            (size_t)(reduction.results * reduction.runs * reduction.pieces * reduction.run) * sizeof(float);
     else
         kernel->finish = NULL;
     return true;
@@ -31,7 +31,7 @@ bool bgi_cpu_shape_reduce_max_backward(const bgi_kernel_request *request, int64_
 
     (void)lanes;
     if (!bgi_dtype_is_single(request->types[1].dtype) ||
-        !bgi_reduction_make(&request->types[1], attributes->axes, &reduction))
+        !bgi_reduction_make(&request->types[1], attributes->axes, &reduction) || reduction.again > 1)
         return false;
     kernel->part_count = bgi_reduction_whole_parts(&reduction);
     return true;

@@ -6,11 +6,16 @@
 
 #include "kernels/cpu/rows.h"
 
-/* x as [outer, reduced, inner]: reduced dims are adjacent. Work is divided along outer, or when that is small along
- * inner, in runs of `run` elements; when these are few too, it is divided along the reduced dims: pieces store results
- * of their own in scratch, `run` floats each, which are combined in order. */
+/* x as [outer, again, middle, reduced, inner]: the reduced dims are `reduced`, and `again` where two groups of them are
+ * apart, as those of a channel's gradient are ([N, C, places]); otherwise `again` and `middle` are 1. A result is that
+ * of `reduced` for each of `again`, combined in order.
+ *
+ * Work is divided along outer and middle, or when these are small along inner, in runs of `run` elements; when these
+ * are few too, it is divided along the reduced dims: pieces store results of their own in scratch, `run` floats each,
+ * which are combined in order. */
 typedef struct bgi_reduction {
-    int64_t outer, reduced, inner;
+    int64_t outer, again, middle, reduced, inner;
+    int64_t results;   /* outer x middle */
     int64_t run, runs; /* of inner */
     int64_t pieces;    /* of reduced */
     uint32_t parts;
@@ -18,35 +23,34 @@ typedef struct bgi_reduction {
 
 enum { BGI_REDUCE_RUN = 256, BGI_REDUCE_FEW = 8 };
 
-/* False: the reduced dims are not adjacent. */
+/* False: the reduced dims are in more than two groups. */
 static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduction *out)
 {
-    bgi_reduction r = {.outer = 1, .reduced = 1, .inner = 1};
-    int phase = 0;
+    bgi_reduction r = {.outer = 1, .again = 1, .middle = 1, .reduced = 1, .inner = 1};
+    int64_t *const groups[] = {&r.inner, &r.reduced, &r.middle, &r.again, &r.outer};
+    int group = 0; /* odd ones are reduced */
 
-    for (uint32_t i = 0; i < x->rank; i++) {
-        const int64_t size = x->dims[i];
-
-        if (size == 1)
+    for (uint32_t i = x->rank; i-- > 0;) {
+        if (x->dims[i] == 1)
             continue;
-        if ((axes >> i & 1u) != 0) {
-            if (phase == 2)
-                return false;
-            phase = 1;
-            r.reduced *= size;
-        } else if (phase == 0) {
-            r.outer *= size;
-        } else {
-            phase = 2;
-            r.inner *= size;
-        }
+        if ((axes >> i & 1u) != (uint32_t)(group % 2))
+            group++;
+        if (group == 5)
+            return false;
+        *groups[group] *= x->dims[i];
     }
+    if (group == 2) { /* nothing but one group is reduced */
+        r.outer = r.middle;
+        r.middle = 1;
+    }
+    r.results = r.outer * r.middle;
     r.run = r.inner < BGI_REDUCE_RUN ? r.inner : BGI_REDUCE_RUN;
     r.runs = (r.inner + r.run - 1) / r.run;
     r.pieces = 1;
-    if (r.outer * r.runs < BGI_REDUCE_FEW)
+    if (r.results * r.runs < BGI_REDUCE_FEW)
         r.pieces = bgi_cpu_part_count(r.reduced, (double)r.reduced * (double)r.run, BGI_ROWS_PART_ELEMENTS);
-    r.parts = bgi_cpu_part_count(r.outer * r.runs * r.pieces, (double)r.outer * (double)r.reduced * (double)r.inner,
+    r.parts = bgi_cpu_part_count(r.results * r.runs * r.pieces,
+                                 (double)r.results * (double)r.again * (double)r.reduced * (double)r.inner,
                                  BGI_ROWS_PART_ELEMENTS);
     *out = r;
     return true;
@@ -55,8 +59,14 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
 /* The parts of work that cannot be divided along the reduced dims. */
 static inline uint32_t bgi_reduction_whole_parts(const bgi_reduction *r)
 {
-    return bgi_cpu_part_count(r->outer * r->runs, (double)r->outer * (double)r->reduced * (double)r->inner,
+    return bgi_cpu_part_count(r->results * r->runs, (double)r->results * (double)r->reduced * (double)r->inner,
                               BGI_ROWS_PART_ELEMENTS);
+}
+
+/* Where the elements of a result begin in x, for one of `again`. */
+static inline int64_t bgi_reduction_start(const bgi_reduction *r, int64_t result, int64_t again)
+{
+    return ((result / r->middle * r->again + again) * r->middle + result % r->middle) * r->reduced * r->inner;
 }
 
 /* y of any broadcast, as rows of `inner` elements that repeat one of x (is_filled) or are adjacent there. Row r is at

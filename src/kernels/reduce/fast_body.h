@@ -1,5 +1,5 @@
 /*
- * fast_body.h: reductions over adjacent dims, and broadcasts.
+ * fast_body.h: reductions over one or two groups of adjacent dims, and broadcasts.
  */
 #ifndef BGI_KERNELS_REDUCE_FAST_BODY_H
 #define BGI_KERNELS_REDUCE_FAST_BODY_H
@@ -59,30 +59,39 @@ static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, 
     return is_max ? maximum : vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* Results of run `run` of outer element `outer`, from the rows of a piece. Returns their number. */
-static int64_t reduce_piece(const bg_kernel_call *call, const bgi_reduction *r, bool is_max, int64_t outer, int64_t run,
-                            int64_t piece, float *y)
+/* The results of run `run`, from the rows of a piece: those of each of `again`, combined in order. Returns their
+ * number.
+ */
+static int64_t reduce_piece(const bg_kernel_call *call, const bgi_reduction *r, bool is_max, int64_t result,
+                            int64_t run, int64_t piece, float *y)
 {
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t row = r->reduced * piece / r->pieces, rows = r->reduced * (piece + 1) / r->pieces - row;
     const int64_t first = run * r->run, count = clip(r->inner - first, r->run);
-    const int64_t at = (outer * r->reduced + row) * r->inner + first;
+    float more[BGI_REDUCE_RUN];
 
-    if (r->inner == 1)
-        y[0] = reduce_row(is_max, dtype, call->operands[0], at, rows);
-    else
-        reduce_run(is_max, dtype, call->operands[0], at, rows, r->inner, count, y);
+    for (int64_t again = 0; again < r->again; again++) {
+        const int64_t at = bgi_reduction_start(r, result, again) + row * r->inner + first;
+        float *to = again == 0 ? y : more;
+
+        if (r->inner == 1)
+            to[0] = reduce_row(is_max, dtype, call->operands[0], at, rows);
+        else
+            reduce_run(is_max, dtype, call->operands[0], at, rows, r->inner, count, to);
+        for (int64_t i = 0; again > 0 && i < count; i++)
+            y[i] = is_max ? larger_of(y[i], more[i]) : y[i] + more[i];
+    }
     return count;
 }
 
-static void write_results(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer, int64_t run, int64_t count,
-                          float *y)
+static void write_results(const bg_kernel_call *call, const bgi_reduction *r, int64_t result, int64_t run,
+                          int64_t count, float *y)
 {
     const bgi_reduce_attributes *attributes = call->attributes;
 
     for (int64_t i = 0; attributes->function == BG_REDUCE_MEAN && i < count; i++)
-        y[i] /= (float)r->reduced;
-    write_floats(call->types[0].dtype, call->operands[1], outer * r->inner + run * r->run, count, y);
+        y[i] /= (float)(r->reduced * r->again);
+    write_floats(call->types[0].dtype, call->operands[1], result * r->inner + run * r->run, count, y);
 }
 
 static void run_reduce(const bg_kernel_call *call, uint32_t part)
@@ -93,14 +102,14 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
     float y[BGI_REDUCE_RUN];
 
     bgi_reduction_make(&call->types[0], attributes->axes, &r);
-    for (int64_t item = bgi_cpu_part_start(r.outer * r.runs * r.pieces, part, r.parts);
-         item < bgi_cpu_part_start(r.outer * r.runs * r.pieces, part + 1, r.parts); item++) {
-        const int64_t whole = item / r.pieces, outer = whole / r.runs, run = whole % r.runs;
+    for (int64_t item = bgi_cpu_part_start(r.results * r.runs * r.pieces, part, r.parts);
+         item < bgi_cpu_part_start(r.results * r.runs * r.pieces, part + 1, r.parts); item++) {
+        const int64_t whole = item / r.pieces, result = whole / r.runs, run = whole % r.runs;
 
         if (r.pieces > 1)
-            reduce_piece(call, &r, is_max, outer, run, item % r.pieces, (float *)call->scratch + item * r.run);
+            reduce_piece(call, &r, is_max, result, run, item % r.pieces, (float *)call->scratch + item * r.run);
         else
-            write_results(call, &r, outer, run, reduce_piece(call, &r, is_max, outer, run, 0, y), y);
+            write_results(call, &r, result, run, reduce_piece(call, &r, is_max, result, run, 0, y), y);
     }
 }
 
@@ -112,7 +121,7 @@ static void finish_reduce(const bg_kernel_call *call)
     bgi_reduction r = {0};
 
     bgi_reduction_make(&call->types[0], attributes->axes, &r);
-    for (int64_t whole = 0; r.pieces > 1 && whole < r.outer * r.runs; whole++) {
+    for (int64_t whole = 0; r.pieces > 1 && whole < r.results * r.runs; whole++) {
         float *y = (float *)call->scratch + whole * r.pieces * r.run;
         const int64_t run = whole % r.runs, count = clip(r.inner - run * r.run, r.run);
 
