@@ -179,7 +179,8 @@ static bg_status check_kept(const gpt_options *options, const bgi_gpt_config *co
                                                              : NULL;
 
     if (alone != NULL && config->save == NULL && !config->test_mode)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s is given without --save DIR, the folder that it needs", alone);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is given without --save DIR, the folder that it needs",
+                            alone);
     if (options->checkpoint_best != NULL && strcmp(options->checkpoint_best, "loss") != 0)
         return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures `loss` alone",
                             options->checkpoint_best);

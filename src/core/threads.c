@@ -1,6 +1,6 @@
 /*
- * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors, and
- * who gets them.
+ * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors,
+ * and who gets them.
  */
 #define _DEFAULT_SOURCE /* setpriority */
 #include "core/threads.h"
