@@ -313,8 +313,12 @@ $(BUILD)/%_avx2.o: %_avx2.c
 
 # On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
-# Ops and layers are asked once, when a graph is built: small is enough.
-$(filter $(BUILD)/src/ops/% $(BUILD)/src/nn/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
+# Ops, layers, options and passes are asked once, when a graph or a plan is made, and commands when they start: small is
+# enough. So it is for plain kernels of families whose fast ones take everything but float64.
+OFTEN_PLAIN := compare cumulative elementwise embedding index reduce reshape softmax
+SELDOM_PLAIN := $(filter-out $(OFTEN_PLAIN:%=$(BUILD)/src/kernels/%/reference.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/kernels/*/reference.c)))
+$(filter $(BUILD)/src/ops/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN): \
+	CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
 # Fuzzers look for ways through readers, not through kernels, which are much slower when each branch is counted.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
 $(filter $(BUILD)/src/kernels/%,$(LIBRARY_OBJECTS)): CFLAGS_ALL += -fno-sanitize=fuzzer-no-link

@@ -17,6 +17,7 @@ enum { MAXIMUM_OPERANDS = 64, NAME_BYTES = 256 };
 
 bg_status bg_graph_create(bg_graph **out, bg_error *error)
 {
+    bg_error_clear(error);
     return bg_graph_create_in(NULL, out, error);
 }
 

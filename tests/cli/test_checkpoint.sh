@@ -1,5 +1,5 @@
 #!/bin/sh
-# brigade checkpoint: what is in a checkpoint, whether it is whole, what differs, and conversions to weights of other
+# brigade checkpoint: what is in a checkpoint, whether it is complete, what differs, and conversions to weights of other
 # frameworks and back.
 . "$(dirname "$0")/support.sh"
 images=320 batch=4
@@ -61,7 +61,7 @@ mkdir two
 cp bad.safetensors two/checkpoint_train_step_6.safetensors
 cp saved/checkpoint_train_step_4.safetensors two
 error 1 'two/checkpoint_train_step_6.safetensors: the checksum is' checkpoint verify two
-check "the other one is whole" grep -q '^two/checkpoint_train_step_4.safetensors: whole' "$folder/out"
+check "the other one is complete" grep -q '^two/checkpoint_train_step_4.safetensors: complete' "$folder/out"
 "$program" checkpoint verify four.safetensors >out
 check "weights have no checksum" grep -q 'there is no checksum' out
 error 1 'bad.safetensors: the checksum is' checkpoint convert bad.safetensors out.safetensors

@@ -127,7 +127,7 @@ error 2 'execution.attention_serialization 3 does not divide model.sequence_leng
 printf 'model:\n  layerz: 3\n' >wrong.yaml
 error 2 'wrong.yaml:2:3: unknown key `model.layerz`; did you mean `model.layers`?' gpt pretrain --config-file wrong.yaml
 error 2 '--schedule is `interleave`; it must be one of' gpt pretrain $one --strategy pipelined --schedule interleave
-error 2 'is given without --save DIR' gpt pretrain $one --checkpoint-steps 5
+error 2 'add --save DIR' gpt pretrain $one --checkpoint-steps 5
 error 2 '--checkpoint-keep-best is given without --save DIR, the folder that it needs' gpt pretrain $one --checkpoint-keep-best loss
 error 2 'the training measures `loss` alone' gpt pretrain $one --save x --checkpoint-keep-best accuracy
 error 2 'checkpoints go into a folder' gpt pretrain $one --save x.safetensors

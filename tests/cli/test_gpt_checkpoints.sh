@@ -14,7 +14,7 @@ train stopped --steps 4 --load stopped --strategy pipelined
 train stopped --steps 6 --load stopped --strategy sharded
 same base stopped
 "$program" gpt pretrain $small --steps 6 --load stopped >out 2>&1
-check "a run that is done" grep -q '^Nothing was trained: the checkpoint is of step 6' out
+check "a run that is done" grep -q '^Nothing was trained: the checkpoint is at step 6' out
 
 begin_case other-replicas
 # Replicas are no part of a checkpoint.

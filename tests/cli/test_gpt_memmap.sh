@@ -51,7 +51,7 @@ for other in pipelined single resident; do
     same phased $other
 done
 train whole $tiny --steps 4 --memmap-dir phased.files
-check "nothing is left to train" grep -q '^Nothing was trained: the files are of step 4' whole.out
+check "nothing is left to train" grep -q '^Nothing was trained: the files are at step 4' whole.out
 check "the same weights once more" cmp -s whole.safetensors phased.safetensors
 
 # The number of samples of an epoch is no multiple of the updates: the place in the data goes on too.

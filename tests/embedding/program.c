@@ -310,7 +310,7 @@ static void try_refusals(void)
 
     options.memory.allocate = lend_memory;
     options.memory.allocator_user = &none;
-    expect(open_session(&options) == NULL && strstr(error.message, "allocate without release") != NULL,
+    expect(open_session(&options) == NULL && strstr(error.message, "allocate is given without release") != NULL,
            "memory that does not go back is refused");
     options.memory.release = take_memory;
     expect(open_session(&options) == NULL && error.status == BG_ERROR_MEMORY, "memory that ends is an error");
