@@ -18,6 +18,7 @@ enum { MAXIMUM_OPERANDS = 64, NAME_BYTES = 256 };
 bg_status bg_graph_create(bg_graph **out, bg_error *error)
 {
     bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     return bg_graph_create_in(NULL, out, error);
 }
 

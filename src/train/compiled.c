@@ -249,6 +249,8 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     BGI_TRY(check_files(&options, is_rest, error));
     if (is_rest) {
         options.execution.ipu_limits = false;
+        if (shape->replicas != trainer->tasks[task].options.replicas.count)
+            options.execution.layout = NULL; /* it may list the devices of all replicas */
         BGI_TRY(adapt_outputs(&options, &requests, error));
     }
     if (is_rest && shape->replicas == shape->group)

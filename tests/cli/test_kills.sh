@@ -109,7 +109,7 @@ for kill in $(seq $kills); do
         choose 1800
     else
         tries=0
-        until [ "$(latest c)" != "$before" ] || [ $tries -ge 600 ]; do
+        until [ "$(latest c)" != "$before" ] || [ $tries -ge 600 ] || ! kill -0 $mpirun 2>/dev/null; do
             sleep 0.1
             tries=$((tries + 1))
         done
@@ -169,7 +169,7 @@ launch=$!
 for kill in $(seq $launched); do
     before=$(latest c)
     tries=0
-    until [ "$(latest c)" != "$before" ] || [ $tries -ge 1200 ]; do
+    until [ "$(latest c)" != "$before" ] || [ $tries -ge 1200 ] || ! kill -0 $launch 2>/dev/null; do
         sleep 0.05
         tries=$((tries + 1))
     done
@@ -185,14 +185,14 @@ for kill in $(seq $launched); do
     fi
     before=$(grep -c 'ended after' log)
     tries=0
-    until [ "$(grep -c ' start ' log)" -gt $kill ] || [ $tries -ge 1200 ]; do
+    until [ "$(grep -c ' start ' log)" -gt $kill ] || [ $tries -ge 1200 ] || ! kill -0 $launch 2>/dev/null; do
         sleep 0.05
         tries=$((tries + 1))
     done
 done
 before=$(latest c)
 tries=0
-until [ "$(latest c)" != "$before" ] || [ $tries -ge 1200 ]; do
+until [ "$(latest c)" != "$before" ] || [ $tries -ge 1200 ] || ! kill -0 $launch 2>/dev/null; do
     sleep 0.05
     tries=$((tries + 1))
 done

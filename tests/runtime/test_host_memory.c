@@ -137,7 +137,8 @@ static void what_is_free_may_be_taken(void **state)
     (void)state;
     assert_int_equal(bgi_host_memory_check(&little, &plan, 1000, &error), BG_OK);
     assert_int_equal(bgi_host_memory_check(&little, &plan, 1001, &error), BG_ERROR_BUDGET);
-    assert_non_null(strstr(error.message, "for 2 devices (1 replica), the control group of this process has 1.00 kB"));
+    assert_non_null(
+        strstr(error.message, "for 2 devices (1 replica), but the control group of this process has only 1.00 kB"));
 }
 
 int main(void)

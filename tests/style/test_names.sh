@@ -63,6 +63,7 @@ cat >"$folder/flags" <<END
 --host
 --oversubscribe
 --bind-to
+--record
 --kill-on-bad-exit
 --mpi
 --ntasks-per-node
