@@ -14,6 +14,8 @@
 
 bg_status bg_weights_create(bg_weights **out, bg_error *error)
 {
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(out, "out", __func__, error));
     return bg_weights_create_in(NULL, out, error);
 }
 

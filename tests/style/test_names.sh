@@ -64,6 +64,7 @@ cat >"$folder/flags" <<END
 --oversubscribe
 --bind-to
 --record
+--roofline
 --kill-on-bad-exit
 --mpi
 --ntasks-per-node
