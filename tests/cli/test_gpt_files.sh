@@ -47,7 +47,7 @@ fi
 begin_case shared-log
 : >shared.jsonl
 lines=300
-[ -n "$quick" ] && lines=30
+[ -n "$quick" ] && lines=200
 "$program" gpt pretrain $small --steps $lines --log shared.jsonl --save busy --quiet >out 2>&1 &
 until [ "$(wc -l <shared.jsonl)" -ge 2 ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
 echo '{"step":"ours"}' >>shared.jsonl
