@@ -55,7 +55,7 @@ static bg_status infer_from(const bg_type *qkv, const bgi_attention_attributes *
         return bg_error_set(error, BG_ERROR_SHAPE, "qkv is %s: it must be [N, S, 3 heads D] or [N S, 3 heads D]",
                             bg_type_text(qkv, text));
     BGI_TRY(check_numbers(attributes, error));
-    if (qkv->dims[qkv->rank - 1] % (3 * attributes->heads) != 0)
+    if (attributes->heads > qkv->dims[qkv->rank - 1] || qkv->dims[qkv->rank - 1] % (3 * attributes->heads) != 0)
         return bg_error_set(
             error, BG_ERROR_SHAPE,
             "qkv is %s: its last dimension must be 3 (queries, keys, values) x %lld heads x their width",

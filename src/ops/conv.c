@@ -44,8 +44,8 @@ static bg_status check_image(const bg_type *type, const char *operand, const cha
 
     BGI_TRY(bgi_shape_float(type, operand, error));
     BGI_TRY(bgi_shape_rank(type, operand, 4, layout, error));
-    if (type->dims[2] > largest_size || type->dims[3] > largest_size)
-        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its height and width must be at most %lld", operand,
+    if (type->dims[2] < 0 || type->dims[2] > largest_size || type->dims[3] < 0 || type->dims[3] > largest_size)
+        return bg_error_set(error, BG_ERROR_SHAPE, "%s is %s: its height and width must be 0 to %lld", operand,
                             bg_type_text(type, text), (long long)largest_size);
     return BG_OK;
 }

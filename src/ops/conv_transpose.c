@@ -21,6 +21,9 @@ static bg_status find_output(const bg_type *x, const bg_type *weight, const bgi_
     char text[BG_TYPE_TEXT_BYTES];
     bg_type y = *x;
 
+    if (options->groups > INT32_MAX || weight->dims[1] > INT32_MAX)
+        return bg_error_set(error, BG_ERROR_INVALID, "groups is %lld: it must be at most %d",
+                            (long long)options->groups, INT32_MAX);
     y.dims[1] = weight->dims[1] * options->groups;
     for (int dim = 0; dim < 2; dim++) {
         const int64_t more = attributes->output_padding[dim], taps = weight->dims[2 + dim];

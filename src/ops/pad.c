@@ -31,6 +31,9 @@ static bg_status check_attributes(const bgi_pad_attributes *attributes, bg_error
         const int64_t size = attributes->dims[i], limit = find_limit(attributes->mode, size);
         const int64_t least = attributes->mode == BG_PAD_CONSTANT ? -size : 0;
         const int64_t sides[] = {attributes->before[i], attributes->after[i]};
+        if (size < 0 || size > INT64_MAX / 4)
+            return bg_error_set(error, BG_ERROR_SHAPE, "dimension %u has %lld elements; it must have 0 to %lld", i,
+                                (long long)size, (long long)(INT64_MAX / 4));
         for (int side = 0; side < 2; side++)
             if (sides[side] < least || sides[side] > limit)
                 return bg_error_set(error, BG_ERROR_SHAPE,
@@ -58,7 +61,14 @@ static bg_type padded_type(const bgi_pad_attributes *attributes, const bg_type *
 
 static bg_status infer_pad(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    BGI_TRY(check_attributes(op->attributes, error));
+    const bgi_pad_attributes *attributes = op->attributes;
+    char x[BG_TYPE_TEXT_BYTES];
+
+    BGI_TRY(check_attributes(attributes, error));
+    if (attributes->rank != op->types[0].rank ||
+        memcmp(attributes->dims, op->types[0].dims, attributes->rank * sizeof attributes->dims[0]) != 0)
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; the padding is that of another shape",
+                            bg_type_text(&op->types[0], x));
     outputs[0] = padded_type(op->attributes, &op->types[0]);
     return bg_type_validate(&outputs[0], error);
 }
@@ -90,7 +100,7 @@ static bg_status infer_pad_backward(const bg_op_signature *op, bg_type *outputs,
     y = padded_type(attributes, &x);
     BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the padded tensor", error));
     outputs[0] = x;
-    return BG_OK;
+    return bg_type_validate(&outputs[0], error);
 }
 
 static bg_cost cost_pad_backward(const bg_op_signature *op)
