@@ -20,6 +20,8 @@ typedef struct bgi_checkpoint_list {
 enum { BGI_CHECKPOINT_NAME_BYTES = 64 };
 
 const char *bgi_checkpoint_name(uint64_t step, char text[BGI_CHECKPOINT_NAME_BYTES]);
+/* bgi_checkpoint_find_best of the folder's checkpoints with these steps, the newest first. */
+bool *bgi_checkpoint_best_of(const char *directory, const uint64_t *steps, size_t count, uint32_t keep_best);
 /* The file of a part, in the same folder; the tag, 8 hexadecimal digits, identifies the save that wrote it. */
 enum { BGI_CHECKPOINT_PART_BYTES = 112, BGI_CHECKPOINT_TAG_BYTES = 9 };
 const char *bgi_checkpoint_part_name(uint64_t step, const char *tag, uint32_t number, uint32_t count,

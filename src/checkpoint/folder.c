@@ -203,35 +203,39 @@ static void remove_checkpoints(const char *directory, const bgi_checkpoint_list 
     }
 }
 
-/* Of the one of `step`, which is the newest, and those of the list from `first` on, which are before it; *out has the
- * paths that were made, also on failure. */
-static bool make_paths(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step, char **out,
-                       size_t *out_count)
+bool *bgi_checkpoint_best_of(const char *directory, const uint64_t *steps, size_t count, uint32_t keep_best)
 {
-    char name[BGI_CHECKPOINT_NAME_BYTES];
+    char **paths = calloc(count + 1, sizeof *paths), name[BGI_CHECKPOINT_NAME_BYTES];
+    bool *best = NULL;
+    size_t made = 0;
 
-    out[0] = bgi_path_join(directory, bgi_checkpoint_name(step, name));
-    for (*out_count = out[0] != NULL; *out_count > 0 && first + *out_count - 1 < list->count; ++*out_count) {
-        out[*out_count] = bgi_path_join(directory, bgi_checkpoint_name(list->steps[first + *out_count - 1], name));
-        if (out[*out_count] == NULL)
-            return false;
-    }
-    return *out_count > 0;
+    while (paths != NULL && made < count &&
+           (paths[made] = bgi_path_join(directory, bgi_checkpoint_name(steps[made], name))) != NULL)
+        made++;
+    if (paths != NULL && made == count)
+        best = bgi_checkpoint_find_best(paths, count, keep_best);
+    while (made > 0)
+        free(paths[--made]);
+    free(paths);
+    return best;
 }
 
-/* Which of the list's checkpoints, from `first` on, are among the best: to be freed; NULL when memory is out. */
+/* Of the checkpoint of `step`, which is the newest, and of the list's from `first` on, which are before it, which are
+ * among the best: to be freed; NULL when memory is out. */
 static bool *find_best(const char *directory, const bgi_checkpoint_list *list, size_t first, uint64_t step,
                        uint32_t keep_best)
 {
-    char **paths = calloc(list->count + 2, sizeof *paths);
+    const size_t earlier = list->count - first;
+    uint64_t *steps = malloc((earlier + 1) * sizeof *steps);
     bool *best = NULL;
-    size_t count = 0;
 
-    if (paths != NULL && make_paths(directory, list, first, step, paths, &count))
-        best = bgi_checkpoint_find_best(paths, count, keep_best);
-    for (size_t i = 0; i < count; i++)
-        free(paths[i]);
-    free(paths);
+    if (steps != NULL) {
+        steps[0] = step;
+        for (size_t i = 0; i < earlier; i++)
+            steps[1 + i] = list->steps[first + i];
+        best = bgi_checkpoint_best_of(directory, steps, 1 + earlier, keep_best);
+    }
+    free(steps);
     return best;
 }
 

@@ -97,46 +97,33 @@ static bg_status verify(const char *path, bg_error *error)
 
 /* ---- best ---- */
 
-/* The paths of a list's checkpoints; the caller frees each and the array. NULL: out of memory. */
-static char **list_paths(const char *folder, const bgi_checkpoint_list *list)
-{
-    char **paths = calloc(list->count + 1, sizeof *paths);
-    char name[BGI_CHECKPOINT_NAME_BYTES];
-
-    for (size_t i = 0; paths != NULL && i < list->count; i++) {
-        paths[i] = bgi_path_join(folder, bgi_checkpoint_name(list->steps[i], name));
-        if (paths[i] != NULL)
-            continue;
-        while (i-- > 0)
-            free(paths[i]);
-        free(paths);
-        return NULL;
-    }
-    return paths;
-}
-
 /* Prints the path of the checkpoint with the best metric. */
 static bg_status print_best(const char *folder, bg_error *error)
 {
     bgi_checkpoint_list list = {0};
-    bg_status status = bgi_checkpoint_find(folder, &list, error);
-    char **paths = status == BG_OK ? list_paths(folder, &list) : NULL;
-    bool *best = paths != NULL ? bgi_checkpoint_find_best(paths, list.count, 1) : NULL;
+    char name[BGI_CHECKPOINT_NAME_BYTES];
+    bool *best = NULL;
+    char *path = NULL;
     size_t at = 0;
+    bg_status status;
 
-    if (status == BG_OK && best == NULL)
-        status = bgi_error_memory(error, "paths of checkpoints", list.count * sizeof *paths);
-    while (status == BG_OK && at < list.count && !best[at])
+    BGI_TRY_CLEANUP(bgi_checkpoint_find(folder, &list, error));
+    best = bgi_checkpoint_best_of(folder, list.steps, list.count, 1);
+    if (best == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "checkpoints", list.count * sizeof *best));
+    while (at < list.count && !best[at])
         at++;
-    if (status == BG_OK && at < list.count)
-        printf("%s\n", paths[at]);
-    else if (status == BG_OK)
-        status = bg_error_set(error, BG_ERROR_NOT_FOUND,
-                              "%s: has no checkpoint with a metric; --checkpoint-keep-best of a training records it",
-                              folder);
-    for (size_t i = 0; paths != NULL && i < list.count; i++)
-        free(paths[i]);
-    free(paths);
+    if (at == list.count)
+        BGI_TRY_CLEANUP(bg_error_set(error, BG_ERROR_NOT_FOUND,
+                                     "%s: has no checkpoint with a metric; --checkpoint-keep-best of a training "
+                                     "records it",
+                                     folder));
+    path = bgi_path_join(folder, bgi_checkpoint_name(list.steps[at], name));
+    if (path == NULL)
+        BGI_TRY_CLEANUP(bgi_error_memory(error, "a path", strlen(folder)));
+    printf("%s\n", path);
+cleanup:
+    free(path);
     free(best);
     free(list.steps);
     return status;

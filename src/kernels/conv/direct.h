@@ -65,16 +65,6 @@ static inline int64_t bgi_direct_vectors(const bgi_direct *d, int64_t rows, int6
     return (rows * d->columns + lanes - 1) / lanes;
 }
 
-static inline int64_t bgi_direct_tile_rows(int64_t lanes)
-{
-#if defined(__aarch64__)
-    (void)lanes;
-    return BGI_GEMM_TILE_ROWS;
-#else
-    return lanes == 16 ? BGI_GEMM_TILE_ROWS : BGI_GEMM_TILE_ROWS / 2;
-#endif
-}
-
 /* Whether copies are shifted phases of the image, whose rows are as wide as those of results. */
 static inline bool bgi_direct_shifts(const bgi_direct *d)
 {
@@ -216,7 +206,7 @@ typedef struct bgi_direct_plan {
 
 static inline int64_t bgi_direct_tiles(int64_t channels, int64_t lanes)
 {
-    const int64_t rows = bgi_direct_tile_rows(lanes);
+    const int64_t rows = BGI_GEMM_TILE_ROWS_OF(lanes);
 
     return (channels + rows - 1) / rows;
 }
@@ -301,7 +291,7 @@ static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms
 /* The laid-out weights of one group. */
 static inline int64_t bgi_direct_weights_floats(const bgi_direct *d, int64_t channels, int64_t lanes)
 {
-    return bgi_direct_tiles(channels, lanes) * bgi_direct_tile_rows(lanes) * bgi_direct_terms(d);
+    return bgi_direct_tiles(channels, lanes) * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d);
 }
 
 /* False: the matrix product does the convolution. */
@@ -360,12 +350,12 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
         return false;
     bgi_direct_cut(s, &largest, s->cg, !bgi_direct_spreads(s), lanes, &plan);
     if (bgi_direct_spreads(s)) {
-        const int64_t most = BGI_DIRECT_SPREAD_CHANNELS / bgi_direct_tile_rows(lanes);
+        const int64_t most = BGI_DIRECT_SPREAD_CHANNELS / BGI_GEMM_TILE_ROWS_OF(lanes);
 
         while (bgi_direct_chunk_tiles(tiles, &plan) > most)
             plan.chunks++;
         plan.units = (s->n + plan.together - 1) / plan.together * s->options.groups * plan.chunks;
-        channels = bgi_direct_chunk_tiles(tiles, &plan) * bgi_direct_tile_rows(lanes);
+        channels = bgi_direct_chunk_tiles(tiles, &plan) * BGI_GEMM_TILE_ROWS_OF(lanes);
         plan.spread_floats = bgi_cpu_round_up(s->options.stride[1] * plan.together * channels * positions + lanes, 16);
     } else {
         copy = bgi_direct_copy_floats(&largest, plan.strip_rows);
@@ -444,7 +434,7 @@ static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bool acc
     plan.copy_floats = bgi_cpu_round_up(plan.together * plan.channels * plane + lanes, 16);
     if (plan.together > 1)
         plan.row_floats =
-            bgi_direct_tile_rows(lanes) * bgi_cpu_round_up(plan.together * plan.strip_rows * direct->columns, 16);
+            BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_cpu_round_up(plan.together * plan.strip_rows * direct->columns, 16);
     plan.runner_floats = plan.table_floats + plan.copy_floats + plan.row_floats;
     plan.combines = bgi_cpu_part_count(s->o, (double)s->o * (double)s->k * plan.runs, BGI_CONV_SUM_PART);
     *out = plan;

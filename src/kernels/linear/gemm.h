@@ -24,6 +24,12 @@ enum {
     BGI_GEMM_PAIRS_DEPTH = 512 /* terms of products of pairs: whole tiles; a strip of B fits a first-level cache */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
+/* Rows of a tile, whose sums are in registers: AVX-512 and aarch64 have 32 of them, the others 16. */
+#if defined(__aarch64__)
+#define BGI_GEMM_TILE_ROWS_OF(lanes) 8
+#else
+#define BGI_GEMM_TILE_ROWS_OF(lanes) ((lanes) == 16 ? 8 : 4)
+#endif
 
 typedef struct bgi_gemm {
     int64_t batch, m, n, k;

@@ -12,11 +12,7 @@
 #include "kernels/linear/gemm.h"
 #include "kernels/cpu/transpose_body.h"
 
-#if LANES == 16 || defined(__aarch64__) /* 32 registers: bgi_gemm_tile_rows */
-#define TILE_ROWS 8
-#else
-#define TILE_ROWS 4
-#endif
+#define TILE_ROWS BGI_GEMM_TILE_ROWS_OF(LANES)
 
 typedef struct gemm_job gemm_job;
 struct gemm_job {
