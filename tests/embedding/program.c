@@ -470,12 +470,13 @@ static void try_infeed(int threads)
     } else {
         expect(bg_infeed_start(infeed, session, &error) == BG_OK && lent.lent > before,
                "an infeed's ring is the program's memory");
-        expect(bg_session_run_infeed(session, infeed, outputs, &error) == BG_OK && loss > 0.0F && made > 0 &&
-                   p.begun == 1,
+        expect(bg_session_run_infeed(session, infeed, outputs, &error) == BG_OK && loss > 0.0F && p.begun == 1,
                "its thread is the program's");
     }
     bg_infeed_destroy(infeed);
     bg_session_destroy(session);
+    /* The source counts on the infeed's thread, which fills the ring until the infeed is destroyed. */
+    expect((made > 0) == (threads > 0), "and calls the source");
     expect(lent.returned == lent.lent, "the ring comes back");
     close_pool(&p);
     expect(p.done == p.begun, "and the thread");

@@ -26,10 +26,11 @@ enum {
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
 /* Rows of a tile, whose sums are in registers: AVX-512 and aarch64 have 32 of them, the others 16. */
 #if defined(__aarch64__)
-#define BGI_GEMM_TILE_ROWS_OF(lanes) 8
+#define BGI_GEMM_IS_AARCH64 1
 #else
-#define BGI_GEMM_TILE_ROWS_OF(lanes) ((lanes) == 16 ? 8 : 4)
+#define BGI_GEMM_IS_AARCH64 0
 #endif
+#define BGI_GEMM_TILE_ROWS_OF(lanes) ((lanes) == 16 || BGI_GEMM_IS_AARCH64 ? 8 : 4)
 
 typedef struct bgi_gemm {
     int64_t batch, m, n, k;
