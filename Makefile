@@ -82,7 +82,9 @@ LIBRARY_SOURCES := $(filter $(CORE_ROOMS:%=src/%/%),$(LIBRARY_SOURCES))
 endif
 CLI_SOURCES := $(wildcard src/cli/*.c)
 SUPPORT_SOURCES := $(wildcard tests/support/*.c)
-TEST_SOURCES := $(wildcard tests/*/test_*.c)
+# Tests that BRIGADE_TEST_EXCLUDE leaves out (tests/run.sh) are not built either.
+to_run = $(shell printf '%s\n' $(1) | grep -v -E -- "$${BRIGADE_TEST_EXCLUDE:-^$$}")
+TEST_SOURCES := $(patsubst %,tests/%.c,$(call to_run,$(patsubst tests/%.c,%,$(wildcard tests/*/test_*.c))))
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES := $(filter-out bench/mpi_%,$(wildcard bench/*.c))
 EXAMPLE_SOURCES := $(filter-out examples/mpi_%,$(wildcard examples/*.c examples/tutorial/*.c))
@@ -174,7 +176,7 @@ check-aarch64:
 deps:
 	@tools/dependencies.sh
 
-tests: all $(TESTS) $(OPS_PAGE) $(REPLAYS) examples $(PRELOADS) $(MPI_PROBES)
+tests: all $(TESTS) $(OPS_PAGE) $(if $(call to_run,fuzz/test_corpus),$(REPLAYS)) examples $(PRELOADS) $(MPI_PROBES)
 examples: all $(EXAMPLES) $(MPI_EXAMPLES)
 benches: all $(BENCHES) $(MPI_BENCHES)
 

@@ -14,7 +14,8 @@ cd "$(dirname "$0")/.." || exit 1
 export LC_ALL=C
 build=${1:-${BUILD:-build-aarch64}}
 cross=${CROSS:-aarch64-linux-gnu-}
-tests="$(ls tests/kernels/test_*.c) tests/parity/test_recorded.c tests/transport/test_add.c"
+tests=$(ls tests/kernels/test_*.c tests/parity/test_recorded.c tests/transport/test_add.c | sed 's|^tests/||' |
+    grep -v -E -- "${BRIGADE_TEST_EXCLUDE:-^$}" | sed 's|^|tests/|')
 
 skip() {
     echo "skipped: $1"

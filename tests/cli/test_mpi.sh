@@ -10,7 +10,8 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset BRIGADE_MPI
 
-# The first MPI runs everything, the other one what depends on it most; all of it with BRIGADE_TEST_ALL.
+# The first MPI runs everything, the other one what depends on it most; all of it with BRIGADE_TEST_ALL, and nothing
+# with BRIGADE_TEST_QUICK, because both transports are of one source.
 mpis= full=
 for mpi in openmpi mpich; do
     if [ ! -f "$build/libbrigade_mpi_$mpi.so" ]; then
@@ -24,6 +25,7 @@ for mpi in openmpi mpich; do
     fi
     skipped=$((skipped + 1))
 done
+[ -z "${BRIGADE_TEST_QUICK:-}" ] || mpis=$full
 
 # in_full MPI
 in_full() {
