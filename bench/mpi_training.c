@@ -45,7 +45,7 @@ enum {
     TRANSFER_TAG = 2,
     TRANSFERS = 15
 };
-static const double LEAST_S = 0.1, GOAL = 0.95; /* the least duration of a turn */
+static const double LEAST_S = 0.5, GOAL = 0.95; /* the least duration of a turn */
 
 typedef enum split { REPLICAS, PIPELINED, TENSOR } split;
 
