@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "formats/json_write.h"
 #include "formats/npz.h"
 #include "formats/safetensors_folder.h"
@@ -140,26 +141,19 @@ static bg_status save_folder(const bgi_weights_content *s, const char *folder, b
 
 /* ---- the whole ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* A path without an ending, or one that ends in '/', is a folder. */
 static bool names_folder(const char *path)
 {
     const char *name = strrchr(path, '/');
 
-    return ends_with(path, "/") || strchr(name != NULL ? name + 1 : path, '.') == NULL;
+    return bgi_text_ends_with(path, "/") || strchr(name != NULL ? name + 1 : path, '.') == NULL;
 }
 
 bg_status bgi_weights_write(const char *path, const bgi_weights_content *s, bg_error *error)
 {
-    if (ends_with(path, ".safetensors"))
+    if (bgi_text_ends_with(path, ".safetensors"))
         return bg_safetensors_write_fetched(path, s->entries, s->count, metadata, 1, s->fetch, s->user, error);
-    if (ends_with(path, ".npz"))
+    if (bgi_text_ends_with(path, ".npz"))
         return bgi_npz_write(path, s->entries, s->count, s->fetch, s->user, error);
     if (names_folder(path))
         return save_folder(s, path, error);

@@ -13,6 +13,7 @@
 
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "formats/json_tree.h"
 
 enum { DIGITS = 10000 };
@@ -73,13 +74,6 @@ typedef struct bench {
     bg_dataset *dataset;
 } bench;
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static bool is_folder(const char *path)
 {
     struct stat about;
@@ -120,13 +114,13 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
     }
     if (is_folder(path))
         return open_folder(config, path, b, error);
-    if (ends_with(path, ".npy"))
+    if (bgi_text_ends_with(path, ".npy"))
         return bg_dataset_open_npy(&path, 1, &b->dataset, error);
-    if (ends_with(path, ".npz"))
+    if (bgi_text_ends_with(path, ".npz"))
         return bg_dataset_open_npz(path, NULL, 0, &b->dataset, error);
-    if (ends_with(path, ".csv"))
+    if (bgi_text_ends_with(path, ".csv"))
         return bg_dataset_open_csv(path, &table, &b->dataset, error);
-    if (ends_with(path, ".u16") || ends_with(path, ".u32"))
+    if (bgi_text_ends_with(path, ".u16") || bgi_text_ends_with(path, ".u32"))
         return bg_dataset_open_tokens(path, &tokens, &b->dataset, error);
     return bg_error_set(
         error, BG_ERROR_INVALID,

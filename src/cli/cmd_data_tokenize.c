@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/input.h"
+#include "core/text.h"
 #include "data/tfrecord.h"
 #include "data/tokenizer.h"
 
@@ -262,20 +263,15 @@ static bg_status encode_file(sink *s, const bg_tokenizer *tokenizer, const char 
 
 /* ---- the command ---- */
 
-static bool has_ending(const char *name, const char *ending)
-{
-    const size_t length = strlen(name), ending_length = strlen(ending);
-
-    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
-}
-
 static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *error)
 {
     const tokenize_config *config = s->config;
     const uint32_t vocabulary = bg_tokenizer_vocabulary(tokenizer);
 
-    s->token_bytes = has_ending(config->output, ".u16") ? 2 : has_ending(config->output, ".u32") ? 4 : 0;
-    if (s->token_bytes == 0 && !has_ending(config->output, ".tfrecord"))
+    s->token_bytes = bgi_text_ends_with(config->output, ".u16")   ? 2
+                     : bgi_text_ends_with(config->output, ".u32") ? 4
+                                                                  : 0;
+    if (s->token_bytes == 0 && !bgi_text_ends_with(config->output, ".tfrecord"))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--output %s: its name must end in .u16 (tokens of 2 bytes), .u32 (of 4) or .tfrecord "
                             "(windows as records)",

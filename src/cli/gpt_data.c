@@ -71,13 +71,6 @@ static bg_status open_text(const bgi_gpt_config *config, const char *path, bg_da
 
 /* ---- files ---- */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t length = strlen(path), end_length = strlen(end);
-
-    return length >= end_length && strcmp(path + length - end_length, end) == 0;
-}
-
 static bg_status open_records(const bgi_gpt_config *config, const char *path, bg_dataset **out, bg_error *error)
 {
     const bg_tokens_options options = {.sequence_length = (uint32_t)config->sequence_length,
@@ -108,7 +101,7 @@ static bg_status refuse_kind(const char *path, bg_error *error)
 {
     if (is_folder(path))
         return bg_error_set(error, BG_ERROR_INVALID, "%s: is a folder, not a file", path);
-    if (ends_with(path, ".index"))
+    if (bgi_text_ends_with(path, ".index"))
         return bg_error_set(
             error, BG_ERROR_INVALID,
             "%s: this is the index of a TFRecord file; name the .tfrecord file, which is read with its index", path);
@@ -124,11 +117,11 @@ static bg_status open_file(const bgi_gpt_config *config, const char *path, bg_da
                                        .stride = (uint32_t)config->sample_stride,
                                        .vocabulary_size = (uint32_t)config->vocab_size};
 
-    if (ends_with(path, ".txt") || ends_with(path, ".md"))
+    if (bgi_text_ends_with(path, ".txt") || bgi_text_ends_with(path, ".md"))
         return open_text(config, path, out, error);
-    if (ends_with(path, ".u16") || ends_with(path, ".u32"))
+    if (bgi_text_ends_with(path, ".u16") || bgi_text_ends_with(path, ".u32"))
         return bg_dataset_open_tokens(path, &options, out, error);
-    if (ends_with(path, ".tfrecord"))
+    if (bgi_text_ends_with(path, ".tfrecord"))
         return open_records(config, path, out, error);
     return refuse_kind(path, error);
 }
@@ -140,7 +133,7 @@ static bool is_index_of_some(const glob_t *files, const char *path)
     size_t stem = strlen(path);
     bool found = false;
 
-    if (!ends_with(path, ".index"))
+    if (!bgi_text_ends_with(path, ".index"))
         return false;
     stem -= index_bytes;
     if (stem > record_bytes && strncmp(path + stem - record_bytes, ".tfrecord", record_bytes) == 0)

@@ -51,21 +51,14 @@ static const cli_option eval_options[] = {
 
 /* ---- tokens ---- */
 
-static bool has_ending(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), ending_length = strlen(ending);
-
-    return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
-}
-
 static size_t find_token_bytes(const char *path)
 {
-    return has_ending(path, ".u16") ? 2 : has_ending(path, ".u32") ? 4 : 0;
+    return bgi_text_ends_with(path, ".u16") ? 2 : bgi_text_ends_with(path, ".u32") ? 4 : 0;
 }
 
 static bool is_records(const char *path)
 {
-    return has_ending(path, ".tfrecord");
+    return bgi_text_ends_with(path, ".tfrecord");
 }
 
 static bool has_text(const cli_texts *files)

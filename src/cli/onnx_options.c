@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "core/error.h"
+#include "core/text.h"
 
 #define AT(field) .offset = offsetof(onnx_settings, field)
 
@@ -135,13 +136,6 @@ void onnx_clear_settings(void *settings)
 
 /* ---- options from the command line ---- */
 
-static bool ends_in(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), end = strlen(ending);
-
-    return length > end && strcmp(path + length - end, ending) == 0;
-}
-
 /* Weights are set, and saved, in the file's types. */
 static bg_status check_precision(bg_precision precision, bg_error *error)
 {
@@ -160,7 +154,8 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
 
     BGI_TRY(cli_recipe_check(recipe, error));
     BGI_TRY(check_precision(recipe->library.options.numerics.precision, error));
-    if (save != NULL && !ends_in(save, ".onnx") && !ends_in(save, ".safetensors") && !ends_in(save, ".npz"))
+    if (save != NULL && !bgi_text_ends_with(save, ".onnx") && !bgi_text_ends_with(save, ".safetensors") &&
+        !bgi_text_ends_with(save, ".npz"))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--save %s: the name must end in .onnx (the model with new weights), .safetensors or .npz",
                             save);

@@ -219,6 +219,13 @@ void bgi_string_add_shortest(bgi_string *text, double value)
         bgi_string_add(text, "%s%c", i == exponent + 1 ? "." : "", i < count ? digits[i] : '0');
 }
 
+bool bgi_text_ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
 bool bgi_text_matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = name;

@@ -40,6 +40,8 @@ bool bgi_text_is_utf8(const char *text);
 /* Whether the texts are equal up to the case of ASCII letters, in any locale. */
 bool bgi_text_equal_in_any_case(const char *a, const char *b);
 
+bool bgi_text_ends_with(const char *text, const char *end);
+
 /* Whether all of the name matches: `*` stands for any text, `?` for a character. */
 bool bgi_text_matches(const char *pattern, const char *name);
 

@@ -28,20 +28,13 @@ typedef struct place {
     bgi_source_kind kind;
 } place;
 
-static bool ends_in(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), end = strlen(ending);
-
-    return length > end && strcmp(path + length - end, ending) == 0;
-}
-
 static bgi_source_kind find_kind(const char *path)
 {
-    return ends_in(path, ".npy")           ? BGI_SOURCE_NPY
-           : ends_in(path, ".npz")         ? BGI_SOURCE_NPZ
-           : ends_in(path, ".safetensors") ? BGI_SOURCE_SAFETENSORS
-           : ends_in(path, ".csv")         ? BGI_SOURCE_CSV
-                                           : BGI_SOURCE_IDX;
+    return bgi_text_ends_with(path, ".npy")           ? BGI_SOURCE_NPY
+           : bgi_text_ends_with(path, ".npz")         ? BGI_SOURCE_NPZ
+           : bgi_text_ends_with(path, ".safetensors") ? BGI_SOURCE_SAFETENSORS
+           : bgi_text_ends_with(path, ".csv")         ? BGI_SOURCE_CSV
+                                                      : BGI_SOURCE_IDX;
 }
 
 /* A colon in the name of an existing file belongs to the name. */

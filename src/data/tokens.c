@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/input.h"
+#include "core/text.h"
 #include "data/dataset.h"
 
 #include <inttypes.h>
@@ -185,13 +186,6 @@ bg_status bgi_tokens_own(const char *name, void *content, size_t size_bytes, con
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *options, bg_dataset **out, bg_error *error)
 {
     bg_error_clear(error);
@@ -204,7 +198,7 @@ bg_status bg_dataset_open_tokens(const char *path, const bg_tokens_options *opti
     bgi_input input = {.name = NULL};
 
     if (chosen.token_bytes == 0)
-        chosen.token_bytes = ends_with(path, ".u16") ? 2 : ends_with(path, ".u32") ? 4 : 0;
+        chosen.token_bytes = bgi_text_ends_with(path, ".u16") ? 2 : bgi_text_ends_with(path, ".u32") ? 4 : 0;
     if (chosen.token_bytes == 0)
         return bg_error_set(
             error, BG_ERROR_INVALID,

@@ -9,6 +9,7 @@
 
 #include "core/narrow.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_folder.h"
 
@@ -41,13 +42,6 @@ static const bg_safetensors_entry *find_tensor(const source *s, const char *name
     return entry;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* Tensors that a file may have beside the model: the tied head, heads for other tasks, masks. */
 static bool is_ignored(const char *name)
 {
@@ -56,7 +50,7 @@ static bool is_ignored(const char *name)
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
         if (strncmp(name, heads[i], strlen(heads[i])) == 0)
             return true;
-    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+    return bgi_text_ends_with(name, ".attn.bias") || bgi_text_ends_with(name, ".attn.masked_bias");
 }
 
 static int compare_names(const void *a, const void *b)

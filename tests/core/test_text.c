@@ -1,6 +1,6 @@
 /*
  * Numbers in texts have a decimal point in every locale of the calling program: reading and writing work in a locale
- * with a comma too.
+ * with a comma too. And endings of names.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,11 +100,24 @@ static void test_options(void **state)
     bg_run_options_destroy(options);
 }
 
+static void test_ends_with(void **state)
+{
+    (void)state;
+
+    assert_true(bgi_text_ends_with("folder/model.npz", ".npz"));
+    assert_true(bgi_text_ends_with(".npz", ".npz"));
+    assert_true(bgi_text_ends_with("npz", ""));
+    assert_false(bgi_text_ends_with("npz", ".npz"));
+    assert_false(bgi_text_ends_with("model.npz.part", ".npz"));
+    assert_false(bgi_text_ends_with("model.NPZ", ".npz"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reals),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_ends_with),
     };
 
     return cmocka_run_group_tests(tests, open_locale, close_locale);
