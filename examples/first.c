@@ -16,8 +16,9 @@ int main(void)
     float loss[101];
 
     bg_graph_create(&graph, &error);
+    bg_block_start(graph, "first", BG_DEVICE_NONE); /* a block is a stage, on a device of its own */
     bg_value hidden = bg_tanh(graph, bg_linear_layer(graph, "fc1", bg_graph_input(graph, "x", &pairs), 8, true));
-    bg_block_start(graph, "second", BG_DEVICE_NONE); /* the next device */
+    bg_block_start(graph, "second", BG_DEVICE_NONE);
     bg_value guess = bg_linear_layer(graph, "fc2", hidden, 2, true);
     bg_value mse = bg_mse_loss(graph, "mse", guess, bg_graph_input(graph, "y", &pairs), BG_LOSS_MEAN);
     bg_graph_output(graph, "loss", mse);
@@ -25,7 +26,8 @@ int main(void)
         return puts(error.message);
     for (int step = 0; step <= 100; step++)
         bg_session_run(session, (const void *[]){x, y}, (void *[]){&loss[step]}, &error);
-    printf("loss %.4f, after 50 updates %.4f, after 100 %.6f\n", loss[0], loss[50], loss[100]);
+    printf("%u devices: loss %.4f, ", bg_plan_summarize(bg_session_plan(session)).device_count, loss[0]);
+    printf("after 50 updates %.4f, after 100 %.6f\n", loss[50], loss[100]);
     bg_session_destroy(session);
     bg_graph_destroy(graph);
 }

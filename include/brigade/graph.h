@@ -303,7 +303,9 @@ BG_API void bg_scope_end(bg_graph *graph);
  */
 BG_API void bg_block_begin(bg_graph *graph, const char *name, uint32_t device);
 BG_API void bg_block_end(bg_graph *graph);
-/* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. */
+/* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. Ops before the first
+ * block belong to stage 0, so they share a stage and a device with the first block unless options.execution.auto_stage
+ * is BG_AUTO_STAGE_INCREMENT: start a block before the first op. */
 BG_API void bg_block_start(bg_graph *graph, const char *name, uint32_t device);
 
 /* ---- printing ---- */

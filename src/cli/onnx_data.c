@@ -131,8 +131,11 @@ static bg_status fit_source(const onnx_settings *settings, const char *option, c
     bg_status status = BG_OK;
 
     if (!are_alike(have, type))
-        status = bg_error_set(error, BG_ERROR_SHAPE, "a sample is %s, but the model needs %s", bg_type_text(have, text),
-                              bg_type_text(type, wanted));
+        status = bg_error_set(error, BG_ERROR_SHAPE, "a sample is %s, but the model needs %s%s",
+                              bg_type_text(have, text), bg_type_text(type, wanted),
+                              strcmp(name, target_word) == 0 && have->rank == 0 && type->rank == 1
+                                  ? "; for a class number in each sample give --loss cross-entropy"
+                                  : "");
     else if (normalizes && settings->normalize != NULL)
         status = read_normalization(settings->normalize, values, &options.channel_count, error);
     if (options.channel_count > 0) {
@@ -424,7 +427,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
         if (settings->class_count == 1)
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "--loss %s: the output `%s` has one class, so the loss is always zero; give --loss "
-                                "bce-logits for yes and no, or mse for numbers",
+                                "bce-logits for yes and no, or mse for numbers. Without --loss the data of --target "
+                                "choose it",
                                 settings->loss->name, output->name);
     } else {
         settings->target_type = sample_of(&output->type);

@@ -140,7 +140,10 @@ void cli_run_print_result(const cli_recipe *recipe, const cli_training *training
     if (run->updates > 0)
         printf("Trained %" PRIu64 " weight updates, %" PRIu64 " %s in %.2f s: %.0f %s/s\n", run->updates, run->samples,
                recipe->sample_words, training->seconds, (double)run->samples / training->seconds, recipe->sample_words);
-    if (recipe->steps > step && cli_received_signal == 0)
+    if (run->updates == 0 && step > 0 && cli_received_signal == 0)
+        printf("Nothing is left to train: update %" PRIu64 " is where --steps or --epochs ends; give more of them\n",
+               step);
+    else if (recipe->steps > step && cli_received_signal == 0)
         printf("--steps %" PRIu64 " was not reached: the epochs have %" PRIu64 " weight updates\n", recipe->steps,
                step);
     if (recipe->debug && run->updates > 0)

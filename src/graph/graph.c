@@ -374,8 +374,7 @@ static const char *find_fault(const bg_op_type *op_type)
 {
     if (op_type->struct_bytes != 0 && op_type->struct_bytes != sizeof *op_type)
         return "has another size (`struct_bytes`) than in this release; compile the program for the library that it "
-               "runs "
-               "with";
+               "runs with";
     if (op_type->infer == NULL)
         return "has no shape rule; set `infer`";
     if (op_type->kernel == NULL && !op_type->is_collective)
@@ -384,6 +383,18 @@ static const char *find_fault(const bg_op_type *op_type)
         return "accepts no number of operands; `minimum_inputs` must be at most `maximum_inputs`";
     if (op_type->alias_input != BG_NO_OPERAND && op_type->output_count == 0)
         return "has an alias of an operand but no output; start from BG_OP_TYPE_DEFAULTS, or set `output_count`";
+    /* Zero is operand 0, which a type that was not started from the defaults names for everything. */
+    if (op_type->alias_input != BG_NO_OPERAND && op_type->reuse_input != BG_NO_OPERAND)
+        return "makes output 0 an alias of an operand (`alias_input`) and writes it over one (`reuse_input`); start "
+               "from BG_OP_TYPE_DEFAULTS, which sets both to BG_NO_OPERAND";
+    if (op_type->alias_input != BG_NO_OPERAND && op_type->alias_input >= op_type->maximum_inputs)
+        return "makes output 0 an alias of an operand that it does not have (`alias_input`)";
+    if (op_type->reuse_input != BG_NO_OPERAND && op_type->reuse_input >= op_type->maximum_inputs)
+        return "writes output 0 over an operand that it does not have (`reuse_input`)";
+    if (op_type->weight_output != BG_NO_OPERAND &&
+        (op_type->weight_output == 0 || op_type->weight_output >= op_type->output_count))
+        return "has its number of elements (`weight_output`) in output 0, which is the loss, or in an output that it "
+               "does not have; start from BG_OP_TYPE_DEFAULTS, which sets it to BG_NO_OPERAND";
     return NULL;
 }
 

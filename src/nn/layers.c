@@ -23,7 +23,10 @@ bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_va
         return false;
     }
     if (bg_value_is_null(x)) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: the input is the null value", layer, name);
+        bg_graph_fail(
+            graph, BG_ERROR_INVALID,
+            "%s layer `%s`: the input is the null value, which the op before it returns when it has no output", layer,
+            name);
         return false;
     }
     return true;

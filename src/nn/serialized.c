@@ -25,7 +25,10 @@ static bool can_build(bg_graph *graph, const char *layer, const char *name, bg_v
     if (name == NULL || name[0] == '\0' || strlen(name) > NAME_BYTES - 64)
         bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer: it needs a name of at most %d bytes", layer, NAME_BYTES - 64);
     else if (bg_value_is_null(x))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: the input is the null value", layer, name);
+        bg_graph_fail(
+            graph, BG_ERROR_INVALID,
+            "%s layer `%s`: the input is the null value, which the op before it returns when it has no output", layer,
+            name);
     else
         return true;
     return false;

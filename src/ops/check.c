@@ -44,6 +44,7 @@ typedef struct checker {
     bg_graph *graph;
     uint32_t input_count;
     bg_value inputs[MAXIMUM_OPERANDS];
+    bool widened;                 /* an operand's type was not float64 */
     bool moves[MAXIMUM_OPERANDS]; /* float operands that the op does not change itself */
     bg_value outputs[MAXIMUM_OPERANDS];
     bg_value weights[MAXIMUM_OPERANDS]; /* of outputs that are part of the sum */
@@ -94,6 +95,7 @@ static bg_status add_operands(checker *c, const bg_type *types, const void *cons
         bg_type type = types[i];
         char name[32];
 
+        c->widened |= bg_dtype_is_float(type.dtype) && type.dtype != BG_FLOAT64;
         if (bg_dtype_is_float(type.dtype))
             type.dtype = BG_FLOAT64;
         snprintf(name, sizeof name, "operand%u", (unsigned)i);
@@ -236,11 +238,14 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "operand %u, element %lld (at %.9g): %s %.9g, central differences give %.9g; they may "
-                        "differ by %.3g",
+                        "differ by %.3g%s",
                         (unsigned)i, (long long)e, at,
                         bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which means"
                                                           : "the rule gives",
-                        analytic, numeric, allowed);
+                        analytic, numeric, allowed,
+                        c->widened ? ". The check gives the kernels float64 operands: one that reads float32 whatever "
+                                     "the types say is wrong here"
+                                   : "");
 }
 
 static bg_status compare_operand(checker *c, uint32_t i, const double *analytic, bg_error *error)
@@ -305,7 +310,8 @@ bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, c
     if (status == BG_OK)
         status = check_gradients(c, error);
     if (status != BG_OK)
-        bg_error_context(error, status, "gradient of %s", op_type->name);
+        bg_error_context(error, status, "gradient of %s%s", op_type->name,
+                         c->widened && c->buffers == NULL ? ", which is checked over float64" : "");
     if (c->graph != NULL)
         bgi_evaluate_destroy_buffers(c->graph, c->buffers);
     bg_graph_destroy(c->graph);

@@ -31,6 +31,8 @@ static bg_status evaluate_op(const bg_graph *graph, const bgi_op *op, const bg_k
     for (uint32_t i = 0; i < op->output_count; i++)
         operands[op->input_count + i] = buffers[op->outputs[i].id];
     BGI_TRY(op->type->kernel(&signature, BG_KERNELS_REFERENCE, &kernel, error));
+    if (!bgi_kernel_is_complete(&kernel))
+        return bg_error_set(error, BG_ERROR_INVALID, "the kernel has no function or no parts");
     scratch = bgi_aligned_allocate(BUFFER_ALIGNMENT, kernel.scratch_bytes);
     if (scratch != NULL) {
         call = (bg_kernel_call){.types = types,

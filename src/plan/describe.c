@@ -157,9 +157,9 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     *out_class = largest;
     switch (largest) {
     case BG_MEMORY_STATE:
-        return "offload the optimizer's state (--offload-optimizer), or use more stages";
+        return "offload the optimizer's state (--offload optimizer), or use more stages";
     case BG_MEMORY_WINDOW:
-        return "use more stages, or load on demand";
+        return "use more stages, or load remote tensors on demand (--phase-liveness off_chip_after_each_phase)";
     case BG_MEMORY_STASH:
         if (plan->options.memory.recompute == BG_RECOMPUTE_NONE)
             return "recompute activations instead of stashing them (--recompute auto), use a schedule with fewer "
@@ -168,22 +168,81 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
                                         "flight, or a smaller micro-batch"
                                       : "use more stages, or a smaller micro-batch";
     case BG_MEMORY_TRANSIENT:
+        return "use a smaller micro-batch, or more stages; if this op needs as much for a smaller micro-batch, split "
+               "it "
+               "over devices (tensor parallelism) or keep something else off the device (--offload optimizer, "
+               "--recompute auto)";
     case BG_MEMORY_STREAM:
         return "use a smaller micro-batch, or more stages";
     default:
         return plan->devices[device].class_bytes[BG_MEMORY_STATE] > 0
-                   ? "use more stages, or offload the optimizer's state (--offload-optimizer)"
+                   ? "use more stages, or offload the optimizer's state (--offload optimizer)"
                    : "use more stages";
     }
 }
 
-/* The variable or edge that takes most of a device's arena. */
-static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device)
+/* What a call reads and writes in the transient memory of its device, which is at the end of the arena, with its
+ * scratch memory. */
+static size_t transient_bytes(const bgi_plan_device *device, const bgi_call *call)
 {
+    const size_t begin = device->arena_bytes - device->class_bytes[BG_MEMORY_TRANSIENT];
+    size_t total = call->kernel.scratch_bytes;
+
+    for (uint32_t i = 0; i < call->input_count + call->output_count; i++) {
+        const bgi_operand *operand = &call->operands[i];
+        bool is_first = operand->memory == BGI_MEMORY_ARENA && operand->edge == BGI_NO_EDGE && operand->offset >= begin;
+        for (uint32_t before = 0; before < i && is_first; before++)
+            is_first =
+                call->operands[before].memory != BGI_MEMORY_ARENA || call->operands[before].offset != operand->offset;
+        if (is_first)
+            total += bg_type_size_bytes(&call->types[i]);
+    }
+    return total;
+}
+
+static void add_largest_op(bgi_string *text, const bgi_plan_device *device)
+{
+    const bgi_call *largest = NULL;
     size_t most = 0;
     char size[32];
-    const char *name = "";
-    uint32_t edge = BGI_NO_EDGE;
+
+    for (uint32_t i = 0; i < device->instruction_count; i++)
+        for (uint32_t c = 0; c < device->instructions[i].call_count; c++) {
+            const size_t bytes = transient_bytes(device, &device->instructions[i].calls[c]);
+            if (bytes > most) {
+                most = bytes;
+                largest = &device->instructions[i].calls[c];
+            }
+        }
+    if (largest != NULL)
+        bgi_string_add(text, ", of which the op `%s` needs %s at once", largest->name, bgi_bytes_text(most, size));
+}
+
+static void add_largest_edge(bgi_string *text, const bg_plan *plan, uint32_t device, bool is_stash)
+{
+    const bgi_plan_edge *largest = NULL;
+    size_t most = 0;
+    char size[32];
+
+    for (uint32_t e = 0; e < plan->edge_count; e++) {
+        const bgi_plan_edge *edge = &plan->edges[e];
+        if (edge->to_device == device && !edge->is_ring && edge->is_stash == is_stash &&
+            edge->slot_bytes * edge->depth > most) {
+            most = edge->slot_bytes * edge->depth;
+            largest = edge;
+        }
+    }
+    if (largest != NULL)
+        bgi_string_add(text, ", and the largest part of it is %s of stage %u, %u slots of %zu bytes, %s",
+                       is_stash ? "the stash" : "the stream", plan->problem.edges[largest - plan->edges].to_stage,
+                       largest->depth, largest->slot_bytes, bgi_bytes_text(most, size));
+}
+
+static void add_largest_variable(bgi_string *text, const bg_plan *plan, uint32_t device)
+{
+    const char *name = NULL;
+    size_t most = 0;
+    char size[32];
 
     for (uint32_t v = 0; v < plan->variable_count; v++)
         for (uint32_t p = 0; p < plan->variables[v].place_count; p++)
@@ -193,18 +252,19 @@ static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device)
                 most = bgi_plan_variable_bytes(&plan->variables[v]);
                 name = plan->variables[v].name;
             }
-    for (uint32_t e = 0; e < plan->edge_count; e++)
-        if (plan->edges[e].to_device == device && !plan->edges[e].is_ring &&
-            plan->edges[e].slot_bytes * plan->edges[e].depth > most) {
-            most = plan->edges[e].slot_bytes * plan->edges[e].depth;
-            edge = e;
-        }
-    if (edge != BGI_NO_EDGE)
-        bgi_string_add(text, ", and the largest single part is %s of stage %u, %u slots of %zu bytes, %s",
-                       plan->edges[edge].is_stash ? "the stash" : "the stream", plan->problem.edges[edge].to_stage,
-                       plan->edges[edge].depth, plan->edges[edge].slot_bytes, bgi_bytes_text(most, size));
-    else if (most > 0)
-        bgi_string_add(text, ", and the largest single part is variable `%s`, %s", name, bgi_bytes_text(most, size));
+    if (name != NULL)
+        bgi_string_add(text, ", and the largest variable is `%s`, %s", name, bgi_bytes_text(most, size));
+}
+
+/* What takes most of a class of memory on a device. */
+static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class)
+{
+    if (class == BG_MEMORY_TRANSIENT)
+        add_largest_op(text, &plan->devices[device]);
+    else if (class == BG_MEMORY_STASH || class == BG_MEMORY_STREAM)
+        add_largest_edge(text, plan, device, class == BG_MEMORY_STASH);
+    else if (class != BG_MEMORY_WINDOW)
+        add_largest_variable(text, plan, device);
 }
 
 static size_t bytes_over(const bg_plan *plan, uint32_t device)
@@ -214,16 +274,16 @@ static size_t bytes_over(const bg_plan *plan, uint32_t device)
     return budget != 0 && need > budget ? need - budget : 0;
 }
 
-bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
+bg_status bgi_describe_over_budget(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     bgi_string text = {0};
     char need[32], have[32], part[32];
-    uint32_t worst = 0;
+    uint32_t worst = device != UINT32_MAX ? device : 0;
     bg_memory_class largest;
     const char *remedy;
     size_t budget;
 
-    for (uint32_t d = 1; d < plan->device_count; d++)
+    for (uint32_t d = 1; d < plan->device_count && device == UINT32_MAX; d++)
         if (bytes_over(plan, d) > bytes_over(plan, worst))
             worst = d;
     budget = bgi_options_budget(&plan->options, worst);
@@ -232,7 +292,7 @@ bg_status bgi_describe_over_budget(const bg_plan *plan, bg_error *error)
                    worst, bgi_bytes_text(plan->devices[worst].arena_bytes, need), plan->devices[worst].arena_bytes,
                    bgi_bytes_text(budget, have), budget, bg_memory_class_name(largest),
                    bgi_bytes_text(plan->devices[worst].class_bytes[largest], part));
-    add_largest(&text, plan, worst);
+    add_largest(&text, plan, worst, largest);
     bgi_string_add(&text, "; %s\n", remedy);
     add_memory_rows(&text, plan);
     if (text.length > 0 && !text.failed)

@@ -277,7 +277,7 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
                 search->current = i;
     set_choices(s);
     BGI_TRY(try_choice(s, &plan, error));
-    status = bg_error_context(error, bgi_describe_over_budget(plan, error),
+    status = bg_error_context(error, bgi_describe_over_budget(plan, search->device, error),
                               "no choice of recomputation fits the memory of device %u; the least it can be",
                               search->device);
     bg_plan_destroy(plan);

@@ -501,7 +501,7 @@ static void look_at_memory(bgi_analysis *a)
                 100.0 * insight->cost, bgi_bytes_text((uint64_t)stash, saved_text));
     } else if (a->plan->training && state > 0.3 * peak && state >= LEAST_SAVED_BYTES &&
                (insight = add_insight(a, "state", 0.0, state)) != NULL) {
-        insight->option = say(a, "--offload-optimizer");
+        insight->option = say(a, "--offload optimizer");
         insight->text =
             say(a,
                 "Device %u needs %s, the most of all devices, and %.0f %% of it are the optimizer's state. %s would "

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text.h"
 
 bg_status bgi_check_op_block(const bg_graph *graph, const bgi_op *op, bg_error *error)
 {
@@ -31,6 +32,29 @@ static bg_status refuse_shared_data(const bg_graph *graph, const bgi_stages *sta
                         graph->blocks[source->block].name);
 }
 
+static bool has_ops(const bg_graph *graph, uint32_t block)
+{
+    for (size_t o = 0; o < graph->op_count; o++)
+        if (graph->ops[o].block == block)
+            return true;
+    return false;
+}
+
+/* Names all blocks with ops that are in no stage, `first` first. */
+static bg_status refuse_missing_blocks(const bg_graph *graph, const bgi_stages *stages, uint32_t first, bg_error *error)
+{
+    bgi_string others = {0};
+    bg_status status;
+
+    for (uint32_t b = 0; b < graph->block_count; b++)
+        if (b != first && stages->block_stages[b] == UINT32_MAX && has_ops(graph, b))
+            bgi_string_add(&others, "%s`%s`", others.length == 0 ? ", and neither are " : ", ", graph->blocks[b].name);
+    status = bg_error_set(error, BG_ERROR_INVALID, "block `%s` is in no stage%s; each block with ops must be in one",
+                          graph->blocks[first].name, others.data != NULL ? others.data : "");
+    bgi_string_clear(&others);
+    return status;
+}
+
 static bg_status check_op(const bg_graph *graph, const bgi_stages *stages, const bgi_op *op, bg_error *error)
 {
     uint32_t stage;
@@ -38,8 +62,7 @@ static bg_status check_op(const bg_graph *graph, const bgi_stages *stages, const
     BGI_TRY(bgi_check_op_block(graph, op, error));
     stage = stages->block_stages[op->block];
     if (stage == UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "block `%s` is in no stage; add it to the stages",
-                            graph->blocks[op->block].name);
+        return refuse_missing_blocks(graph, stages, op->block, error);
     for (uint32_t i = 0; i < op->input_count; i++) {
         const bgi_value *value = bgi_graph_value(graph, op->inputs[i]);
         const bgi_op *source;

@@ -77,7 +77,7 @@ begin_case device-memory
 "$program" mnist $small --device-memory 10K >/dev/null 2>"$folder/err"
 check "too little memory is a failure" test $? -eq 1
 check "the first line says device, need and remedy" sh -c \
-    'head -n 1 "$0" | grep -q "^brigade mnist: device 2 needs .* its budget is .*--offload-optimizer"' "$folder/err"
+    'head -n 1 "$0" | grep -q "^brigade mnist: device 2 needs .* its budget is .*--offload optimizer"' "$folder/err"
 check "the table has every device" test "$(grep -c '^device [0-3] ' "$folder/err")" -eq 4
 error_first() { # WORDS ARGUMENT...: exit code 1, and the words in the first line
     first_words=$1

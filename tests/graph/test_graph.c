@@ -201,6 +201,42 @@ static void add_alias_without_output(bg_graph *g, bg_value x)
     type.output_count = 0;
     bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
 }
+static void add_alias_and_reuse(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.alias_input = type.reuse_input = 0;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_alias_of_nothing(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.alias_input = type.maximum_inputs;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_reuse_of_nothing(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.alias_input = BG_NO_OPERAND;
+    type.reuse_input = type.maximum_inputs;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_loss_that_is_its_weight(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.weight_output = 0;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
+static void add_weight_of_nothing(bg_graph *g, bg_value x)
+{
+    static bg_op_type type;
+    type = toy_view;
+    type.weight_output = type.output_count;
+    bg_graph_add(g, &type, "s", &x, 1, NULL, NULL);
+}
 static void add_half_accumulating(bg_graph *g, bg_value x)
 {
     static bg_op_type type, accumulating;
@@ -281,6 +317,11 @@ static void test_errors(void **state)
         {add_type_without_kernel, BG_ERROR_INVALID, "view `s`: the op type has no kernel; set `kernel`"},
         {add_type_of_no_operands, BG_ERROR_INVALID, "`minimum_inputs` must be at most `maximum_inputs`"},
         {add_alias_without_output, BG_ERROR_INVALID, "view `s`: the op type has an alias of an operand but no output"},
+        {add_alias_and_reuse, BG_ERROR_INVALID, "start from BG_OP_TYPE_DEFAULTS, which sets both to BG_NO_OPERAND"},
+        {add_alias_of_nothing, BG_ERROR_INVALID, "an alias of an operand that it does not have"},
+        {add_reuse_of_nothing, BG_ERROR_INVALID, "writes output 0 over an operand that it does not have"},
+        {add_loss_that_is_its_weight, BG_ERROR_INVALID, "`weight_output`) in output 0, which is the loss"},
+        {add_weight_of_nothing, BG_ERROR_INVALID, "or in an output that it does not have"},
         {add_half_accumulating, BG_ERROR_INVALID, "the op type's accumulating type must have a name, a shape rule and"},
         {add_nameless_variable, BG_ERROR_INVALID, "variable without a name"},
         {add_untyped_variable, BG_ERROR_INVALID, "variable without a type"},

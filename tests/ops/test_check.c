@@ -80,6 +80,12 @@ static bg_status infer_swish(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
+static bg_status refuse_float64(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    outputs[0] = op->types[0];
+    return op->types[0].dtype == BG_FLOAT64 ? bg_error_set(error, BG_ERROR_SHAPE, "x must be float32") : BG_OK;
+}
+
 static bg_status infer_swish_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     (void)error;
@@ -208,6 +214,38 @@ static void test_a_forgotten_gradient_is_named(void **state)
     check_fails(&type, NULL, BG_ERROR_INVALID, "the rule gives no gradient, which means 0, central differences give");
 }
 
+static bg_status choose_nothing(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
+{
+    (void)op, (void)policy, (void)error;
+    *out = (bg_kernel){.name = "swish", .run = run_swish};
+    return BG_OK;
+}
+
+/* Its operands are float64 here, and a kernel may not have thought of that. */
+static void test_the_check_says_that_it_is_over_float64(void **state)
+{
+    const bg_op_type type = with_gradient(derive_half);
+    const bg_type single[] = {bg_vector(BG_FLOAT32, 4), bg_scalar(BG_FLOAT32)};
+    bg_op_type refusing = type;
+    bg_error error = {0};
+
+    (void)state;
+    refusing.infer = refuse_float64;
+    assert_int_equal(bg_gradient_check(&type, NULL, single, NULL, 2, NULL, &error), BG_ERROR_INVALID);
+    assert_non_null(strstr(error.message, "The check gives the kernels float64 operands"));
+    assert_int_equal(bg_gradient_check(&refusing, NULL, single, NULL, 2, NULL, &error), BG_ERROR_SHAPE);
+    assert_non_null(strstr(error.message, "gradient of swish, which is checked over float64: "));
+}
+
+static void test_a_kernel_without_parts_is_refused(void **state)
+{
+    bg_op_type type = with_gradient(derive_half);
+
+    (void)state;
+    type.kernel = choose_nothing;
+    check_fails(&type, NULL, BG_ERROR_INVALID, "the kernel has no function or no parts");
+}
+
 /* Only at element 4 is the slope large enough to be clipped: the report must name it and both numbers. */
 static void test_a_wrong_element_is_named(void **state)
 {
@@ -292,6 +330,8 @@ int main(void)
         cmocka_unit_test(test_a_users_op_is_right),
         cmocka_unit_test(test_a_forgotten_gradient_is_named),
         cmocka_unit_test(test_a_wrong_element_is_named),
+        cmocka_unit_test(test_the_check_says_that_it_is_over_float64),
+        cmocka_unit_test(test_a_kernel_without_parts_is_refused),
         cmocka_unit_test(test_a_gradient_of_the_wrong_type_is_refused),
         cmocka_unit_test(test_an_op_without_a_rule_is_refused),
         cmocka_unit_test(test_shape_errors_come_through),

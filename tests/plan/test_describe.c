@@ -162,7 +162,7 @@ static void test_over_budget(void **state)
     assert_null(plan);
     assert_string_equal(error.message,
                         "device 0 needs 3.20 kB (3200 bytes), but its budget is 2.00 kB (2000 bytes); most of it is "
-                        "weights (1.15 kB), and the largest single part is variable `w1`, 1.02 kB; use more stages\n"
+                        "weights (1.15 kB), and the largest variable is `w1`, 1.02 kB; use more stages\n"
                         "bytes        weights   gradients       state       stash   transient      stream      device"
                         "      budget      remote\n"
                         "device 0        1152        1024           0         512           0         512        3200"
