@@ -76,7 +76,7 @@ typedef struct bg_error {
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
-/* "0.2.0": the release of the library that the program runs with. */
+/* The release of the library that the program runs with, such as "0.1.0". */
 BG_API const char *bg_version(void);
 
 /* A short name for a status ("shape", "budget", ...); never NULL. */

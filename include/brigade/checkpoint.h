@@ -152,7 +152,7 @@ BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
  * not compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE (damaged; the
  * message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of the format),
  * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked, reading its
- * values may end with BG_ERROR_IO. Some weights then have the checkpoint's values: load again.
+ * values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);

@@ -141,8 +141,8 @@ typedef struct bg_dataset_options {
 /* Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error);
 
-/* Samples along the first dimension of arrays that agree in it. The arrays' data are borrowed, not copied: they must
- * outlive the data set. */
+/* Makes a data set whose samples lie along the first dimension of the arrays, which have the same size there. The data
+ * set borrows the arrays' data and does not copy them, so they must outlive it. */
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 

@@ -772,7 +772,7 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
  * The functions differ only in their gradients; the right one depends on the ops that follow:
  *
- *     bg_all_reduce            members continue differently: the gradient of each x is the sum of the members' gradients
+ *     bg_all_reduce            members continue differently: the gradient of each x is the sum of all gradients
  *     bg_identical_gradients   all members do the same with the sum: the gradient goes straight through
  *     bg_identical_inputs      x is the same everywhere and members do different things with it: forward nothing is
  *                              done, and gradients are added up
@@ -825,12 +825,12 @@ BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_prob
  * (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes other
  * than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null:
  * all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
- * targets (by 1 if that is 0), as in torch. float32 (float64 for float64). Targets that do not fit into the steps give
- * an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and targets that are out of
- * range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log probability; combined with
- * bg_log_softmax they equal torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of other types or
- * dimensions than stated; BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a blank outside 0
- * .. C - 1.
+ * targets (by 1 if that is 0), as in torch. It is float32, or float64 for float64 operands. Targets that do not fit
+ * into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
+ * targets that are out of range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log
+ * probability; combined with bg_log_softmax they equal torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands
+ * of other types or dimensions than stated; BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a
+ * blank outside 0 .. C - 1.
  */
 BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value targets,
                             bg_value lengths, bg_value target_lengths, int32_t blank, bool zero_infinity,

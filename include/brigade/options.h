@@ -690,7 +690,7 @@ static inline bg_optimizer bg_adagrad(double learning_rate)
     return bg_optimizer_make(BG_ADAGRAD, learning_rate);
 }
 
-/* Zeiler, 2012. Its steps determine their own length: a learning rate of 1 is usual. */
+/* Zeiler, 2012. Its steps determine their own length, so a learning rate of 1 is usual. */
 static inline bg_optimizer bg_adadelta(double learning_rate)
 {
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
