@@ -331,9 +331,9 @@ BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 /* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated: exact up to 2^53 in size.
  * bg_add and bg_multiply with a constant are exact for all of them. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
-/* Converts to another element type. Float to float rounds to nearest even; so does integer to float if the value is not
- * exact. Float to integer truncates and saturates. Integer to integer saturates. Conversions from or to integers have
- * no gradient. */
+/* Converts to another element type. From float to float, values are rounded to nearest even; so they are from integer
+ * to float if they are not exact there. From float to integer they are truncated and saturate. From integer to integer
+ * they saturate. Conversions from or to integers have no gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
 /* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
  * The result has type `dtype`. */
