@@ -41,7 +41,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Of all threads of the process. */
+/* The processor time of all threads of the process. */
 static double processor_s(void)
 {
     struct timespec now;
@@ -213,7 +213,7 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
     fflush(stdout);
     after = measure_disk(scratch, state_bytes);
     printf("plain file after        %.0f MB/s\n", after * 1e-6);
-    /* Of times, not of speeds: what the plain files took on average. */
+    /* The base is the mean time of the two plain files, not their mean speed. */
     printf("speed of the checkpoint %.0f %% of that of the plain files\n",
            50.0 * bytes / seconds * (1.0 / before + 1.0 / after));
     fflush(stdout);

@@ -12,7 +12,7 @@
 
 enum { IMAGES = 60000, BATCH = 100, PIXELS = BG_DIGITS_ROWS * BG_DIGITS_COLUMNS, EPOCHS = 8 };
 
-/* Images a second, when they took the time since `start`. */
+/* Images per second, if they took the time since `start`. */
 static double rate_since(clock_t start)
 {
     const clock_t now = clock();

@@ -1,8 +1,8 @@
 /*
- * gpt.c: how fast GPT-2 trains: tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no dropout), best,
- * median and mean of several, and with --profile the processor time, which others on the machine do not add to, of each
- * kernel by the shape it makes. FLOPs are counted as six a parameter that multiplies (positions do not) and token, and
- * attention's over the half of the scores that causal masking leaves.
+ * gpt.c: how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no dropout),
+ * best, median and mean of several steps. With --profile it prints the processor time of each kernel by its shape,
+ * which other programs on the machine do not increase. FLOPs are counted as six a parameter that multiplies (positions
+ * do not) and token, and attention's over the half of the scores that causal masking leaves.
  *
  * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
  *            [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
@@ -10,12 +10,12 @@
  *            [--dnnl]
  *
  * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
- * --beside): single      one device; all cores work on its kernels pipelined   two devices, as many stages replicas two
- * data-parallel copies of half the batch each tensor      two tensor-parallel ones (tensor axis 1) phased      a device
- * with a phase for each block; weights, gradients, optimizer state and activations in remote buffers, in memory
- * --dnnl: beside it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there;
- * OMP_NUM_THREADS says on how many cores), and the ratio of the rates. --times prints a line `time NAME SECONDS` for
- * each step, and of oneDNN how long the step's FLOPs would take at its rate.
+ * --beside): single one device; all cores work on its kernels pipelined two devices, as many stages replicas two
+ * data-parallel copies of half the batch each tensor two tensor-parallel ones (tensor axis 1) phased a device with a
+ * phase for each block; weights, gradients, optimizer state and activations in remote buffers, in memory --dnnl: beside
+ * it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there; OMP_NUM_THREADS
+ * says on how many cores), and the ratio of the rates. --times prints a line `time NAME SECONDS` for each step, and of
+ * oneDNN how long the step's FLOPs would take at its rate.
  */
 #include <brigade.h>
 
@@ -117,7 +117,7 @@ static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
     *out = shapes[index][1];
 }
 
-/* Of the model's products: all layers and the head, forward and both gradients. */
+/* The FLOPs of the model's products: all layers and the head, forward and both gradients. */
 static double find_dnnl_rate(const double seconds[MATRICES], const setting *s)
 {
     double flops = 0.0, total = 0.0;

@@ -352,7 +352,7 @@ static bg_value graph_weighted_loss(graph_rig *r, const int64_t *d)
         }                                                                                                              \
     }
 
-/* What bench/peers/ops_torch.py builds too. */
+/* The cases that bench/peers/ops_torch.py also builds. */
 static const struct {
     const char *op;
     int64_t dims[GRAPH_DIMS];

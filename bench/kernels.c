@@ -1,6 +1,7 @@
 /*
- * kernels.c: how long the kernels take: microseconds a call (best of many) and GFLOP/s, on one thread. First the calls
- * of one training step of the digit network, with their sum for each image; then larger shapes. Pin it: taskset -c 0.
+ * kernels.c: how long the kernels take, in microseconds per call (best of many) and GFLOP/s, on one thread. First the
+ * calls of one training step of the digit network, with their sum for each image; then larger shapes. Pin it: taskset
+ * -c 0.
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */
@@ -29,7 +30,8 @@ typedef struct bench_call {
     bg_type types[OPERANDS];
 } bench_call;
 
-/* Processor time where a call lasts long enough to be interrupted, since that does not count what others take. */
+/* Uses processor time if a call lasts long enough to be interrupted, since it does not count what other programs
+ * take. */
 static double read_clock_us(clockid_t id)
 {
     struct timespec now;

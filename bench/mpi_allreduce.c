@@ -1,5 +1,5 @@
 /*
- * mpi_allreduce.c: what a sum over ranks takes, beside MPI_Allreduce of the same bytes: one device a rank, float32,
+ * mpi_allreduce.c: the time of a sum over ranks, beside MPI_Allreduce of the same bytes: one device per rank, float32,
  * each size in turns with both. Ours sums in the order of the ranks, so that bits do not depend on timing; MPI is free
  * to sum in any.
  *

@@ -9,8 +9,8 @@
  * share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are what malloc has
  * handed out to Brigade and to MPI.
  *
- * `growth` also runs the same number of messages by MPI alone, without Brigade, so that memory that MPI itself keeps
- * for each message can be told from Brigade's. The exit code is 1 when Brigade's growth is above the limit.
+ * `growth` also runs the same number of messages by MPI alone, without Brigade, to separate the memory that MPI itself
+ * keeps for each message from Brigade's. The exit code is 1 when Brigade's growth is above the limit.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
@@ -231,7 +231,7 @@ static void measure_start(bg_transport *carrier)
 
 /* ---- growth ---- */
 
-/* As many messages as the updates have, and about as large: from each rank to the next one. Ranks that share a
+/* Sends as many messages as the updates have, and about as large: from each rank to the next one. Ranks that share a
  * processor sleep while they wait. */
 static void exchange_alone(int updates)
 {

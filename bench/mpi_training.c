@@ -8,12 +8,12 @@
  * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and what counts
  * is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in bits.
  *
- * Pipelines and tensor parallelism are compared with a bound: the time that the simulator gives a step when each device
- * has a core, and stages cost what all ranks measure at the same time, each on its own core, and what their messages
- * cost. That bound is the time in which MPI alone sends this many bytes from one rank to another that waits for them,
- * half of a ping-pong: the receiver's core copies them, so it belongs to the receiving stage. A sum of a
- * tensor-parallel layer costs twice the time in which MPI alone exchanges shares. Measuring takes a turn like training
- * does.
+ * Pipelines and tensor parallelism are compared with a bound, which is the time that the simulator gives a step if each
+ * device has a core. A stage costs what all ranks measure at the same time, each on its own core. Messages have
+ * measured costs too. The cost of a message is the time in which MPI alone sends this many bytes from one rank to
+ * another that waits for them, half of a ping-pong. The receiver's core copies them, so the cost belongs to the
+ * receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI alone exchanges shares. Measuring
+ * takes a turn like training does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
  * machine with other load, stages have their undisturbed costs (medians), while pipelines are measured with the
@@ -121,7 +121,7 @@ static void use_processors(const cpu_set_t *set)
     sched_setaffinity(0, sizeof *set, set);
 }
 
-/* All other ranks sleep until rank 0 comes here: a barrier of MPI would look for it all the time. */
+/* All other ranks sleep until rank 0 comes here, because a barrier of MPI would poll all the time. */
 static void wait_for_first(const bench *b)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
@@ -355,8 +355,8 @@ static void add_messages(const bench *b, const bg_schedule_problem *problem, bg_
     }
 }
 
-/* Of the collectives of a step, on one device. Of n ranks each sends 2 (n - 1) shares; few bytes go as a whole in one
- * turn. */
+/* The time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares; few
+ * bytes go as a whole in one turn. */
 static double find_collectives_ns(const bench *b, const bg_plan *plan)
 {
     double total_ns = 0.0;

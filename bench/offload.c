@@ -2,7 +2,7 @@
  * offload.c: measures the cost of training a network that needs eight times the device's memory. A perceptron of equal
  * layers, a stage each, all on one device, phase after phase: once with unlimited memory, once with weights,
  * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
- * by step, so that whatever else the machine does slows both. Prints times (best and median), bytes, and the ratio of
+ * by step, so that any other load on the machine slows both. Prints times (best and median), bytes, and the ratio of
  * speeds. The losses are compared to the last bit.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads] [steps]

@@ -4,9 +4,8 @@
  *
  * usage: ops --list a line for each case: `op dim...`, as bench/peers/ops_torch.py builds it too
  *        ops              reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
- * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once each call. CASE
- * `flops` and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the
- * other half.
+ * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once per call. CASE `flops`
+ * and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the other half.
  *        ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
  * kernels: for a tool that counts instructions (tools/count_instructions.sh). POLICY: portable or avx2.
  *        ops --turns      reads lines `op dim...`, writes how many times faster the AVX-512 kernels are than the AVX2
@@ -115,7 +114,7 @@ static const struct {
     {"conv", {8, 1024, 14, 14, 2048, 1, 2, 0, 1}},
     {"conv", {8, 2048, 7, 7, 512, 1, 1, 0, 1}},
     {"conv", {8, 512, 7, 7, 512, 3, 1, 1, 1}},
-    /* those of MobileNet with a filter for each channel */
+    /* the convolutions of MobileNet with a filter for each channel */
     {"conv", {8, 32, 112, 112, 32, 3, 1, 1, 32}},
     {"conv", {8, 64, 112, 112, 64, 3, 2, 1, 64}},
     {"conv", {8, 128, 56, 56, 128, 3, 1, 1, 128}},
@@ -320,7 +319,7 @@ static void *take(size_t bytes)
     return data;
 }
 
-/* A tensor of numbers -1..1; of whole ones 0..below - 1. */
+/* A tensor of numbers -1..1, or of whole numbers 0..below - 1. */
 static int make(bench_work *work, bg_type type, uint32_t below)
 {
     const int64_t count = bg_type_element_count(&type);
@@ -426,7 +425,7 @@ static void conv(bench_work *work, const int64_t *d)
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
 }
 
-/* Its result is what a convolution's input would be. */
+/* Its result has the shape of a convolution's input. */
 static void conv_transpose(bench_work *work, const int64_t *d)
 {
     static bgi_conv2d_attributes attributes;
@@ -811,7 +810,7 @@ static void rnn(bench_work *work, const int64_t *d)
     work->flops = 6.0 * (double)(t * n * d[3]) * (double)(d[2] + d[3]);
 }
 
-/* A layer: with the product of the inputs, and all its gradients. */
+/* A layer is measured together with the product of its inputs and with all its gradients. */
 static void recurrent(bench_work *work, const int64_t *d, bool is_lstm)
 {
     static const bgi_recurrent_attributes attributes = {0};
@@ -882,7 +881,7 @@ static void conv_pool(bench_work *work, const int64_t *d)
     CALL(CONV2D_POOL_BACKWARD_WEIGHTS, &attributes, 3, dy, where, x, dw, db);
 }
 
-/* As a convolution, with batch norm, a sum and a relu: inference alone. */
+/* Like a convolution, with batch norm, a sum and a relu, in inference only. */
 static void fused_conv(bench_work *work, const int64_t *d)
 {
     static bgi_fused_conv2d_attributes attributes;
@@ -941,7 +940,7 @@ static void range_count(bench_work *work, const int64_t *d)
 
 /* ---- graphs ---- */
 
-/* Numbers -1 .. 1, or 0.1 .. 1.1, for a variable; what it has for a constant. */
+/* A variable gets numbers -1 .. 1, or 0.1 .. 1.1; a constant keeps its numbers. */
 static void *make_value(graph_rig *r, const bgi_value *value)
 {
     const size_t bytes = bg_type_size_bytes(&value->type);
@@ -957,7 +956,7 @@ static void *make_value(graph_rig *r, const bgi_value *value)
     return data;
 }
 
-/* What an alias shows has the memory of its operand. */
+/* The result of an alias has the memory of its operand. */
 static void add_graph_call(bench_work *work, const bgi_op *op)
 {
     bench_call *call = &work->calls[work->call_count++];
@@ -1090,7 +1089,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
     return false;
 }
 
-/* The case of this number: of the table, then of the graphs. */
+/* Builds the case of this number, first those of the table, then those of the graphs. */
 static bool build_number(bench_work *work, size_t i)
 {
     if (i < CASES)
@@ -1116,7 +1115,8 @@ static void clear(bench_work *work)
 
 /* ---- a team of threads ---- */
 
-/* What they all do: parts of one function, taken in turns. Threads wait in loops: for the length of one measurement. */
+/* What all threads do: parts of one function, which they take in turns. Threads wait in loops: for the length of one
+ * measurement. */
 typedef struct bench_team {
     uint32_t threads;
     pthread_t others[THREADS];
@@ -1352,7 +1352,7 @@ static void build_line(bench_work *work, const char *line)
     }
 }
 
-/* Has a place of its own in the program, so that a tool can count what happens inside it. */
+/* It is a separate function in the program, so that a tool can count what happens inside it. */
 __attribute__((noinline)) static void run_counted(bench_work *work)
 {
     bench_team team = {.threads = 1};
@@ -1374,7 +1374,7 @@ static void count_line(const char *line)
 
 enum { TURNS = 15 };
 
-/* Microseconds of one run: the mean of as many as take 0.3 ms. */
+/* Microseconds of one run, as the mean of as many runs as take 0.3 ms. */
 static double time_turn(bench_work *work)
 {
     const double start = now_us();

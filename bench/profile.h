@@ -22,7 +22,7 @@ typedef struct timed {
     uint64_t calls;
 } timed;
 
-/* The calls of a plan, sorted by what they are. */
+/* The calls of a plan, sorted by kind. */
 typedef struct profile {
     timed *rows;
     size_t count;

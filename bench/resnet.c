@@ -116,7 +116,7 @@ static bg_value add_network(bg_graph *graph, const setting *s)
     return bg_linear_layer(graph, "out", bg_flatten(graph, NULL, bg_avg_pool2d(graph, "pool", x, &whole)), 10, true);
 }
 
-/* Those of a file's. */
+/* Adds the graph of a file. */
 static bg_value add_file(bg_graph *graph, const setting *s, bg_onnx *onnx)
 {
     bg_onnx_options options = bg_onnx_defaults();

@@ -1,7 +1,7 @@
 /*
  * roofline.h: draws where the time of a plan's steps goes as a roofline. A circle is a kernel: to the right it does
  * more operations for each byte of its operands, and higher up it does more of them in a second of a core. Its area is
- * its share of the time. The roof is what the core can do: what memory delivers, then what the arithmetic does. A
+ * its share of the time. The roof is the limit of the core: first the rate of memory, then the rate of arithmetic. A
  * circle may lie above the slope, because operands that the caches still hold are read faster than from memory.
  *
  *     GFLOP/s |      ______     roof

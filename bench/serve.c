@@ -1,5 +1,5 @@
 /*
- * serve.c: what a call of a small model takes, and what serving from several threads and processes comes to. Prints
+ * serve.c: how long a call of a small model takes, and how serving from several threads and processes scales. Prints
  * lines of CSV: what,threads or sessions,value,unit.
  *
  *   serve [SECONDS]       of each measurement; default 1
@@ -9,8 +9,8 @@
  *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
  *                         call is beside another one, whatever else the machine does
  *   before, during        time of a call of the digit network while nobody, while another thread trains it and
- * publishes its weights after every 10th update memory                how much the process grows for sessions over 64
- * MB of weights, after the first
+ * publishes its weights after every 10th update memory how much the process grows for sessions over 64 MB of weights,
+ * after the first
  */
 #define _GNU_SOURCE
 #include <brigade/convnet.h>
@@ -233,7 +233,7 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     return sum;
 }
 
-/* Processes of their own, with weights of their own. The rate of the slowest. */
+/* Separate processes, with separate weights. The rate of the slowest. */
 static rates rate_of_processes(int count)
 {
     rates *each = mmap(NULL, 2 * sizeof *each, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

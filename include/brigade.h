@@ -3,16 +3,16 @@
  *
  *     graph, ops, nn    describe a network, in blocks
  *     options, plan     say how it runs: strategy, stages, batches, memory; compile it
- *     config            the same from files that people have
+ *     config            the same options from configuration files
  *     session           run it
- *     mesh              replicas as a grid, and groups of them
- *     checkpoint        stop, and go on later
+ *     mesh              replicas as a grid, and groups of replicas
+ *     checkpoint        stop a training and resume it later
  *     onnx              models that other frameworks have exported
- *     data, feed, loop  feed it, and let it run
+ *     data, feed, loop  read data, feed devices, run
  *     trainer, watch    training, validation, test and prediction as loops; callbacks for them
  *     rate              learning rates by rule
- *     weights           to files and back
- *     profile           look at what it did
+ *     weights           save weights to files and load them
+ *     profile           see where time and memory went
  *     bindings          for other languages; C++ has brigade/brigade.hpp
  */
 #ifndef BRIGADE_H

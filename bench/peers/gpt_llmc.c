@@ -20,7 +20,7 @@ static void fill_weights(GPT2 *model)
     }
 }
 
-/* What gpt2_build_from_checkpoint does, without the file. */
+/* Does what gpt2_build_from_checkpoint does, without the file. */
 static void build_model(GPT2 *model, int layers, int vocabulary)
 {
     *model = (GPT2){.mean_loss = -1.0f};

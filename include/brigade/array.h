@@ -1,5 +1,5 @@
 /*
- * array.h: a value in memory of its own.
+ * array.h: a dense array that owns its memory.
  *
  * Threads: one thread at a time uses an array.
  */
@@ -12,16 +12,16 @@
 extern "C" {
 #endif
 
-/* A dense row-major value in memory of its own. All-zero is valid and empty. */
+/* A dense row-major value that owns its memory. All-zero is valid and empty. */
 typedef struct bg_array {
     bg_type type;
     void *data; /* malloc'ed */
 } bg_array;
 
-/* Zeroed memory for `type`. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
+/* Allocates zeroed memory for `type`. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 BG_API bg_status bg_array_init(bg_array *array, const bg_type *type, bg_error *error);
 
-/* Frees and zeroes. */
+/* Frees the memory and zeroes the struct. */
 BG_API void bg_array_clear(bg_array *array);
 
 #ifdef __cplusplus

@@ -3,10 +3,10 @@
  *
  * Errors. Every function that can fail returns a bg_status and takes an optional `bg_error *` (NULL is fine). It may be
  * uninitialized or hold an older failure: the function clears it first, so that success leaves it clear and failure
- * leaves one line saying what, where, which value, and what would be right. Within a call the first cause wins; outer
- * layers prepend where it happened. Nothing here allocates, so running out of memory can be reported. A NULL where an
- * object, a path, options, a list or the place of a result is needed is BG_ERROR_INVALID, with the name of the
- * parameter.
+ * leaves one line saying what, where, which value, and what would be right. Within a call the first cause is kept, and
+ * outer layers prepend where it happened. Nothing here allocates, so running out of memory can be reported. If an
+ * object, a path, options, a list or the place of a result is needed, a NULL there is BG_ERROR_INVALID, and the message
+ * names the parameter.
  *
  * Ownership, for the whole library: what comes through an `out` parameter is yours to destroy; what is returned
  * directly is borrowed from its parent. `*_destroy(NULL)` is fine. On failure `*out` is untouched.
@@ -34,15 +34,16 @@
 extern "C" {
 #endif
 
-/* One code for each thing a caller can do about a failure. */
+/* Each code stands for one thing that a caller can do about a failure. */
 typedef enum bg_status {
     BG_OK = 0,
-    BG_ERROR_INVALID,       /* an argument or option is wrong: mend the call */
-    BG_ERROR_SHAPE,         /* shapes or types do not fit together: mend the model */
-    BG_ERROR_PARSE,         /* a file's content is wrong: mend the file */
+    BG_ERROR_INVALID,       /* an argument or option is wrong: fix the call */
+    BG_ERROR_SHAPE,         /* shapes or types do not fit together: fix the model */
+    BG_ERROR_PARSE,         /* a file's content is wrong: fix the file */
     BG_ERROR_NOT_FOUND,     /* a named thing does not exist */
     BG_ERROR_MEMORY,        /* the allocator returned nothing */
-    BG_ERROR_BUDGET,        /* does not fit: the plan a device's memory budget, the session the machine's memory */
+    BG_ERROR_BUDGET,        /* out of budget: a plan exceeds a device's memory budget, or a session exceeds the
+                               machine's free memory */
     BG_ERROR_UNSUPPORTED,   /* correct, but not possible here */
     BG_ERROR_IO,            /* the operating system refused */
     BG_ERROR_COMMUNICATION, /* a peer failed or went away */
@@ -53,11 +54,12 @@ typedef enum bg_status {
     BG_ERROR_NOT_FINITE     /* a loss is infinite or NaN, and its update was refused (numerics.guard_loss) */
 } bg_status;
 
-/* Structs that callers fill begin with their size, struct_bytes, so that a program that was compiled for another
- * release gets an error (BG_ERROR_INVALID names the struct):
+/* Structs that callers fill begin with their size, struct_bytes. A program that was compiled for another release
+ * therefore gets an error (BG_ERROR_INVALID names the struct):
  *
- * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), ..._init for
- *   bindings, which give the size they know), that function sets it, and 0 is refused with the function's name.
+ * - Where a function makes the struct (bg_options_defaults(), bg_adamw(), bg_loader_options_defaults(), or an ..._init
+ *   function for bindings, which pass the size they know), that function sets the size, and 0 is refused with the
+ *   function's name.
  * - If such a struct may begin as all-zero ((bg_run){.inputs = inputs}), 0 means this release's size. A
  * program that wants the check sets `.struct_bytes = sizeof(bg_run)`.
  *
@@ -66,31 +68,32 @@ typedef enum bg_status {
 
 #define BG_ERROR_MESSAGE_BYTES 4096
 
-/* Caller-held. Functions that take one clear it first, whatever it holds. For bg_error_set and bg_error_context, which
- * add to the existing text, it must be zero-initialized, cleared, or one that the library passed to a callback. */
+/* Caller-held. Functions that take a bg_error clear it first, whatever it holds. bg_error_set and bg_error_context add
+ * to the existing text, so for them the struct must be zero-initialized, cleared, or one that the library passed to a
+ * callback. */
 typedef struct bg_error {
     bg_status status;
     char message[BG_ERROR_MESSAGE_BYTES];
 } bg_error;
 
-/* "0.2.0": the release of the library that the program runs with. */
+/* The release of the library that the program runs with, such as "0.1.0". */
 BG_API const char *bg_version(void);
 
 /* A short name for a status ("shape", "budget", ...); never NULL. */
 BG_API const char *bg_status_name(bg_status status);
 
-/* For users' own ops and data sets, which are called with a clear error: record a failure, printf style, and return
- * `status`. A cause that is already recorded is kept. `error` may be NULL. */
+/* For users' own ops and data sets, which the library calls with a clear error: records a failure, printf style, and
+ * returns `status`. A cause that is already recorded is kept. `error` may be NULL. */
 BG_API bg_status bg_error_set(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
 /* Prepends "where: " to the recorded message and returns `status`. `error` may be NULL. */
 BG_API bg_status bg_error_context(bg_error *error, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
 
-/* Empties an error for re-use. */
+/* Empties an error so that it can be used again. */
 BG_API void bg_error_clear(bg_error *error);
 
 /* A callback that long work calls repeatedly, in the thread that does the work. Returning true ends the work with
- * BG_ERROR_CANCELED. It must return quickly, and must keep returning true once it has. */
+ * BG_ERROR_CANCELED. It must return quickly, and once it has returned true it must keep returning true. */
 typedef bool (*bg_stop_function)(void *user);
 
 /* Called during long work in the thread that does it, at the beginning of each part: `done` of `total` units are
@@ -100,10 +103,11 @@ typedef bool (*bg_progress_function)(void *user, const char *what, uint64_t done
 
 /* ---- memory ---- */
 
-/* The caller's allocator. `allocate` returns size_bytes (above 0) of any content at a multiple of `alignment` (a power
- * of two), or NULL. `release` gets the memory back, with the same size. Set both, or neither: then memory comes from
- * the C library. Both are called by the threads that create, use and destroy the objects, so by several threads at once
- * if objects of several threads share the allocator. They must outlive those objects. */
+/* The caller's allocator. `allocate` returns size_bytes (above 0) with undefined content, at a multiple of `alignment`
+ * (a power of two), or NULL. `release` gets the memory back, with the same size. Set both functions or neither; without
+ * them memory comes from the C library. The threads that create, use and destroy the objects call both functions, so
+ * several threads may call them at once if objects of several threads share the allocator. They must outlive those
+ * objects. */
 typedef struct bg_allocator {
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);

@@ -1,12 +1,12 @@
 /*
- * batches.h: inference for batches of any size up to a largest one, each at its own cost: a batch of 3 does the work of
- * 3 samples, not that of the largest batch filled up. Each size has a plan and a reader (bg_session_create_reader) of
- * its own, which are made when the size is first used or by bg_batches_prepare. All of them read the same published
- * weights in place.
+ * batches.h: inference for batches of any size up to a maximum. Each size has its own cost: a batch of 3 does the work
+ * of 3 samples, not that of a padded batch of the maximum size. Each size has its own plan and reader
+ * (bg_session_create_reader), which are made when the size is first used or by bg_batches_prepare. All of them read the
+ * same published weights in place.
  *
- * Threads: one thread at a time uses a bg_batches; each thread that serves has one of its own.
+ * Threads: one thread at a time uses a bg_batches; each serving thread has its own.
  *
- * Errors: as bg_plan_create_inference and bg_session_create_reader.
+ * Errors: those of bg_plan_create_inference and bg_session_create_reader.
  */
 #ifndef BRIGADE_BATCHES_H
 #define BRIGADE_BATCHES_H
@@ -23,21 +23,21 @@ typedef struct bg_batches bg_batches;
  * same order for every size. Failures become the graph's error. */
 typedef void (*bg_batch_model)(void *user, bg_graph *graph, int64_t samples);
 
-/* `options` (NULL: the defaults) apply to all plans, for inference and one device iteration. Memory that they point to,
- * `model` and `user` must outlive the batches. Publishes the weights if they were never published. Makes the largest
- * size. Errors: BG_ERROR_INVALID (most_samples below 1); those of plans and readers. */
+/* `options` (NULL: the defaults) apply to all plans, which are for inference with one device iteration. Memory that
+ * they point to, `model` and `user` must outlive the batches. Publishes the weights if they were never published. Makes
+ * the maximum size at once. Errors: BG_ERROR_INVALID (most_samples below 1); those of plans and readers. */
 BG_API bg_status bg_batches_create(bg_batch_model model, void *user, int64_t most_samples, const bg_options *options,
                                    bg_weights *weights, bg_batches **out, bg_error *error);
 BG_API void bg_batches_destroy(bg_batches *batches);
 
-/* Makes a size before it is needed. */
+/* Makes the plan and the reader of a size before it is needed. */
 BG_API bg_status bg_batches_prepare(bg_batches *batches, int64_t samples, bg_error *error);
-/* One batch, with the newest published weights: inputs and outputs as bg_session_run has them, for `samples` samples.
- * One thread at a time; each thread that serves has batches of its own. Errors: BG_ERROR_RANGE (more than the largest
- * batch, or none), and bg_session_run's. */
+/* Runs one batch with the newest published weights. Inputs and outputs are as in bg_session_run, for `samples` samples.
+ * One thread at a time; each serving thread has its own bg_batches. Errors: BG_ERROR_RANGE (`samples` is 0 or above the
+ * maximum), and bg_session_run's. */
 BG_API bg_status bg_batches_run(bg_batches *batches, int64_t samples, const void *const *inputs, void *const *outputs,
                                 bg_error *error);
-/* The reader of a size, for its streams; NULL when that size has not been made yet. Borrowed. */
+/* The reader of a size, for its streams; NULL if that size has not been made yet. Borrowed. */
 BG_API bg_session *bg_batches_session(const bg_batches *batches, int64_t samples);
 
 #ifdef __cplusplus

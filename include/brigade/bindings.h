@@ -6,7 +6,7 @@
  * form here that writes the struct through a pointer. The functions that make a bg_type or a bg_loop have no such form:
  * a binding fills these structs itself.
  *
- * Threads: as the function that each of these stands for.
+ * Threads: as for the function that each of these stands for.
  */
 #ifndef BRIGADE_BINDINGS_H
 #define BRIGADE_BINDINGS_H

@@ -1,27 +1,27 @@
 /*
- * checkpoint.h: the state of a training run in a file, from which the run resumes as if it had never stopped.
+ * checkpoint.h: saves the state of a training run to a file, from which the run resumes as if it had never stopped.
  *
  *     bg_session_run ... bg_checkpoint_save(session, "run1", ...)     run1/checkpoint_train_step_100.safetensors
- *     (the process ends, in whatever way)
- *     bg_checkpoint_load(session, "run1", ...); bg_session_run ...    the same bits as without the end between
+ *     (the process ends in any way)
+ *     bg_checkpoint_load(session, "run1", ...); bg_session_run ...    the same bits as without the interruption
  *
- * A checkpoint holds every weight, buffer and optimizer's state under its name, the count of weight updates, the seed,
- * and a blob of the caller's, such as the epoch and position of a bg_loader.
- * It does not depend on how the run was split: a run with another strategy, schedule or number of devices resumes from
- * it. Numbers that the caller sets between runs (bg_session_set_learning_rate) must be set again.
+ * A checkpoint holds every weight, buffer and optimizer state under its name, the count of weight updates, the seed,
+ * and a blob from the caller, such as the epoch and position of a bg_loader. It does not depend on how the run was
+ * split: a run with another strategy, schedule or number of devices resumes from it. Numbers that the caller sets
+ * between runs (bg_session_set_learning_rate) must be set again.
  *
  * A checkpoint appears complete or not at all, and has checksums over all of its content. One training at a time writes
  * to a folder.
  *
- * Several ranks write one part each, at the same time, into a folder that has the same name on each host; the hosts may
- * share the folder or not. The file above is then the manifest, which is written last and lists the parts. Any number
+ * Several ranks write one part each, at the same time, into a folder that has the same name on each host; the hosts
+ * need not share the folder. The file above is then the manifest, which is written last and lists the parts. Any number
  * of ranks, or one process, can load it: ranks read what their devices need, and send each other parts that only some
  * of their folders have.
  *
- * Threads: as bg_session_run (session.h): one thread at a time uses the weights and all sessions that share them.
+ * Threads: as for bg_session_run (session.h): one thread at a time uses the weights and all sessions that share them.
  *
  * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_SHAPE (another model),
- * BG_ERROR_COMMUNICATION (of several ranks), BG_ERROR_MEMORY.
+ * BG_ERROR_COMMUNICATION (with several ranks), BG_ERROR_MEMORY.
  */
 #ifndef BRIGADE_CHECKPOINT_H
 #define BRIGADE_CHECKPOINT_H
@@ -37,17 +37,17 @@ extern "C" {
 typedef struct bg_checkpoint_save_options {
     size_t struct_bytes;      /* set by bg_checkpoint_save_defaults; see base.h */
     uint32_t max_checkpoints; /* number of newest checkpoints to keep, including this one; at least 1; default 1 */
-    const void *blob;         /* the caller's, returned by load; NULL: none */
+    const void *blob;         /* the caller's data, returned by load; NULL: none */
     size_t blob_bytes;        /* at most BG_CHECKPOINT_BLOB_LIMIT */
     const char *info;         /* text for people, UTF-8; NULL: none */
     uint64_t keep_interval_s; /* also keep one older checkpoint for each interval of this many seconds; 0 (default):
                                  keep none */
     bool one_file;            /* rank 0 writes one file for all ranks; false: each rank writes its part */
     bool metric_rises;        /* a higher metric is better; false (default): a lower one */
-    const char *metric_name;  /* of `metric`, which the checkpoint records; NULL (default): none */
+    const char *metric_name;  /* name of `metric`, which the checkpoint records; NULL (default): none */
     double metric;            /* such as the loss of a validation with these weights; recorded when it is finite */
-    uint32_t keep_best;       /* also keep the checkpoints with the best values of the metric, this many; the newest
-                                 checkpoint with a metric says which metric; 0 (default): none */
+    uint32_t keep_best;       /* also keep this many checkpoints with the best values of the metric, which is the one
+                                 that the newest checkpoint with a metric names; 0 (default): none */
 } bg_checkpoint_save_options;
 BG_API void bg_checkpoint_save_options_init(bg_checkpoint_save_options *options, size_t struct_bytes);
 static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
@@ -59,42 +59,43 @@ static inline bg_checkpoint_save_options bg_checkpoint_save_defaults(void)
 }
 
 /*
- * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, n = bg_session_step; makes the directory when it is not
- * there. All ranks call it. Older checkpoints beyond max_checkpoints, and temporary files of processes that were
- * killed, are removed after the new one was written, read back and its checksum compared; one that cannot be removed is
- * a warning in the log of the session's options. The function allocates no copy of the weights. `options` NULL: the
- * defaults. Errors, with every older checkpoint left as it was: BG_ERROR_INVALID (options; a checkpoint of a later step
- * is there; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk full, no permission ...),
- * BG_ERROR_MEMORY.
+ * Writes DIRECTORY/checkpoint_train_step_<n>.safetensors, where n is bg_session_step; creates the directory if it is
+ * missing. All ranks call it. When the new checkpoint was written, read back and its checksum compared, the function
+ * removes older checkpoints beyond max_checkpoints, and temporary files of processes that were killed. A file that
+ * cannot be removed is a warning in the log of the session's options. The function allocates no copy of the weights.
+ * `options` NULL: the defaults. Errors, with every older checkpoint left unchanged: BG_ERROR_INVALID (options; a
+ * checkpoint of a later step exists; a weight whose newest value was lost with a failed session), BG_ERROR_IO (disk
+ * full, no permission ...), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
                                     const bg_checkpoint_save_options *options, bg_error *error);
 
 /*
- * Writes a checkpoint while training continues: bg_checkpoint_begin copies the state of the session's own devices (in
- * memory for one copy) and returns; a thread writes the copy while the session continues training.
+ * Writes a checkpoint while training continues. bg_checkpoint_begin copies the state of the session's own devices (it
+ * needs memory for one copy) and returns; a thread writes the copy while the session continues training.
  *
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
- * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. One writer at a time for a
- * folder; the session must live until bg_checkpoint_finish, which waits for the thread, returns its status and frees
- * the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, of writing from
- * bg_checkpoint_finish; BG_ERROR_INVALID (one_file of
- * several ranks). Owner: *out is the caller's, to be released with bg_checkpoint_finish. */
+ * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
+ * may write to a folder. The session must live until bg_checkpoint_finish, which waits for the thread, returns its
+ * status and frees the writer. All ranks call all three functions. Errors: those of bg_checkpoint_save, where
+ * bg_checkpoint_finish returns the errors of writing; BG_ERROR_INVALID (one_file with several ranks). Owner: *out
+ * belongs to the caller, who releases it with bg_checkpoint_finish.
+ */
 typedef struct bg_checkpoint_writer bg_checkpoint_writer;
 BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
                                      const bg_checkpoint_save_options *options, bg_checkpoint_writer **out,
                                      bg_error *error);
 /* Whether all ranks have written their parts; does not wait for them. */
 BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
-BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* fine with NULL */
+BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
 
 /* What happens when the checkpoint has another seed, or when one side lacks the state of automatic loss scaling or, in
- * inference, the optimizer's. A weight of another type is always an error; parameters, buffers and the optimizer are
- * subject to `drop`. */
+ * inference, the optimizer's. A weight of another type is always an error; `drop` decides about parameters, buffers and
+ * the optimizer. */
 typedef enum bg_checkpoint_differences {
-    BG_CHECKPOINT_WARN = 0, /* one line in the log for each kind; missing weights keep their values */
+    BG_CHECKPOINT_WARN = 0, /* logs one line for each kind; missing weights keep their values */
     BG_CHECKPOINT_IGNORE,   /* logs nothing, not even what is dropped */
     BG_CHECKPOINT_REFUSE,   /* BG_ERROR_INVALID; nothing is changed */
 } bg_checkpoint_differences;
@@ -104,9 +105,9 @@ typedef struct bg_checkpoint_load_options {
     const char *file;    /* in the directory; NULL: the one of the latest step */
     bg_checkpoint_differences differences;
     /*
-     * What may be dropped from the file; a mismatch is an error otherwise. A line in the log names what was dropped.
-     * NULL or "": nothing. "optimizer": the optimizer's state of the file. The session's optimizer state starts from
-     * zero, at an update count of 0. Needed when
+     * What may be dropped from the file; a mismatch is an error otherwise. The log names what was dropped. NULL or "":
+     * nothing. "optimizer": the optimizer state in the file. The session's optimizer state starts from zero, at an
+     * update count of 0. Needed when
      *     another optimizer made it (or one with another setting that changes what its state means: momentum on or off,
      *     combined, centered, tf_variant).
      * "parameters": parameters and buffers, with their state, that only one side has: what the file lacks keeps the
@@ -121,7 +122,7 @@ typedef struct bg_checkpoint_load_options {
     const char *optimizer;
     /* What error messages call the two options above; NULL: options.drop, options.optimizer. */
     const char *drop_option, *optimizer_option;
-    bg_log_function log; /* NULL: that of the session's options */
+    bg_log_function log; /* NULL: the log of the session's options */
     void *log_user;
 } bg_checkpoint_load_options;
 BG_API void bg_checkpoint_load_options_init(bg_checkpoint_load_options *options, size_t struct_bytes);
@@ -147,11 +148,11 @@ BG_API void bg_checkpoint_clear(bg_checkpoint *checkpoint);
 /*
  * Sets the session's weights and its step. The checkpoint is checked as a whole before anything is changed. `out` may
  * be NULL, as may `options`. A checkpoint of another optimizer or another model is BG_ERROR_INVALID, with the names or
- * numbers of both, unless options.drop allows it; an inference session loads no state, so its optimizer is not
- * compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE (damaged; the
+ * numbers of both, unless options.drop allows it. An inference session loads no optimizer state, so its optimizer is
+ * not compared. Errors: BG_ERROR_NOT_FOUND (no checkpoint there: start a new training), BG_ERROR_PARSE (damaged; the
  * message says what to do; an older one is never used silently), BG_ERROR_UNSUPPORTED (a newer version of the format),
- * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. A file that changes after it was checked may end the
- * reading of values with BG_ERROR_IO; some weights then have the checkpoint's values: load again.
+ * BG_ERROR_SHAPE, BG_ERROR_INVALID, BG_ERROR_IO, BG_ERROR_MEMORY. If a file changes after it was checked, reading its
+ * values may end with BG_ERROR_IO. Some weights then have the checkpoint's values, so load again.
  */
 BG_API bg_status bg_checkpoint_load(bg_session *session, const char *directory,
                                     const bg_checkpoint_load_options *options, bg_checkpoint *out, bg_error *error);

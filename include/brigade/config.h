@@ -2,12 +2,12 @@
  * config.h: the IPUConfig of Optimum Graphcore (`ipu_config.json`, also as YAML), and options by name from files and
  * from the environment. Both produce the bg_options of options.h.
  *
- * Threads: one thread at a time while the object is made or changed; after that any number of threads may read it.
+ * Threads: one thread at a time while the object is created or changed; after that any number of threads may read it.
  *
  * Errors: BG_ERROR_INVALID for a value that is out of range or contradicts another, BG_ERROR_PARSE, BG_ERROR_NOT_FOUND,
  * BG_ERROR_IO, BG_ERROR_MEMORY.
  *
- * Shapes: as the layer of nn.h that it stands for.
+ * Shapes: those of the layer in nn.h that the function stands for.
  */
 #ifndef BRIGADE_CONFIG_H
 #define BRIGADE_CONFIG_H
@@ -22,7 +22,7 @@ extern "C" {
 
 /*
  * Every field of Optimum's IPUConfig, by its name there; docs/configuration.md lists them. A field that may differ
- * between training and inference has a second form, named `inference_` and the field's name. Fields that are not given
+ * between training and inference has a second form, named `inference_` plus the field's name. Fields that are not given
  * are inferred from the given ones, and inferred again after each change. A change that would make the configuration
  * wrong is refused and changes nothing; the error lists every problem of the changed configuration. Returned strings
  * and lists are valid until the next change. Several threads may use the object at once only if all of them read.
@@ -51,7 +51,7 @@ typedef struct bg_config_value {
     size_t count;        /* of the list */
 } bg_config_value;
 
-/* All defaults, training mode. */
+/* Creates a configuration with all defaults, in training mode. */
 BG_API bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error);
 BG_API bg_status bg_ipu_config_clone(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error);
 BG_API void bg_ipu_config_destroy(bg_ipu_config *config);
@@ -74,8 +74,9 @@ BG_API bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, cons
 /*
  * A string "key=value,key=value". Numbers and strings are written as they are, truth values as true/1/y/yes or
  * false/0/n/no, and lists as [1 2 3], also with commas. null or none removes the given value of a field that accepts
- * null or an empty string (executable_cache_dir); for other fields it is an error that names the field. Blanks around
- * keys and values do not count. Either all changes are made or none. Keys are the fields' full names in every mode.
+ * null or an empty string (executable_cache_dir); for other fields it is an error that names the field. Whitespace
+ * around keys and values is ignored. Either all changes are made or none is. Keys are the fields' full names in every
+ * mode.
  */
 BG_API bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *text, bg_error *error);
 
@@ -85,7 +86,7 @@ BG_API uint64_t bg_ipu_config_batch_size_factor(const bg_ipu_config *config, boo
 BG_API bool bg_ipu_config_equal(const bg_ipu_config *a, const bg_ipu_config *b);
 /* The current values of all fields, one on each line, in the order of their names. malloc'ed. */
 BG_API bg_status bg_ipu_config_print(const bg_ipu_config *config, char **out_text, bg_error *error);
-/* Warnings, one on each line: unknown keys of the file, old names, settings without an effect. malloc'ed; "" when there
+/* Warnings, one on each line: unknown keys of the file, old names, settings without an effect. malloc'ed; "" if there
  * are none. */
 BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **out_text, bg_error *error);
 
@@ -95,7 +96,7 @@ BG_API bg_status bg_ipu_config_print_notes(const bg_ipu_config *config, char **o
 
 typedef struct bg_ipu_config_load_options {
     size_t struct_bytes;   /* 0, or sizeof(bg_ipu_config_load_options): see base.h */
-    bool keep_unknown;     /* an unknown key is kept and noted instead of refused */
+    bool keep_unknown;     /* keep and note an unknown key instead of refusing it */
     const char *overrides; /* an update string, applied to the file's values before they are checked; NULL: none */
 } bg_ipu_config_load_options;
 
@@ -107,7 +108,7 @@ typedef struct bg_ipu_config_load_options {
  */
 BG_API bg_status bg_ipu_config_load(const char *path, const bg_ipu_config_load_options *options, bg_ipu_config **out,
                                     bg_error *error);
-/* Reads a configuration from a string; errors name the string `name`. */
+/* Reads a configuration from a string; error messages call the string `name`. */
 BG_API bg_status bg_ipu_config_parse_json(const char *text, const char *name, const bg_ipu_config_load_options *options,
                                           bg_ipu_config **out, bg_error *error);
 BG_API bg_status bg_ipu_config_parse_yaml(const char *text, const char *name, const bg_ipu_config_load_options *options,
@@ -119,9 +120,9 @@ BG_API void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_wri
 /* Writes ipu_config.json into a folder, which is created if it is missing. A path to a regular file is an error. */
 BG_API bg_status bg_ipu_config_save(const bg_ipu_config *config, const char *folder, bg_error *error);
 /*
- * The text of such a file. A configuration that was created here writes every field, and null for inferred values, so
- * that they are inferred again when the text is read back. A loaded configuration writes the keys of its file and those
- * given since. Loading and saving a file that Optimum wrote gives the same bytes. malloc'ed.
+ * Returns the text of such a file. A configuration that was created here writes every field, and null for inferred
+ * values, so that they are inferred again when the text is read back. A loaded configuration writes the keys of its
+ * file and those that were set since. Loading and saving a file that Optimum wrote gives the same bytes. malloc'ed.
  */
 BG_API bg_status bg_ipu_config_print_json(const bg_ipu_config *config, char **out_text, bg_error *error);
 BG_API bg_status bg_ipu_config_print_yaml(const bg_ipu_config *config, char **out_text, bg_error *error);
@@ -138,8 +139,8 @@ BG_API bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t 
                                   int64_t *out, bg_error *error);
 
 /* Places the layers of an encoder on the first devices and those of a decoder on the others, without a shared device.
- * Among several possible borders, the last one that gives the encoder a power of two of devices is used. Fields of the
- * current mode are divided; the others are copied. Needs at least two devices. */
+ * Among several possible borders, the last one that gives the encoder a power of two of devices is chosen. Fields of
+ * the current mode are divided; the others are copied. Needs at least two devices. */
 BG_API bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config, uint64_t encoder_layers,
                                                      uint64_t decoder_layers, bg_ipu_config **out_encoder,
                                                      bg_ipu_config **out_decoder, bg_error *error);
@@ -153,11 +154,11 @@ typedef struct bg_ipu_model {
     const char *const *layer_blocks; /* the graph's block of each layer; NULL: "Layer-0", "Layer-1", ... */
     const char *embedding_block;     /* block before the layers, on device 0; NULL: none */
     const char *head_block;          /* block after the layers, on the last device; NULL: none */
-    bool head_is_tied;               /* the head uses the embedding's weights: on device 0 with it */
+    bool head_is_tied;               /* the head uses the embedding's weights, so it is on device 0 with it */
 } bg_ipu_model;
 
-/* Options and the memory that they point to. `notes` has one line for each setting of the configuration that options
- * cannot express. All-zero is valid and empty. */
+/* Options and the memory that they point to. `notes` has one line for each setting of the configuration that the
+ * options cannot express. All-zero is valid and empty. */
 typedef struct bg_ipu_options {
     bg_options options;
     char *stages, *cache_dir;
@@ -177,8 +178,8 @@ BG_API bg_status bg_ipu_config_to_options(const bg_ipu_config *config, bool for_
 BG_API void bg_ipu_options_clear(bg_ipu_options *options);
 
 /*
- * Adds the embedding and the output layer in the configured form: as one layer, as a factor of pieces that run in
- * turn, or as splits on several devices. Splits are in blocks of their own (bg_split_placement), which the stages of
+ * Adds the embedding and the output layer in the configured form: as one layer, as a factor of pieces that run in turn,
+ * or as splits on several devices. Splits are in separate blocks (bg_split_placement), which the stages of
  * bg_ipu_config_to_options use instead of embedding_block and head_block. Ops that follow the pieces belong to the last
  * piece's block; the loss belongs to the last block of the projection. Call them outside scopes (bg_block_begin).
  * Errors are the graph's.
@@ -191,9 +192,9 @@ BG_API bg_value bg_ipu_projection_layer(bg_graph *graph, const bg_ipu_config *co
 
 /* ---- options by name ---- */
 
-/* An option by its name in bg_options (or PopTorch's: deviceIterations, outputMode "OutputMode.All") from text.
- * `stages` and `cache_dir` are borrowed: the text must live as long as the options. Lists and callbacks are set in C.
- * Errors: BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
+/* Sets an option by its name in bg_options (or by PopTorch's: deviceIterations, outputMode "OutputMode.All") from text.
+ * `stages` and `cache_dir` are borrowed: the text must live as long as the options. Lists and callbacks can only be set
+ * in C. Errors: BG_ERROR_NOT_FOUND (naming the nearest option), BG_ERROR_INVALID (with what would be right). */
 BG_API bg_status bg_options_set(bg_options *options, const char *name, const char *text, bg_error *error);
 /* All named options, one on each line; then, as comments, anchors, location rules and device models. malloc'ed. */
 BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg_error *error);
@@ -202,7 +203,7 @@ BG_API bg_status bg_options_print(const bg_options *options, char **out_text, bg
 
 typedef struct bg_run_options bg_run_options;
 
-/* A deep copy of `from` (NULL: the defaults); callbacks are copied as pointers. */
+/* A deep copy of `from` (NULL: the defaults), except that callbacks are copied as pointers. */
 BG_API bg_status bg_run_options_create(const bg_options *from, bg_run_options **out, bg_error *error);
 BG_API void bg_run_options_destroy(bg_run_options *options);
 /* A deep copy that is not frozen. */
@@ -212,21 +213,22 @@ BG_API bg_status bg_run_options_clone(const bg_run_options *options, bg_run_opti
 BG_API const bg_options *bg_run_options_view(const bg_run_options *options);
 BG_API const bg_options *bg_run_options_use(bg_run_options *options);
 /* As bg_options_set, but strings are copied, and lists are allowed: device_mapping "0,1,1,0". Errors: also
- * BG_ERROR_INVALID when frozen. */
+ * BG_ERROR_INVALID if the object is frozen. */
 BG_API bg_status bg_run_options_set(bg_run_options *options, const char *name, const char *text, bg_error *error);
 /* The same with a value of the option's kind: numbers for numbers, strings for strings and names ("every_n"), lists for
- * lists; BG_CONFIG_NULL is the default. Errors: also BG_ERROR_INVALID for a value of another kind. */
+ * lists; BG_CONFIG_NULL sets the default. Errors: also BG_ERROR_INVALID for a value of another kind. */
 BG_API bg_status bg_run_options_set_value(bg_run_options *options, const char *name, const bg_config_value *value,
                                           bg_error *error);
 BG_API bg_status bg_run_options_set_integer(bg_run_options *options, const char *name, int64_t value, bg_error *error);
 BG_API bg_status bg_run_options_set_text(bg_run_options *options, const char *name, const char *value, bg_error *error);
-/* options.execution.transport, for bindings that cannot set the struct's field: the processes that share the devices
- * (brigade/transport.h), NULL for none. The transport stays the caller's. Errors: BG_ERROR_INVALID when frozen. */
+/* Sets options.execution.transport, for bindings that cannot set the struct's field: the processes that share the
+ * devices (brigade/transport.h), or NULL for none. The caller keeps the ownership of the transport. Errors:
+ * BG_ERROR_INVALID if the object is frozen. */
 BG_API bg_status bg_run_options_set_transport(bg_run_options *options, const struct bg_transport *transport,
                                               bg_error *error);
 /* Adds an anchor, as PopTorch's anchorTensor: `output` of the graph, or the result of an op, is returned as `name`
- * (NULL: the same) in a separate mode (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID:
- * frozen, no output, an unknown mode, a name that is already used. */
+ * (NULL: the same) in a separate mode (bg_output_request; `period` for BG_OUTPUT_EVERY_N). Errors: BG_ERROR_INVALID if
+ * the object is frozen, the output does not exist, the mode is unknown, or the name is already used. */
 BG_API bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output, const char *name,
                                            bg_output_mode mode, uint32_t period, bg_error *error);
 /* The current value; strings and lists live as long as `options`. A seed of 2^63 or more is returned as a string.
@@ -235,20 +237,20 @@ BG_API bg_status bg_run_options_get(bg_run_options *options, const char *name, b
 /*
  * Sets several options at once, or none of them on failure; the error names every problem with its place ("file:line:
  * ..."). A string that begins with { is JSON: {"deviceIterations": 7, "outputMode": ["OutputMode.EveryN", 2]}.
- * Otherwise each line has one option as "name value", "name=value" or "name(value)", and # begins a comment. Errors
- * name the text `name`. Later ones override. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE, BG_ERROR_NOT_FOUND and
- * BG_ERROR_IO of files.
+ * Otherwise each line has one option as "name value", "name=value" or "name(value)", and # begins a comment. Error
+ * messages call the text `name`. Later settings override earlier ones. Errors: BG_ERROR_INVALID, BG_ERROR_PARSE, and
+ * BG_ERROR_NOT_FOUND and BG_ERROR_IO for files.
  */
 BG_API bg_status bg_run_options_parse(bg_run_options *options, const char *text, const char *name, bg_error *error);
 BG_API bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_error *error);
-/* From this variable, when it is set: JSON, or words "name=value name=value". */
+/* Reads this environment variable, if it is set: JSON, or words "name=value name=value". */
 #define BG_OPTIONS_VARIABLE "BRIGADE_OPTIONS"
 BG_API bg_status bg_run_options_read_environment(bg_run_options *options, bg_error *error);
-/* Whether the option was set by one of the above. */
+/* Whether one of the functions above set the option. */
 BG_API bool bg_run_options_is_given(const bg_run_options *options, const char *name);
 /* Copies the options that were set into `to`, whose pointers refer to `options` from then on; freezes `options`. */
 BG_API void bg_run_options_apply(bg_run_options *options, bg_options *to);
-/* As JSON that bg_run_options_parse reads; bg_options_print for lines. malloc'ed. */
+/* Prints the options as JSON that bg_run_options_parse reads; bg_options_print prints lines. malloc'ed. */
 BG_API bg_status bg_run_options_print_json(const bg_run_options *options, char **out_text, bg_error *error);
 
 #ifdef __cplusplus

@@ -33,7 +33,7 @@ enum {                         /* bits of bg_convnet_options.outputs */
 typedef struct bg_convnet_options {
     size_t struct_bytes;    /* set by bg_convnet_defaults; see base.h */
     int64_t micro_batch;    /* images in a micro-batch */
-    bg_dtype dtype;         /* of the activations: BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16 (BG_FLOAT64 for checks) */
+    bg_dtype dtype;         /* type of the activations: BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16 (BG_FLOAT64 for checks) */
     bg_dtype label_dtype;   /* BG_UINT8 or BG_INT32 */
     int64_t ignore_label;   /* images with this label are ignored; PyTorch's default is -100 */
     uint32_t outputs;       /* the values to mark as the graph's outputs: a sum of BG_CONVNET_... bits */

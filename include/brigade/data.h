@@ -112,7 +112,7 @@ enum { BG_DIGITS_ROWS = 28, BG_DIGITS_COLUMNS = 28, BG_DIGITS_CLASSES = 10 };
 /* images: count * 784 bytes; labels: count bytes. */
 BG_API void bg_digits_generate(const bg_digits_options *options, uint8_t *images, uint8_t *labels);
 
-/* The same in memory of its own. Errors: BG_ERROR_INVALID (count 0), BG_ERROR_MEMORY. */
+/* The same, in memory that the function allocates. Errors: BG_ERROR_INVALID (count 0), BG_ERROR_MEMORY. */
 BG_API bg_status bg_digits_create(const bg_digits_options *options, bg_image_set *out, bg_error *error);
 
 /* ---- data sets ---- */
@@ -141,8 +141,8 @@ typedef struct bg_dataset_options {
 /* Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE, BG_ERROR_MEMORY. */
 BG_API bg_status bg_dataset_create(const bg_dataset_options *options, bg_dataset **out, bg_error *error);
 
-/* Samples along the first dimension of arrays that agree in it. The arrays' data are borrowed, not copied: they must
- * outlive the data set. */
+/* Makes a data set whose samples lie along the first dimension of the arrays, which have the same size there. The data
+ * set borrows the arrays' data and does not copy them, so they must outlive it. */
 BG_API bg_status bg_dataset_create_arrays(const bg_array *arrays, uint32_t array_count, bg_dataset **out,
                                           bg_error *error);
 
@@ -155,18 +155,19 @@ BG_API const bg_type *bg_dataset_sample_type(const bg_dataset *dataset, uint32_t
 /* ---- data sets made from data sets ---- */
 
 /*
- * Each is lazy: a sample is read only when it is requested. Each
- * holds its source, so the source may be destroyed at once. Sample i of epoch e stays a function of (e, i), so the
- * order is that of any number of workers, and a run resumes anywhere. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
+ * Each is lazy: a sample is read only when it is requested. Each holds its source, so the source may be destroyed at
+ * once. Sample i of epoch e stays a function of (e, i), so the order does not depend on the number of workers, and a
+ * run resumes at any place. Errors: BG_ERROR_INVALID, BG_ERROR_MEMORY.
  */
 
-/* The first `count` samples, all when there are fewer. */
+/* The first `count` samples, or all if there are fewer. */
 BG_API bg_status bg_dataset_take(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
 
 /* All but the first `count`, of which there must be more. */
 BG_API bg_status bg_dataset_skip(bg_dataset *source, uint64_t count, bg_dataset **out, bg_error *error);
 
-/* The samples of the first, then those of the second, and so on; their tensors have the same types (BG_ERROR_SHAPE). */
+/* The samples of the first data set, then those of the second, and so on; their tensors must have the same types
+ * (BG_ERROR_SHAPE). */
 BG_API bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out,
                                         bg_error *error);
 
@@ -174,28 +175,28 @@ BG_API bg_status bg_dataset_concatenate(bg_dataset *const *sources, uint32_t sou
 BG_API bg_status bg_dataset_shard(bg_dataset *source, uint32_t shard_index, uint32_t shard_count, bg_dataset **out,
                                   bg_error *error);
 
-/* The source's epochs count * e ... count * e + count - 1, one after the other, as epoch e. */
+/* Epoch e has the source's epochs count * e ... count * e + count - 1, one after the other. */
 BG_API bg_status bg_dataset_repeat(bg_dataset *source, uint32_t count, bg_dataset **out, bg_error *error);
 
 /*
- * A different order for each epoch, which is a function of (seed, epoch). `buffer` 0: any sample may come anywhere.
- * Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer, and the
- * next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the earliest. Memory: 8 bytes
- * a sample.
+ * A different order for each epoch, which is a function of (seed, epoch). `buffer` 0: a sample may come at any
+ * position. Otherwise the order is that of a shuffle buffer of this many samples: each sample is drawn from the buffer,
+ * and the next sample of the source replaces it. So sample i comes at position i - buffer + 1 at the earliest. Memory:
+ * 8 bytes per sample.
  */
 BG_API bg_status bg_dataset_shuffle(bg_dataset *source, uint64_t buffer, uint64_t seed, bg_dataset **out,
                                     bg_error *error);
 
-/* Keeps every sample in memory after it is made once, for all epochs: put it before random transformations. */
+/* Keeps every sample in memory after it was first made, for all epochs. Put it before random transformations. */
 BG_API bg_status bg_dataset_cache(bg_dataset *source, bg_dataset **out, bg_error *error);
 
 typedef struct bg_dataset_map_options {
     size_t struct_bytes;   /* 0, or sizeof(bg_dataset_map_options): see base.h */
-    uint32_t tensor_count; /* of the new samples; 0: the number and types of the source's */
+    uint32_t tensor_count; /* number of tensors of the new samples; 0: the number and types of the source's */
     const bg_type *sample_types;
-    /* Makes a sample of other tensors from one of the source: inputs[t] are the source's, outputs[t] the new ones.
-     * Called by several threads at once. Randomness that depends on nothing but a seed, `epoch` and `sample_index` is
-     * the same for any number of workers. On failure fill `error` and return its status. */
+    /* Makes a sample of other tensors from a sample of the source: inputs[t] are the source's tensors, outputs[t] the
+     * new ones. Called by several threads at once. Randomness that depends on nothing but a seed, `epoch` and
+     * `sample_index` is the same for any number of workers. On failure fill `error` and return its status. */
     bg_status (*map)(void *user, uint64_t epoch, uint64_t sample_index, const void *const inputs[],
                      void *const outputs[], bg_error *error);
     void *user;
@@ -204,8 +205,9 @@ typedef struct bg_dataset_map_options {
 BG_API bg_status bg_dataset_map(bg_dataset *source, const bg_dataset_map_options *options, bg_dataset **out,
                                 bg_error *error);
 
-/* Tensor `tensor_index`, which is uint8, as float32: ((x / 255) - mean) / deviation with torchvision's bits. A mean and
- * a deviation for all (channel_count 1), or for each plane of the tensor's first dimension. */
+/* Tensor `tensor_index`, which is uint8, as float32: ((x / 255) - mean) / deviation with torchvision's bits. There is
+ * one mean and one deviation for all elements (channel_count 1), or one for each plane of the tensor's first dimension.
+ */
 typedef struct bg_normalize_options {
     size_t struct_bytes; /* 0, or sizeof(bg_normalize_options): see base.h */
     uint32_t tensor_index;
@@ -217,17 +219,19 @@ typedef struct bg_normalize_options {
 BG_API bg_status bg_dataset_normalize(bg_dataset *source, const bg_normalize_options *options, bg_dataset **out,
                                       bg_error *error);
 
-/* Samples with the tensors of all sources, in their order. All have the same number of samples (BG_ERROR_SHAPE). */
+/* Samples with the tensors of all sources, in their order. All sources must have the same number of samples
+ * (BG_ERROR_SHAPE). */
 BG_API bg_status bg_dataset_zip(bg_dataset *const *sources, uint32_t source_count, bg_dataset **out, bg_error *error);
 
-/* Tensor `tensor_index` in another element type and shape. Values do not change: integers that do not fit, and
- * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels, whose result is a
- * float type, ((x / 255) - mean) / deviation of uint8, and (x - mean) / deviation of other types, in float32: a mean
- * and a deviation for all (channel_count 1), or for each plane of the source's first dimension. */
+/* Tensor `tensor_index` in another element type and shape. Values do not change. Integers that do not fit, and
+ * fractions that would become integers, are errors of their samples (BG_ERROR_PARSE). With channels the result is a
+ * float type, computed in float32: ((x / 255) - mean) / deviation for uint8, and (x - mean) / deviation for other
+ * types. There is one mean and one deviation for all elements (channel_count 1), or one for each plane of the source's
+ * first dimension. */
 typedef struct bg_convert_options {
     size_t struct_bytes; /* 0, or sizeof(bg_convert_options): see base.h */
     uint32_t tensor_index;
-    bg_type type;           /* with the number of elements of the source's */
+    bg_type type;           /* must have the source's number of elements */
     uint32_t channel_count; /* 0: values stay */
     const float *means;
     const float *deviations; /* none is 0 */
@@ -247,7 +251,7 @@ typedef struct bg_stream_shard {
     uint64_t epoch;
     uint32_t index;
     uint32_t count;
-    uint64_t seed; /* the shard's own: a function of the loader's seed, the epoch and the index */
+    uint64_t seed; /* the shard's seed: a function of the loader's seed, the epoch and the index */
 } bg_stream_shard;
 
 typedef struct bg_sample_stream {
@@ -255,8 +259,8 @@ typedef struct bg_sample_stream {
     uint32_t tensor_count; /* 1 to BG_DATASET_MAX_TENSORS */
     const bg_type *sample_types;
     void *user;
-    /* Begins a shard; its *out_iterator is passed to the other functions. Different shards are opened, read and
-     * closed by different threads at once; one shard by one thread at a time. */
+    /* Begins a shard; its *out_iterator is passed to the other functions. Several threads may open, read and close
+     * different shards at once; one thread at a time uses one shard. */
     bg_status (*open)(void *user, const bg_stream_shard *shard, void **out_iterator, bg_error *error);
     /* Writes the next sample, or sets *out_has_sample to false at the end of the shard. */
     bg_status (*next)(void *iterator, void *const outputs[], bool *out_has_sample, bg_error *error);
@@ -264,23 +268,23 @@ typedef struct bg_sample_stream {
     void (*close)(void *iterator);
 } bg_sample_stream;
 
-/* A data set as a stream: shard i of n begins at sample i * ceil(count / n). `user` of the result is the data set,
- * which must outlive it. */
+/* Returns a data set as a stream: shard i of n begins at sample i * ceil(count / n). `user` of the result is the data
+ * set, which must outlive it. */
 BG_API bg_sample_stream bg_dataset_stream(const bg_dataset *dataset);
 
 /* ---- loader ---- */
 
 /*
  * Batches of a data set, in an order that is a function of (seed, epoch) and never of the number of workers. Workers
- * fill a ring of batches ahead of the consumer, on into the next epoch, and sleep when it is full. Nothing is allocated
- * after creation. One thread consumes.
+ * fill a ring of batches ahead of the consumer, also across the end of an epoch, and sleep when it is full. Nothing is
+ * allocated after creation. One thread consumes.
  */
 typedef struct bg_loader bg_loader;
 
 typedef enum bg_loader_mode {
-    BG_LOADER_ASYNC,           /* threads work ahead; without workers as BG_LOADER_SYNC */
+    BG_LOADER_ASYNC,           /* threads work ahead; without workers the same as BG_LOADER_SYNC */
     BG_LOADER_SYNC,            /* batches are made in the caller, on demand */
-    BG_LOADER_ASYNC_REBATCHED, /* as ASYNC; of a stream, the remainders of all shards make batches together */
+    BG_LOADER_ASYNC_REBATCHED, /* like ASYNC, but for a stream the remainders of all shards are joined into batches */
     BG_LOADER_MODE_COUNT
 } bg_loader_mode;
 
@@ -291,23 +295,24 @@ typedef struct bg_loader_options {
     bool shuffle;        /* a new order each epoch; otherwise ascending */
     bool drop_last;      /* leave out the remainder; otherwise the last batch is smaller */
     /* With drop_last off: fills the last batch up to a multiple of this many samples (a divisor of batch_size; 0: it is
-     * not filled). Added samples have pad_samples[t] as tensor t's sample (its bytes; copied), for instance a label
-     * that the loss ignores, and zeros where pad_samples or one of them is NULL. */
+     * not filled). Added samples have the bytes pad_samples[t] as tensor t (they are copied), for instance a label that
+     * the loss ignores, or zeros where pad_samples or its element is NULL. */
     uint64_t pad_multiple;
     const void *const *pad_samples;
-    uint64_t shuffle_buffer; /* with shuffle: as bg_dataset_shuffle's; 0: all samples */
-    uint64_t seed;           /* of the order */
+    uint64_t shuffle_buffer; /* with shuffle: the buffer of bg_dataset_shuffle; 0: all samples */
+    uint64_t seed;           /* seed of the order */
     uint32_t worker_count;   /* 0: batches are made in the caller, on demand */
     uint32_t prefetch_depth; /* batches ready ahead of the one in use, at least 1 */
-    /* This process's part when several share the data set. All use the same order and take disjoint parts of equal size
-     * (without drop_last the first parts may have one sample more). With drop_last the part shifts by the size of the
-     * remainder in odd epochs, so that every sample is used. */
+    /* The part of this process when several share the data set. All use the same order and take disjoint parts of equal
+     * size (without drop_last the first parts may have one sample more). With drop_last the part shifts by the size of
+     * the remainder in odd epochs, so that every sample is used. */
     uint32_t process_index;
     uint32_t process_count;
-    /* Lists of samples instead of an order. An epoch has sampler_list_count lists; sampler_combine consecutive ones
-     * make a batch, which has at most batch_size samples. Not with shuffle or several processes. drop_last leaves out a
-     * last batch of fewer lists. The function writes the indices of list `list` of an epoch: at least one, at most
-     * `limit`, each below the data set's count. They depend on (epoch, list) alone. One thread at a time calls it. */
+    /* Lists of samples instead of a computed order. An epoch has sampler_list_count lists; sampler_combine consecutive
+     * ones make a batch, which has at most batch_size samples. They exclude shuffle and several processes. With
+     * drop_last a last batch of fewer lists is left out. The function writes the indices of list `list` of an epoch: at
+     * least one, at most `limit`, each below the data set's count. The indices depend only on (epoch, list). One thread
+     * at a time calls it. */
     bg_status (*sampler)(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
                          uint64_t *out_count, bg_error *error);
     void *sampler_user;
@@ -315,19 +320,19 @@ typedef struct bg_loader_options {
     uint64_t sampler_combine;
     bool early_preload;     /* begins epoch 0 at creation instead of with the first bg_loader_begin_epoch */
     bool load_indefinitely; /* prepares the next epoch at the end of one; otherwise when it is begun */
-    /* Of streams only. */
+    /* Only for streams. */
     uint32_t shard_count;    /* how many shards are read side by side; 0: one for each worker, at least 1 */
     uint64_t rebatched_size; /* BG_LOADER_ASYNC_REBATCHED: samples that a shard hands over at once, 0: batch_size */
-    /* Runs a worker on a thread of the caller's, as bg_options.execution.start_thread runs a session's: one for each
-     * worker, until the loader is destroyed. Of a stream there are at most as many workers as shards. NULL: threads of
+    /* Runs a worker on a thread that the caller provides, as bg_options.execution.start_thread does for a session: one
+     * for each worker, until the loader is destroyed. A stream has at most as many workers as shards. NULL: threads of
      * the system, in which all signals are blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
-    bg_allocator allocator; /* of the memory of batches; all-zero: the C library */
+    bg_allocator allocator; /* for the memory of batches; all-zero: the C library */
 } bg_loader_options;
 
 /* Async, batch_size 1, no shuffle, drop_last, no padding, seed 0, 1 worker, depth 3, process 0 of 1, no sampler, no
- * early preload, indefinitely. */
+ * early preload, load_indefinitely. */
 BG_API void bg_loader_options_init(bg_loader_options *options, size_t struct_bytes);
 static inline bg_loader_options bg_loader_options_defaults(void)
 {
@@ -342,32 +347,33 @@ typedef struct bg_batch {
     uint64_t sample_count; /* below batch_size only in a last batch; 0: the epoch has ended, there are no tensors */
     uint64_t valid_count;  /* how many of these, from the first one, are from the data set; the others are padding
                               (pad_multiple) */
-    uint64_t position;     /* of the batch in its epoch, from 0 */
+    uint64_t position;     /* position of the batch in its epoch, from 0 */
     uint64_t epoch;
 } bg_batch;
 
-/* Borrows the data set. Workers sleep until the first bg_loader_begin_epoch. Errors: BG_ERROR_INVALID (an option; or
- * fewer samples than one batch with drop_last), BG_ERROR_MEMORY, BG_ERROR_IO (a thread could not be started). */
+/* Borrows the data set. Workers sleep until the first bg_loader_begin_epoch. Errors: BG_ERROR_INVALID (an invalid
+ * option; or, with drop_last, fewer samples than one batch), BG_ERROR_MEMORY, BG_ERROR_IO (a thread could not be
+ * started). */
 BG_API bg_status bg_loader_create(const bg_dataset *dataset, const bg_loader_options *options, bg_loader **out,
                                   bg_error *error);
 
 /*
- * Batches of a stream. A batch comes from one shard: shard 0's first, shard 1's first, ... shard 0's second, and so on,
- * passing over shards that have ended. Its order and content are a function of the stream, the seed, the epoch and
- * shard_count, never of the number of workers. The remainder of each shard is left out with drop_last and a smaller
- * batch without; with BG_LOADER_ASYNC_REBATCHED the shards' samples are first joined in that order, and at most one
- * remainder is left. pad_multiple fills up a smaller batch. The stream's struct is copied; memory that it points to is
- * borrowed. bg_loader_batch_count is 0, because the number is not known. bg_loader_begin_at reads the batches before
- * the position and drops them. Errors: BG_ERROR_INVALID, also for shuffle, a sampler and several processes, which
- * streams do not support; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
+ * Creates a loader of batches of a stream. A batch comes from one shard: the first batch of shard 0, the first of shard
+ * 1, ... the second of shard 0, and so on, skipping shards that have ended. Its order and content are a function of the
+ * stream, the seed, the epoch and shard_count, never of the number of workers. With drop_last the remainder of each
+ * shard is left out; otherwise it is a smaller batch. With BG_LOADER_ASYNC_REBATCHED the shards' samples are first
+ * joined in that order, so at most one remainder is left. pad_multiple fills up a smaller batch. The stream's struct is
+ * copied; memory that it points to is borrowed. bg_loader_batch_count is 0, because the number is not known.
+ * bg_loader_begin_at reads the batches before the position and drops them. Errors: BG_ERROR_INVALID, also for shuffle,
+ * a sampler and several processes, which streams do not support; BG_ERROR_SHAPE, BG_ERROR_MEMORY, BG_ERROR_IO.
  */
 BG_API bg_status bg_loader_create_stream(const bg_sample_stream *stream, const bg_loader_options *options,
                                          bg_loader **out, bg_error *error);
 
 /*
- * For a consumer that uses a part of each batch, such as one of several processes that share the devices. In full
+ * Serves a consumer that uses a part of each batch, such as one of several processes that share the devices. In full
  * batches of a data set only the wanted tensors are read; other tensors have undefined content. The order of samples
- * does not change, and smaller batches are read whole. A sample whose tensors come together (callbacks, records) is
+ * does not change, and smaller batches are read whole. A sample whose tensors are read together (callbacks, records) is
  * read whole if any of them is wanted. Prepared batches are dropped: call bg_loader_begin_at next. `wanted` returns bit
  * t for each wanted tensor t of sample `sample` of a batch. Several threads call it at the same time, until the next
  * bg_loader_want or the end of the loader. NULL: everything is wanted. Streams are always read whole.
@@ -377,9 +383,9 @@ BG_API void bg_loader_want(bg_loader *loader, uint32_t (*wanted)(void *user, uin
 /* Waits for calls of the data set's `get` that are in progress, and ends the workers. */
 BG_API void bg_loader_destroy(bg_loader *loader);
 
-BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* in an epoch; 0 of a stream */
-/* Samples that an epoch leaves out because of drop_last. 0 also where the loader cannot tell: of streams, of samplers,
- * and of one process of several. */
+BG_API uint64_t bg_loader_batch_count(const bg_loader *loader); /* batches in an epoch; 0 for a stream */
+/* Samples that an epoch leaves out because of drop_last. It is 0 also where the loader cannot tell: for streams,
+ * samplers, and one of several processes. */
 BG_API uint64_t bg_loader_dropped_count(const bg_loader *loader);
 BG_API uint64_t bg_loader_batch_size(const bg_loader *loader);
 /* The types of the tensors of one sample. */
@@ -397,18 +403,18 @@ BG_API bg_status bg_loader_begin_epoch(bg_loader *loader, uint64_t epoch, bg_err
 BG_API bg_status bg_loader_begin_at(bg_loader *loader, uint64_t epoch, uint64_t position, bg_error *error);
 
 /*
- * The next batch of the epoch; waits for it when it is not ready. It is valid until the next call on this loader.
- * At the end of the epoch the status is BG_OK and out->sample_count is 0, and stays so.
- * Errors: those of the data set's callback, with the sample's index; the error is repeated until bg_loader_begin_epoch.
- * BG_ERROR_INVALID when no epoch was begun.
+ * Returns the next batch of the epoch, and waits for it if necessary. It is valid until the next call on this loader.
+ * At the end of the epoch the status is BG_OK and out->sample_count is 0; further calls return the same. Errors: those
+ * of the data set's callback, with the sample's index; the error is repeated until bg_loader_begin_epoch.
+ * BG_ERROR_INVALID if no epoch has begun.
  */
 BG_API bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error);
 
 /*
- * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch ahead. Returns false when there are
- * none to copy, when another thread is copying, or when samples are not just copied (callbacks, streams). Any thread
- * may call it until the loader is destroyed. After the first call the loader's own threads fill batches only while
- * fewer than half of prefetch_depth are ready.
+ * Lets a thread that is idle for a moment copy some kilobytes of samples to a batch ahead. Returns false if there are
+ * none to copy, if another thread is copying, or if samples are not simply copied (callbacks, streams). Any thread may
+ * call it until the loader is destroyed. After the first call the loader's own threads fill batches only while fewer
+ * than half of prefetch_depth are ready.
  */
 BG_API bool bg_loader_help(bg_loader *loader);
 
@@ -423,17 +429,17 @@ BG_API bg_loader_statistics bg_loader_statistics_of(const bg_loader *loader);
 
 /* ---- infeeds of samples (feed.h) ---- */
 
-/* Batches of a loader, cut into micro-batches; each batch must be a whole number of them (drop_last or pad_multiple).
- * Borrows the loader, which the infeed alone may use until it is destroyed. */
+/* Makes micro-batches of a loader's batches, each of which must be a whole number of micro-batches (drop_last or
+ * pad_multiple). Borrows the loader, which the infeed alone may use until it is destroyed. */
 BG_API bg_status bg_infeed_create_loader(bg_loader *loader, const bg_infeed_options *options, bg_infeed **out,
                                          bg_error *error);
 /* The samples of a data set in ascending order; the remainder of an epoch is left out. Borrows the data set. */
 BG_API bg_status bg_infeed_create_dataset(const bg_dataset *dataset, const bg_infeed_options *options, bg_infeed **out,
                                           bg_error *error);
 
-/* Runs with the next batch of a loader as inputs. At the end of `epoch` a run returns BG_ERROR_RANGE; an epoch that
- * differs from the last run's begins at its first batch. (An infeed can begin inside an epoch, and continues with the
- * next by itself.) The loader is borrowed until the session is destroyed or gets another one. */
+/* Runs with the next batch of a loader as inputs. At the end of `epoch` a run returns BG_ERROR_RANGE. If `epoch`
+ * differs from that of the last run, it begins at its first batch. (An infeed can begin inside an epoch, and continues
+ * with the next epoch by itself.) The loader is borrowed until the session is destroyed or gets another loader. */
 BG_API bg_status bg_session_run_loader(bg_session *session, bg_loader *loader, uint64_t epoch, void *const *outputs,
                                        bg_error *error);
 
@@ -447,13 +453,13 @@ typedef enum bg_run_limit {
 
 #define BG_RUN_LIMIT_TEXT_BYTES 256
 
-/* Judges a loader's statistics against the time of the run that it fed (waiting included). Writes one line for people
+/* Judges a loader's statistics against the time of the run that it fed (waiting included). Writes a line for the user
  * into `text` (BG_RUN_LIMIT_TEXT_BYTES; may be NULL). */
 BG_API bg_run_limit bg_loader_judge(const bg_loader_statistics *statistics, uint64_t run_ns, char *text);
 
-/* The same verdict before a run, from two rates in samples a second: that of the data (of a benchmark, below), and that
- * of the devices. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds); otherwise devices and
- * data wait for each other. A rate that is not above 0, or not finite, gives BG_LIMIT_UNKNOWN. */
+/* Gives the same verdict before a run, from two rates in samples per second: the rate of the data (from a benchmark,
+ * below), and the rate of the devices. `is_ahead`: data are read while the devices work (BG_LOADER_ASYNC, infeeds);
+ * otherwise devices and data wait for each other. A rate that is not above 0, or not finite, gives BG_LIMIT_UNKNOWN. */
 BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is_ahead, char *text);
 
 /* ---- benchmarks ---- */
@@ -461,7 +467,7 @@ BG_API bg_run_limit bg_rates_judge(double data_rate, double device_rate, bool is
 typedef struct bg_benchmark_options {
     size_t struct_bytes;         /* 0, or sizeof(bg_benchmark_options): see base.h */
     uint64_t epoch_count;        /* at least 1 */
-    uint64_t elements_per_epoch; /* at least 1; when the data have fewer they are read again */
+    uint64_t elements_per_epoch; /* at least 1; a data set that has fewer elements is read again */
     bool do_memcpy;              /* copies each element once more, as a transfer to a device does */
 } bg_benchmark_options;
 
@@ -478,14 +484,14 @@ typedef struct bg_benchmark_options {
 BG_API bg_status bg_dataset_benchmark(const bg_dataset *dataset, const bg_benchmark_options *options, char **out_json,
                                       bg_error *error);
 
-/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two fields more: "misses", how
- * many had to be waited for, and "wait_time" in seconds. */
+/* The same with the batches of a loader as elements, from epoch 0 on. Each epoch has two more fields: "misses", the
+ * number of batches that the benchmark had to wait for, and "wait_time" in seconds. */
 BG_API bg_status bg_infeed_benchmark(bg_loader *loader, const bg_benchmark_options *options, char **out_json,
                                      bg_error *error);
 
-/* The same for an infeed's callback (feed.h): `types` of one element's tensors, 1 to
- * BG_DATASET_MAX_TENSORS. The callback is called in this thread, epoch_count x elements_per_epoch times. Errors as
- * above, the callback's own with the element's number, and BG_ERROR_INVALID when it says that the data end before. */
+/* The same for an infeed's callback (feed.h): `types` of one element's tensors, 1 to BG_DATASET_MAX_TENSORS. The
+ * callback is called in this thread, epoch_count x elements_per_epoch times. Errors are those above, the callback's own
+ * with the element's number, and BG_ERROR_INVALID if it reports the end of the data too early. */
 BG_API bg_status bg_infeed_benchmark_source(const bg_type *types, uint32_t tensor_count, bg_infeed_source source,
                                             void *user, const bg_benchmark_options *options, char **out_json,
                                             bg_error *error);

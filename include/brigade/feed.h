@@ -5,10 +5,10 @@
  *     data set, loader, callback --> infeed --> | devices: iteration after iteration | --> outfeed --> any thread
  *
  * A queue has a bounded number of elements in flight: producer and devices wait for each other. When one side stops,
- * the other side is notified. Data that end or fail end the run between two iterations. A failed run ends the outfeed.
+ * the other side is notified. If data end or fail, the run ends between two iterations. A failed run ends the outfeed.
  * When the consumer detaches, the devices no longer wait for it.
  *
- * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may take rows of an outfeed while
+ * Threads: one thread at a time uses a session (session.h) and an infeed; one thread may read rows of an outfeed while
  * another one runs the session. bg_session_stop may be called by any thread.
  *
  * Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE for tensors that do not fit the session, BG_ERROR_RANGE where the data have
@@ -30,11 +30,11 @@ typedef enum bg_stream_form {
     /* All returned values along the first dimension: dims[0] times the stream's count. A scalar becomes a vector, or
        stays a scalar when one value was returned (as in PopTorch). */
     BG_STREAM_FLAT = 0,
-    /* [transfers, replicas, dims...] without those of the first two that are 1 (PopXL). */
+    /* [transfers, replicas, dims...], where the first two are left out if they are 1 (PopXL). */
     BG_STREAM_SPLIT
 } bg_stream_form;
-/* The shape of all values of a stream in one run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or none was
- * returned). */
+/* The shape of all values of a stream in one run. Errors: BG_ERROR_SHAPE (more dimensions than BG_MAX_RANK, or no value
+ * was returned). */
 BG_API bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type *out, bg_error *error);
 /* Checks that an array of this type, in either form, fits an input of a run. BG_ERROR_SHAPE names every factor of
  * its first dimension: micro-batch, device iterations, accumulation, replicas, input group size. */
@@ -61,11 +61,11 @@ typedef struct bg_infeed_options {
     size_t struct_bytes; /* set by bg_infeed_options_defaults; see base.h */
     /* Elements for each replica that are prepared ahead of those that the current iteration needs: 1 to 255. */
     uint32_t prefetch_depth;
-    /* The name of the input for each tensor (a dictionary). NULL: tensor i is for input i (a tuple). */
+    /* The names of the inputs for the tensors (a dictionary). NULL: tensor i is for input i (a tuple). */
     const char *const *names;
     bool repeat; /* data sets and loaders: continue with the next epoch; false: the data end after one */
-    /* Data sets and loaders: where the infeed begins, an epoch and the number of its elements to skip, to continue
-     * where a run ended. */
+    /* Data sets and loaders: the epoch in which the infeed begins, and the number of elements to skip in it, to
+     * continue where a run ended. */
     uint64_t first_epoch, first_element;
     /* Where several ranks share a session, each infeed's source makes every element. When this is true, the source
      * makes only the tensors that devices of its rank read. tensors[t] is NULL for a tensor that none of them reads;
@@ -83,7 +83,7 @@ static inline bg_infeed_options bg_infeed_options_defaults(void)
     return options;
 }
 
-/* `types`: of one micro-batch of each tensor. */
+/* `types` are those of one micro-batch of each tensor. */
 BG_API bg_status bg_infeed_create(const bg_type *types, uint32_t tensor_count, bg_infeed_source source, void *user,
                                   const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
@@ -96,7 +96,7 @@ typedef struct bg_sample_source {
     void (*end)(void *user); /* when the infeed is destroyed; NULL: nothing to do */
     void *user;
 } bg_sample_source;
-/* `types`: of a sample. Copies the struct; on failure `end` is not called. */
+/* `types` are those of a sample. Copies the struct; on failure `end` is not called. */
 BG_API bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_count, const bg_sample_source *source,
                                           const bg_infeed_options *options, bg_infeed **out, bg_error *error);
 
@@ -105,7 +105,7 @@ BG_API bg_status bg_infeed_create_samples(const bg_type *types, uint32_t tensor_
 BG_API bg_status bg_infeed_start(bg_infeed *infeed, const bg_session *session, bg_error *error);
 /* Waits for a call of the source in progress and ends the thread. It must not be called during a run. */
 BG_API void bg_infeed_destroy(bg_infeed *infeed);
-/* Elements that devices have used. Between runs. */
+/* The number of elements that devices have used. Between runs. */
 BG_API uint64_t bg_infeed_used_count(const bg_infeed *infeed);
 /* The plan of the session that the infeed was started for; NULL if it was not started. */
 BG_API const bg_plan *bg_infeed_plan(const bg_infeed *infeed);
@@ -139,7 +139,7 @@ typedef struct bg_outfeed_options {
     /* Training: leaf i is left out where mask[i] is true. Excludes `loss`. NULL: none. */
     const bool *mask;
     uint32_t mask_count;
-    /* One row for each weight update, with sums over its micro-batches in order. Excludes newest_only. */
+    /* Each weight update gives one row, with sums over its micro-batches in order. Excludes newest_only. */
     bool accumulate;
     bg_dtype accumulate_dtype; /* float32 or float64; NONE: float32 for leaves of 16 bits, otherwise the leaf's own */
 } bg_outfeed_options;
@@ -162,20 +162,20 @@ BG_API bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_
 
 typedef struct bg_outfeed_leaf {
     const char *path;   /* keys and positions from the outside in: "losses/0"; "" when the structure is one leaf */
-    const char *output; /* of the session */
-    bg_type type;       /* of a row: [replicas, dims...]; without replicas when there is one. After attaching */
+    const char *output; /* name of the session's output */
+    bg_type type;       /* type of a row: [replicas, dims...]; without `replicas` if there is one. After attaching */
 } bg_outfeed_leaf;
 BG_API uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed);
 BG_API bg_status bg_outfeed_leaf_at(const bg_outfeed *outfeed, uint32_t index, bg_outfeed_leaf *out, bg_error *error);
 BG_API uint32_t bg_outfeed_find(const bg_outfeed *outfeed, const char *path); /* UINT32_MAX when there is none */
-BG_API const char *bg_outfeed_structure(const bg_outfeed *outfeed);           /* with all keys written out */
+BG_API const char *bg_outfeed_structure(const bg_outfeed *outfeed); /* the structure with all keys written out */
 
-/* Reads and removes the oldest row (newest_only: the newest, once), if there is one: leaves[i] (row size; may be NULL)
- * gets leaf i. `*out_has` is false when there is no row at this time. After a run fails, the rows before the failure
- * can still be read; then the run's error is returned. */
+/* Reads and removes the oldest row (newest_only: the newest, once), if there is one. leaves[i] (with the size of a row;
+ * may be NULL) receives leaf i. `*out_has` is false when there is no row at this time. After a run fails, the rows
+ * before the failure can still be read; after them the function returns the run's error. */
 BG_API bg_status bg_outfeed_next(bg_outfeed *outfeed, void *const *leaves, bool *out_has, bg_error *error);
-/* Waits at most limit_s seconds until a row can be read (`*out_has`). Returns earlier when no further row can come,
- * because the session has ended or its run has failed (then with the run's error). */
+/* Waits at most limit_s seconds until a row can be read (`*out_has`). Returns earlier if no further row can come,
+ * because the session or its run has ended; after a failed run it returns the run's error. */
 BG_API bg_status bg_outfeed_wait(bg_outfeed *outfeed, double limit_s, bool *out_has, bg_error *error);
 /* Reads all rows at once: arrays[i] (zeroed before the call; the caller clears it) is [rows, replicas, dims...] of leaf
  * i. Without rows its first dimension is 0 and it has no data. With newest_only it is [replicas, dims...], the row
@@ -188,7 +188,7 @@ BG_API bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completio
 
 #define BG_ENDLESS UINT64_MAX
 
-/* All settings of a run. All-zero is a run of bg_session_run without inputs and outputs. */
+/* The settings of a run. All-zero is a run of bg_session_run without inputs and outputs. */
 typedef struct bg_run {
     size_t struct_bytes; /* 0, or sizeof(bg_run): see base.h */
     /* As for bg_session_run. An input that is NULL comes from the infeed; the list may be NULL when all do. */
@@ -199,11 +199,12 @@ typedef struct bg_run {
     bg_infeed *infeed;    /* started for this session; or NULL */
     void *const *outputs; /* as for bg_session_run; NULL: no output is returned */
     /* Loops (loop.h): first and last values of the carried values, by [value]; last values have the dimension [replica]
-     * in front. A NULL entry or list means zeros for first values, and that last values are not returned. */
+     * in front. A NULL entry or list means zeros for first values; last values of a NULL entry or list are not
+     * returned. */
     const void *const *carried_in;
     void *const *carried_out;
-    /* Device iterations; 0: as planned. More than planned only without arrays for outputs of mode ALL and EVERY_N.
-     * BG_ENDLESS: until the data, `stop` or another thread ends the run. */
+    /* Device iterations; 0: as planned. More iterations than planned are allowed only without arrays for outputs of the
+     * modes ALL and EVERY_N. BG_ENDLESS: until the data, `stop` or another thread ends the run. */
     uint64_t iterations;
     /* Name of a scalar output: the run ends after the first iteration whose last micro-batch has a value above 0 on any
      * replica. NULL: none. */
@@ -214,16 +215,16 @@ typedef struct bg_run {
     bool (*spare)(void *user);
     void *spare_user;
     bool synthetic; /* no data move between host and devices: for timing. Outfeeds get no rows */
-    /* Training: the learning rate of each weight update, one for each possible iteration, for this run only. So the
-     * updates of one run can follow a schedule. NULL: all updates use the session's learning rate. */
+    /* Training: the learning rate of each weight update, one for each possible iteration, for this run only. The
+     * updates of one run can thus follow a schedule. NULL: all updates use the session's learning rate. */
     const double *learning_rates;
 } bg_run;
 
 /*
  * One run. *out_iterations (may be NULL) gets the number of completed device iterations; output arrays hold values of
- * these only. Errors beyond bg_session_run's: BG_ERROR_RANGE when the infeed's data ended before the run did, the
- * source's error when it failed. After these two errors the completed iterations are valid, and the session can run
- * again.
+ * these only. Errors beyond bg_session_run's: BG_ERROR_RANGE if the infeed's data ended before the run did, and the
+ * source's error if the source failed. After these two errors the completed iterations are valid, and the session can
+ * run again.
  */
 BG_API bg_status bg_session_execute(bg_session *session, const bg_run *run, uint64_t *out_iterations, bg_error *error);
 /* bg_session_execute with an infeed and arrays for outputs (or NULL). */
@@ -235,8 +236,8 @@ BG_API bg_status bg_session_run_kept(bg_session *session, const void *key, uint6
                                      bg_status (*open)(void *user, bg_infeed **out, bg_error *error), void *user,
                                      void *const *outputs, bg_error *error);
 /* Ends the run that another thread has begun on this session, between two iterations; does nothing when no run is in
- * progress. Not for signal handlers: let a thread wait for the signal (sigwait), or set a flag that the program checks
- * between runs. */
+ * progress. Do not call it in a signal handler: let a thread wait for the signal (sigwait), or set a flag that the
+ * program checks between runs. */
 BG_API void bg_session_stop(bg_session *session);
 
 #ifdef __cplusplus

@@ -24,23 +24,22 @@ extern "C" {
 typedef struct bg_generator bg_generator;
 
 /*
- * `weights` holds the model's weights (of a training session, or loaded), and the cache's buffers are added to it.
- * Parameters that it lacks are an error unless options->numerics.initialize_missing asks for values made from the seed.
+ * `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers are added to it.
+ * Missing parameters are an error unless options->numerics.initialize_missing asks for values made from the seed.
  * model->sequence_length is the number of prompt tokens of one run, at most 32; `options` (NULL: defaults) are those of
  * the plans, for inference. Errors: those of bg_gpt_build_step, of plans and of sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);
-/* The same for `sequences` sequences that go through the model side by side: bg_generator_run uses all of them, the
- * functions for one sequence the first. Each sequence has its own cache, and its results have the same bits as when it
- * is generated alone.
- * Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
+/* The same for `sequences` sequences that run side by side. bg_generator_run uses all of them; the functions for one
+ * sequence use the first. Each sequence has its own cache, and its results have the same bits as when it is generated
+ * alone. Errors: also BG_ERROR_INVALID (no sequence, or more than BG_GENERATOR_MOST_SEQUENCES). */
 #define BG_GENERATOR_MOST_SEQUENCES BG_GPT_MOST_SEQUENCES
 BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* The session that appends one token at a time, or with `of_prompt` the one that reads a prompt in larger steps. It
+/* The session that appends one token at a time, or with `of_prompt` the session that reads a prompt in larger steps. It
  * serves profiles and reports. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
@@ -57,19 +56,18 @@ BG_API void bg_generator_reset(bg_generator *generator);
 /* Logits of the next token [vocabulary], until the next feed; NULL before the first one. */
 BG_API const float *bg_generator_logits(const bg_generator *generator);
 
-/* How the next token is drawn, in the order of the fields: penalties change the logits, the temperature turns them into
- * probabilities, and each filter keeps some of the remaining tokens. One of the tokens that are left is drawn by its
- * probability.
- */
+/* How the next token is drawn. The fields apply in their order: penalties change the logits, the temperature turns them
+ * into probabilities, and each filter keeps some of the remaining tokens. One of the remaining tokens is drawn by its
+ * probability. */
 typedef struct bg_sampling {
     size_t struct_bytes; /* set by bg_sampling_defaults; see base.h */
-    /* Repetition penalty (Keskar et al., 2019): logits of tokens that are in the sequence are divided by it where they
-     * are above 0, and multiplied otherwise; 1: no penalty. */
+    /* Repetition penalty (Keskar et al., 2019): the logit of a token that is in the sequence is divided by it if it is
+     * above 0, and multiplied by it otherwise; 1: no penalty. */
     double repetition_penalty;
     /* Subtracted from the logit of each token that was generated: presence_penalty once, frequency_penalty for each
-     * occurrence. The prompt is what was fed before the first draw. 0: no penalty. */
+     * occurrence. The prompt is everything that was fed before the first draw. 0: no penalty. */
     double presence_penalty, frequency_penalty;
-    double temperature; /* divides the logits; 0: the largest one is taken (the first of equal ones) */
+    double temperature; /* divides the logits; 0: always the largest logit (the first of equal ones) */
     uint32_t top_k;     /* keep only the k largest; 0: keep all */
     double top_p; /* keep the fewest tokens, largest first, whose probabilities sum to top_p (Holtzman et al., 2020); 1:
                      keep all */
@@ -120,14 +118,14 @@ typedef enum bg_generation_end {
 } bg_generation_end;
 
 /* A token that was added. With a tokenizer `text` is what may be printed now: the text of tokens that cannot be part of
- * a stop string. It may be empty, or come from earlier tokens; it is valid during the call. */
+ * a stop string. It may be empty, or come from earlier tokens, and is valid during the call. */
 typedef struct bg_generation_token {
     uint32_t prompt; /* which */
     uint64_t place;  /* 0 for the first that was added */
     uint32_t token;
     double log_share; /* the logarithm of the model's probability of the token, before penalties, temperature and
                          filters */
-    const char *text; /* not ended by a zero byte; NULL without a tokenizer */
+    const char *text; /* not zero-terminated; NULL without a tokenizer */
     size_t text_bytes;
     bool is_last;
 } bg_generation_token;
@@ -172,7 +170,7 @@ typedef struct bg_generation {
     char *text; /* malloc'ed and zero-terminated, up to a stop string; NULL without a tokenizer */
     size_t text_bytes;
     bg_generation_end end;
-    double log_share; /* the sum of the tokens' */
+    double log_share; /* the sum over the added tokens */
     double score;     /* with beam search, the number that sequences are compared by; otherwise log_share */
 } bg_generation;
 BG_API void bg_generation_clear(bg_generation *results, size_t count);
@@ -180,9 +178,9 @@ BG_API void bg_generation_clear(bg_generation *results, size_t count);
 /*
  * Continues prompts, which may differ in length. The generator runs one prompt in each of its sequences at the same
  * time; when one ends, the next begins in its place. The result of a prompt has the same bits alone, among any others,
- * and under every strategy. `out_results` has prompt_count x returned_beams elements, those of a prompt beside each
- * other (empty where beam search found fewer); on failure they are untouched. Tokens that the generator was fed before
- * are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the
+ * and under every strategy. `out_results` has prompt_count x returned_beams elements; the results of a prompt are
+ * adjacent (and empty where beam search found fewer). On failure they are untouched. Tokens that the generator was fed
+ * before are discarded. Errors: BG_ERROR_INVALID (a number out of range; a prompt without tokens; a token outside the
  * vocabulary; logits that are NaN), BG_ERROR_RANGE (a prompt that leaves no position of the model), BG_ERROR_MEMORY;
  * otherwise those of bg_session_run.
  */

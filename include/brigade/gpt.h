@@ -33,7 +33,7 @@ typedef struct bg_gpt_options {
     double dropout;       /* dropout of the embedding, of attention, and of the output of each half of a layer */
     bg_dtype dtype;       /* of activations; parameters are float32 */
     int64_t ignore_label; /* the label that is ignored; default -100 */
-    int64_t attention_serialization; /* pieces of queries (bg_attention_options) */
+    int64_t attention_serialization; /* number of pieces of the queries (bg_attention_options) */
     uint32_t outputs;                /* a sum of BG_GPT_... bits */
     bool checkpoint_layers;          /* recomputation keeps the output of each layer (bg_graph_checkpoint) */
 } bg_gpt_options;
@@ -61,11 +61,12 @@ typedef struct bg_gpt {
 
 /*
  * Adds the model to a graph, in blocks "Embedding", "Layer-0", "Layer-1", ..., "Head". Matrices [in, out] begin as
- * normal numbers of deviation 0.02 cut at two deviations, biases as 0, norms as 1. The head's matrix is the embedding's
- * (`transformer.wte.weight`). options NULL: the defaults.
+ * normal numbers of deviation 0.02, truncated at two deviations; biases begin as 0, norms as 1. The head's matrix is
+ * the embedding's (`transformer.wte.weight`). options NULL: the defaults.
  *
- * A graph with a mesh (bg_graph_set_mesh) gets each replica's part of the model, cut as in the GPT-3 example for PopXL:
- * tensor axis 1 divides heads, axis 2 hidden. The parameters are the same, with the same names and first values.
+ * In a graph with a mesh (bg_graph_set_mesh) each replica gets its part of the model, cut as in the GPT-3 example for
+ * PopXL: tensor axis 1 divides the heads, axis 2 the hidden size. The parameters are the same, with the same names and
+ * first values.
  */
 BG_API bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options);
 

@@ -1,16 +1,16 @@
 /*
  * graph.h: a model as data: typed values and the ops that make them, inside named blocks.
  *
- * A graph is built once and then compiled by sessions. Building is sticky: after a first error further adds return
- * the null value and do nothing, and bg_graph_check (or the session) reports that first error with the op's name.
- * The graph knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
+ * A graph is built once and then compiled by sessions. Building is sticky: after a first error, further adds return the
+ * null value and do nothing, and bg_graph_check (or the session) reports that first error with the op's name. The graph
+ * knows no list of ops: an op is described by a bg_op_type, the library's own (ops.h) or a user's.
  *
  * Threads: one thread at a time uses a graph; different graphs are independent.
  *
  * Errors: the graph keeps the first one and bg_graph_check returns it: BG_ERROR_SHAPE for operands that do not fit,
  * BG_ERROR_INVALID for options, BG_ERROR_MEMORY.
  *
- * Shapes: the type that is given, or that the op's shape rule finds.
+ * Shapes: the given type, or the type that the op's shape rule finds.
  */
 #ifndef BRIGADE_GRAPH_H
 #define BRIGADE_GRAPH_H
@@ -37,7 +37,7 @@ static inline bool bg_value_is_null(bg_value value)
 
 /* ---- op types ---- */
 
-/* What shape rules, costs and kernel selection see of an op. */
+/* What shape rules, costs and kernel selection can read of an op. */
 typedef struct bg_op_signature {
     const char *name;     /* of the op instance, for messages */
     const bg_type *types; /* inputs, then outputs (outputs are absent in `infer`) */
@@ -48,7 +48,7 @@ typedef struct bg_op_signature {
     size_t scratch_limit; /* for `kernel`: bytes by options.memory.matmul_proportions; 0: none */
 } bg_op_signature;
 
-/* What a gradient rule sees and fills. It adds ops to `graph` that compute the gradients of the inputs. */
+/* What a gradient rule can read, and what it fills. It adds ops to `graph` that compute the gradients of the inputs. */
 typedef struct bg_op_gradient {
     bg_graph *graph;
     bg_op_signature op;
@@ -61,10 +61,10 @@ typedef struct bg_op_gradient {
 
 typedef enum bg_kernel_policy {
     BG_KERNELS_FAST = 0,  /* the best kernel for this processor */
-    BG_KERNELS_REFERENCE, /* plain C, as plain as it gets */
+    BG_KERNELS_REFERENCE, /* plain C, as simple as possible */
     /* The best kernels that use no newer instructions than these, even if the processor has them. The results have the
-       bits of a processor without the newer instructions. On another architecture than that of the instructions the
-       portable kernels run. */
+     * bits of a processor without the newer instructions. On another architecture than that of the instructions, the
+     * portable kernels run. */
     BG_KERNELS_PORTABLE,
     BG_KERNELS_AVX2,
     BG_KERNELS_AVX512,
@@ -82,8 +82,8 @@ struct bg_op_type {
     uint32_t maximum_inputs;
     uint32_t output_count;   /* the largest number of outputs; infer may leave trailing ones untyped (dtype NONE), and
                                 they are absent */
-    size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should be equal bytes, padding too:
-                                cached plans are found by them */
+    size_t attributes_bytes; /* copied into the graph with each op. Equal attributes should have equal bytes, including
+                                padding, because cached plans are found by them */
     uint32_t written_inputs; /* bit i: input i is a variable that the op changes in place */
     uint32_t alias_input;    /* output 0 is the bytes of this input under another shape; otherwise BG_NO_OPERAND */
     uint32_t reuse_input;    /* output 0 may overwrite this input (same size); otherwise BG_NO_OPERAND */
@@ -101,7 +101,7 @@ struct bg_op_type {
     bg_status (*kernel)(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error);
     /* For ops that make gradients and have a fixed number of inputs: the type of the same op (with the same attributes)
      * that adds its outputs into accumulators. The accumulators have the outputs' types, follow this type's inputs and
-     * are all written. When env->accumulated is 0 the gradients are stored; later the complete gradient is added to
+     * are all written. When env->accumulated is 0 the op stores the gradients; later it adds the complete gradient to
      * each element, so the bits are those of separate ops. Used for float32. NULL: none. */
     const bg_op_type *accumulating;
     /* For a user's type: a number to change whenever a rule or kernel of the type changes, because cached plans
@@ -142,8 +142,8 @@ typedef enum bg_initializer_kind {
     BG_INITIALIZE_ORTHOGONAL, /* rows, or columns where there are fewer, orthogonal and of length a; rank 2 and above,
                                  columns are all dims but the first. Takes 8 bytes an element while it is made */
     BG_INITIALIZE_EYE,        /* 1 on the diagonal, 0 elsewhere; rank 2 */
-    BG_INITIALIZE_DIRAC,      /* a convolution that passes its inputs on, in a groups (0: 1 group); rank 3 to 5 */
-    BG_INITIALIZE_SPARSE      /* normal of deviation b, and in each column a share a of rows that are 0; rank 2 */
+    BG_INITIALIZE_DIRAC,      /* a convolution with `a` groups that copies its inputs (a = 0: 1 group); rank 3 to 5 */
+    BG_INITIALIZE_SPARSE      /* normal with deviation b, where a share a of the rows in each column is 0; rank 2 */
 } bg_initializer_kind;
 
 typedef struct bg_initializer {
@@ -153,25 +153,25 @@ typedef struct bg_initializer {
 
 typedef enum bg_variable_role {
     BG_ROLE_PARAMETER = 0, /* trained */
-    BG_ROLE_BUFFER,        /* kept and saved but not trained (running statistics) */
+    BG_ROLE_BUFFER,        /* not trained, but kept and saved (running statistics) */
     BG_ROLE_ACCUMULATOR,   /* gradients over the micro-batches of a step */
     BG_ROLE_STATE,         /* the optimizer's */
     BG_ROLE_HYPER,         /* written by the host between runs, such as the learning rate */
-    BG_ROLE_CARRIED,       /* of a loop: passed from one iteration to the next */
+    BG_ROLE_CARRIED,       /* passed from one iteration of a loop to the next */
     BG_ROLE_TRAINING       /* belongs to the training as a whole and is kept in checkpoints, such as the loss scale */
 } bg_variable_role;
 
 BG_API bg_status bg_graph_create(bg_graph **out, bg_error *error);
-/* The same with names, attributes and the data of constants in memory of the caller's. The graph's tables grow in
- * memory of the C library. `allocator` (copied) may be NULL. Errors: BG_ERROR_INVALID (one of its two functions is
- * missing), BG_ERROR_MEMORY. */
+/* The same, with names, attributes and the data of constants in the caller's memory. The graph's tables grow in memory
+ * from the C library. `allocator` (copied) may be NULL. Errors: BG_ERROR_INVALID (one of its two functions is missing),
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_graph_create_in(const bg_allocator *allocator, bg_graph **out, bg_error *error);
 BG_API void bg_graph_destroy(bg_graph *graph);
 
-/* A tensor that the host supplies for each micro-batch; the shape is the micro-batch's, its first dimension the samples
- * (a scalar is one number a micro-batch). */
+/* A tensor that the host supplies for each micro-batch. The shape is that of a micro-batch, whose first dimension
+ * counts samples (a scalar is one number per micro-batch). */
 BG_API bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type);
-/* `data` (type's size) is copied. A constant has a name, like inputs and variables. */
+/* `data` (of the type's size) is copied. A constant has a name, like inputs and variables. */
 BG_API bg_value bg_graph_constant(bg_graph *graph, const char *name, const bg_type *type, const void *data);
 /* Names of variables are unique in a graph; they are the names in weight files. */
 BG_API bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *type, bg_variable_role role,
@@ -183,9 +183,9 @@ BG_API bg_value bg_graph_parameter(bg_graph *graph, const char *name, const bg_t
 /*
  * A buffer of `entries` values of one type, which is off the device under every strategy. It is a variable [entries,
  * ...] with role BG_ROLE_BUFFER, initially zero, whose entries ops load and store one by one (bg_remote_load,
- * bg_remote_store in ops.h). Each replica has its own. A second call with the same name and type returns the same
- * buffer, with the larger number of entries. When an op stores into it, all ops that use it must be in one stage. In
- * rows of `steps` entries each, step i of row r is entry r x steps + i.
+ * bg_remote_store in ops.h). Each replica has its own buffer. A second call with the same name and type returns the
+ * same buffer, with the larger number of entries. When an op stores into it, all ops that use it must be in one stage.
+ * If entries form rows of `steps` entries, step i of row r is entry r x steps + i.
  */
 BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const bg_type *entry, int64_t entries);
 
@@ -198,8 +198,8 @@ BG_API bg_value bg_graph_remote_buffer(bg_graph *graph, const char *name, const 
 BG_API void bg_graph_set_mesh(bg_graph *graph, const bg_mesh *mesh);
 /* `data` is 1. */
 BG_API bg_mesh bg_graph_mesh(const bg_graph *graph);
-/* A variable of which each replica has the piece of bg_shard_piece. Its first value is the piece of the whole tensor's
- * first value. Weights and checkpoints hold the whole tensor under any mesh. */
+/* A variable of which each replica has the piece given by bg_shard_piece. Its first value is the piece of the whole
+ * tensor's first value. Weights and checkpoints hold the whole tensor under any mesh. */
 BG_API bg_value bg_graph_sharded_variable(bg_graph *graph, const char *name, const bg_shard *shard,
                                           bg_variable_role role, const bg_initializer *initializer);
 /* bg_graph_sharded_variable with BG_ROLE_PARAMETER. */
@@ -242,7 +242,7 @@ BG_API void bg_graph_output(bg_graph *graph, const char *name, bg_value value);
  * that are fused moves to the result of the fused op. */
 BG_API void bg_graph_checkpoint(bg_graph *graph, bg_value value);
 
-/* The first error of the building, if any. */
+/* Returns the first error of building, if any. */
 BG_API bg_status bg_graph_check(const bg_graph *graph, bg_error *error);
 /* Records an error in the graph, for layers and models that find a mistake before they add an op. */
 BG_API void bg_graph_fail(bg_graph *graph, bg_status status, const char *format, ...) BG_PRINTF(3, 4);
@@ -263,9 +263,9 @@ BG_API void bg_graph_set_parameter_dtype(bg_graph *graph, bg_dtype dtype);
 
 /* ---- what training does with parameters ----
  *
- * These functions apply to the parameters that were added so far and whose whole name matches `pattern`, in which `*`
- * matches any text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The
- * names and shapes of weights in files and checkpoints do not change. */
+ * These functions apply to the parameters added so far whose whole name matches `pattern`, in which `*` matches any
+ * text and `?` one character. A pattern without a match is an error. Later calls override earlier ones. The names and
+ * shapes of weights in files and checkpoints do not change. */
 
 /* The parameters get no gradient and no update. */
 BG_API void bg_graph_freeze(bg_graph *graph, const char *pattern);
@@ -289,7 +289,7 @@ BG_API void bg_graph_set_factors(bg_graph *graph, const char *pattern, double ra
  * and ops get the scope's name and a dot as prefix. Within bg_scope_begin(graph, "encoder.layer.%d", 3) the layer
  * "query" has the parameter "encoder.layer.3.query.weight". Scopes nest, at most 32 deep and 255 bytes long. Names of
  * inputs, outputs and blocks get no prefix. Names to look up (bg_graph_find_variable) and patterns must be complete.
- * Errors, in bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, an end without a beginning. */
+ * Errors, in bg_graph_check: BG_ERROR_INVALID for a name that is empty or too long, or an end without a beginning. */
 BG_API void bg_scope_begin(bg_graph *graph, const char *format, ...) BG_PRINTF(2, 3);
 BG_API void bg_scope_end(bg_graph *graph);
 
@@ -299,8 +299,7 @@ BG_API void bg_scope_end(bg_graph *graph);
 
 /* A scope: ops added until bg_block_end belong to block `name`; after the end there is no current block, and an op that
  * is added then makes partitioning fail. Uses of the same name refer to the same block. `name` NULL: "0", "1", ...
- * counted over unnamed blocks. `device` is the device of the block; BG_DEVICE_NONE leaves the choice to the strategy.
- */
+ * counted over unnamed blocks. `device` is the device of the block; with BG_DEVICE_NONE the strategy chooses it. */
 BG_API void bg_block_begin(bg_graph *graph, const char *name, uint32_t device);
 BG_API void bg_block_end(bg_graph *graph);
 /* The block lasts from here until the next bg_block_start, or the end of the enclosing scope. Ops before the first

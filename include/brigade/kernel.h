@@ -25,17 +25,17 @@ typedef struct bg_kernel_env {
     uint64_t seed;           /* the session's seed */
     uint64_t step;           /* weight updates done so far, over the life of the weights */
     uint64_t optimizer_step; /* weight updates since the optimizer state was created */
-    uint32_t micro_batch; /* within the step, counted over all replicas with data of their own (the mesh's data axis):
-                             m * data + place.data */
-    bg_mesh place;        /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
-    uint32_t accumulated; /* micro-batches already accumulated on this replica in this step (0 = first) */
+    uint32_t micro_batch;    /* number of the micro-batch within the step, counted over all replicas that have different
+                                data (the mesh's data axis): m * data + place.data */
+    bg_mesh place;           /* the replica's coordinates on the mesh; without tensor parallelism (replica, 0, 0) */
+    uint32_t accumulated;    /* micro-batches already accumulated on this replica in this step (0 = first) */
     bool training;
 } bg_kernel_env;
 
 typedef struct bg_kernel_call {
-    const bg_type *types;  /* of the operands: inputs first, then outputs */
-    void *const *operands; /* addresses, same order; 64-byte aligned, but pieces of a sharded weight update only to
-                              their elements */
+    const bg_type *types;  /* types of the operands: inputs first, then outputs */
+    void *const *operands; /* addresses, in the same order; 64-byte aligned, except that pieces of a sharded weight
+                              update are aligned only to their elements */
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes; /* the op's attributes */

@@ -1,17 +1,18 @@
 /*
- * mesh.h: replicas as a grid, the groups of them that share something, and tensors cut over it. Pure functions.
+ * mesh.h: replicas as a grid, groups of replicas that share something, and tensors that the grid cuts. Pure functions.
  *
- * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as the GPT-3 example for
- * PopXL does it. The replicas are numbered row by row, tensor axis 2 innermost:
+ * A model is copied `data` times over the samples, and each copy is cut along two tensor axes, as in the GPT-3 example
+ * for PopXL. The replicas are numbered row by row, tensor axis 2 innermost:
  *
  *     replica = (d T1 + i) T2 + j        2 x 2 x 2:   data 0: 0 1    data 1: 4 5     rows: tensor axis 1
  *                                                             2 3            6 7     columns: axis 2
  *
  * Groups of replicas are given in one of two ways. Groups by axes serve collectives over a mesh: members of a group
  * differ in the coordinates along the named axes and agree in the others. Groups by (size, stride) are PopXL's replica
- * groupings, found by scanning the replicas. Groups of both kinds are numbered by their lowest member, members ascend.
+ * groupings, found by scanning the replicas. Groups of both kinds are numbered by their lowest member, and members
+ * ascend.
  *
- * Threads: pure functions: any thread may call them at any time.
+ * Threads: these are pure functions, which any thread may call at any time.
  *
  * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
  */
@@ -40,7 +41,7 @@ typedef enum bg_mesh_axis {
     BG_MESH_ALL = 7
 } bg_mesh_axis;
 
-/* Each axis at least 1, at most 65536 replicas in all. */
+/* Each axis must be at least 1, and there are at most 65536 replicas in all. */
 BG_API bg_status bg_mesh_validate(const bg_mesh *mesh, bg_error *error);
 BG_API uint32_t bg_mesh_replica_count(const bg_mesh *mesh);
 BG_API uint32_t bg_mesh_replica(const bg_mesh *mesh, const bg_mesh *coordinates);
@@ -50,16 +51,17 @@ BG_API bg_mesh bg_mesh_coordinates(const bg_mesh *mesh, uint32_t replica);
 
 /* Members of each group. */
 BG_API uint32_t bg_mesh_group_size(const bg_mesh *mesh, uint32_t axes);
-/* Which group the replica is in. */
+/* The group that the replica is in. */
 BG_API uint32_t bg_mesh_group_index(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
-/* Which member of its group the replica is: 0 is the lowest. */
+/* The replica's index in its group: 0 is the lowest member. */
 BG_API uint32_t bg_mesh_group_member(const bg_mesh *mesh, uint32_t axes, uint32_t replica);
 /* Member `member` of the group that `replica` is in. */
 BG_API uint32_t bg_mesh_group_at(const bg_mesh *mesh, uint32_t axes, uint32_t replica, uint32_t member);
 
 /* ---- groups by size and stride ---- */
 
-/* o, o + stride, ..., o + (size - 1) stride for the lowest replica o that is in no group yet, until all are. */
+/* A group is o, o + stride, ..., o + (size - 1) stride for the lowest replica o that is in no group yet, until all
+ * replicas are in one. */
 typedef struct bg_replica_group {
     uint32_t size, stride;
 } bg_replica_group;
@@ -70,20 +72,20 @@ BG_API bg_status bg_replica_group_resolve(uint32_t replicas, const bg_replica_gr
 /* out_groups[replica]: its group's number. There are replicas / size of them. */
 BG_API bg_status bg_replica_group_assign(uint32_t replicas, const bg_replica_group *group, uint32_t *out_groups,
                                          bg_error *error);
-/* With the groups as rows of a matrix, the columns: a tensor cut over `groups` is equal in the replicas of each
- * transposed group. `groups[replica]` are group numbers, as bg_replica_group_assign gives them; all groups must be of
- * one size. The result need not have a constant stride. `out_groups` is another array. */
+/* Takes the groups as rows of a matrix and returns its columns: a tensor that is cut over `groups` is equal on the
+ * replicas of each transposed group. `groups[replica]` are group numbers from bg_replica_group_assign; all groups must
+ * have one size. The result need not have a constant stride. `out_groups` must be a different array. */
 BG_API bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, uint32_t *out_groups,
                                             bg_error *error);
-/* The grouping with one size and one stride that lies inside `groups`: the smallest stride between members, and the
- * greatest common divisor of the lengths of the runs that have it. Returns the same groups when they already have one
- * stride, and groups of size 1 when no larger ones fit. */
+/* The grouping with one size and one stride that lies inside `groups`. The stride is the smallest one between members;
+ * the size is the greatest common divisor of the lengths of the runs with this stride. Returns the same groups when
+ * they already have one stride, and groups of size 1 when no larger ones fit. */
 BG_API bg_status bg_replica_group_constant(uint32_t replicas, const uint32_t *groups, bg_replica_group *out,
                                            bg_error *error);
 
 /* The axes of the mesh whose groups these are, for collectives (ops.h): bits of bg_mesh_axis, without those of size 1.
- * `groups[replica]`, as bg_replica_group_assign and bg_replica_group_transpose give them. Errors: BG_ERROR_INVALID when
- * no axes make these groups. */
+ * `groups[replica]` come from bg_replica_group_assign or bg_replica_group_transpose. Errors: BG_ERROR_INVALID when no
+ * axes make these groups. */
 BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, uint32_t *out_axes, bg_error *error);
 
 /* ---- pieces of a tensor ---- */
@@ -92,7 +94,7 @@ BG_API bg_status bg_mesh_find_axes(const bg_mesh *mesh, const uint32_t *groups, 
 typedef struct bg_shard_dim {
     bg_mesh_axis axis; /* NONE, TENSOR_1 or TENSOR_2: piece i is at coordinate i of that axis, equal along the others */
     uint32_t blocks;   /* number of tensors that lie side by side in the dimension, each of which is cut: 3 for the
-                          columns q, k, v.   0: 1 */
+                          columns q, k, v. 0: 1 */
     uint32_t multiple; /* pieces are rounded up to a multiple of this, and zeros follow the last element; 0: no zeros,
                           the pieces must be equal. The GPT example's tables have 16 */
 } bg_shard_dim;
@@ -105,7 +107,7 @@ typedef struct bg_shard {
 
 /* The type of each piece. A size that does not divide is an error that names sizes that would. */
 BG_API bg_status bg_shard_piece(const bg_mesh *mesh, const bg_shard *shard, bg_type *out, bg_error *error);
-/* Copies the piece of the replica at these coordinates out of the whole tensor, zeros where it is padded. */
+/* Copies the piece of the replica at these coordinates out of the whole tensor; padding becomes zeros. */
 BG_API bg_status bg_shard_cut(const bg_mesh *mesh, const bg_shard *shard, const bg_mesh *coordinates, const void *whole,
                               void *out_piece, bg_error *error);
 /* Copies a piece, without its padding, to its place in the whole tensor; other elements of the whole are unchanged. */

@@ -32,13 +32,13 @@ extern "C" {
 #endif
 
 /* Creates the calling process's transport for the ranks of `comm`; all ranks call it. Errors: INVALID before MPI_Init
- * or after MPI_Finalize; IO, with MPI's words, when MPI refuses. Owner: *out is the caller's, to be released with
+ * or after MPI_Finalize; IO, with MPI's message, if MPI refuses. Owner: *out is the caller's, to be released with
  * bg_transport_mpi_destroy. */
 BG_API bg_status bg_transport_mpi_create(MPI_Comm comm, bg_transport **out, bg_error *error);
-/* The same for a communicator of Fortran (its integer, or comm%MPI_VAL of mpi_f08). Owner: *out is the caller's, to be
- * released with bg_transport_mpi_destroy. */
+/* The same for a communicator from Fortran (its integer, or comm%MPI_VAL of mpi_f08). Owner: *out is the caller's, to
+ * be released with bg_transport_mpi_destroy. */
 BG_API bg_status bg_transport_mpi_create_fortran(MPI_Fint comm, bg_transport **out, bg_error *error);
-/* NULL is fine. Destroy all sessions that use it first.
+/* `transport` may be NULL. First destroy all sessions that use the transport.
  *
  * MPI cannot cancel a receive whose message has begun to arrive. If a rank is lost at that moment, destroying the
  * session waits one second for the message and then abandons the receive. After that the transport opens no further
@@ -48,9 +48,9 @@ BG_API void bg_transport_mpi_destroy(bg_transport *transport);
 /* For a program that does not use MPI itself: initializes MPI and creates the transport of all processes. Owner: *out
  * is the caller's, to be released with bg_transport_mpi_end. */
 BG_API bg_status bg_transport_mpi_begin(bg_transport **out, bg_error *error);
-/* Destroys it, waits for all processes and finalizes MPI. `code`: the exit code. A code of 1 to 128 is a failure and
- * ends all other processes too. If MPI_Finalize does not return within 3 seconds, the process exits with the code, so
- * flush streams first. */
+/* Destroys the transport, waits for all processes and finalizes MPI. `code` is the exit code. A code of 1 to 128 is a
+ * failure and ends all other processes too. If MPI_Finalize does not return within 3 seconds, the process exits with
+ * the code, so flush streams first. */
 BG_API void bg_transport_mpi_end(bg_transport *transport, int code);
 
 #ifdef __cplusplus

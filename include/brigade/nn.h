@@ -28,46 +28,46 @@ extern "C" {
 
 /* ---- layers ---- */
 
-/* x [..., in] -> [..., out_features]. Parameters `name.weight` [out, in] and, with `bias`, `name.bias` [out]; both
- * uniform in +-1/sqrt(in). */
+/* x [..., in] -> [..., out_features]. Parameters are `name.weight` [out, in] and, with `bias`, `name.bias` [out]; both
+ * are uniform in +-1/sqrt(in). */
 BG_API bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features, bool bias);
 
-/* x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW], `name.bias`; both
+/* x [N, C, H, W] -> [N, out_channels, OH, OW]. `name.weight` [out_channels, C / groups, KH, KW] and `name.bias` are
  * uniform in +-1/sqrt(C / groups * KH * KW). options NULL: stride 1, no padding. */
 BG_API bg_value bg_conv2d_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                 int64_t kernel_height, int64_t kernel_width, bool bias,
                                 const bg_conv2d_options *options);
 
 /* x [N, C, L], [N, C, H, W] or [N, C, D, H, W] -> [N, out_channels, ..], by bg_conv; kernel has one size for each
- * dimension after the channels. `name.weight` [out_channels, C / groups, ..], `name.bias`; both uniform in +-1/sqrt(C
+ * dimension after the channels. `name.weight` [out_channels, C / groups, ..] and `name.bias` are uniform in +-1/sqrt(C
  * / groups * the kernel's elements). options NULL: bg_conv_defaults(). */
 BG_API bg_value bg_conv_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                               const int64_t *kernel, bool bias, const bg_conv_options *options);
-/* The same by bg_conv_transpose: `name.weight` [C, out_channels / groups, ..], both uniform in +-1/sqrt(out_channels /
- * groups * the kernel's elements), as PyTorch has it. Shapes: x [N, C, ..] -> [N, out_channels, ..], by
- * bg_conv_transpose. */
+/* The same with bg_conv_transpose: `name.weight` [C, out_channels / groups, ..] and `name.bias` are uniform in
+ * +-1/sqrt(out_channels / groups * the kernel's elements), as in PyTorch. Shapes: x [N, C, ..] -> [N, out_channels,
+ * ..], by bg_conv_transpose. */
 BG_API bg_value bg_conv_transpose_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_channels,
                                         const int64_t *kernel, bool bias, const bg_conv_options *options);
 
-/* Over the last dimension. `name.weight` 1, `name.bias` 0. PyTorch's epsilon is 1e-5. */
+/* Normalizes over the last dimension. `name.weight` begins as 1, `name.bias` as 0. PyTorch's epsilon is 1e-5. */
 BG_API bg_value bg_layer_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
 
-/* NAME.weight, ones. PyTorch's default epsilon is that of the type; models name theirs, 1e-5 or 1e-6. */
+/* NAME.weight begins as ones. PyTorch's default epsilon is that of the type; models specify 1e-5 or 1e-6. */
 BG_API bg_value bg_rms_norm_layer(bg_graph *graph, const char *name, bg_value x, double epsilon);
-/* x [N,C,...]; NAME.weight [C], ones, and NAME.bias [C], zeros. PyTorch's default epsilon is 1e-5. */
+/* x is [N,C,...]; NAME.weight [C] begins as ones, NAME.bias [C] as zeros. PyTorch's default epsilon is 1e-5. */
 BG_API bg_value bg_group_norm_layer(bg_graph *graph, const char *name, bg_value x, int64_t groups, double epsilon);
-/* x [N, C] or [N, C, ...]. `name.weight` 1, `name.bias` 0; buffers `name.running_mean` 0 and `name.running_var` 1
- * (there is no num_batches_tracked). It is computed in float32 for every type of x. PyTorch's momentum is 0.1, its
- * epsilon
- * 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of replica 0. */
+/* x [N, C] or [N, C, ...]. `name.weight` begins as 1, `name.bias` as 0; the buffers are `name.running_mean`, 0, and
+ * `name.running_var`, 1 (there is no num_batches_tracked). It is computed in float32 for every type of x. PyTorch's
+ * momentum is 0.1, its epsilon 1e-5. Each data-parallel replica has its own statistics; saved buffers are those of
+ * replica 0. */
 BG_API bg_value bg_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum, double epsilon);
 /* The same with the statistics of all data-parallel replicas (bg_sync_batch_norm);
  * options.replicas.synchronize_batch_norm makes every batch norm of a graph one of these. */
 BG_API bg_value bg_sync_batch_norm_layer(bg_graph *graph, const char *name, bg_value x, double momentum,
                                          double epsilon);
 
-/* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width], normal with mean 0 and deviation 1. The
- * row padding_index (-1: none) gets no gradient; unlike PyTorch's it does not begin as zeros. */
+/* ids int32 [...] -> `dtype` [..., width]. `name.weight` [row_count, width] is normal with mean 0 and deviation 1. The
+ * row padding_index (-1: none) gets no gradient; unlike in PyTorch it does not begin as zeros. */
 BG_API bg_value bg_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count, int64_t width,
                                    int64_t padding_index, bg_dtype dtype);
 
@@ -77,18 +77,18 @@ typedef struct bg_recurrent_options {
     bool bidirectional;  /* each layer runs both ways; its results are side by side, [.., 2 width] */
     bool batch_first;    /* x is [N, T, in] instead of [T, N, in], the result [N, T, width] */
     bool bias;
-    double dropout;   /* between layers, in training */
-    bool relu;        /* of bg_rnn_layer: max(0, x) instead of tanh */
-    bool reset_first; /* of bg_gru_layer: bg_gru_reset_first instead of bg_gru */
+    double dropout;   /* dropout between layers, in training */
+    bool relu;        /* bg_rnn_layer only: max(0, x) instead of tanh */
+    bool reset_first; /* bg_gru_layer only: bg_gru_reset_first instead of bg_gru */
     /* Numbers of steps by which time is cut into pieces of one op each; 0: one piece. With truncate no gradient flows
      * from a piece to the one before (truncated back-propagation through time). With checkpoint the states between
      * pieces are marked (bg_graph_checkpoint), so that recompute `checkpoints` keeps the gates of one piece at a time.
      * If both are set, the smaller one must divide the larger. */
     int64_t truncate, checkpoint;
-    /* int32 or int64 [N]: the numbers of steps that belong to each sample, as pack_padded_sequence and
-     * pad_packed_sequence of PyTorch handle them, in any order. Later steps are padding: what x has there does not
-     * matter, the result is zero there, last states are those after a sample's last step, and the reverse direction
-     * begins there. Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
+    /* int32 or int64 [N]: the numbers of steps that belong to each sample, in any order, as in PyTorch's
+     * pack_padded_sequence and pad_packed_sequence. Later steps are padding. Values of x there are ignored, and the
+     * result is zero there. Last states are those after a sample's last step, where the reverse direction also begins.
+     * Null: all steps. Lengths above T count as T; a sample of length 0 keeps its first state. */
     bg_value lengths;
 } bg_recurrent_options;
 
@@ -102,11 +102,10 @@ static inline bg_recurrent_options bg_recurrent_defaults(void)
     return options;
 }
 
-/* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters `name.weight_ih_l0`, `name.weight_hh_l0`,
- * `name.bias_ih_l0`, `name.bias_hh_l0`, then of l1 and so on, and those of the other direction with the suffix
- * `_reverse`; all uniform in +-1/sqrt(width). h0, c0 [layers x directions, N, width] are the first states (null:
- * zeros); `*out_h` and
- * `*out_c` (may be NULL) the last ones. options NULL: the defaults. */
+/* torch.nn.LSTM and GRU: x [T, N, in] -> [T, N, width]. Parameters are `name.weight_ih_l0`, `name.weight_hh_l0`,
+ * `name.bias_ih_l0`, `name.bias_hh_l0`, then those of l1 and so on, and those of the other direction with the suffix
+ * `_reverse`; all are uniform in +-1/sqrt(width). h0 and c0 [layers x directions, N, width] are the first states (null:
+ * zeros); `*out_h` and `*out_c` (may be NULL) receive the last ones. options NULL: the defaults. */
 BG_API bg_value bg_lstm_layer(bg_graph *graph, const char *name, bg_value x, int64_t width,
                               const bg_recurrent_options *options, bg_value h0, bg_value c0, bg_value *out_h,
                               bg_value *out_c);
@@ -146,17 +145,18 @@ typedef struct bg_split_placement {
 BG_API bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                                 char out_name[BG_SPLIT_BLOCK_BYTES]);
 
-/* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (one: the plain
- * layer), looked up in turn and added. The results equal those of the plain layer. The factor must divide row_count; 0:
- * the placement's number of pieces. The parts are sections of `name.weight`: first values, weights and checkpoints are
- * those of the plain layer. Shapes: ids [...] -> [..., width]. */
+/* bg_embedding_layer with the table in `factor` equal parts of rows, `name.split_embeddings.I.weight` (a factor of 1 is
+ * the plain layer). The parts are looked up in turn, and the results are added. The results equal those of the plain
+ * layer. The factor must divide row_count; 0 means the placement's number of pieces. The parts are sections of
+ * `name.weight`: first values, weights and checkpoints are those of the plain layer. Shapes: ids [...] -> [..., width].
+ */
 BG_API bg_value bg_serialized_embedding_layer(bg_graph *graph, const char *name, bg_value ids, int64_t row_count,
                                               int64_t width, int64_t padding_index, bg_dtype dtype, uint32_t factor,
                                               const bg_split_placement *placement);
 
 /* bg_linear in `factor` products, one after the other. The factor must divide the dimension that is cut. REDUCING_DIM
- * adds in another order than the plain product. The bias is added once, at the end. Shapes: x [..., in] -> [..., out].
- */
+ * adds in a different order than the plain product. The bias is added once, at the end. Shapes: x [..., in] -> [...,
+ * out]. */
 BG_API bg_value bg_serialized_linear(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                      bg_serialize_mode mode, uint32_t factor);
 /* The same with bg_linear_layer's parameters. Shapes: x [..., in] -> [..., out_features]. */
@@ -164,16 +164,16 @@ BG_API bg_value bg_serialized_linear_layer(bg_graph *graph, const char *name, bg
                                            bool bias, bg_serialize_mode mode, uint32_t factor);
 
 /* bg_linear_layer with its weight in `factor` parts, `name.split_linear_layers.I.weight`, which can lie on several
- * devices: rows of it (OUTPUT_CHANNELS, results concatenated) or columns (REDUCING_DIM, results added). The parts are
- * sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum over the parts. LAMB
- * treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
+ * devices. The parts are rows (OUTPUT_CHANNELS, results are concatenated) or columns (REDUCING_DIM, results are added).
+ * The parts are sections of `name.weight`, as for embeddings. With OUTPUT_CHANNELS the gradient of x is a sum over the
+ * parts. LAMB treats each part as a separate parameter. Shapes: x [..., in] -> [..., out]. */
 BG_API bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                           bool bias, bg_serialize_mode mode, uint32_t factor,
                                           const bg_split_placement *placement);
 
-/* Copy between the plain layer's weight, of matrix type `type`, and the parts: along axis 0 for embeddings and
- * OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. Errors: BG_ERROR_SHAPE if the type is not a matrix, or the factor
- * does not divide its dimension; BG_ERROR_INVALID if a piece is NULL. */
+/* The functions copy between the plain layer's weight, a matrix of type `type`, and the parts: along axis 0 for
+ * embeddings and OUTPUT_CHANNELS, along axis 1 for REDUCING_DIM. Errors: BG_ERROR_SHAPE if the type is not a matrix, or
+ * the factor does not divide its dimension; BG_ERROR_INVALID if a piece is NULL. */
 BG_API bg_status bg_serialized_weight_cut(const void *plain, const bg_type *type, uint32_t axis, uint32_t factor,
                                           void *const *out_pieces, bg_error *error);
 BG_API bg_status bg_serialized_weight_join(const void *const *pieces, const bg_type *type, uint32_t axis,
@@ -214,7 +214,8 @@ static inline bg_parallel_linear_options bg_parallel_linear_defaults(bg_mesh_axi
     bg_parallel_linear_options_init(&options, sizeof options, in_axis);
     return options;
 }
-/* x [..., piece of in], out_features of the whole -> [..., piece of out]. One collective forward, one backward. */
+/* x [..., piece of in], out_features of the whole -> [..., piece of out]. It has one collective in the forward pass and
+ * one in the backward pass. */
 BG_API bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t out_features,
                                          const bg_parallel_linear_options *options);
 /* bg_layer_norm_layer of features that are cut along `axis`. */

@@ -5,7 +5,7 @@
  *     options = bg_onnx_defaults();
  *     options.batch_size = 32;                             // symbolic dimensions get their sizes
  *     bg_onnx_build(onnx, &options, graph, &error);        // adds the model to a graph
- *     logits = bg_onnx_contents_of(onnx)->outputs[0].value; // a loss, or bg_graph_output, goes on from there
+ *     logits = bg_onnx_contents_of(onnx)->outputs[0].value; // add a loss, or bg_graph_output
  *     bg_onnx_set_weights(onnx, weights, &error);          // first values, for bg_session_create
  *
  * Opsets 6 to 21 are read. A model that the library cannot express is refused before anything runs, with every
@@ -16,27 +16,27 @@
  * scope appears again after other scopes, its block gets the suffix ".2", ".3" and so on. So stages can be cut as in
  * any other graph.
  *
- * Weights. A float initializer is a parameter, but for the running statistics of batch norms, which are buffers, and
- * for these, which are constants:
- *   - those of no dimension that only take part in elementwise arithmetic; in files of PyTorch only those whose names
- *     begin with "onnx::", because others were parameters of a module;
- *   - those to which no gradient comes: the class weights of a loss, operands of comparisons and of casts to integers,
+ * Weights. A float initializer is a parameter. Exceptions are the running statistics of batch norms, which are buffers,
+ * and the following, which are constants:
+ *   - scalars that only take part in elementwise arithmetic; in files of PyTorch only those whose names begin with
+ *     "onnx::", because others were parameters of a module;
+ *   - values to which no gradient flows: the class weights of a loss, operands of comparisons and of casts to integers,
  *     and shapes, scales, bounds and other numbers that the graph is built from;
- *   - masks, which only take part in elementwise arithmetic (also after a cast or a change of shape), and whose values
- *     are zeros and ones, or have among them a number that stands for infinity (1e4 and beyond);
+ *   - masks, which only take part in elementwise arithmetic (also after a cast or a change of shape). Their values are
+ *     zeros and ones, possibly with a number that stands for infinity (1e4 and beyond);
  *   - tables of positions that are added, whose rows are sines and cosines of the same angles;
- *   - in files of PyTorch those with the names of buffers: `mask`, `*_mask`, `pos_weight`, `inv_freq`, `running_mean`,
- *     `running_var`, `loss.weight` and `criterion.weight`, alone or at the end of a longer name.
+ *   - in files of PyTorch, initializers with the names of buffers: `mask`, `*_mask`, `pos_weight`, `inv_freq`,
+ *     `running_mean`, `running_var`, `loss.weight` and `criterion.weight`, alone or at the end of a longer name.
  * Values of Constant nodes are constants. Other buffers of PyTorch's modules cannot be distinguished from parameters in
  * a file: freeze them. An initializer that several nodes use is one parameter. A matrix keeps the file's layout.
  *
- * Parameters that PyTorch's exporter joined are separated again: parameters that were equal by chance (exports for
- * evaluation keep one of them, and Identity nodes with the names of the others) become separate parameters, and the
- * transpose of an embedding's table in a head, a tied weight, becomes that table. bg_onnx_contents lists the parameters
- * in this way, and saved files have them in this way.
+ * Parameters that PyTorch's exporter joined are separated again. An export for evaluation keeps one of several
+ * parameters that were equal by chance, and Identity nodes with the names of the others; they become separate
+ * parameters. If a head holds the transpose of an embedding's table (a tied weight), the transpose becomes that table.
+ * bg_onnx_contents and saved files have the parameters in this form.
  *
- * Element types. bool is held as uint8 (0 or 1), int8, int16 and uint16 as int32, uint32 and uint64 as int64 (uint64
- * above 2^63 - 1 is refused). Inputs and outputs have these types. bg_onnx_port.element is the file's type.
+ * Element types: bool becomes uint8 (0 or 1), int8, int16 and uint16 become int32, uint32 and uint64 become int64
+ * (uint64 above 2^63 - 1 is refused). Inputs and outputs have these types. bg_onnx_port.element is the file's type.
  *
  * Threads: one thread at a time uses a bg_onnx.
  *
@@ -52,7 +52,7 @@
 extern "C" {
 #endif
 
-/* A file that was read, and the graph that was built from it last. */
+/* A file that was read, and the graph that was last built from it. */
 typedef struct bg_onnx bg_onnx;
 
 /* ---- what is in a file ---- */
@@ -65,7 +65,8 @@ typedef struct bg_onnx_dim {
 /* An input or an output of the model. */
 typedef struct bg_onnx_port {
     const char *name;
-    const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" when it says none */
+    const char *element; /* the file's name of the element type: "float", "int64", "bool", ...; "" if the file does not
+                            say */
     bg_dtype dtype;      /* element type in the graph; BG_DTYPE_NONE: not supported (strings) */
     bool has_shape;      /* false: the file does not give the dimensions (rank 0, dims NULL) */
     uint32_t rank;
@@ -80,7 +81,7 @@ typedef struct bg_onnx_node {
     const char *name;   /* the file's name, or one made of the op and the first output: "Conv:12" */
     const char *op;     /* "Conv" */
     const char *domain; /* "" for ONNX's own */
-    const char *block;  /* of its ops */
+    const char *block;  /* block of its ops */
     uint32_t ops;       /* after bg_onnx_build: the number of ops in the graph; 0: folded, or left out */
     double flops;       /* after bg_onnx_build: flops of its forward ops, for the bound sizes */
 } bg_onnx_node;
@@ -89,7 +90,7 @@ typedef enum bg_onnx_use {
     BG_ONNX_PARAMETER = 0, /* trained */
     BG_ONNX_FROZEN,        /* a parameter that options freeze: a buffer of the graph */
     BG_ONNX_BUFFER,        /* running statistics */
-    BG_ONNX_CONSTANT       /* no variable of the graph */
+    BG_ONNX_CONSTANT       /* not a variable of the graph */
 } bg_onnx_use;
 
 /* An initializer. `use` follows the last bg_onnx_build, or the default options before it. */
@@ -110,10 +111,10 @@ typedef struct bg_onnx_problem {
 /* Borrowed from the bg_onnx, and changed by bg_onnx_build. */
 typedef struct bg_onnx_contents {
     const char *path;
-    const char *producer; /* "pytorch 1.13.0"; "" when the file says none */
+    const char *producer; /* "pytorch 1.13.0"; "" if the file does not say */
     const char *graph_name;
     int64_t ir_version;
-    int64_t opset; /* of ONNX's own ops */
+    int64_t opset; /* opset of ONNX's own ops */
     const bg_onnx_port *inputs;
     const bg_onnx_port *outputs;
     const bg_onnx_node *nodes;
@@ -123,10 +124,10 @@ typedef struct bg_onnx_contents {
     uint32_t input_count, output_count, node_count, weight_count, symbol_count, problem_count;
 } bg_onnx_contents;
 
-/* Reads a file, and the files beside it that hold tensors of it (external data). They must lie in the file's folder or
- * below it. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself:
- * file, node, attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is
- * known), BG_ERROR_MEMORY. */
+/* Reads a file, and the files that hold its external data. These must lie in the file's folder or below it. Errors:
+ * BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (not an ONNX file, or one that contradicts itself: file, node,
+ * attribute, what was expected), BG_ERROR_UNSUPPORTED (an opset before 6, or after the newest that is known),
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_onnx_open(const char *path, bg_onnx **out, bg_error *error);
 BG_API void bg_onnx_destroy(bg_onnx *onnx);
 BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
@@ -135,14 +136,14 @@ BG_API const bg_onnx_contents *bg_onnx_contents_of(const bg_onnx *onnx);
 
 typedef enum bg_onnx_mode {
     /* Batch norms and dropouts work as PyTorch trains them in training plans, and as it evaluates them in plans for
-     * inference, whichever way the file was exported. Where a file has batch norms in both forms (TrainingMode.PRESERVE
-     * of a model some of whose norms were in evaluation mode), those in the form of evaluation keep their running
-     * statistics. */
+     * inference, whichever way the file was exported. A file may have batch norms in both forms (TrainingMode.PRESERVE
+     * of a model some of whose norms were in evaluation mode). The norms in the form of evaluation then keep their
+     * running statistics. */
     BG_ONNX_TRAIN = 0,
-    /* Running statistics and no dropout, in training plans too. */
+    /* Batch norms use running statistics and dropout is off, in training plans too. */
     BG_ONNX_EVAL,
-    /* As the nodes' attributes say: a node that asks for batch statistics uses them in inference too. A dropout that is
-       active in inference is refused. */
+    /* The nodes' attributes decide: a node that asks for batch statistics uses them in inference too. A dropout that is
+     * active in inference is refused. */
     BG_ONNX_AS_WRITTEN
 } bg_onnx_mode;
 
@@ -152,7 +153,7 @@ typedef struct bg_onnx_size {
     int64_t size;       /* at least 1 */
 } bg_onnx_size;
 
-/* A fixed value for an input that then is not an input of the graph, such as a shape or the number of steps. */
+/* A fixed value for an input, which then is not an input of the graph: a shape or a number of steps, for example. */
 typedef struct bg_onnx_fixed {
     const char *input;
     bg_type type; /* in the graph's element type; dimensions of size 0 are allowed here */
@@ -169,7 +170,7 @@ typedef struct bg_onnx_options {
     const bg_onnx_fixed *values;
     uint32_t value_count;
     /* Patterns of parameters' names, in which * stands for any characters and ? for one: those that match one of
-     * `freeze` and none of `train` are not trained. `train` also makes parameters of constants (see above). A pattern
+     * `freeze` and none of `train` are not trained. `train` also turns constants (see above) into parameters. A pattern
      * without a matching float initializer is an error. */
     const char *const *freeze;
     uint32_t freeze_count;
@@ -202,12 +203,12 @@ static inline bg_onnx_options bg_onnx_defaults(void)
  */
 BG_API bg_status bg_onnx_build(bg_onnx *onnx, const bg_onnx_options *options, bg_graph *graph, bg_error *error);
 
-/* Sets all variables of the newest build to the file's values. Errors: those of bg_weights_set; BG_ERROR_INVALID when
+/* Sets all variables of the newest build to the file's values. Errors: those of bg_weights_set; BG_ERROR_INVALID if
  * nothing was built. */
 BG_API bg_status bg_onnx_set_weights(const bg_onnx *onnx, bg_weights *weights, bg_error *error);
 
 /* Does the three steps above for a new graph and new weights. `options` NULL: the defaults. Owner: the caller destroys
- * each `out`. */
+ * what each `out` receives. */
 BG_API bg_status bg_onnx_load(const char *path, const bg_onnx_options *options, bg_graph **out_graph,
                               bg_weights **out_weights, bg_onnx **out, bg_error *error);
 
@@ -222,7 +223,7 @@ BG_API bg_status bg_onnx_save_weights(const bg_onnx *onnx, bg_weights *weights, 
 
 typedef struct bg_onnx_save_options {
     size_t struct_bytes; /* set by bg_onnx_save_defaults; see base.h */
-    int64_t opset;       /* of ONNX's own ops: 13 to 17 */
+    int64_t opset;       /* opset of ONNX's own ops: 13 to 17 */
     /* The outputs to write, by their names in bg_graph_output, with the ops that they need. NULL: all. */
     const char *const *outputs;
     uint32_t output_count;
@@ -247,8 +248,8 @@ static inline bg_onnx_save_options bg_onnx_save_defaults(void)
 typedef struct bg_onnx_saved {
     uint32_t node_count, weight_count;
     uint64_t weight_bytes;
-    bool has_batch;  /* the size of the batch is open */
-    char fixed[400]; /* otherwise the reason; "" when options.batch is NULL */
+    bool has_batch;  /* the batch size is symbolic */
+    char fixed[400]; /* otherwise the reason; "" if options.batch is NULL */
 } bg_onnx_saved;
 
 /*

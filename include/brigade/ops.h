@@ -1,7 +1,7 @@
 /*
  * ops.h: the library's ops. Each adds one op (or a few) to a graph and returns its output; shapes are checked when
- * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in].
- * Float ops take float32, bfloat16, float16 and float64; operands of one op have one float type unless said otherwise,
+ * added. Layouts: images are [N, C, H, W]; convolution weights [O, C/groups, KH, KW]; linear weights [out, in]. Float
+ * ops accept float32, bfloat16, float16 and float64. All float operands of an op have one type unless stated otherwise,
  * and sums are kept in float32 or better. Elementwise functions, matrix products, bg_linear and bg_conv2d also accept a
  * mixture of float32 and 16-bit types, and then compute in float32. `name` may be NULL.
  *
@@ -33,7 +33,7 @@ extern "C" {
 typedef struct bg_conv2d_options {
     size_t struct_bytes; /* set by bg_conv2d_defaults; see base.h */
     int64_t stride[2];   /* height, width; at least 1 */
-    int64_t padding[2];  /* zeros on both sides */
+    int64_t padding[2];  /* zeros added on both sides */
     int64_t dilation[2]; /* at least 1 */
     int64_t groups;      /* divides C and O */
 } bg_conv2d_options;
@@ -55,9 +55,9 @@ BG_API bg_value bg_conv2d(bg_graph *graph, const char *name, bg_value x, bg_valu
 
 typedef struct bg_conv_options {
     size_t struct_bytes; /* set by bg_conv_defaults; see base.h */
-    /* One number for each dimension of x after its channels; the rest of the three is not read. */
+    /* One number for each dimension of x after its channels; the remaining elements are not read. */
     int64_t stride[3];         /* at least 1 */
-    int64_t padding[3];        /* zeros on both sides; a transposed convolution removes them from its result */
+    int64_t padding[3];        /* zeros added on both sides; a transposed convolution removes them from its result */
     int64_t dilation[3];       /* at least 1 */
     int64_t output_padding[3]; /* transposed convolutions: added to the end of the result; less than the stride */
     int64_t groups;            /* divides C and O */
@@ -73,17 +73,17 @@ static inline bg_conv_options bg_conv_defaults(void)
     return options;
 }
 
-/* Over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one size for each
- * of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from bg_conv2d; in three
- * dimensions it convolves one copy of x's planes for each plane of the filter. options NULL: defaults. Errors, in
- * bg_graph_check: BG_ERROR_SHAPE if x, weight and bias do not fit each other, or the result would be empty;
- * BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
+/* Convolves over one, two or three dimensions: x [N,C,L], [N,C,H,W] or [N,C,D,H,W], weight [O,C/groups,..] with one
+ * size for each of these dimensions, bias [O] or null -> [N,O,..], with sizes as in bg_conv2d. It is built from
+ * bg_conv2d; in three dimensions it convolves one copy of x's planes for each plane of the filter. options NULL:
+ * defaults. Errors, in bg_graph_check: BG_ERROR_SHAPE if x, weight and bias do not fit each other, or the result would
+ * be empty; BG_ERROR_INVALID for a stride, padding, dilation or number of groups out of range; BG_ERROR_MEMORY. */
 BG_API bg_value bg_conv(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                         const bg_conv_options *options);
-/* Transposed, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null -> [N,O,..],
- * OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of bg_conv2d's
- * gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not below the
- * stride. */
+/* Transposed convolution, as torch's conv_transpose1d, 2d and 3d: x as above, weight [C,O/groups,..], bias [O] or null
+ * -> [N,O,..], OH = (H - 1) stride - 2 padding + dilation (KH-1) + output_padding + 1. Its kernels are those of
+ * bg_conv2d's gradients. Errors, in bg_graph_check: as bg_conv, and BG_ERROR_INVALID for an output_padding that is not
+ * below the stride. */
 BG_API bg_value bg_conv_transpose(bg_graph *graph, const char *name, bg_value x, bg_value weight, bg_value bias,
                                   const bg_conv_options *options);
 
@@ -106,7 +106,7 @@ static inline bg_pool2d_options bg_pool2d_defaults(int64_t kernel_size)
     return options;
 }
 
-/* The first largest element of each window; NaN wins. Shapes: x [N,C,H,W] -> [N,C,OH,OW]. */
+/* Takes the first largest element of each window; NaN counts as the largest. Shapes: x [N,C,H,W] -> [N,C,OH,OW]. */
 BG_API bg_value bg_max_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options);
 
@@ -119,7 +119,7 @@ BG_API bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, con
 
 typedef struct bg_pool_options {
     size_t struct_bytes; /* set by bg_pool_defaults; see base.h */
-    /* One number for each dimension of x after its channels; the rest of the three is not read. */
+    /* One number for each dimension of x after its channels; the remaining elements are not read. */
     int64_t kernel[3];
     int64_t stride[3];   /* 0: the kernel's size */
     int64_t padding[3];  /* at most half the kernel */
@@ -137,10 +137,10 @@ static inline bg_pool_options bg_pool_defaults(int64_t kernel_size)
     return options;
 }
 
-/* Of x [N,C,L], [N,C,H,W] or [N,C,D,H,W], by bg_max_pool2d and bg_avg_pool2d; in three dimensions first over planes,
- * then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is smaller
- * than a window; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_MEMORY. Shapes: x
- * [N,C,..] -> [N,C,..] with the sizes of the windows. */
+/* Pools x [N,C,L], [N,C,H,W] or [N,C,D,H,W] with bg_max_pool2d and bg_avg_pool2d; in three dimensions first over
+ * planes, then over depth. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of these ranks, or is
+ * smaller than a window; BG_ERROR_INVALID if options are NULL or one of them is out of range; BG_ERROR_MEMORY. Shapes:
+ * x [N,C,..] -> [N,C,..] with the sizes of the windows. */
 BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
@@ -173,12 +173,12 @@ typedef enum bg_coordinates {
     BG_COORDINATES_COUNT
 } bg_coordinates;
 
-/* Which neighbor is the nearest. */
+/* Which neighbor counts as the nearest. */
 typedef enum bg_nearest {
     BG_NEAREST_FLOOR = 0,
     BG_NEAREST_CEIL,
-    BG_NEAREST_PREFER_FLOOR, /* the nearer one; the first in the middle */
-    BG_NEAREST_PREFER_CEIL,  /* the nearer one; the second in the middle */
+    BG_NEAREST_PREFER_FLOOR, /* the nearer one; the first if both are equally near */
+    BG_NEAREST_PREFER_CEIL,  /* the nearer one; the second if both are equally near */
     BG_NEAREST_COUNT
 } bg_nearest;
 
@@ -188,7 +188,7 @@ typedef struct bg_interpolate_options {
     bg_coordinates coordinates;
     bg_nearest nearest;
     double cubic; /* the coefficient of BG_INTERPOLATE_CUBIC */
-    /* One number for each dimension of x after its channels; the rest of the three is not read. */
+    /* One number for each dimension of x after its channels; the remaining elements are not read. */
     int64_t size[3]; /* 0: floor(x's size x scale) */
     double scale[3]; /* the factor s above; 0: the exact ratio of the sizes. Both 0: x's size */
 } bg_interpolate_options;
@@ -204,11 +204,11 @@ static inline bg_interpolate_options bg_interpolate_defaults(bg_interpolation mo
     return options;
 }
 
-/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, axis by axis. Positions are
- * computed in double; neighbors outside x are its edge. Elements with weight 0 may be read, so an element that is not
- * finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a float of one of
- * these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative or gives no
- * elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
+/* x [N,C,L], [N,C,H,W] or [N,C,D,H,W] -> the same with other sizes after the channels, computed axis by axis. Positions
+ * are computed in double; neighbors outside x are replaced by its edge. Elements with weight 0 may be read, so an
+ * element that is not finite can make its neighbors not finite. Errors, in bg_graph_check: BG_ERROR_SHAPE if x is not a
+ * float of one of these ranks; BG_ERROR_INVALID if options are NULL, a mode does not exist, a size or scale is negative
+ * or gives no elements, or `cubic` is not finite; BG_ERROR_MEMORY. */
 BG_API bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_interpolate_options *options);
 
 /* ---- matrix products ----
@@ -264,7 +264,7 @@ typedef enum bg_unary {
     BG_LOG1P,       /* log(1 + x) */
     BG_EXPM1,       /* e^x - 1 */
     BG_ERF,         /* the error function */
-    BG_SIGN,        /* -1, 0 or 1; of NaN 0. The gradient of SIGN and of the four rounding functions is zero */
+    BG_SIGN,        /* -1, 0 or 1; NaN gives 0. The gradient of SIGN and of the four rounding functions is zero */
     BG_ROUND,       /* to the nearest whole number, ties to even */
     BG_FLOOR,       /* down */
     BG_CEIL,        /* up */
@@ -284,7 +284,7 @@ typedef enum bg_unary {
     BG_ELU,          /* x above 0, else a (e^x - 1). a = 1 */
     BG_LEAKY_RELU,   /* x above 0, else a x. a = 0.01 */
     BG_HARD_SIGMOID, /* clamp(a x + b, 0, 1). a = 1/6, b = 1/2 */
-    BG_CLAMP,        /* a where x is less, b where it is more; either may be infinite. a = 0, b = 6: relu6 */
+    BG_CLAMP,        /* a where x is below a, b where x is above b; either may be infinite. a = 0, b = 6: relu6 */
     BG_POWER,        /* x^a. a = 2 */
     BG_UNARY_COUNT
 } bg_unary;
@@ -331,9 +331,9 @@ BG_API bg_value bg_divide(bg_graph *graph, bg_value a, bg_value b);
 /* alpha * x + beta. Integers (int32, int64) are computed in double, truncated and saturated: exact up to 2^53 in size.
  * bg_add and bg_multiply with a constant are exact for all of them. */
 BG_API bg_value bg_scale(bg_graph *graph, const char *name, bg_value x, double alpha, double beta);
-/* Converts to another element type. Float to float rounds to nearest even, and so does integer to float if the value
- * does not fit. Float to integer truncates and saturates. Integer to integer saturates. Conversions from or to integers
- * have no gradient. */
+/* Converts to another element type. From float to float, values are rounded to nearest even; so they are from integer
+ * to float if they are not exact there. From float to integer they are truncated and saturate. From integer to integer
+ * they saturate. Conversions from or to integers have no gradient. */
 BG_API bg_value bg_cast(bg_graph *graph, const char *name, bg_value x, bg_dtype dtype);
 /* (x / divisor - mean) / deviation, computed in float32 in this order, as in torchvision's transforms; x may be uint8.
  * The result has type `dtype`. */
@@ -356,16 +356,16 @@ typedef enum bg_comparison {
     BG_COMPARISON_COUNT
 } bg_comparison;
 /* uint8: 1 where `a comparison b` is true, 0 elsewhere. Operands broadcast as in NumPy and may have any element type,
- * both the same (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and neither less nor
- * greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in bg_graph_check:
- * BG_ERROR_SHAPE for operands of different types, or operands that do not broadcast; BG_ERROR_INVALID for a comparison
- * that does not exist; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
+ * which must be the same for both (floats of 16 and 32 bits may be mixed). As in C, NaN is not equal to anything, and
+ * neither less nor greater. No gradient. A loop's condition and bg_run.stop can read a scalar result. Errors, in
+ * bg_graph_check: BG_ERROR_SHAPE for operands of different types, or operands that do not broadcast; BG_ERROR_INVALID
+ * for a comparison that does not exist; BG_ERROR_MEMORY. Shapes: a and b broadcast to the result. */
 BG_API bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b);
 /* a where the condition (uint8, as bg_compare returns it) is not 0, b elsewhere. All three broadcast as in NumPy; a and
- * b may have any element type, both the same (floats of 16 and 32 bits may be mixed). The gradients of float a and b
- * are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the result is infinite
- * or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b have different types, or the
- * three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
+ * b may have any element type, which must be the same for both (floats of 16 and 32 bits may be mixed). The gradients
+ * of float a and b are the result's gradient for selected elements, and 0 elsewhere, even where the gradient of the
+ * result is infinite or NaN. Errors, in bg_graph_check: BG_ERROR_SHAPE if the condition is not uint8, a and b have
+ * different types, or the three do not broadcast; BG_ERROR_MEMORY. Shapes: all three broadcast to the result. */
 BG_API bg_value bg_where(bg_graph *graph, const char *name, bg_value condition, bg_value a, bg_value b);
 
 typedef enum bg_logic {
@@ -396,9 +396,9 @@ BG_API bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value
 
 typedef enum bg_reduction { BG_REDUCE_SUM = 0, BG_REDUCE_MEAN, BG_REDUCE_MAX, BG_REDUCTION_COUNT } bg_reduction;
 /* Over `axes` (negative count from the end; axis_count 0: all). keep_dims leaves them with size 1. Sums and maxima also
- * of int32 and int64; sums wrap around. The gradient of MAX
- * goes to the first largest element, as torch.max over a dimension does it (torch.amax shares it among equals). Shapes:
- * x without the axes, or with size 1 for each of them. */
+ * accept int32 and int64; integer sums wrap around. The gradient of MAX goes to the first largest element, as in
+ * torch.max over a dimension (torch.amax divides it among equal elements). Shapes: x without the axes, or with size 1
+ * for each of them. */
 BG_API bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_value x, const int32_t *axes,
                           uint32_t axis_count, bool keep_dims);
 /* Index of the first largest element along the last dim: [..., C] -> int32 [...]. */
@@ -411,9 +411,9 @@ BG_API bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32
 BG_API bg_value bg_flatten(bg_graph *graph, const char *name, bg_value x);
 /* Output dim i is input dim permutation[i]. Shapes: the dims of x in the order of the permutation. */
 BG_API bg_value bg_transpose(bg_graph *graph, const char *name, bg_value x, const uint32_t *permutation);
-/* Elements start, start+step, ... below stop along `axis`; start and stop may be negative (from the end), and then
- * 0 <= start < stop <= size must hold. step >= 1. Shapes: x with ceil((stop - start) / step) elements along the axis.
- */
+/* Takes the elements start, start+step, ... below stop along `axis`. start and stop may be negative (from the end);
+ * then 0 <= start < stop <= size must hold. step >= 1. Shapes: x with ceil((stop - start) / step) elements along the
+ * axis. */
 BG_API bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t start, int64_t stop,
                          int64_t step);
 /* Concatenates values along an axis; more than 60 values are concatenated in steps. Shapes: values that agree in all
@@ -460,22 +460,22 @@ BG_API bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t a
  * have the shape that the ids select, or the result would have more than BG_MAX_RANK dimensions; BG_ERROR_INVALID if
  * the number of classes or k is out of range; BG_ERROR_MEMORY. */
 
-/* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as torch.index_select and ONNX's Gather
- * take them. Any element type; gradients flow to a float x. */
+/* x [A.., S, B..], ids [I..] -> [A.., I.., B..]: element ids[i] along the axis, as in torch.index_select and ONNX's
+ * Gather. Any element type; gradients flow to a float x. */
 BG_API bg_value bg_gather(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as torch.index_add. */
+/* Adds each element of `updates` [A.., I.., B..] to the element of x that its id names, as in torch.index_add. */
 BG_API bg_value bg_scatter_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                bg_value updates);
-/* One id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as torch.gather; ids have x's shape, except along the
+/* One id for each element: y[a, i, b] = x[a, ids[a, i, b], b], as in torch.gather; ids have x's shape, except along the
  * axis. Shapes: the shape of ids. */
 BG_API bg_value bg_gather_elements(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids);
-/* Adds each element of `updates` (with ids' shape) to the element of x that its id names, as torch.scatter_add. */
+/* Adds each element of `updates` (of the ids' shape) to the element of x that its id names, as in torch.scatter_add. */
 BG_API bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, int32_t axis, bg_value ids,
                                         bg_value updates);
 /* ids [I..] -> [I.., classes] of `dtype`: 1 at the id, 0 elsewhere; an id outside 0 .. classes - 1 gives only zeros. */
 BG_API bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype);
-/* The k largest (or smallest) elements of each row of x [..., C], first ones first -> values [..., k]; `*out_numbers`
- * (may be NULL) their places in the row, int32. Equal elements keep their order; NaN counts as the largest.
+/* The k largest (or smallest) elements of each row of x [..., C], in order -> values [..., k]; `*out_numbers` (may be
+ * NULL) receives their positions in the row, int32. Equal elements keep their order; NaN counts as the largest.
  * Gradients flow only to the selected elements. */
 BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t k, bool smallest,
                          bg_value *out_numbers);
@@ -491,33 +491,35 @@ BG_API bg_value bg_top_k(bg_graph *graph, const char *name, bg_value x, int64_t 
 /* Softmax or its logarithm over the axis (negative: counted from the last axis). */
 BG_API bg_value bg_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
 BG_API bg_value bg_log_softmax(bg_graph *graph, const char *name, bg_value x, int32_t axis);
-/* Over the last dim. gamma, beta [last]; both or neither. */
+/* Normalizes over the last dim. gamma and beta are [last], or both null. */
 BG_API bg_value bg_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               double epsilon);
-/* Over the last dimension, by the root of the mean square: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be null. */
+/* Divides by the root of the mean square over the last dimension: x / sqrt(mean(x^2) + epsilon) gamma. gamma may be
+ * null. */
 BG_API bg_value bg_rms_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, double epsilon);
 /* x [N,C,...]: normalizes each sample over the channels and positions of each group; gamma and beta [C], or both null.
- * One group: layer norm over all but N. With one group for each channel it is an instance norm. */
+ * With one group it is a layer norm over all dimensions but N. With one group for each channel it is an instance norm.
+ */
 BG_API bg_value bg_group_norm(bg_graph *graph, const char *name, bg_value x, int64_t groups, bg_value gamma,
                               bg_value beta, double epsilon);
-/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running ones may be float32 beside
- * operands of 16 bits. Training: the micro-batch's statistics, and running = (1 - momentum) running + momentum batch
- * (unbiased variance). Inference: the running statistics. Each data-parallel replica normalizes with the statistics of
- * its own micro-batches and keeps its own running statistics. Weights that are read or saved have those of replica 0.
- * */
+/* x [N,C] or [N,C,...]; gamma, beta, running_mean, running_variance [C]; the running statistics may be float32 beside
+ * operands of 16 bits. Training uses the micro-batch's statistics, and running = (1 - momentum) running + momentum
+ * batch (unbiased variance). Inference uses the running statistics. Each data-parallel replica normalizes with the
+ * statistics of its own micro-batches and keeps its own running statistics. Weights that are read or saved have the
+ * running statistics of replica 0. */
 BG_API bg_value bg_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                               bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
 /* The same with statistics over a micro-batch on all data-parallel replicas, forward and backward, as
  * torch.nn.SyncBatchNorm. The replicas' running statistics are equal, and the unbiased variance uses the number of
  * values on all replicas. Training runs two collectives: one gathers the statistics, the other adds two sums of
- * gradients. With one replica and in inference the op is bg_batch_norm. options.replicas.synchronize_batch_norm does it
- * for every bg_batch_norm of a graph. */
+ * gradients. With one replica, and in inference, the op is bg_batch_norm. options.replicas.synchronize_batch_norm does
+ * this for every bg_batch_norm of a graph. */
 BG_API bg_value bg_sync_batch_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                    bg_value running_mean, bg_value running_variance, double momentum, double epsilon);
 /* table [V,H], ids int32 [...] -> [...,H]. Gradients of row padding_index (or -1: none) stay zero. An id
  * out of range yields zeros and gets no gradient. */
 BG_API bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, int64_t padding_index);
-/* In training an element is zero with `probability` and x / (1 - probability) otherwise; the mask is a function of
+/* In training an element becomes zero with `probability` and x / (1 - probability) otherwise. The mask is a function of
  * (seed, step, sample, op, element), so recomputation, schedules and processes do not change it. Inference: x. */
 BG_API bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probability);
 
@@ -533,11 +535,11 @@ typedef struct bg_attention_options {
     int64_t sequence_length; /* S; 0: the second dimension of a qkv of rank 3 */
     bool causal;             /* a token attends to itself and earlier tokens */
     double scale;            /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;          /* of the shares (after softmax), in training: 0 to below 1 */
-    int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries: less
-                                memory at a time, never another number */
-    bg_mesh_axis axis; /* heads are a replica's piece of those of the whole model, cut along it: random numbers are
-                          those of the whole; default NONE */
+    double dropout;          /* dropout of the shares (after softmax), in training: 0 to below 1 */
+    int64_t serialization;   /* number of pieces, a divisor of S, in which kernels process a sequence's queries. More
+                                pieces need less memory at a time; the results do not change */
+    bg_mesh_axis axis; /* mesh axis along which the model's heads are cut, if these heads are a replica's piece of them:
+                          random numbers are those of the whole model; default NONE */
 } bg_attention_options;
 
 BG_API void bg_attention_options_init(bg_attention_options *options, size_t struct_bytes, int64_t heads);
@@ -550,18 +552,19 @@ static inline bg_attention_options bg_attention_defaults(int64_t heads)
     return options;
 }
 
-/* Multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or
- * [N S, 3 heads D]: queries of all heads, then keys, then values, as GPT-2 has them -> [.., heads D]. The S x S scores
- * are not stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al.,
- * FlashAttention, 2022). The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
+/* Multi-head self-attention: softmax(scale Q K^T) V for each sequence and head. qkv [N, S, 3 heads D] or [N S, 3 heads
+ * D] holds the queries of all heads, then keys, then values, as in GPT-2 -> [.., heads D]. The S x S scores are not
+ * stored: the backward pass recomputes them from the logarithm of each row's sum (Dao et al., FlashAttention, 2022).
+ * The dropout's mask is a function of (seed, step, sample, op, head, query, key). */
 BG_API bg_value bg_attention(bg_graph *graph, const char *name, bg_value qkv, const bg_attention_options *options);
 
 /*
  * The same for the next S tokens of one sequence, qkv [S, 3 heads D], with a cache of the earlier tokens. cache, a
  * variable [L, 2 heads D], has a row of keys and values for each token so far. The first number of positions (int32) is
  * the position of the first new token, clamped to 0 .. L - S. The op writes the new rows of the cache and returns y [S,
- * heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient.
- * Shapes: qkv [S, 3 heads D] -> [S, heads D]. */
+ * heads D] with the bits of bg_attention. It is causal and has no dropout and no gradient. Shapes: qkv [S, 3 heads D]
+ * -> [S, heads D].
+ */
 BG_API bg_value bg_attention_cached(bg_graph *graph, const char *name, bg_value qkv, bg_value cache, bg_value positions,
                                     const bg_attention_options *options);
 
@@ -569,14 +572,14 @@ typedef struct bg_dot_product_attention_options {
     size_t struct_bytes; /* set by bg_dot_product_attention_defaults; see base.h */
     int64_t heads;
     int64_t key_heads; /* heads of keys and values, a divisor of heads: query head h uses key head h / (heads /
-                          key_heads); 0: as many as heads */
+                          key_heads); 0: the same as heads */
     bool causal;       /* a query attends to keys up to its own position */
     int64_t window;    /* a query attends to keys at a distance below this; 0: any distance */
     int64_t offset;    /* position of the first query among the keys: T - S if queries are the last tokens */
     double scale;      /* scale of scores; 0: 1 / sqrt(D) */
-    double dropout;    /* of the shares (after softmax), in training: 0 to below 1 */
+    double dropout;    /* dropout of the shares (after softmax), in training: 0 to below 1 */
     double alibi; /* ALiBi: scores decrease with the distance by 2^-(alibi / heads x (h + 1)) for each position in head
-                     h (for other numbers than powers of two as the paper has it); 8 in the paper; 0: none */
+                     h (if heads is not a power of two, as in the paper); 8 in the paper; 0: none */
     bg_mesh_axis axis; /* as in bg_attention_options; not with alibi */
 } bg_dot_product_attention_options;
 
@@ -593,11 +596,11 @@ static inline bg_dot_product_attention_options bg_dot_product_attention_defaults
 
 /*
  * softmax(scale Q K^T + bias) V for each sample and head, as torch's scaled_dot_product_attention: query [N, S, heads
- * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null; it is [N, heads, S, T] or has 1 in
- * any of the first three dimensions or fewer dimensions (a padding mask is [N, 1, 1, T]): uint8, a mask that is not 0
- * for keys to attend to, or floats (of the query's type or float32) that are added. A query without keys gives zeros.
- * Except for the bias, memory is linear in S and T. Gradients flow to all four operands; the bias's gradient has the
- * bias's size.
+ * D], key and value [N, T, key_heads D] -> [N, S, heads D]. The bias may be null. It is [N, heads, S, T], or has 1 in
+ * any of the first three dimensions, or has fewer dimensions (a padding mask is [N, 1, 1, T]). It is a uint8 mask that
+ * is not 0 for keys to attend to, or floats (of the query's type or float32) that are added to the scores. A query
+ * without keys gives zeros. Except for the bias, memory is linear in S and T. Gradients flow to all four operands; the
+ * bias's gradient has the bias's size.
  */
 BG_API bg_value bg_dot_product_attention(bg_graph *graph, const char *name, bg_value query, bg_value key,
                                          bg_value value, bg_value bias,
@@ -649,11 +652,11 @@ typedef struct bg_rotary_options {
     double base;      /* pair i turns by base^(-2 i / features) radians for each position */
     bg_rotary_scaling kind;
     double scaling;                       /* s; default 1: none */
-    int64_t trained_length;               /* L: of DYNAMIC_NTK, YARN and LLAMA3 */
-    int64_t length;                       /* of DYNAMIC_NTK; 0: S */
-    double beta_fast, beta_slow;          /* of YARN; default 32 and 1 */
-    double low_frequency, high_frequency; /* of LLAMA3; default 1 and 4 */
-    double magnitude;                     /* of YARN; 0: 0.1 ln(s) + 1 */
+    int64_t trained_length;               /* L, for DYNAMIC_NTK, YARN and LLAMA3 */
+    int64_t length;                       /* for DYNAMIC_NTK; 0: S */
+    double beta_fast, beta_slow;          /* for YARN; default 32 and 1 */
+    double low_frequency, high_frequency; /* for LLAMA3; default 1 and 4 */
+    double magnitude;                     /* for YARN; 0: 0.1 ln(s) + 1 */
 } bg_rotary_options;
 
 BG_API void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int64_t heads);
@@ -666,8 +669,8 @@ static inline bg_rotary_options bg_rotary_defaults(int64_t heads)
     return options;
 }
 
-/* Applies rotary positions (Su et al., RoFormer, 2021) to queries or keys x [..., S, heads D]; the shape stays.
- * positions: int32 [S] or [..., S]; null: 0 .. S - 1. Gradients flow to x. */
+/* Applies rotary positions (Su et al., RoFormer, 2021) to queries or keys x [..., S, heads D], whose shape does not
+ * change. positions: int32 [S] or [..., S]; null: 0 .. S - 1. Gradients flow to x. */
 BG_API bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value positions,
                           const bg_rotary_options *options);
 
@@ -711,13 +714,13 @@ typedef struct bg_scan_options {
     size_t struct_bytes;  /* set by bg_scan_defaults; see base.h */
     uint32_t input_count; /* number of sequences; at least 1 */
     uint32_t state_count;
-    uint32_t output_count; /* at least 1; each of these at most BG_SCAN_MOST */
+    uint32_t output_count; /* at least 1; input_count, state_count and output_count are at most BG_SCAN_MOST */
     int32_t axis;          /* time axis of inputs and outputs; negative: counted from the last axis */
     bool reverse;          /* from the last step to the first */
     int64_t
         truncate; /* truncation of gradients: states are detached at every multiple of this number of steps; 0: never */
-    int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of this number of steps: with
-                           recompute `checkpoints` what is between is computed again instead of kept; 0: no marks */
+    int64_t checkpoint; /* states are marked (bg_graph_checkpoint) at every multiple of this number of steps, so that
+                           recompute `checkpoints` recomputes the values between them; 0: no marks */
 } bg_scan_options;
 
 BG_API void bg_scan_options_init(bg_scan_options *options, size_t struct_bytes);
@@ -735,8 +738,8 @@ static inline bg_scan_options bg_scan_defaults(void)
  * adds the step's ops. It may use parameters, and any other value of the graph, whose gradients are summed over the
  * steps; the body knows the step's number, so steps may differ. `states` holds the first states and receives the last
  * ones. `outputs` receives the outputs of all steps along `axis`. Gradients flow to inputs, first states and other
- * values that the body uses. The gradients of all steps of an input take the input's size in memory. Returns output 0.
- * Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
+ * values that the body uses. The gradients of an input over all steps take as much memory as the input. Returns output
+ * 0. Errors, in bg_graph_check: BG_ERROR_SHAPE for inputs of different lengths, a state whose type changes, or an axis
  * that does not exist; BG_ERROR_INVALID for counts out of range, an output that the body does not set, or options that
  * are NULL; BG_ERROR_MEMORY. Shapes: output 0 of all steps along the axis.
  */
@@ -751,8 +754,8 @@ BG_API bg_value bg_stop_gradient(bg_graph *graph, const char *name, bg_value x);
  * Errors, in bg_graph_check: BG_ERROR_SHAPE if the buffer has no first dimension, the index is not one int32, or the
  * value is not an entry; BG_ERROR_MEMORY. */
 
-/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; any variable may be used, with
- * its first dimension as entries. An index out of range gives zeros. No gradient flows through it. */
+/* Entry `index` (int32, one number, known at run time) of a buffer [E, ...] -> [...]; any variable may be used, and its
+ * first dimension counts the entries. An index out of range gives zeros. No gradient flows through the op. */
 BG_API bg_value bg_remote_load(bg_graph *graph, const char *name, bg_value buffer, bg_value index);
 /* Writes `value` over entry `index`; an index out of range writes nothing. Loads and stores happen in the order in
  * which they are added. The result is a copy of the index. Inference drops ops that no output needs, so mark an output
@@ -769,7 +772,7 @@ BG_API bg_value bg_remote_store(bg_graph *graph, const char *name, bg_value buff
  * members' values are added in order, in float32 or better, and rounded once. Over an axis of size 1 the result is x.
  * The functions differ only in their gradients; the right one depends on the ops that follow:
  *
- *     bg_all_reduce            members go on differently: the gradient of each x is the sum of the members' gradients
+ *     bg_all_reduce            members continue differently: the gradient of each x is the sum of all gradients
  *     bg_identical_gradients   all members do the same with the sum: the gradient goes straight through
  *     bg_identical_inputs      x is the same everywhere and members do different things with it: forward nothing is
  *                              done, and gradients are added up
@@ -797,8 +800,8 @@ typedef enum bg_loss_reduction { BG_LOSS_MEAN = 0, BG_LOSS_SUM, BG_LOSS_NONE } b
 
 /* logits [N, C] (or [..., C]), labels int32 or uint8 [N] ([...]) -> scalar float32 (float64 for float64 logits), or [N]
  * for NONE. Labels equal to ignore_index are ignored. The mean is over the other labels (0 if there are none), in
- * training over those of the whole update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes the
- * loss NaN. ignore_index: PyTorch's default is -100. */
+ * training over all such labels of the update (bg_accumulation). A label outside 0..C-1 that is not ignore_index makes
+ * the loss NaN. ignore_index: PyTorch's default is -100. */
 BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                  bg_loss_reduction reduction, int64_t ignore_index);
 
@@ -811,22 +814,23 @@ BG_API bg_value bg_cross_entropy(bg_graph *graph, const char *name, bg_value log
 BG_API bg_value bg_weighted_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                           bg_value class_weights, double label_smoothing, bg_loss_reduction reduction,
                                           int64_t ignore_index);
-/* The negative log-likelihood of labels under log probabilities [..., C], as from bg_log_softmax; labels,
- * weights (or null), mean and errors as above. Shapes: as bg_cross_entropy. */
+/* The negative log-likelihood of labels under log probabilities [..., C], such as those from bg_log_softmax; labels,
+ * weights (or null), mean and errors are as above. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_nll_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value labels,
                             bg_value class_weights, bg_loss_reduction reduction, int64_t ignore_index);
 
 /*
  * Connectionist temporal classification (Graves et al., 2006): the negative log probability of a sample's targets, over
  * all alignments with its steps. log_probabilities, float [N, T, C], are log probabilities over the last dimension
- * (bg_log_softmax); torch's ctc_loss has steps first instead of samples. targets, int32 [N, S], are classes other than
- * `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null: all). The
- * result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its targets (by 1 if
- * that is 0), as in torch. float32 (float64 for float64). Targets that do not fit into the steps give an infinite loss
- * and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and targets that are out of range or the
- * blank, give a loss of NaN. Gradients are derivatives by each log probability; combined with bg_log_softmax they equal
- * torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands of other types or dimensions than stated;
- * BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a blank outside 0 .. C - 1.
+ * (bg_log_softmax); torch's ctc_loss has the steps as the first dimension. targets, int32 [N, S], are classes other
+ * than `blank`. lengths and target_lengths, int32 [N], give the numbers of steps and targets of each sample (null:
+ * all). The result is [N] for NONE and the sum for SUM; for MEAN each loss is first divided by the length of its
+ * targets (by 1 if that is 0), as in torch. It is float32, or float64 for float64 operands. Targets that do not fit
+ * into the steps give an infinite loss and NaN gradients; with zero_infinity both are 0. Lengths beyond T or S, and
+ * targets that are out of range or the blank, give a loss of NaN. Gradients are derivatives with respect to each log
+ * probability; combined with bg_log_softmax they equal torch's. Errors, in bg_graph_check: BG_ERROR_SHAPE for operands
+ * of other types or dimensions than stated; BG_ERROR_MEMORY; BG_ERROR_INVALID for a reduction that does not exist, or a
+ * blank outside 0 .. C - 1.
  */
 BG_API bg_value bg_ctc_loss(bg_graph *graph, const char *name, bg_value log_probabilities, bg_value targets,
                             bg_value lengths, bg_value target_lengths, int32_t blank, bool zero_infinity,
@@ -869,14 +873,14 @@ BG_API bg_value bg_cosine_similarity(bg_graph *graph, const char *name, bg_value
 BG_API bg_value bg_cosine_embedding_loss(bg_graph *graph, const char *name, bg_value a, bg_value b, bg_value targets,
                                          double margin, bg_loss_reduction reduction);
 
-/* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. Shapes: logits [N, C],
- * labels [N] -> int32 scalar. */
+/* How many rows of logits [N, C] have their first largest element at the label: int32 scalar. Counts the rows whose
+ * label is the class with the first largest logit: logits [N, C] -> int32 scalar. */
 BG_API bg_value bg_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
-/* How many labels are among the k largest logits of their rows [..., C]; of equal logits the first counts as larger:
- * int32 scalar. Shapes: logits [..., C], labels [...] -> int32 scalar. */
+/* Counts the labels that are among the k largest logits of their rows [..., C]; of equal logits the first counts as
+ * larger: int32 scalar. Shapes: logits [..., C], labels [...] -> int32 scalar. */
 BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_value logits, bg_value labels, int64_t k);
-/* Counts from which scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the operands'
- * types or shapes do not fit each other; BG_ERROR_MEMORY.
+/* Counts from which the scores of a pass are computed (score.h). Errors, in bg_graph_check: BG_ERROR_SHAPE if the
+ * operands' types or shapes do not fit each other; BG_ERROR_MEMORY.
  *
  * For logits [..., C] and labels [...]: int32 [3, C], the number of rows of each class that are predicted correctly,
  * predicted as the class (by the first largest element), and labeled as the class. Rows with a label outside 0..C-1 are
@@ -884,8 +888,7 @@ BG_API bg_value bg_top_k_correct_count(bg_graph *graph, const char *name, bg_val
 BG_API bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_value labels);
 /* For predictions and targets of one float type and shape: int32 [3, 2], the same counts for the classes no and yes. A
  * prediction is yes above the threshold, a target above one half. A logit's threshold is 0, a probability's 0.5.
- * Shapes: operands of one shape -> int32 [3, 2].
- */
+ * Shapes: operands of one shape -> int32 [3, 2]. */
 BG_API bg_value bg_binary_counts(bg_graph *graph, const char *name, bg_value predictions, bg_value targets,
                                  double threshold);
 /* For logits [..., C] and labels [...]: float32 [2], the sum of the labels' negative log-likelihoods, and the number of
@@ -902,21 +905,20 @@ BG_API bg_value bg_likelihood_sums(bg_graph *graph, const char *name, bg_value l
  * of classes below 1. */
 
 /* bg_embedding of a table that is cut by rows. Ids count from the first row of the whole table, and ids of other
- * replicas' rows yield zeros. bg_identical_gradients over the axis adds the replicas' results to the complete rows.
- * Shapes: table [V, H], ids [...] ->
- * [..., H]. */
+ * replicas' rows yield zeros. bg_identical_gradients over the axis then adds the replicas' results, which gives the
+ * complete rows. Shapes: table [V, H], ids [...] -> [..., H]. */
 BG_API bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids,
                                      bg_mesh_axis axis);
 /* bg_dropout of an x [N, ..., last] whose last dim is cut: the mask is that of the whole x. */
 BG_API bg_value bg_sharded_dropout(bg_graph *graph, const char *name, bg_value x, double probability,
                                    bg_mesh_axis axis);
-/* bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta (both are given). One collective
- * forward, one backward. */
+/* bg_layer_norm of an x whose last dim is cut, with its pieces of gamma and beta (both are given). It has one
+ * collective in the forward pass and one in the backward pass. */
 BG_API bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg_value gamma, bg_value beta,
                                       double epsilon, bg_mesh_axis axis);
-/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes`: of the whole; columns after the last
- * class are padding and are ignored. Three collectives forward, none backward; the loss is the same on all replicas of
- * a group. Shapes: as bg_cross_entropy. */
+/* bg_cross_entropy of logits whose classes are cut; labels are whole. `classes` is the number of classes of the whole;
+ * columns after the last class are padding and are ignored. It has three collectives in the forward pass and none in
+ * the backward pass; the loss is the same on all replicas of a group. Shapes: as bg_cross_entropy. */
 BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value logits, bg_value labels,
                                          int64_t classes, bg_loss_reduction reduction, int64_t ignore_index,
                                          bg_mesh_axis axis);
@@ -926,7 +928,7 @@ BG_API bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_v
 typedef struct bg_gradient_check_options {
     size_t struct_bytes; /* set by bg_gradient_check_defaults; see base.h */
     uint64_t seed;
-    double step;                  /* of the central difference; default 1e-5 (inputs are float64) */
+    double step;                  /* step of the central difference; default 1e-5 (inputs are float64) */
     double absolute_tolerance;    /* default 1e-7 */
     double relative_tolerance;    /* default 1e-5 */
     uint32_t elements_per_input;  /* number of elements of each input to check; 0: all */
@@ -944,13 +946,13 @@ static inline bg_gradient_check_options bg_gradient_check_defaults(void)
     return options;
 }
 
-/* Builds the op once over float64 operands (integer ones keep their type and must be given in `values`), and compares
- * its gradient rule with central differences of sum(output * random weights), with reference kernels. `types` are the
- * operands' types; values[i] holds an operand's data, or is NULL for random data. The error names the first element
- * that differs: operand, element, and both numbers. Errors: BG_ERROR_INVALID if the rule and the differences disagree,
- * the op type has no gradient rule, attributes or the values of an integer operand are missing, or no checked output is
- * a float; BG_ERROR_SHAPE if a gradient does not have its operand's type; BG_ERROR_UNSUPPORTED for more than 32
- * operands; BG_ERROR_MEMORY; an error of the op itself. */
+/* Builds the op once over float64 operands (integer operands keep their type and must be given in `values`). With
+ * reference kernels it compares the op's gradient rule with central differences of sum(output * random weights).
+ * `types` are the operands' types; values[i] holds an operand's data, or is NULL for random data. The error names the
+ * first element that differs: operand, element, and both numbers. Errors: BG_ERROR_INVALID if the rule and the
+ * differences disagree, the op type has no gradient rule, attributes or the values of an integer operand are missing,
+ * or no checked output is a float; BG_ERROR_SHAPE if a gradient does not have its operand's type; BG_ERROR_UNSUPPORTED
+ * for more than 32 operands; BG_ERROR_MEMORY; an error of the op itself. */
 BG_API bg_status bg_gradient_check(const bg_op_type *op_type, const void *attributes, const bg_type *types,
                                    const void *const *values, uint32_t input_count,
                                    const bg_gradient_check_options *options, bg_error *error);

@@ -1,6 +1,6 @@
 /*
  * options.h: how a graph is trained or run: strategy, stages, batches, memory, cores. One struct, filled by
- * bg_options_defaults, checked as a whole when a plan is made.
+ * bg_options_defaults and checked as a whole when a plan is made.
  *
  * Threads: one thread at a time writes a struct of options; functions that only read it may be called by any number of
  * threads.
@@ -36,8 +36,8 @@ typedef enum bg_auto_stage {
 
 /* What the planner assumes of a device. Devices are virtual, so these are estimates and budgets. */
 typedef struct bg_device_model {
-    double speed;        /* relative to the others; above 0 */
-    size_t memory_bytes; /* budget; 0: as options.memory.device_memory_bytes says */
+    double speed;        /* relative to the other devices; above 0 */
+    size_t memory_bytes; /* budget; 0: options.memory.device_memory_bytes */
 } bg_device_model;
 
 /* Measured time of a block for one micro-batch, instead of the estimate. */
@@ -47,8 +47,8 @@ typedef struct bg_block_cost {
 } bg_block_cost;
 
 /*
- * How an update's gradient is averaged. With means it is the gradient of the loss of the whole batch (all micro-batches
- * of all replicas), however the batch is split. For the terms of the loss,
+ * How an update's gradient is averaged. With a mean it is the gradient of the loss of the whole batch (all
+ * micro-batches of all replicas), however the batch is split. The terms of the loss are averaged in two ways:
  *
  * - a mean over counted elements (bg_cross_entropy with BG_LOSS_MEAN) is averaged over all elements that the update
  *   counts; if none is counted, the term adds nothing and the other terms are unchanged;
@@ -80,7 +80,7 @@ typedef enum bg_accumulation {
 typedef enum bg_recompute {
     BG_RECOMPUTE_NONE = 0,    /* everything that the backward pass reads is stored */
     BG_RECOMPUTE_STAGE,       /* only what is always stored; the stage of the loss, whose backward pass follows at once,
-                                 stores       all unless values in it are marked */
+                                 stores everything unless values in it are marked */
     BG_RECOMPUTE_CHECKPOINTS, /* the same in stages with marked values; other stages store everything */
     BG_RECOMPUTE_FRACTION, /* recomputes a share (recompute_fraction) of each stage's stored bytes, cheapest ops first
                             */
@@ -89,30 +89,30 @@ typedef enum bg_recompute {
 
 typedef enum bg_recompute_order {
     BG_RECOMPUTE_INTERLEAVED = 0, /* each op runs again right before the backward ops that need it */
-    BG_RECOMPUTE_THEN             /* all run again in a separate action (R), which can overlap the wait for the
+    BG_RECOMPUTE_THEN             /* all of them run again in a separate action (R), which can overlap the wait for the
                                      gradient; their results then live until B has ended */
 } bg_recompute_order;
 
 /* How the replicas' gradients are combined. They are always summed once for each update. */
 typedef enum bg_replica_reduction {
     BG_REPLICAS_LIKE_ACCUMULATION = 0, /* the sum of sums, or the mean of means */
-    BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; for means, the mean over all counted elements */
-    BG_REPLICAS_SUM   /* for means, that mean times the number of replicas */
+    BG_REPLICAS_MEAN, /* sums are divided by the number of replicas; means become the mean over all counted elements */
+    BG_REPLICAS_SUM   /* means become that mean times the number of replicas */
 } bg_replica_reduction;
 
 /* When the replicas' gradients are summed. Micro-batches are always added up first, replica by replica, so that both
  * give the same bits.
  */
 typedef enum bg_reduce_time {
-    BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage as soon as they are final in its last backward pass, while the
-                                  rest of that pass runs; the update reads a piece if replicas update pieces, and phases
-                                  add their part of the gradients' norm there */
+    BG_REDUCE_IN_BACKWARD = 0, /* gradients of a stage are summed once they are final in its last backward pass, while
+                                  the rest of that pass runs. If replicas update pieces, the update reads a piece, and
+                                  phases add their part of the gradients' norm at that time */
     BG_REDUCE_IN_UPDATE,       /* with the update */
     BG_REDUCE_BESIDE /* in the backward pass; with phases, gradients that would leave the device after their phase stay
-                        for the next one's backward, so that their sum overlaps with it */
+                        for the next phase's backward, so that their sum overlaps with it */
 } bg_reduce_time;
 
-/* Which replicas are in one group: of R replicas in groups of k, with m = R / k. */
+/* Which replicas form a group: of R replicas in groups of k, with m = R / k. */
 typedef enum bg_grouping {
     BG_GROUPING_CONSECUTIVE = 0, /* {0 .. k-1}, {k .. 2k-1}, ... */
     BG_GROUPING_ORTHOGONAL,      /* {0, m, 2m, ...}, {1, m+1, ...}, ... */
@@ -125,8 +125,8 @@ typedef enum bg_grouping {
 typedef enum bg_accumulator_type {
     BG_ACCUMULATOR_DEFAULT = 0, /* float32 for parameters of 16 bits, otherwise the parameter's own */
     BG_ACCUMULATOR_SAME,        /* the parameter's own */
-    BG_ACCUMULATOR_GIVEN,       /* options.numerics.accumulator_dtype for all */
-    BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each */
+    BG_ACCUMULATOR_GIVEN,       /* options.numerics.accumulator_dtype for all parameters */
+    BG_ACCUMULATOR_CALLBACK     /* options.numerics.choose_accumulator for each parameter */
 } bg_accumulator_type;
 
 /* The micro-batches whose values of an output a run returns, for each replica. */
@@ -135,13 +135,13 @@ typedef enum bg_output_mode {
     BG_OUTPUT_FINAL,       /* the last micro-batch of the last device iteration */
     BG_OUTPUT_ALL,         /* every micro-batch: [device iteration][accumulation][replica]; see also
                               canonical_reductions */
-    BG_OUTPUT_SUM,         /* the sum over all of them, in order (not over replicas) */
+    BG_OUTPUT_SUM,         /* the sum over all micro-batches, in order (not over replicas) */
     BG_OUTPUT_EVERY_N      /* the values of device iterations n, 2n, ... */
 } bg_output_mode;
 
-/* An output mode for one output, instead of the common one. It may request a second form of the same output, or an
+/* An output mode for one output, instead of the common mode. It may request a second form of the same output, or an
  * anchor: the result of any op of the forward graph, even if it is not marked as an output. If fusion hides the result,
- * it is computed again separately, so the request does not change other results. Values of the backward pass cannot be
+ * it is computed separately, so the request does not change other results. Values of the backward pass cannot be
  * requested. */
 typedef struct bg_output_request {
     const char *output; /* the output of the graph, or the op's name (NAME.1 for its second result) */
@@ -160,9 +160,9 @@ typedef enum bg_location_class {
     BG_LOCATION_COUNT
 } bg_location_class;
 
-/* Does not change results. Remote values live in a remote store (the host's memory) and are on the device only while
- * they are used: optimizer state one variable at a time, other values as phase_liveness says. Loads and stores overlap
- * work. */
+/* The place does not change results. Remote values live in a remote store (the host's memory) and are on the device
+ * only while they are used: optimizer state one variable at a time, other values as phase_liveness says. Loads and
+ * stores overlap with computation. */
 typedef enum bg_place {
     BG_PLACE_DEFAULT = 0, /* REMOTE with the phased strategy, as in PopTorch; otherwise DEVICE */
     BG_PLACE_DEVICE,
@@ -174,14 +174,15 @@ typedef struct bg_tensor_location {
     bool sharded;                    /* sharded over the replicas: each keeps a piece of ceil(elements / replicas) */
     size_t minimum_elements_remote;  /* smaller tensors stay on the device; default 2 */
     size_t minimum_elements_sharded; /* smaller tensors stay whole; default 8192 */
-    bool on_demand; /* load when needed instead of one visit (update, micro-batch) earlier: less device memory, no
-                       overlap of loads. Default for state, as in IPU software */
+    bool on_demand; /* load when needed instead of one visit (update, micro-batch) earlier: less device memory, but
+                       loads do not overlap. Default for state, as in IPU software */
 } bg_tensor_location;
 
-/* A location for the tensors whose name matches, instead of their class's. The last matching rule applies. */
+/* A location for the tensors whose name matches, instead of the location of their class. The last matching rule
+ * applies. */
 typedef struct bg_location_rule {
     uint32_t classes;    /* bits 1u << bg_location_class */
-    const char *pattern; /* of a variable's name (of a value's for activations); `*` stands for any text, `?` for a
+    const char *pattern; /* of a variable's name (for activations, a value's name); `*` stands for any text, `?` for a
                             character */
     bg_tensor_location location;
 } bg_location_rule;
@@ -195,7 +196,7 @@ typedef enum bg_phase_liveness {
 } bg_phase_liveness;
 
 /* Which processors a session's worker threads run on. All of them start with the affinity of the thread that creates
- * the session, and none ever leaves it. Results do not depend on it. */
+ * the session, and none ever leaves it. Results do not depend on the placement. */
 typedef enum bg_pinning {
     BG_PINNING_NONE = 0, /* the system places workers, and moves them away from busy processors */
     /* Worker i is bound to the i-th allowed processor to which no other thread is bound, core after core, all
@@ -209,23 +210,22 @@ typedef enum bg_pinning {
 /* How a session uses files in options.files.memmap_dir. */
 typedef enum bg_memmap_mode {
     BG_MEMMAP_CONTINUE = 0, /* resumes from them; creates missing ones */
-    BG_MEMMAP_RENEW,    /* the same, but replaces files from which it cannot resume, instead of an error: for programs
-                           that set all weights next, as from a checkpoint */
+    BG_MEMMAP_RENEW,        /* the same, but replaces files from which it cannot resume instead of failing: for programs
+                               that set all weights next, as from a checkpoint */
     BG_MEMMAP_READ_ONLY /* resumes from them and leaves them untouched: changes are kept in memory. When there are no
                            files, remote stores are in memory */
 } bg_memmap_mode;
 
-/* In which types a float32 graph is computed and kept, by Lightning's names ("32", "bf16-mixed", "16-mixed",
- * "bf16-true", "16-true"), which are the values of the option `precision`. As text "32-true", "16" and "bf16" mean the
- * first three.
+/* The types in which a float32 graph is computed and kept. Lightning's names ("32", "bf16-mixed", "16-mixed",
+ * "bf16-true", "16-true") are the values of the option `precision`. The strings "32-true", "16" and "bf16" are also
+ * accepted for the first three.
  *
  * Mixed: products (linear layers, matrix products, convolutions, attention, recurrences) have operands and results of
  * 16 bits. Losses, exponentials, logarithms, powers, reciprocals and sums use float32, and so do ops that change a
  * variable and the caller's own ops. Any other op uses the widest type of its operands. Parameters and constants use
  * the type of the other operands, and inputs of the graph are float32. Parameters, optimizer state, inputs and outputs
  * stay float32. If loss_scaling is 1, 16-MIXED also turns auto_loss_scaling on. True: the parameters themselves are
- * kept in 16 bits too, as bg_graph_set_parameter_dtype keeps them. Weights that are set, read and saved then have that
- * type.
+ * also kept in 16 bits, as with bg_graph_set_parameter_dtype. Weights that are set, read and saved then have that type.
  *
  * Values of other types than float32 keep their type. */
 typedef enum bg_precision {
@@ -237,24 +237,24 @@ typedef enum bg_precision {
 } bg_precision;
 
 /* A loss scale that begins at options.numerics.loss_scaling and adapts between updates, as in PopART. The library
- * counts elements of parameters' gradients whose absolute value is above bin_edge x 65504 (the largest float16),
- * for any type of the gradients. It counts them in the scaled gradients of each micro-batch of each replica; where
- * means are weighted by counts, these are gradients of the sum over the samples. If the share of counted elements in an
- * update is above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update
- * on. An accumulated gradient that is not finite skips the update (weights and optimizer state stay; only
- * bg_session_step counts it) and decreases the scale at once. All updates wait for all gradients. The scale is a
- * variable of the weights, "loss.scale" (float32), that checkpoints keep. It needs accumulation by means. */
+ * counts elements of parameters' gradients whose absolute value is above bin_edge x 65504 (the largest float16), for
+ * any type of the gradients. It counts the scaled gradients of each micro-batch of each replica; where means are
+ * weighted by counts, these are gradients of the sum over the samples. If the share of counted elements in an update is
+ * above the threshold, the scale is multiplied by `decrease`, otherwise by `increase`, from the next update on. An
+ * accumulated gradient that is not finite skips the update (weights and optimizer state stay; only bg_session_step
+ * counts it) and decreases the scale at once. All updates wait for all gradients. The scale is a variable of the
+ * weights, "loss.scale" (float32), that checkpoints keep. It needs accumulation by means. */
 typedef struct bg_auto_loss_scaling {
     bool enabled;
-    bool output;      /* training has a further output, `loss_scale`: the scale of each update, a float32 scalar */
+    bool output;      /* training has one more output, `loss_scale`: the scale of each update, a float32 scalar */
     double bin_edge;  /* above 0, up to 1; default 0.125 */
     double threshold; /* 0 to below 1; default 1e-7 */
     uint32_t period;  /* updates whose counts are added up before the scale is adapted; default 1 */
-    double increase, decrease; /* default 2 and 0.5: powers of two change no other bit */
-    double minimum, maximum;   /* of the scale; default 1 and 2^24 */
+    double increase, decrease; /* default 2 and 0.5: powers of two do not change results otherwise */
+    double minimum, maximum;   /* bounds of the scale; default 1 and 2^24 */
 } bg_auto_loss_scaling;
 
-/* The memory assumed for a device without a budget when a share of it is needed: that of a Mk2 IPU. */
+/* The memory assumed for a device without a budget if a share of its memory is needed: that of a Mk2 IPU. */
 #define BG_NOMINAL_MEMORY_BYTES ((size_t)900 << 20)
 
 typedef enum bg_log_level { BG_LOG_ERROR = 0, BG_LOG_WARNING, BG_LOG_INFO, BG_LOG_DEBUG } bg_log_level;
@@ -263,38 +263,36 @@ typedef void (*bg_log_function)(void *user, bg_log_level level, const char *text
 /* How work is divided among devices, its order, and the number of processors. */
 typedef struct bg_execution_options {
     bg_strategy strategy;
-    /* PIPELINED: name of a schedule generator (bg_schedule_generator_find: any case, other systems' names too); NULL:
-     * "interleaved", in training with stages that share devices "grouped" (bg_plan_schedule_name). "auto" searches for
-     * the order that ends first by the stages' costs, within the memory budgets. */
+    /* PIPELINED: name of a schedule generator (bg_schedule_generator_find accepts any case and other systems' names).
+     * NULL: "interleaved", or "grouped" in training with stages that share devices (bg_plan_schedule_name). "auto"
+     * searches for the order that ends first with the stages' costs, within the memory budgets. */
     const char *schedule;
-    /* Training: the backward of the stage with the loss is a separate position of the pipeline, one step after its
-     * forward, as in TensorFlow for IPU; false: the backward pass follows its forward pass at once, as in PopTorch. It
-     * matters for "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in each stage),
-     * for PHASED (the last phase does all forwards, then all backwards) and for "auto"; other schedules ignore it.
-     * Results are the
-     * same bits. */
+    /* Training: the backward pass of the stage with the loss is a separate position of the pipeline, one step after its
+     * forward pass, as in TensorFlow for IPU. False: the backward pass follows its forward pass at once, as in
+     * PopTorch. It matters for "grouped" (M + 2N - 1 steps instead of M + 2N - 2, and one micro-batch more in flight in
+     * each stage), for PHASED (the last phase does all forwards, then all backwards) and for "auto"; other schedules
+     * ignore it. Results are the same bits. */
     bool separate_loss;
-    /* For debugging: devices of a replica run one action at a time. Each action ends, with the loads and stores that it
-     * starts, before the next action on any device begins, also across steps. Results are the same bits. It works with
-     * SHARDED, the schedule "sequential" and any plan on one device, and is an error with other schedules. Replicas
-     * still run in parallel. */
+    /* For debugging: the devices of a replica run one action at a time. Each action ends, together with the loads and
+     * stores that it starts, before the next action on any device begins, also across steps. Results are the same bits.
+     * It works with SHARDED, the schedule "sequential" and any plan on one device, and is an error with other
+     * schedules. Replicas still run in parallel. */
     bool strict;
     /* Measured costs, one for each stage (bg_profile_measure); NULL: estimates from the ops. They decide predicted
      * times and, with "auto", the order; they never change results. Costs that include W in B (weights_ns 0) and costs
-     * that separate them work with both kinds of schedule. */
+     * that separate them both work with every schedule. */
     const bg_stage_cost *stage_costs;
     uint32_t stage_cost_count;
     double message_bytes_per_ns; /* with stage_costs: speed of messages; 0: messages take no time */
     /* Blocks to stages, in order: "B1,B2|B3,B4"; a stage may be given a device: "B1|B2@0". An & joins stages that run
      * at the same time and share neither data nor weights: "B1|B2&B3|B4". A semicolon separates phases (PHASED):
      * "B1,B2|B3;B4|B5". "auto:4": four stages that minimize the longest stage by cutting at block borders; "auto-ops:4"
-     * cuts
-     * inside blocks too. NULL: auto_stage decides. */
+     * cuts inside blocks too. NULL: auto_stage decides. */
     const char *stages;
     bg_auto_stage auto_stage; /* when stages is NULL */
-    /* The device of each stage; devices may repeat, and neighbors on one device stay two stages. Devices that are not
-     * named are idle (at most 64, with a warning). NULL: the device after @, or the device of the stage's blocks, or
-     * the device that the schedule assigns. */
+    /* The device of each stage. Devices may repeat; neighboring stages on one device stay separate. Devices that are
+     * not named are idle (at most 64, with a warning). NULL: the device after @, or the device of the stage's blocks,
+     * or the device that the schedule assigns. */
     const uint32_t *device_mapping;
     uint32_t device_mapping_count;
     uint32_t device_count; /* of one replica; 0: the number that the stages and the schedule need */
@@ -311,24 +309,25 @@ typedef struct bg_execution_options {
      * thread of its own, unless it is pinned or the graph has the caller's own ops (whose kernels may hang). */
     uint32_t cores;
     /* Default none: the system places the threads of sessions and processes. Workers are bound to processors to which
-     * no other single thread of the machine is bound, while there are any, so two sessions or processes that pin do not
-     * share a processor while one is free. A session that needs all allowed processors uses them all. With more workers
-     * than allowed processors no worker is bound. I/O threads are never bound. */
+     * no other single thread of the machine is bound, as long as there are any. Two sessions or processes that pin
+     * therefore do not share a processor while one is free. A session that needs all allowed processors uses them all.
+     * With more workers than allowed processors no worker is bound. I/O threads are never bound. */
     bg_pinning pinning;
     /* The order of processors for pinned workers; NULL: by their numbers. Called while a session is created. It sorts
      * the processors that workers may use (the system's numbers, ascending) into the order in which workers get them,
-     * as `pinning` says. It returns the number of leading processors that are on different cores; 0: not known.
+     * according to `pinning`. It returns the number of leading processors that are on different cores; 0: not known.
      * bg_topology_order (topology.h) is such a function, which knows cores and caches. */
     uint32_t (*processor_order)(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
     void *processor_order_user;
-    /* Runs a worker or I/O thread of the session on a thread of the caller's, instead of a new one. Called while
-     * a session is created; it runs function(argument) on a thread that does nothing else until the function returns,
-     * which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is no
-     * thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed, and
-     * so does a checkpoint while it is written: without one bg_checkpoint_save reads back by itself, and
+    /* Runs a worker or I/O thread of the session on a thread that the caller provides, instead of a new one. Called
+     * while a session is created; it runs function(argument) on a thread that does nothing else until the function
+     * returns, which is when the session is destroyed (bg_session_destroy waits for that). Returns false when there is
+     * no thread; creating the session then fails. The session's infeed needs one more thread, until it is destroyed. A
+     * checkpoint also needs one while it is written; without it bg_checkpoint_save reads back by itself, and
      * bg_checkpoint_finish fails. First values of weights are then made by the calling thread alone. The caller is
-     * responsible for the signals and the placement of these threads: only with BG_PINNING_NONE. A session of one
-     * worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are blocked. */
+     * responsible for the signals and the placement of these threads, so only BG_PINNING_NONE is allowed. A session of
+     * one worker needs no thread (docs/serving.md). NULL: the session creates threads, in which all signals are
+     * blocked. */
     bool (*start_thread)(void *user, void (*function)(void *argument), void *argument);
     void *start_thread_user;
     int32_t io_threads; /* threads for loads and stores; 0: idle workers do them; -1 (default): one if workers leave
@@ -345,9 +344,9 @@ typedef struct bg_execution_options {
     /* Processes that share the devices (brigade/transport.h): this process creates and runs only the devices that the
      * layout gives its rank. Must outlive the plan. NULL: all devices belong to this process. */
     const struct bg_transport *transport;
-    /* Which devices a rank has: an order of the axes "tensor", "stage" and "data", innermost first, in which ranks get
-     * devices in almost equal stretches; or a rank for each device of each replica ("0,0,1,1"). NULL or "":
-     * "tensor,stage,data", which keeps the devices with the most traffic in one rank. */
+    /* Which devices each rank has. Either an order of the axes "tensor", "stage" and "data", innermost first, in which
+     * ranks get contiguous ranges of devices of almost equal length; or a rank for each device of each replica
+     * ("0,0,1,1"). NULL or "": "tensor,stage,data", which keeps the devices with the most traffic in one rank. */
     const char *layout;
     /* Number of ranks for which the program describes a plan without running it (bg_plan_print_ranks); 0: the actual
      * number.
@@ -360,9 +359,9 @@ typedef struct bg_memory_options {
     size_t device_memory_bytes; /* budget of each device; 0: unlimited */
     /* The share of a device's memory (of BG_NOMINAL_MEMORY_BYTES where it is unlimited) that the scratch of a matrix
      * product or convolution may use: one share for all devices, or one for each; at least 0. NULL: the fastest choice.
-     * A smaller share means fewer or smaller pieces at a time, down to the smallest one; results do not change. Shares
-     * are rounded down to powers of two of bytes. The weight gradient of a fused convolution and pool ignores this
-     * option. */
+     * A smaller share means fewer or smaller pieces at a time, down to the smallest piece; results do not change.
+     * Shares are rounded down to powers of two of bytes. The weight gradient of a fused convolution and pool ignores
+     * this option. */
     const double *matmul_proportions;
     uint32_t matmul_proportion_count;
     bool offload_optimizer; /* the same as BG_PLACE_REMOTE in locations[BG_LOCATION_STATE].place */
@@ -380,9 +379,9 @@ typedef struct bg_memory_options {
     bg_recompute_order recompute_order;
     bool no_memory_check; /* allow a session whose plan needs more memory than the machine has free
                              (bg_session_create) */
-    /* The caller's allocator (bg_allocator of base.h has the contract), instead of the C library's, for the plan and
-     * for the work of compiling it; for the memory of its sessions' devices, their arenas and remote stores; for the
-     * rings of their infeeds; and for weights that a session makes itself. It must outlive the plan, its sessions and
+    /* The caller's allocator (bg_allocator of base.h has the contract), which replaces the C library's. It serves the
+     * plan and the work of compiling it; the memory of the plan's sessions' devices, their arenas and remote stores;
+     * the rings of their infeeds; and weights that a session makes itself. It must outlive the plan, its sessions and
      * these weights. docs/embedding.md says which memory is not the caller's. */
     void *(*allocate)(void *user, size_t alignment, size_t size_bytes);
     void (*release)(void *user, void *memory, size_t size_bytes);
@@ -395,8 +394,8 @@ typedef struct bg_replicas_options {
      * times tensor_1 times tensor_2, numbered as mesh.h says; the replicas of one copy of the model get the same data.
      */
     uint32_t count;
-    /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it decides `count`: 8 devices
-     * with two stages are 4 replicas, 7 are an error. Leave `count` at 1, or set it to the same number. */
+    /* Devices of all replicas together; 0: as many as `count` replicas need. Otherwise it determines `count`: 8 devices
+     * with two stages are 4 replicas, and 7 devices are an error. Leave `count` at 1, or set it to the same number. */
     uint32_t total_devices;
     /* Replicas of a group get the same data: a run takes micro-batches for count / input_group_size of them. */
     uint32_t input_group_size; /* default 1; divides `count`. Leave it at 1 on a mesh */
@@ -404,8 +403,8 @@ typedef struct bg_replicas_options {
     bg_replica_reduction replica_reduction;
     bg_reduce_time reduce_time;
     /* Applies where a device would be idle during a stage's sum: once this many bytes of its gradients, and at least an
-     * eighth of them, are final, they are summed while the rest of the backward runs. 0: all are summed after it. The
-     * same bits. */
+     * eighth of them, are final, they are summed while the rest of the backward pass runs. 0: all are summed after it.
+     * Results do not change. */
     size_t reduce_bytes;
     /* Training: every bg_batch_norm of the graph takes its statistics over all data-parallel replicas
      * (bg_sync_batch_norm). Otherwise each replica has its own, and weights have the running statistics of replica 0.
@@ -418,18 +417,18 @@ typedef struct bg_numerics_options {
     bg_precision precision;
     bg_accumulation accumulation;
     /* Training: gradients, and the counts that they are averaged by, are added up in one tree over the micro-batches of
-     * an update, N = data-parallel replicas x gradient_accumulation of them, so that the bits of weights and losses are
-     * the same for every such product of the same micro-batches. The tree splits n micro-batches at the largest power
-     * of two below n. Replica r has micro-batches r x gradient_accumulation and those that follow: arrays of inputs,
-     * and of outputs in the modes ALL and EVERY_N, lie as [device iteration][replica][accumulation], which is the order
-     * of the whole batch; rows of outfeeds keep their dimension of replicas.
+     * an update, of which there are N = data-parallel replicas x gradient_accumulation. The bits of weights and losses
+     * are therefore the same for every such product of the same micro-batches. The tree splits n micro-batches at the
+     * largest power of two below n. Replica r has the micro-batches from r x gradient_accumulation on. Arrays of
+     * inputs, and of outputs in the modes ALL and EVERY_N, are ordered [device iteration][replica][accumulation], which
+     * is the order of the whole batch. Rows of outfeeds keep their dimension of replicas.
      *
-     * With several data-parallel replicas gradient_accumulation is a power of two. Refused: a running mean,
-     * a replica_reduction that differs from the accumulation, groups of replicas with the same data (but a mesh's), ops
-     * that change variables in the forward pass (batch norm: each replica has statistics of its own) and, with several
-     * replicas, LAMB with state in pieces. The device holds ceil(log2(gradient_accumulation)) - 1 more sums of each
-     * gradient. With more than two micro-batches of accumulation there is one more pass over each gradient, because the
-     * op that makes it no longer adds it to its accumulator. */
+     * With several data-parallel replicas gradient_accumulation is a power of two. Refused: a running mean, a
+     * replica_reduction that differs from the accumulation, groups of replicas with the same data (except those of a
+     * mesh), ops that change variables in the forward pass (batch norm, because each replica has its own statistics)
+     * and, with several replicas, LAMB with sharded state. The device holds ceil(log2(gradient_accumulation)) - 1 more
+     * sums of each gradient. With more than two micro-batches of accumulation there is one more pass over each
+     * gradient, because the op that makes it no longer adds it to its accumulator. */
     bool canonical_reductions;
     bg_accumulator_type accumulator_type;
     bg_dtype accumulator_dtype; /* GIVEN: float32, bfloat16 or float16 */
@@ -439,9 +438,9 @@ typedef struct bg_numerics_options {
     /* Gradients whose type differs from the parameter's are cast to the optimizer's type; default true. When false,
      * such accumulators are an error. */
     bool cast_gradients;
-    /* Gradients are multiplied by max / max(norm, max), with the norm over all parameters' final gradients
-     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. Forces a barrier between the last backward and
-     * the update. */
+    /* Gradients are multiplied by max / max(norm, max), where the norm is over all parameters' final gradients
+     * (accumulated, scaled, summed over replicas); 0 or INFINITY: never. This forces a barrier between the last
+     * backward pass and the update. */
     double max_gradient_norm;
     /* Each element of the final gradients, after the norm is bounded, is clamped to -v .. v; 0 or INFINITY: no
      * clamping. NaN stays. */
@@ -452,20 +451,20 @@ typedef struct bg_numerics_options {
     double loss_scaling;
     bg_auto_loss_scaling auto_loss_scaling; /* default off */
     /* Training: before an update all replicas and ranks agree on whether the losses of its micro-batches are finite. If
-     * one is infinite or NaN, no weight and no state of the optimizer changes, by this update or by those of the
-     * same run that follow, and the run fails with BG_ERROR_NOT_FINITE: the iterations of bg_session_execute are those
-     * before it, the outputs are there, and the session can be saved or run again. Variables that the forward pass
+     * one is infinite or NaN, neither weights nor optimizer state change, in this update and in those that follow in
+     * the same run. The run fails with BG_ERROR_NOT_FINITE: bg_session_execute returns the number of iterations before
+     * it, the outputs are available, and the session can be saved or run again. Variables that the forward pass
      * changes, such as the running statistics of a batch norm, keep their new values. A gradient that overflows under
-     * auto_loss_scaling skips only its update, and the training continues. Default off. The check travels with the
-     * gradients; the updates of all stages wait for that of the loss's. */
+     * auto_loss_scaling skips only its update, and the training continues. Default off. The check is sent with the
+     * gradients, and the updates of all stages wait for the stage of the loss. */
     bool guard_loss;
-    /* The optimizer's state of parameters of other types than float64: BG_BFLOAT16, BG_FLOAT16, or BG_DTYPE_NONE or
-     * BG_FLOAT32: float32. Squares of gradients often fall below the smallest float16, 6e-8, so do not keep second
-     * moments in float16. */
+    /* Type of the optimizer state of parameters that are not float64: BG_BFLOAT16, BG_FLOAT16, or float32
+     * (BG_DTYPE_NONE or BG_FLOAT32). Squares of gradients often fall below the smallest float16, 6e-8, so do not keep
+     * second moments in float16. */
     bg_dtype first_moment_dtype, second_moment_dtype;
     /* New weights and optimizer state of 16 bits are rounded up or down at random, so that the mean of many roundings
-     * is the exact value. Otherwise updates of less than half a unit in the last place are lost. The random number of
-     * an element is a function of seed, step and the parameter's name, so it is the same under every strategy and on
+     * is the exact value. Without this, updates of less than half a unit in the last place are lost. The random number
+     * of an element is a function of seed, step and the parameter's name, so it is the same under every strategy and on
      * all replicas. Causes a warning when nothing is stored in 16 bits. */
     bool stochastic_rounding;
     uint64_t seed;
@@ -477,7 +476,7 @@ typedef struct bg_numerics_options {
     bg_dtype partials;
     bool no_fusion;          /* do not fuse ops */
     bool initialize_missing; /* inference: parameters that the weights lack begin with values made from the seed, as in
-                                training, instead of being an error of the session */
+                                training, instead of making the session fail */
 } bg_numerics_options;
 
 /* Folders for plans, remote memory and the log. */
@@ -491,11 +490,11 @@ typedef struct bg_files_options {
     bg_memmap_mode memmap_mode;
     /* A folder in which plans are cached. The same plan (graph, options, library, kind of processor) is later read from
      * there, many times faster. Processes may share the folder. A damaged or foreign file is not used, and the log gets
-     * a note; a folder that cannot be written is not an error. Files are never deleted. NULL or "": none. */
+     * a note; a folder that cannot be written is not an error. Files are never deleted. NULL or "": no folder. */
     const char *cache_dir;
     /* A folder, created if it is missing, with the file brigade.log. Each message that `log` gets is appended as a line
-     * with time (UTC) and level, and so are the stages, memory and timetable of each plan. NULL or "": none. A file
-     * that cannot be opened for writing is an error of the plan; lines that cannot be written later are lost. */
+     * with time (UTC) and level, and so are the stages, memory and timetable of each plan. NULL or "": no folder. A
+     * file that cannot be opened for writing is an error of the plan; lines that cannot be written later are lost. */
     const char *log_dir;
 } bg_files_options;
 
@@ -506,7 +505,7 @@ typedef struct bg_reporting_options {
     bool output_gradient_norm;
     bg_output_mode output_mode;
     uint32_t output_period;                   /* EVERY_N */
-    const bg_output_request *output_requests; /* further forms of outputs */
+    const bg_output_request *output_requests; /* additional forms of outputs */
     uint32_t output_request_count;
     bool requests_only;    /* return only the requests; inference drops ops that they do not need */
     bool trace;            /* record every action */
@@ -520,15 +519,15 @@ typedef struct bg_reporting_options {
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
-    /* Called before each pass of the compiler (`what`: its name, `total`: all passes; a second attempt for a budget
-     * begins again at 0), and before each run of bg_profile_measure ("measure"). It must outlive the plan. A plan from
-     * the cache makes no call. execution.stop is called within long passes too. NULL: none. */
+    /* Called before each pass of the compiler (`what` is its name, `total` the number of passes; a second attempt to
+     * fit a budget begins again at 0), and before each run of bg_profile_measure ("measure"). It must outlive the plan.
+     * A plan from the cache does not call it. execution.stop is also called within long passes. NULL: none. */
     bg_progress_function progress;
     void *progress_user;
 } bg_reporting_options;
 
 typedef struct bg_options {
-    /* sizeof(bg_options) at the caller, set by bg_options_defaults. A struct that was not initialized, or that was
+    /* sizeof(bg_options) in the caller, set by bg_options_defaults. A struct that was not initialized, or that was
      * compiled for another release, is refused. */
     size_t struct_bytes;
     bg_execution_options execution;
@@ -554,7 +553,7 @@ static inline bg_options bg_options_defaults(void)
  * when there are none. */
 BG_API bg_status bg_options_problems(const bg_options *options, bool training, char **out_text, bg_error *error);
 
-/* The name of a value of an enumerated option, as in options by name: "pipelined" for "strategy" and
+/* The name of a value of an enumerated option, as used in options by name: "pipelined" for "strategy" and
  * BG_STRATEGY_PIPELINED. NULL: the option does not exist (docs/options.md lists the names), is not enumerated, or has
  * no such value. */
 BG_API const char *bg_option_value_name(const char *option, int value);
@@ -617,11 +616,11 @@ typedef struct bg_optimizer {
     size_t struct_bytes; /* set by bg_sgd, bg_adam and the like; see base.h */
     bg_optimizer_kind kind;
     double learning_rate;
-    double
-        weight_decay; /* default 0; AdamW and LAMB 0.01, applied to the weights; others add it to the gradient (L2) */
-    double momentum;  /* SGD, RMSProp */
-    double dampening; /* SGD */
-    bool nesterov;    /* SGD; needs momentum > 0 and dampening 0 */
+    double weight_decay; /* default 0; AdamW and LAMB have 0.01 and apply it to the weights; others add it to the
+                            gradient (L2) */
+    double momentum;     /* SGD, RMSProp */
+    double dampening;    /* SGD */
+    bool nesterov;       /* SGD; needs momentum > 0 and dampening 0 */
     /* SGD in PopART's combined variant, which needs momentum > 0. The velocity v holds the change itself, times
      * velocity_scaling (above 0; default 1): v = momentum v + (1 - dampening) scaling g, starting at 0. The weights
      * change by learning rate / scaling times v. The first gradient is dampened too, unlike in torch. Without
@@ -691,7 +690,7 @@ static inline bg_optimizer bg_adagrad(double learning_rate)
     return bg_optimizer_make(BG_ADAGRAD, learning_rate);
 }
 
-/* Zeiler, 2012, whose steps have their own length: a learning rate of 1 is usual. */
+/* Zeiler, 2012. Its steps determine their own length, so a learning rate of 1 is usual. */
 static inline bg_optimizer bg_adadelta(double learning_rate)
 {
     return bg_optimizer_make(BG_ADADELTA, learning_rate);
@@ -714,12 +713,12 @@ BG_API bg_status bg_optimizer_parse(const char *text, double learning_rate, bg_o
 /* "adamw"; NULL for BG_CUSTOM and for invalid kinds. */
 BG_API const char *bg_optimizer_name(bg_optimizer_kind kind);
 #define BG_OPTIMIZER_STATE_TEXT_BYTES 80
-/* Describes to which optimizer state belongs: its name and the settings that change the meaning of the state, such as
- * "adamw", "sgd:momentum" or "rmsprop:momentum,tf_variant". State has no meaning for an optimizer with another
+/* Describes which optimizer the state belongs to: its name and the settings that change the meaning of the state, such
+ * as "adamw", "sgd:momentum" or "rmsprop:momentum,tf_variant". State has no meaning for an optimizer with another
  * description. Numbers that may change during training are left out. `text` holds BG_OPTIMIZER_STATE_TEXT_BYTES. */
 BG_API void bg_optimizer_describe_state(const bg_optimizer *optimizer, char *text);
 /* The kinds of state that an optimizer keeps for each parameter, sorted and separated by spaces: the last parts of
- * their names, "exp_avg exp_avg_sq". "" when it keeps none. */
+ * their names, "exp_avg exp_avg_sq". "" if it keeps none. */
 BG_API const char *bg_optimizer_state_kinds(const bg_optimizer *optimizer);
 /* Checks that every number is in its range; the error gives the reason and the remedy. */
 BG_API bg_status bg_optimizer_validate(const bg_optimizer *optimizer, bg_error *error);

@@ -39,9 +39,9 @@ BG_API const char *bg_plan_pass_at(uint32_t index, const char **out_what);
 typedef enum bg_memory_class {
     BG_MEMORY_WEIGHTS = 0, /* parameters and buffers, constants */
     BG_MEMORY_GRADIENTS,   /* accumulators */
-    BG_MEMORY_STATE,       /* the optimizer's, on the device */
+    BG_MEMORY_STATE,       /* optimizer state on the device */
     BG_MEMORY_STASH,       /* activations kept for the backward pass */
-    BG_MEMORY_TRANSIENT,   /* inside a segment, scratch included */
+    BG_MEMORY_TRANSIENT,   /* values inside a segment, scratch included */
     BG_MEMORY_STREAM,      /* messages between devices, host inputs and outputs */
     BG_MEMORY_WINDOW,      /* remote weights, accumulators and stashes while they are on the device */
     BG_MEMORY_REMOTE,      /* outside the device: remote buffers */
@@ -63,19 +63,19 @@ typedef struct bg_plan_summary {
     bool is_cached;         /* the plan was read from options.files.cache_dir */
     double idle_share;      /* idle share of device time, by static costs */
     double flops_per_micro_batch;
-    uint32_t recomputed_op_count; /* forward ops that run again for the backward */
-    double recompute_share;       /* their share of the time of a micro-batch, by static costs */
+    uint32_t recomputed_op_count; /* number of forward ops that run again for the backward pass */
+    double recompute_share;       /* the share of these ops in the time of a micro-batch, by static costs */
     uint32_t ranks;               /* processes that share the devices; 1: this process has all */
     uint32_t data_replicas;       /* replicas that gradients are summed over; 1: they are not */
     uint32_t sums;                /* sums of gradients over replicas in a step of a replica: one for each stage */
     uint32_t sums_beside;         /* the number of these sums that devices do not wait for */
-    uint64_t bytes_not_stored;    /* gradients that are not kept in a replica's remote stores because they are summed
-                                     in the backward: it keeps the pieces that it updates */
+    uint64_t bytes_not_stored;    /* gradients that a replica's remote stores do not keep, because they are summed in
+                                     the backward pass: the replica keeps only the pieces that it updates */
 } bg_plan_summary;
 BG_API bg_plan_summary bg_plan_summarize(const bg_plan *plan);
-/* The options that it was made with. Borrowed. */
+/* The options that the plan was made with. Borrowed. */
 BG_API const bg_options *bg_plan_options(const bg_plan *plan);
-/* The optimizer that it trains with; NULL: it is for inference. Borrowed. */
+/* The optimizer that the plan trains with; NULL: it is for inference. Borrowed. */
 BG_API const bg_optimizer *bg_plan_optimizer(const bg_plan *plan);
 /* Bytes of a class on a device of a replica; all replicas are equal. */
 BG_API size_t bg_plan_memory_bytes(const bg_plan *plan, uint32_t device, bg_memory_class memory_class);
@@ -100,21 +100,22 @@ BG_API const char *bg_plan_traffic_name(bg_plan_traffic traffic);
 BG_API uint64_t bg_plan_traffic_bytes(const bg_plan *plan, uint32_t device, bg_plan_traffic traffic,
                                       bg_location_class location_class);
 
-/* Text, malloc'ed: the table of bytes a device and class; blocks with their stage and device; the timetable. */
+/* Text, malloc'ed: the table of bytes by device and class; the blocks with their stage and device; the timetable. */
 BG_API bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *error);
-/* The same for each phase: a pass over a stage, F, R, B, W or U. Remote values are counted in their own class, in the
- * phases that have a window of them. Values on the device are counted in the phases that use them. The `transient`
- * bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a row. */
+/* The same for each phase, which is a pass over a stage: F, R, B, W or U. Remote values are counted in their own class,
+ * in the phases that have a window of them. Values on the device are counted in the phases that use them. The
+ * `transient` bytes of an update include the moments that it loads. Consecutive stages with equal numbers share a row.
+ */
 BG_API bg_status bg_plan_print_phases(const bg_plan *plan, char **out_text, bg_error *error);
 /* The bytes that each remote store keeps and that a step moves, by class. */
 BG_API bg_status bg_plan_print_remote(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error *error);
 BG_API const bg_schedule *bg_plan_schedule(const bg_plan *plan);
-/* The name of the plan's schedule generator, also when options.execution.schedule is NULL. */
+/* The name of the plan's schedule generator, also if options.execution.schedule is NULL. */
 BG_API const char *bg_plan_schedule_name(const bg_plan *plan);
 BG_API bg_status bg_plan_print_timetable(const bg_plan *plan, char **out_text, bg_error *error);
 /* Prints which rank has which devices, and tables of each rank's memory (including the transport's) and of the bytes
- * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0: those of
+ * that it sends to other ranks in a step. Equal ranks share a row. The ranks need not exist; 0 means the ranks of
  * options.execution.transport. Errors: BG_ERROR_INVALID (an invalid layout). */
 BG_API bg_status bg_plan_print_ranks(const bg_plan *plan, uint32_t rank_count, char **out_text, bg_error *error);
 /* Prints every instruction of every device. */

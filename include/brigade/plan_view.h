@@ -38,9 +38,9 @@ typedef struct bg_plan_edge {
     size_t payload_bytes;            /* of a message */
     size_t slot_bytes;               /* with padding */
     uint32_t depth;                  /* number of slots */
-    bool per_step;                   /* one message a step; otherwise one for each micro-batch */
+    bool per_step;                   /* one message per step; otherwise one for each micro-batch */
     bool is_stash;                   /* counted as BG_MEMORY_STASH; otherwise as BG_MEMORY_STREAM */
-    bool is_ring;                    /* a window of a remote store: its slots are in use all the time */
+    bool is_ring;                    /* a window of a remote store, whose slots are in use all the time */
 } bg_plan_edge;
 /* Edge `index` of summary.edge_count; all-zero past the last. */
 BG_API bg_plan_edge bg_plan_edge_at(const bg_plan *plan, uint32_t index);

@@ -24,20 +24,20 @@ extern "C" {
 BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path,
                                         bg_error *error);
 
-/* For each device the share of time by kind of action and idle, between the first and the last recorded event; for each
- * stage its mean work per step; how far the longest stage is from the mean; whether events were dropped. malloc'ed.
- * Errors: as above. */
+/* Prints for each device the share of time by kind of action and idle, between the first and the last recorded event;
+ * for each stage its mean work per step; how far the longest stage is from the mean; and whether events were dropped.
+ * malloc'ed. Errors: those above. */
 BG_API bg_status bg_profile_print_summary(const bg_session *session, const bg_plan *plan, char **out_text,
                                           bg_error *error);
 
-/* The costs of the stages, from the session's records: medians over micro-batches, steps and replicas, without waiting.
- * `out_costs` has one element for each stage. *out_bytes_per_ns gets the speed of messages between devices; 0 when
- * copies took no measurable time (messages are written in place). The results serve options.execution.stage_costs.
- * Errors: as above, and BG_ERROR_INVALID when a stage has no recorded forward. */
+/* Computes the costs of the stages from the session's records: medians over micro-batches, steps and replicas, without
+ * waiting. `out_costs` has one element for each stage. *out_bytes_per_ns gets the speed of messages between devices; 0
+ * when copies took no measurable time (messages are written in place). The results can be used as
+ * options.execution.stage_costs. Errors: those above, and BG_ERROR_INVALID if a stage has no recorded forward. */
 BG_API bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
                                   double *out_bytes_per_ns, bg_error *error);
 
-/* Measures a plan that has not run yet: runs it `run_count` times in a session of its own, on zeros and with fresh
+/* Measures a plan that has not run yet: runs it `run_count` times in a separate session, on zeros and with fresh
  * weights. The plan must have been made with options.reporting.trace. Most kernels take the same time for any values,
  * but the backward of a fused convolution, max pool and ReLU skips windows without a gradient: where that matters, run
  * a session on real data and call bg_profile_costs. */
@@ -46,7 +46,7 @@ BG_API bg_status bg_profile_measure(const bg_plan *plan, uint32_t run_count, bg_
 
 /* Writes costs to a file (docs/formats.md), from which the same plan can be made again. */
 typedef struct bg_costs {
-    bg_stage_cost *stages; /* malloc'ed; one of each stage */
+    bg_stage_cost *stages; /* malloc'ed; one for each stage */
     uint32_t stage_count;
     double message_bytes_per_ns;
 } bg_costs;
@@ -75,7 +75,7 @@ BG_API bg_status bg_profile_stop(bg_session *session, bg_error *error);
 /* Information for a report that the session does not have. All may be zero. Borrowed. */
 typedef struct bg_profile_notes {
     size_t struct_bytes;         /* 0, or sizeof(bg_profile_notes): see base.h */
-    const char *program, *model; /* "brigade mnist", "digit network" */
+    const char *program, *model; /* name and model of the run: "brigade mnist", "digit network" */
     const char *samples;         /* the unit of samples: "images" */
     const char *const *settings; /* alternating names and values, then NULL */
     uint64_t loader_wait_ns;     /* time that the caller waited for data between runs (bg_loader_statistics) */
@@ -91,7 +91,7 @@ BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *n
 /* Makes a folder's report as an HTML file from its summary.json; with `other` (may be NULL) the report compares both
  * folders. Errors: BG_ERROR_NOT_FOUND, BG_ERROR_PARSE, BG_ERROR_IO, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_report(const char *folder, const char *other, const char *path, bg_error *error);
-/* The same as text, malloc'ed; `colored` adds terminal escapes. Errors: likewise. */
+/* The same as text, malloc'ed; `colored` adds terminal escapes. Errors: those of bg_profile_report. */
 BG_API bg_status bg_profile_print_report(const char *folder, const char *other, bool colored, char **out_text,
                                          bg_error *error);
 

@@ -2,10 +2,10 @@
  * random.h: the counter-based generator behind every random number in Brigade.
  *
  * Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
- * bijection of a 128-bit counter, chosen by a 64-bit key. A random number is a function of (key, counter), never of
- * how many were drawn before, so it is the same whichever thread, process or schedule asks for it.
+ * bijection of a 128-bit counter, chosen by a 64-bit key. A random number is a function of (key, counter), never of how
+ * many were drawn before, so it is the same whichever thread, process or schedule asks for it.
  *
- * Threads: pure functions: any thread may call them at any time.
+ * Threads: these are pure functions, which any thread may call at any time.
  */
 #ifndef BRIGADE_RANDOM_H
 #define BRIGADE_RANDOM_H
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Four random words for a counter under a key. `out` may be `counter`. */
+/* Computes four random words for a counter under a key. `out` and `counter` may be the same array. */
 BG_API void bg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
  * bg_trainer_options.learning_rate, with the schedule as its user. Without a trainer, pass its result to
  * bg_session_set_learning_rate or bg_run.learning_rates.
  *
- * Threads: pure functions: any thread may call them at any time.
+ * Threads: these are pure functions, which any thread may call at any time.
  */
 #ifndef BRIGADE_RATE_H
 #define BRIGADE_RATE_H

@@ -1,10 +1,9 @@
 /*
  * readers.h: files as arrays and data sets: NumPy's .npy and .npz, tokens (raw, TFRecord), CSV, folders of PNG images.
  *
- * Errors in a file give its name and the position in it. No file makes its reader allocate more than
- * about a thousand times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the
- * content is wrong), BG_ERROR_UNSUPPORTED (right, but not for this library), BG_ERROR_INVALID (an option),
- * BG_ERROR_MEMORY.
+ * Errors in a file give its name and the position in it. No file makes its reader allocate more than about a thousand
+ * times the file's size. Errors of all readers: BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE (the content is wrong),
+ * BG_ERROR_UNSUPPORTED (valid, but not supported by this library), BG_ERROR_INVALID (an option), BG_ERROR_MEMORY.
  *
  * Threads: any thread may call these functions at any time; what they return belongs to one thread at a time.
  *
@@ -22,10 +21,10 @@ extern "C" {
 /* ---- NumPy ---- */
 
 /*
- * An array of a .npy file (format 1, 2 or 3), at most 6 dimensions, none of them 0. Element types: float16, float32,
- * float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32; int64, uint32 and uint64
- * become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit int64). Either byte order.
- * Fortran order is put into C order.
+ * Reads an array from a .npy file (format 1, 2 or 3) with at most 6 dimensions, none of them 0. Element types: float16,
+ * float32, float64 and uint8 are kept; bool becomes uint8; int8, int16, int32 and uint16 become int32; int64, uint32
+ * and uint64 become int32 if every value fits, otherwise int64 (BG_ERROR_PARSE if a value does not fit int64). Both
+ * byte orders are supported. Fortran order becomes C order.
  */
 BG_API bg_status bg_npy_read(const char *path, bg_array *out, bg_error *error);
 
@@ -38,7 +37,7 @@ typedef struct bg_npz {
 
 BG_API bg_status bg_npz_read(const char *path, bg_npz *out, bg_error *error);
 BG_API void bg_npz_clear(bg_npz *npz);
-BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL when there is none */
+BG_API const bg_array *bg_npz_find(const bg_npz *npz, const char *name); /* NULL if there is none */
 
 /* Each array becomes one tensor of the samples; its first dimension counts samples. */
 BG_API bg_status bg_dataset_open_npy(const char *const *paths, uint32_t path_count, bg_dataset **out, bg_error *error);
@@ -90,9 +89,9 @@ typedef struct bg_csv_options {
 } bg_csv_options;
 
 /*
- * A table of numbers: lines end with LF or CRLF, fields may stand in double quotes (a doubled one is one of the text),
- * every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32 [rows],
- * unchanged without a label.
+ * A table of numbers. Lines end with LF or CRLF, fields may be enclosed in double quotes (a doubled quote is a literal
+ * one), and every line has as many fields as the first. *out_features is float32 [rows, columns]; *out_labels int32
+ * [rows], unchanged without a label.
  */
 BG_API bg_status bg_csv_read(const char *path, const bg_csv_options *options, bg_array *out_features,
                              bg_array *out_labels, bg_error *error);
@@ -104,25 +103,26 @@ BG_API bg_status bg_dataset_open_csv(const char *path, const bg_csv_options *opt
 /* ---- images ---- */
 
 /* A PNG of 8 bits or fewer a channel, or with a palette, as uint8 [channels, rows, columns]. `channels`: 1 gray, 3 RGB,
- * 4 RGBA, 0 as the image has. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is 255, and a
+ * 4 RGBA, 0 the image's own. Colors become gray as 0.299 R + 0.587 G + 0.114 B, a missing alpha channel is 255, and a
  * surplus alpha channel is dropped. */
 BG_API bg_status bg_png_read(const char *path, uint32_t channels, bg_array *out, bg_error *error);
 
 /*
- * A folder with one folder for each class, in the order of their names (bytes), each with .png files, in the order of
- * theirs. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read on demand;
- * all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the first image.
+ * A folder with one folder for each class, in the order of their names (bytes). Each has .png files, in the order of
+ * their names. A sample is the image, uint8 [channels, rows, columns], and its class, int32 []. Images are read on
+ * demand; all must have the size of the first one. `channels` is as in bg_png_read; 0: the channels of the first image.
  */
 BG_API bg_status bg_dataset_open_images(const char *folder, uint32_t channels, bg_dataset **out, bg_error *error);
 
 /* ---- data by name ---- */
 
 /*
- * One tensor for each sample, from the file that `source` names, and the part of it after a colon:
+ * Reads one tensor for each sample from the file that `source` names, and from the part of it that is named after a
+ * colon:
  *
  *     images.npy                     the array's first dimension is that of the samples
  *     digits.npz:x                   an array; a file of one array needs no name
- *     batch.safetensors:labels       a tensor, likewise; only this one is read
+ *     batch.safetensors:labels       a tensor of a file; only this one is read
  *     table.csv:rooms,area           columns, by the header's names or numbers from 0; one column is a number for
  *                                    each sample, several are a vector; none named: all. A first line whose first
  *                                    field is not a number is the header

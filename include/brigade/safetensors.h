@@ -2,10 +2,10 @@
  * safetensors.h: named tensors in a file, in the safetensors format that other frameworks read and write.
  *
  * A file is 8 bytes of little-endian header length, a JSON header, then the tensors' bytes one after the other:
- * {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}.
- * This machine's byte order must be little-endian, as the format's is.
+ * {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}. This
+ * machine's byte order must be little-endian, as the format's is.
  *
- * Threads: an open file does not change: any number of threads may read it.
+ * Threads: an open file does not change, so any number of threads may read it.
  *
  * Errors: BG_ERROR_INVALID, BG_ERROR_NOT_FOUND, BG_ERROR_IO, BG_ERROR_PARSE, BG_ERROR_UNSUPPORTED, BG_ERROR_MEMORY.
  */
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* A file that was opened. Immutable, so threads may share it. */
+/* A file that was opened. It is immutable, so threads may share it. */
 typedef struct bg_safetensors bg_safetensors;
 
 typedef struct bg_safetensors_entry {

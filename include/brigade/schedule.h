@@ -1,21 +1,21 @@
 /*
- * schedule.h: the order of actions on each device. A schedule is, for each device, an ordered list of actions
- * for one step (one weight update in training; one pass over the micro-batches in inference). It knows stages and
- * edges, not graphs or memory.
+ * schedule.h: the order of actions on each device. A schedule is, for each device, an ordered list of actions for one
+ * step (one weight update in training; one pass over the micro-batches in inference). It knows stages and edges, not
+ * graphs or memory.
  *
  *     problem --generator--> compute order --complete--> full schedule --verify--> analysis
  *                              (SEND, RECEIVE, LOAD, STORE, HOST_IN, HOST_OUT)      (depths, bubble)
  *
- * Every strategy is one generator: a pure function from a problem to the order of compute actions on each device.
- * All generators share communication, verification, slot depths, simulation and text.
+ * Every strategy is one generator: a pure function from a problem to the order of compute actions on each device. All
+ * generators share communication, verification, slot depths, simulation and text.
  *
  * Edges. An edge is a bundle of values that lives from one action to later ones: between stages on two devices (a
- * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in
- * `depth` slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when
- * the producer starts (a producer writes straight into the receiver's slot) and is free again when the last consumer
- * has finished. An action waits until its slots are free and its values are available.
+ * message), between stages on one device, or from a stage's forward to its own backward (a stash). It lives in `depth`
+ * slots on the receiving device; micro-batch number n of the run uses slot n % depth. A slot is taken when the producer
+ * starts (a producer writes straight into the receiver's slot) and is free again when the last consumer has finished.
+ * An action waits until its slots are free and its values are available.
  *
- * Threads: a schedule does not change once it is made: any number of threads may read it.
+ * Threads: a schedule does not change once it is made, so any number of threads may read it.
  *
  * Errors: BG_ERROR_INVALID for an invalid problem or schedule, BG_ERROR_PARSE for invalid text, BG_ERROR_UNSUPPORTED
  * where a generator cannot order the problem, BG_ERROR_MEMORY.
@@ -39,7 +39,7 @@ typedef enum bg_action_kind {
     BG_ACTION_RECEIVE,
     BG_ACTION_LOAD, /* remote buffer to device */
     BG_ACTION_STORE,
-    BG_ACTION_GATHER, /* every replica gets the pieces of all replicas */
+    BG_ACTION_GATHER, /* gives every replica the pieces of all replicas */
     BG_ACTION_REDUCE, /* sums over the replicas */
     BG_ACTION_HOST_IN,
     BG_ACTION_HOST_OUT,
@@ -86,29 +86,29 @@ typedef enum bg_residency {
  * edge from its F loads the value that the edge to its F has stored (shares_store). */
 typedef struct bg_schedule_buffer {
     uint32_t stage;         /* the stage whose actions use it; for an edge, the receiving stage */
-    uint32_t reads, writes; /* of variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
+    uint32_t reads, writes; /* for variables: bits 1u << kind over F, R, B, W, U, REDUCE, GATHER of the stage */
     uint32_t
         update_levels; /* bits 1u << level: the levels of U that use it; 0: all levels; levels from 32 on always do */
     bool starts_fresh; /* the first writer of a step needs no old value, and none is needed after the step */
     bg_residency residency; /* where complete.c puts LOAD and STORE; a verified schedule may have others */
     bool preload;           /* LOAD comes one visit (of an edge: one reader) earlier, so that it overlaps work */
     bool per_micro_batch;
-    uint32_t edge;     /* per_micro_batch */
-    uint32_t slots;    /* per_micro_batch: slots for the producer, which waits until its value of `slots` micro-batches
-                          earlier is stored */
-    bool shares_store; /* per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) brings what that of
-                          buffer `store_of`, whose edge ends where this one begins, has stored */
+    uint32_t edge;     /* for per_micro_batch */
+    uint32_t slots;    /* for per_micro_batch: slots for the producer, which waits until its value of `slots`
+                          micro-batches earlier is stored */
+    bool shares_store; /* for per_micro_batch: has no STORE, and no action writes its slots; LOAD(m) brings what buffer
+                          `store_of`, whose edge ends where this one begins, has stored */
     uint32_t store_of;
     size_t size_bytes;
-    size_t store_bytes; /* the bytes that a STORE copies; 0: all. For weights in pieces: the replica's own piece */
+    size_t store_bytes; /* the bytes that a STORE copies; 0: all bytes. For sharded weights: the replica's piece */
 } bg_schedule_buffer;
 
 typedef struct bg_stage_cost {
     double forward_ns;
-    double backward_ns; /* of B without W when the problem splits weights */
+    double backward_ns; /* cost of B without W if the problem splits weights */
     double weights_ns;
-    double update_ns;    /* of all levels together */
-    double recompute_ns; /* of R, on stages that have it */
+    double update_ns;    /* cost of all levels together */
+    double recompute_ns; /* cost of R, on stages that have it */
 } bg_stage_cost;
 
 typedef struct bg_schedule_problem {
@@ -117,8 +117,8 @@ typedef struct bg_schedule_problem {
     uint32_t device_count;
     const uint32_t *stage_devices; /* device of each stage */
     /* How far along the data flow each stage is; NULL: stage k at position k. Ascends with the stages, from 0 without
-     * gaps. Stages at one position are concurrent: they do the same micro-batch at the same time, on devices of their
-     * own, and share no data. */
+     * gaps. Stages at one position are concurrent: they process the same micro-batch at the same time, on different
+     * devices, and share no data. */
     const uint32_t *stage_positions;
     /* Phase of each stage, for "phased"; NULL: each position is a phase. Ascends with the stages, from 0 without gaps;
      * stages at one position are in one phase. */
@@ -129,7 +129,7 @@ typedef struct bg_schedule_problem {
     bool merges_loss;            /* the last stage's F and B of a micro-batch run back to back */
     uint32_t update_level_count; /* training: at least 1 */
     bool is_strict; /* only one device has an action at a time: a step is one sequence over all devices, and transfers
-                       end before the sequence continues. For generators that are one_at_a_time */
+                       end before the sequence continues. For generators with one_at_a_time */
     bool reduces_gradients;   /* data-parallel replicas: REDUCE of each stage's gradients before its first U */
     bool reduces_in_backward; /* REDUCE follows the stage's last B or W instead, and "phased" also runs the first level
                                  of each stage's update there, because it needs no other stage. Both come one phase
@@ -141,12 +141,12 @@ typedef struct bg_schedule_problem {
     uint32_t edge_count;
     const bg_schedule_buffer *buffers;
     uint32_t buffer_count;
-    double remote_bytes_per_ns;   /* speed of LOAD and STORE, for the simulator; 0: no time */
+    double remote_bytes_per_ns;   /* speed of LOAD and STORE, for the simulator; 0: they take no time */
     const bool *stage_host_in;    /* NULL: only stage 0 */
     const bool *stage_host_out;   /* NULL: only the last stage */
     const bool *stage_recomputes; /* training: stages that run forward again (R) before each B; NULL: none */
     const bg_stage_cost *costs;   /* NULL: every F, R, B, W costs 1, U costs 0 */
-    double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: no time */
+    double bytes_per_ns;          /* speed of messages between devices, for the simulator; 0: they take no time */
     uint32_t send_ahead; /* slots of a message in addition to those that the receiver's order needs; default 1. 0 gives
                             the fewest slots, but producers wait longer. See bg_schedule_edge_depth. */
     /* Bytes each device has for the slots of edges that end on it; NULL: no limit. Only the generator "auto" uses them.
@@ -179,9 +179,9 @@ typedef struct bg_schedule bg_schedule;
 typedef enum bg_placement {
     BG_PLACEMENT_LINE = 0, /* k; needs N = D */
     BG_PLACEMENT_LOOP,     /* k mod D: several stages on each device, far from each other (virtual stages) */
-    BG_PLACEMENT_ANY,      /* k mod D, any D up to N; by default a device for each stage */
+    BG_PLACEMENT_ANY,      /* k mod D, for any D up to N; by default a device for each stage */
     BG_PLACEMENT_ONE,      /* 0; needs D = 1 */
-    BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages a device, the first with the last (a V) */
+    BG_PLACEMENT_FOLD      /* 0 1 ... D-1 D-1 ... 1 0: two stages per device, the first with the last (a V) */
 } bg_placement;
 
 typedef struct bg_schedule_generator {
@@ -189,7 +189,7 @@ typedef struct bg_schedule_generator {
     const char *name;    /* "interleaved" */
     const char *summary; /* one line for listings */
     /* Emits the compute actions of every device, in order, with bg_schedule_emit. R may be left out: it is then put
-     * before the B it belongs to, ahead of what B has to wait for. */
+     * before the B that it belongs to, ahead of what B has to wait for. */
     bg_status (*generate)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error);
     /* The smallest micro-batch count IPU software accepted for N stages; below it is a warning (`ipu_limits`: error).
      */
@@ -199,17 +199,18 @@ typedef struct bg_schedule_generator {
     bool one_at_a_time;  /* runs one micro-batch at a time, so the problem may be is_strict */
 } bg_schedule_generator;
 
-/* Generators by table order: single, sharded, sequential, grouped, interleaved, gpipe, looped, looped-bfs, looped-zb,
- * zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end / when unknown. Names are found in any
- * case, also those that other systems have for them ("1F1B", bg_schedule_alias_at). */
+/* The generators in the order of their table: single, sharded, sequential, grouped, interleaved, gpipe, looped,
+ * looped-bfs, looped-zb, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, phased, auto. NULL past the end, or if the name
+ * is unknown. Names are found in any case, and so are the names that other systems use ("1F1B", bg_schedule_alias_at).
+ */
 BG_API const bg_schedule_generator *bg_schedule_generator_at(uint32_t index);
 BG_API const bg_schedule_generator *bg_schedule_generator_find(const char *name);
 /* Names from other systems, from index 0: "1F1B", "Interleaved1F1B", ...; NULL past the end. *out_generator (may be
  * NULL) is the generator of that name. */
 BG_API const char *bg_schedule_alias_at(uint32_t index, const bg_schedule_generator **out_generator);
 
-/* The default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is even; for
- * ONE a single one. */
+/* The default number of devices: one for each stage; for LOOP and FOLD half the stages, if their number is even; one
+ * for ONE. */
 BG_API uint32_t bg_schedule_default_devices(const bg_schedule_generator *generator, uint32_t stage_count);
 /* The device of each of `stage_count` stages by the generator's placement. BG_ERROR_INVALID when the counts do not fit:
  * LINE needs as many devices as stages, FOLD half as many, LOOP a divisor, ANY at most as many, ONE one. */
@@ -238,15 +239,15 @@ BG_API uint32_t bg_schedule_edge_depth(const bg_schedule *schedule, uint32_t edg
  * For other buffers it is 1. It is 0 before the schedule is verified. The edge's own depth is then that of the remote
  * store. */
 BG_API uint32_t bg_schedule_buffer_depth(const bg_schedule *schedule, uint32_t buffer);
-/* The most micro-batches for which a stage's forward has begun and its backward is not done; 1 in inference, 0 before
- * the schedule was verified. */
+/* The largest number of micro-batches for which a stage's forward has begun and its backward is not done; 1 in
+ * inference, 0 before the schedule is verified. */
 BG_API uint32_t bg_schedule_stage_in_flight(const bg_schedule *schedule, uint32_t stage);
 
-/* Proves a completed schedule (made by a generator, read from a file, or damaged by a test): each action of the problem
- * exactly once on the right device, each value made before it is read, gradients of a stage accumulated in ascending
- * micro-batch order, updates after the last backward, communication matched, remote buffers on the device when they are
- * used and stored when they were changed, and no deadlock over two consecutive steps with the computed depths. Fills
- * the depths. */
+/* Proves that a completed schedule is valid (it may come from a generator, a file, or a test that damaged it): each
+ * action of the problem occurs exactly once on the right device, each value is made before it is read, gradients of a
+ * stage are accumulated in ascending micro-batch order, updates follow the last backward, communication matches, remote
+ * buffers are on the device when they are used and are stored after changes, and two consecutive steps have no deadlock
+ * with the computed depths. The function fills in the depths. */
 BG_API bg_status bg_schedule_verify(bg_schedule *schedule, const bg_schedule_problem *problem, bg_error *error);
 
 typedef struct bg_schedule_timing {
@@ -272,26 +273,25 @@ BG_API bg_status bg_schedule_simulate(const bg_schedule *schedule, const bg_sche
 BG_API void bg_schedule_timing_clear(bg_schedule_timing *timing);
 
 /* Text: one line a device, "device 0: F0.0 SEND0.0:0 ... U0:0"; reads back to the same lists. malloc'ed. An action is
- * kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a comment. A text that is
- * wrong gives BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read must still be
- * verified. */
+ * kind and stage, .micro-batch, :index (level of U, edge of SEND and RECEIVE). '#' begins a comment. A wrong text gives
+ * BG_ERROR_PARSE, "file:line:column: expected ..., found ..."; a schedule that was read must still be verified. */
 BG_API bg_status bg_schedule_print(const bg_schedule *schedule, char **out_text, bg_error *error);
 BG_API bg_status bg_schedule_parse(const char *text, const char *file_name, bg_schedule **out, bg_error *error);
-/* A timetable, each F, R, B and W taking one step: devices as rows, steps as columns, cells "F0 F1 B0 ." (micro-batch)
- * or "F1.0" (stage.micro-batch) where a device has several stages. Drawn as papers draw it: one action in a cell, or a
- * forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are ignored. A text of
- * more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few micro-batches
- * two strategies may give the same orders, hence the same picture. malloc'ed. */
+/* Draws a timetable in which each F, R, B and W takes one step: devices are rows, steps are columns, and cells are "F0
+ * F1 B0 ." (micro-batch) or "F1.0" (stage.micro-batch) where a device has several stages. It is drawn as in papers: a
+ * cell has one action, or a forward and a backward ("F6B0"), whichever avoids waiting between stages; costs are
+ * ignored. A text of more than 32 MiB leaves out the steps in the middle ("..."), and a last line counts them. With few
+ * micro-batches two strategies may give the same orders, hence the same picture. malloc'ed. */
 BG_API bg_status bg_schedule_timetable(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 
-/* The CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell a time step: "0F1" (stage, kind,
- * micro-batch), B a full backward, I and W its halves, an empty cell is idle. A schedule is verified before it is
- * printed, and printed with F, B or I, and W; malloc'ed. The reader adds the messages and updates of a plain chain. In
- * a file with I or W, a B is a full backward pass unless the file also has its W; then B is the half for the inputs, as
- * older releases wrote it (their full backward pass is BW). Messages and the gathering of sharded weights are skipped
- * and counted into *out_skipped (may be
- * NULL). A wrong text gives BG_ERROR_PARSE, "file:line:column: expected ..., found ...". */
+/* Prints the CSV of PyTorch's torch.distributed.pipelining: a row is a device, a cell is a time step. A cell holds
+ * "0F1" (stage, kind, micro-batch), where B is a full backward, and I and W are its halves; an empty cell is idle. The
+ * function verifies the schedule first and prints it with F, B or I, and W; malloc'ed. The reader adds the messages and
+ * updates of a plain chain. In a file with I or W, a B is a full backward pass unless the file also has its W; then B
+ * is the half for the inputs, as older releases wrote it (their full backward pass is BW). Messages and the gathering
+ * of sharded weights are skipped and counted into *out_skipped (may be NULL). A wrong text gives BG_ERROR_PARSE,
+ * "file:line:column: expected ..., found ...". */
 BG_API bg_status bg_schedule_print_csv(const bg_schedule *schedule, const bg_schedule_problem *problem, char **out_text,
                                        bg_error *error);
 BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, bg_schedule **out,
@@ -299,7 +299,7 @@ BG_API bg_status bg_schedule_parse_csv(const char *text, const char *file_name, 
 
 /* Derives the problem that a schedule from a file seems to solve: its counts, the device of each stage, whether W is
  * separate, and the edges of a plain chain with messages of `edge_bytes`. The result proves nothing about the schedule.
- * Its arrays are malloc'ed: end with bg_schedule_problem_free (which is for such a problem alone). */
+ * Its arrays are malloc'ed: free them with bg_schedule_problem_free (which is only for such a problem). */
 BG_API bg_status bg_schedule_problem_infer(const bg_schedule *schedule, size_t edge_bytes, bg_schedule_problem *out,
                                            bg_error *error);
 BG_API void bg_schedule_problem_free(bg_schedule_problem *problem);
@@ -311,9 +311,9 @@ typedef struct bg_schedule_svg_options {
     uint32_t width;      /* width of the picture in pixels; 0: wide enough for the numbers in boxes, 640 to 1600 */
 } bg_schedule_svg_options;
 
-/* A simulated schedule as a picture: devices as rows, time to the right, a box for each F, B, W, R and U with its
- * micro-batch where it fits ("stage.micro-batch" where a device has several stages). It is readable on light and dark
- * backgrounds. `options` NULL: all zero. malloc'ed. */
+/* Draws a simulated schedule: devices are rows, time runs to the right, and there is a box for each F, B, W, R and U
+ * with its micro-batch where it fits ("stage.micro-batch" where a device has several stages). It is readable on light
+ * and dark backgrounds. `options` NULL: all zero. malloc'ed. */
 BG_API bg_status bg_schedule_draw_svg(const bg_schedule_problem *problem, const bg_schedule_timing *timing,
                                       const bg_schedule_svg_options *options, char **out_text, bg_error *error);
 

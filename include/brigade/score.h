@@ -8,7 +8,7 @@
  *     const bg_score scores[] = {{.name = "f1", .output = "counts", .kind = BG_SCORE_F1}};
  *     options.scores = scores, options.score_count = 1;       a metric "f1" of the trainer's tasks
  *
- * Threads: pure functions: any thread may call them at any time.
+ * Threads: these are pure functions, which any thread may call at any time.
  */
 #ifndef BRIGADE_SCORE_H
 #define BRIGADE_SCORE_H
@@ -23,7 +23,7 @@ typedef enum bg_score_kind {
     BG_SCORE_F1 = 0,    /* the harmonic mean of precision and recall */
     BG_SCORE_PRECISION, /* the share of predictions of a class that are right */
     BG_SCORE_RECALL,    /* the share of a class's samples that are found */
-    BG_SCORE_PERPLEXITY /* e to the mean negative logarithm of likelihoods; of bg_likelihood_sums */
+    BG_SCORE_PERPLEXITY /* e to the mean negative log-likelihood; for bg_likelihood_sums */
 } bg_score_kind;
 
 /* How the scores of classes become one number. A score of 0 / 0 is 0. */
@@ -38,12 +38,12 @@ typedef struct bg_score {
     const char *name;   /* name of the metric */
     const char *output; /* the output with the sums */
     bg_score_kind kind;
-    bg_score_average average; /* not for perplexity */
+    bg_score_average average; /* not read for perplexity */
     uint32_t class_index;     /* class for BG_SCORE_BINARY, usually 1 */
 } bg_score;
 
 /* Computes a score from sums. For classes the sums are [3, C] from bg_class_counts, and count is 3 C. For perplexity
- * count is 2; the result is NaN without labels. `name` and `output` are not read. Errors: BG_ERROR_INVALID. */
+ * count is 2; without labels the result is NaN. `name` and `output` are not read. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_score_compute(const bg_score *score, const double *sums, uint64_t count, double *out,
                                   bg_error *error);
 

@@ -4,8 +4,8 @@
  * Weights live in a bg_weights that sessions share. Another session that starts a run, or a function that writes a
  * file, gets the newest values without explicit copies.
  *
- * Threads: One thread at a time uses weights and all sessions that share them; it may be another thread from call to
- * call. Sessions with weights of their own run side by side. A function of this header, of feed.h or of checkpoint.h
+ * Threads: one thread at a time uses weights and all sessions that share them; it may be another thread from call to
+ * call. Sessions that do not share weights run side by side. A function of this header, of feed.h or of checkpoint.h
  * that reads or changes the state of a session or of weights returns BG_ERROR_INVALID while another thread is inside
  * such a function with the same weights, and when a callback or kernel calls it within a run. The call then changes
  * nothing, and the other thread's run continues. This holds for inference too, even when all sessions that share the
@@ -18,7 +18,7 @@
  * another session of the same weights.
  *
  * Errors: BG_ERROR_INVALID for an argument that the function cannot take, and while another thread is inside the
- * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; of several ranks BG_ERROR_COMMUNICATION.
+ * weights; BG_ERROR_NOT_FOUND, BG_ERROR_SHAPE, BG_ERROR_MEMORY; with several ranks BG_ERROR_COMMUNICATION.
  */
 #ifndef BRIGADE_SESSION_H
 #define BRIGADE_SESSION_H
@@ -37,14 +37,13 @@ typedef struct bg_weights bg_weights;
  * Weights hold whole tensors, even where sessions hold pieces: over a mesh (bg_graph_sharded_variable) and in sections
  * (bg_graph_section_parameter: layers in pieces, with any factor or splits). The equal pieces of such layers,
  * "x.split_embeddings.I.weight" and "x.split_linear_layers.I.weight", may also be set by name. The first session that
- * needs "x.weight" joins the pieces, and from then on each piece is a range of it.
- */
+ * needs "x.weight" joins the pieces, and from then on each piece is a range of it. */
 
 BG_API bg_status bg_weights_create(bg_weights **out, bg_error *error);
-/* The same with the values, also published ones, in memory of the caller's. `allocator` (copied) may be NULL. Errors:
+/* The same, with the values, also published ones, in the caller's memory. `allocator` (copied) may be NULL. Errors:
  * BG_ERROR_INVALID (one of its two functions is missing), BG_ERROR_MEMORY. */
 BG_API bg_status bg_weights_create_in(const bg_allocator *allocator, bg_weights **out, bg_error *error);
-/* Sessions hold a reference of their own. */
+/* Sessions hold their own reference. */
 BG_API void bg_weights_destroy(bg_weights *weights);
 BG_API uint32_t bg_weights_count(const bg_weights *weights);
 typedef struct bg_weight {
@@ -65,19 +64,18 @@ BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_
 /* ---- sessions ---- */
 
 /* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
- * from there; others begin with values made from the seed, and are added. Inference makes no parameters. Missing
+ * from there; others begin with values made from the seed, and are added. Inference does not make parameters. Missing
  * parameters, and missing buffers that are read and not written (running statistics), are an error that names them,
  * also with `weights` NULL. Exceptions are options.numerics.initialize_missing, and files (options.files.memmap_dir)
  * that have the values. The plan must outlive the session. The function starts the workers. Before it allocates memory,
  * it compares the devices' need with the machine's free memory and with the limits of the process's control groups,
  * unless options.memory.no_memory_check is set. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters),
  * BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up
- * their whole),
- * BG_ERROR_BUDGET (more memory than is available), BG_ERROR_MEMORY. */
+ * their whole), BG_ERROR_BUDGET (more memory than is available), BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
 /* A plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
- * bg_session_create, with the errors of both. The session owns the plan (bg_session_plan) and destroys it. The graph
- * is copied and may be destroyed. options NULL: bg_options_defaults. For several sessions of one plan, or to look at a
+ * bg_session_create, with the errors of both. The session owns the plan (bg_session_plan) and destroys it. The graph is
+ * copied and may be destroyed. options NULL: bg_options_defaults. To make several sessions of one plan, or to inspect a
  * plan that does not fit, make the plan yourself. */
 BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss, const bg_optimizer *optimizer,
                                             const bg_options *options, bg_weights *weights, bg_session **out,
@@ -104,7 +102,7 @@ BG_API void bg_session_destroy(bg_session *session);
 /* Publishes the newest values of all parameters and buffers as one version: runs that begin afterward use it, and runs
  * in progress finish with the version that they began with. Values that have not changed since the last version are
  * shared with it; the others are copied. An older version is freed when the next one is published after its last run.
- * *out_version (may be NULL): 1, 2, ... Call it between runs, in the thread that may use the weights. Errors:
+ * *out_version (may be NULL) receives 1, 2, ... Call it between runs, in the thread that may use the weights. Errors:
  * BG_ERROR_INVALID (another thread is inside the weights; weights of several ranks; a value was lost), BG_ERROR_MEMORY;
  * readers then continue with the previous version. */
 BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, bg_error *error);
@@ -114,8 +112,8 @@ BG_API bg_status bg_weights_publish(bg_weights *weights, uint64_t *out_version, 
  * Errors: as bg_session_create; BG_ERROR_INVALID (a plan for training, of several ranks, or with
  * options.files.memmap_dir; weights in pieces that were never joined, where the plan needs the whole). */
 BG_API bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
-/* The version that a reader's last run used, or before the first run the version at its creation. 0: the session is not
- * a reader. */
+/* The version that a reader's last run used, or, before the first run, the version at its creation. 0: the session is
+ * not a reader. */
 BG_API uint64_t bg_session_version(const bg_session *session);
 
 BG_API bg_weights *bg_session_weights(const bg_session *session); /* borrowed */
@@ -127,9 +125,10 @@ BG_API uint32_t bg_session_output_count(const bg_session *session);
 typedef struct bg_stream {
     const char *name;
     bg_type micro_batch_type; /* type of one micro-batch */
-    uint64_t count;    /* micro-batches a run: of inputs device iterations x accumulation x replicas, of outputs as
-                          the output mode says; layout [device iteration][accumulation][replica][micro-batch], with
-                          canonical_reductions [device iteration][replica][accumulation][micro-batch] */
+    uint64_t count;           /* micro-batches per run. Inputs have device iterations x accumulation x replicas of them,
+                                 outputs as many as the output mode says. The layout is [device
+                                 iteration][accumulation][replica][micro-batch], with canonical_reductions [device
+                                 iteration][replica][accumulation][micro-batch] */
     uint32_t replicas; /* `count` is a multiple. For inputs: groups of replicas that get the same data. 1 where the
                           layout does not have replicas beside each other */
     size_t size_bytes; /* of all */
@@ -140,21 +139,20 @@ BG_API bg_status bg_session_output(const bg_session *session, uint32_t index, bg
 BG_API uint32_t bg_session_find_input(const bg_session *session, const char *name);
 BG_API uint32_t bg_session_find_output(const bg_session *session, const char *name);
 
-/* One run: `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]`
- * have the sizes of the streams; an output may be NULL if it is not needed.
- * Errors: BG_ERROR_TIMEOUT when no device made progress for options.execution.wait_limit_s, naming the device, its
- * action and what it waits for; the failure of the lowest device otherwise. After either the session cannot run again,
- * and weights whose newest values only this session had are lost: reading them is an error until they are set again.
- * If a kernel does not return, keep its plan until it does. The session can be destroyed; its memory is freed when the
- * kernel returns.
- */
+/* Runs `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]` have
+ * the sizes of the streams; an output may be NULL if it is not needed. Errors: BG_ERROR_TIMEOUT if no device made
+ * progress for options.execution.wait_limit_s, naming the device, its action and what it waits for; otherwise the
+ * failure of the lowest device. After a failure the session cannot run again, and weights whose newest values only this
+ * session had are lost: reading them is an error until they are set again. If a kernel does not return, keep its plan
+ * until it does. The session can be destroyed; its memory is freed when the kernel returns. */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */
 BG_API bg_status bg_session_set_optimizer(bg_session *session, const bg_optimizer *optimizer, bg_error *error);
 BG_API bg_status bg_session_set_learning_rate(bg_session *session, double learning_rate, bg_error *error);
-/* Weight updates over the life of the weights, which random numbers depend on. Optimizer state that a session creates
- * begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has this count. */
+/* Number of weight updates over the life of the weights. Random numbers depend on it. Optimizer state that a session
+ * creates begins its own count at 0, like a new torch.optim object; state that was set (bg_weights_set) has this count.
+ */
 BG_API uint64_t bg_session_step(const bg_session *session);
 BG_API bg_status bg_session_set_step(bg_session *session, uint64_t step, bg_error *error);
 /* ---- with options.files.memmap_dir ---- */
@@ -180,8 +178,8 @@ BG_API bg_status bg_session_print_workers(const bg_session *session, char **out_
 /* The most bytes of its arena that a device of the session has touched: equals the plan's figure. Measured operand by
  * operand when options.reporting.trace is on; otherwise the size of the arena. 0 for a device of another rank. */
 BG_API size_t bg_session_device_bytes(const bg_session *session, uint32_t replica, uint32_t device);
-/* Requests that a loop over runs ends on all ranks after the same run, for example when one rank has got a signal. May
- * be called by any thread and by a signal handler. */
+/* Requests that a loop over runs ends on all ranks after the same run, for example because one rank received a signal.
+ * May be called by any thread and by a signal handler. */
 BG_API void bg_session_ask_to_stop(bg_session *session);
 /* Whether any rank had requested a stop when the last run ended; the same on all ranks. */
 BG_API bool bg_session_is_asked_to_stop(const bg_session *session);

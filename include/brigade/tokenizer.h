@@ -3,7 +3,7 @@
  *
  * Both work on bytes, so any content can be encoded, whether it is UTF-8 or not, and decoding gives it back unchanged.
  *
- * Threads: a tokenizer does not change once it is made: any number of threads may use it.
+ * Threads: a tokenizer does not change once it is made, so any number of threads may use it.
  *
  * Errors: BG_ERROR_INVALID for an argument that the function cannot take; BG_ERROR_MEMORY.
  */
@@ -27,7 +27,7 @@ typedef struct bg_tokenizer bg_tokenizer;
  */
 BG_API bg_status bg_tokenizer_open(const char *directory, bg_tokenizer **out, bg_error *error);
 
-/* Token b is byte b; token 256 is the end of a text. */
+/* The tokenizer of bytes: token b is byte b, and token 256 is the end of a text. */
 BG_API bg_status bg_tokenizer_create_bytes(bg_tokenizer **out, bg_error *error);
 
 BG_API void bg_tokenizer_destroy(bg_tokenizer *tokenizer);

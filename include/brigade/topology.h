@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* An order of processors by cores and caches: options.execution.processor_order = bg_topology_order. It needs no user
- * data. If the topology is unknown (no memory, an unsupported system), the order does not change. It examines the
- * machine on each call, which takes milliseconds. */
+/* Orders processors by cores and caches: options.execution.processor_order = bg_topology_order. It needs no user data.
+ * If the topology is unknown (no memory, an unsupported system), the order does not change. It examines the machine on
+ * each call, which takes milliseconds. */
 BG_API uint32_t bg_topology_order(void *user, bg_pinning pinning, uint32_t *cpus, uint32_t cpu_count);
 
 #ifdef __cplusplus

@@ -6,11 +6,11 @@
  *                                                                           +-- weights, shared by all tasks
  *     loader, data set or infeed --> batches --> calls of the session ------'
  *
- * A task (fit, validate, test, predict) has a graph of its own, so that each can have other outputs, and options of
- * its own. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
- * what the loader gives for a call. A smaller batch (the last one of an epoch), or a call that max_steps shortens, runs
- * in a separate plan: first its whole updates, then one update whose micro-batches divide the rest. In inference the
- * rest runs at once, on one replica.
+ * Each task (fit, validate, test, predict) has its own graph, so that each can have different outputs, and its own
+ * options. A *call* is one run of a session: device iterations x accumulation x replicas micro-batches. A *batch* is
+ * what the loader returns for a call. A smaller batch (the last one of an epoch), or a call that max_steps shortens,
+ * runs in a separate plan: first its whole updates, then one update whose micro-batches divide the rest. In inference
+ * the rest runs at once, on one replica.
  *
  * Threads: one thread at a time uses a trainer; callbacks are called in that thread.
  *
@@ -36,8 +36,8 @@ extern "C" {
 /* Lightning's IPUStrategy. All-zero is not valid: begin with bg_ipu_strategy_defaults. */
 typedef struct bg_ipu_strategy {
     size_t struct_bytes; /* set by bg_ipu_strategy_defaults; see base.h */
-    /* Copies of the model: a model on k devices uses devices x k devices. BG_DEVICES_AUTO: 4. The options below take
-     * precedence: those of training, otherwise those of inference. */
+    /* Number of copies of the model: a model on k devices uses devices x k devices. BG_DEVICES_AUTO: 4. The options
+     * below take precedence: those of training, otherwise those of inference. */
     uint32_t devices;
     uint32_t device_iterations; /* in training and in inference */
     /* Complete options, used instead of those that the trainer derives from the fields above and its own options. NULL:
@@ -50,9 +50,8 @@ typedef struct bg_ipu_strategy {
      * trace and its summary as profile.json and profile.txt. A folder implies options.reporting.trace. NULL: the folder
      * in the environment variable BRIGADE_PROFILE, or none. */
     const char *report_folder;
-    /* As in bg_options, for options that the trainer makes. A call has at least as many iterations as the model has
-     * devices.
-     */
+    /* Same as in bg_options, for options that the trainer makes. A call has at least as many iterations as the model
+     * has devices. */
     bool ipu_limits;
 } bg_ipu_strategy;
 
@@ -67,10 +66,10 @@ static inline bg_ipu_strategy bg_ipu_strategy_defaults(void)
 }
 /* "auto" or a number. Errors: BG_ERROR_INVALID. */
 BG_API bg_status bg_ipu_strategy_set_devices(bg_ipu_strategy *strategy, const char *text, bg_error *error);
-/* The actual replication factor; with total_devices the plan decides it. */
+/* Returns the actual replication factor; with total_devices the plan determines it. */
 BG_API uint32_t bg_ipu_strategy_replicas(const bg_ipu_strategy *strategy);
-/* The options of a task: the given ones, or defaults with the replicas, the iterations and, in training, the
- * accumulation. */
+/* Returns the options of a task: the given ones, or else defaults with the replicas, the iterations and, in training,
+ * the accumulation. */
 BG_API bg_status bg_ipu_strategy_options(const bg_ipu_strategy *strategy, bool training,
                                          uint32_t accumulate_grad_batches, bg_options *out, bg_error *error);
 
@@ -92,7 +91,7 @@ typedef struct bg_trainer bg_trainer;
  *
  *     fit start { epoch start { batches and, when they are due, validations and checkpoints } epoch end } fit end
  *     batch:      batch start { call end } batch end
- *     validation: validation start { batches } validation end;   test and prediction likewise
+ *     validation: validation start { batches } validation end;   test and prediction in the same way
  *
  * The validation of a whole epoch comes before the event of the epoch's end. The checkpoint comes after that event,
  * with the next epoch's number. The checkpoint at the end of a fit comes before both. Events of batches within
@@ -113,8 +112,7 @@ typedef enum bg_trainer_event_kind {
     BG_ON_PREDICT_START,
     BG_ON_PREDICT_END,
     BG_ON_SAVE_CHECKPOINT, /* the time to write weights, optimizer state and position (bg_trainer_resume) */
-    BG_ON_REFUSED_UPDATE,  /* a loss is not finite and nothing was updated (numerics.guard_loss); the fit ends after
-                              this event with BG_ERROR_NOT_FINITE; the session can be saved */
+    BG_ON_REFUSED_UPDATE,  /* "on_fit_start" and so on. */
     BG_TRAINER_EVENT_COUNT
 } bg_trainer_event_kind;
 /* "on_fit_start" and so on. */
@@ -146,7 +144,7 @@ typedef struct bg_trainer_event {
     bg_trainer_event_kind kind;
     bg_trainer *trainer;
     bg_trainer_task task; /* task of the current data: VALIDATE for a validation within a fit */
-    uint64_t epoch;       /* of the fit, from 0 */
+    uint64_t epoch;       /* number of the epoch in the fit, from 0 */
     uint64_t batch;       /* batches done in this pass over the data */
     uint64_t batch_count; /* total number of batches within the limits; 0: unknown */
     uint64_t valid_count; /* BATCH_END: number of samples without padding */
@@ -167,8 +165,8 @@ typedef struct bg_trainer_callback {
 
 /* ---- the trainer ---- */
 
-/* An input of the graph that is not data. Every element of it has this number, for every micro-batch of a call, as
- * Lightning does for a step's plain numbers. */
+/* An input of the graph that does not come from the data. Every element of it has this number, for every micro-batch of
+ * a call, as in Lightning for a step's plain numbers. */
 typedef enum bg_trainer_argument_kind {
     BG_ARGUMENT_VALUE = 0,
     BG_ARGUMENT_BATCH, /* the number of the batch, from 0 */
@@ -207,16 +205,16 @@ typedef struct bg_trainer_options {
      * default 1; 0: the task is skipped. A share of less than one batch is an error, and so is a share of data with an
      * unknown number of batches. */
     double batch_shares[BG_TRAINER_TASK_COUNT];
-    uint64_t validate_epochs;  /* epochs between the validations of a fit; default 1; 0: none */
-    uint64_t validate_batches; /* and batches between them; 0: none within epochs */
-    /* Also validates after every such share of an epoch's batches, rounded down, at least one batch. 0.25 validates
+    uint64_t validate_epochs;  /* number of epochs between the validations of a fit; default 1; 0: none */
+    uint64_t validate_batches; /* number of batches between them; 0: none within epochs */
+    /* Also validates after every such share of an epoch's batches, rounded down to at least one batch. 0.25 validates
      * four times; the last one, at the epoch's end, replaces that of validate_epochs. 0: no validation within epochs.
      */
     double validate_share;
-    uint64_t checkpoint_epochs;  /* epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
+    uint64_t checkpoint_epochs;  /* number of epochs between BG_ON_SAVE_CHECKPOINT events; 0: never */
     uint64_t checkpoint_batches; /* and batches */
     uint64_t checkpoint_steps;   /* also after the batch that reaches a multiple of this number of weight updates */
-    bool checkpoint_end;         /* also when a fit ends, early or not, if it has done updates since the last event */
+    bool checkpoint_end;         /* also when a fit ends, early or not, if it has made updates since the last event */
     /* Returns the learning rate of the call that begins with weight update `step` (from 0), or of that update. Called
      * before each call of a fit; NULL: the optimizer's learning rate. */
     double (*learning_rate)(void *user, uint64_t step);
@@ -231,13 +229,13 @@ typedef struct bg_trainer_options {
     uint32_t callback_count;
     /* A flag that a signal handler may set: the current task ends after the current batch. NULL: none. */
     const volatile sig_atomic_t *interrupt;
-    const bg_score *scores; /* scores for the tasks that have their outputs; borrowed */
+    const bg_score *scores; /* scores, for the tasks that have their outputs; borrowed */
     uint32_t score_count;
     bg_log_function log; /* receives notes and warnings of the trainer, and is the log of options that the trainer
                             makes. NULL: silent */
     void *log_user;
-    /* Instead of `model`, for languages whose callbacks cannot return a struct: writes the loss to *out_loss, which is
-     * the null value before the call. */
+    /* Replaces `model` in languages whose callbacks cannot return a struct: writes the loss to *out_loss, which is the
+     * null value before the call. */
     void (*add_model)(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch, bg_value *out_loss);
 } bg_trainer_options;
 
@@ -267,16 +265,16 @@ typedef struct bg_trainer_data {
      * sample: their last batch may be smaller, whatever drop_last is, unless drop_rest is set. */
     const bg_loader_options *loading;
     bool drop_rest; /* data sets in validation, test and prediction obey loading's drop_last */
-    /* An infeed that is not started, or was started by this task. A pass and a fit end with their data. With
-     * batch_limits a pass ends at the limit, and the next pass continues from there. At the end of the data inference
+    /* An infeed that is not started, or that this task started. A pass, and a fit, ends with the infeed's data. With
+     * batch_limits a pass ends at the limit, and the next pass continues from there. At the end of the data, inference
      * leaves out less than a call, and training leaves out less than an update. */
     bg_infeed *infeed;
     const char *const *names; /* the input that each tensor is for; a name that the task's graph does not
                                  have is left out. NULL: in the order of the inputs. Not with an infeed */
 } bg_trainer_data;
 
-/* Trains; validates on the way when there are `validation` data (may be NULL). It ends after max_epochs, max_steps, an
- * event's stop, bg_trainer_stop or the interrupt flag, and returns BG_OK in all these cases. */
+/* Trains, and validates during training if there are `validation` data (may be NULL). It ends after max_epochs,
+ * max_steps, an event's stop, bg_trainer_stop or the interrupt flag, and returns BG_OK in all these cases. */
 BG_API bg_status bg_trainer_fit(bg_trainer *trainer, const bg_trainer_data *training, const bg_trainer_data *validation,
                                 bg_error *error);
 /* Runs one pass of inference with the newest weights. */
@@ -329,7 +327,7 @@ typedef struct bg_trainer_metric {
      * share of counted samples. */
     double mean;
     double last;      /* the same for the newest call that returned values */
-    double sum;       /* for a count, the total; for a mean, `mean` times `samples` */
+    double sum;       /* for a count the total; for a mean `mean` times `samples` */
     uint64_t samples; /* number of samples that the metric covers */
     bool is_count;
 } bg_trainer_metric;

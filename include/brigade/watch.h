@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Looks at a metric's mean at the end of each validation of a fit. */
+/* Reads a metric's mean at the end of each validation of a fit. */
 typedef struct bg_watch {
     size_t struct_bytes; /* set by bg_watch_defaults; see base.h */
     const char *metric;  /* name of a metric of the validation (bg_trainer_metric); borrowed */
@@ -27,11 +27,12 @@ typedef struct bg_watch {
     double least_change; /* the least difference that counts as an improvement; default 0 */
     uint64_t patience;   /* ends the fit after more than this number of validations in a row without improvement, or at
                             NaN;   default UINT64_MAX: never */
-    bg_weights *best_weights;   /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
-    const char *best_directory; /* receives a checkpoint then, the only one in the folder; NULL: no checkpoint */
-    bg_rate_schedule *plateau;  /* receives every value (bg_rate_report); NULL: none */
+    bg_weights *best_weights; /* receives a copy of all weights when the metric is the best so far; NULL: no copy */
+    const char
+        *best_directory;       /* receives a checkpoint at that time, the only one in the folder; NULL: no checkpoint */
+    bg_rate_schedule *plateau; /* receives every value (bg_rate_report); NULL: none */
     /* state */
-    double best; /* NaN: nothing yet */
+    double best; /* NaN: no value yet */
     uint64_t best_step, worse_count;
     bool has_stopped;
 } bg_watch;

@@ -39,7 +39,7 @@ typedef struct bg_weights_load_options {
     /* Prefix of names in the file that names of the model lack; names without the prefix are ignored. NULL: "".
      */
     const char *prefix;
-    /* Renames, applied after the prefix is removed; the first match counts. */
+    /* Renames, applied after the prefix is removed; the first match is used. */
     const bg_weights_rename *renames;
     uint32_t rename_count;
     /* Names of the model, with any number of `*`, separated by commas, that are not loaded. */
@@ -83,7 +83,7 @@ typedef struct bg_weights_report {
     uint32_t counts[BG_WEIGHTS_OUTCOME_COUNT];
     uint32_t result_count;
     bg_weights_result *results;
-    void *memory; /* of the names */
+    void *memory; /* memory of the names */
 } bg_weights_report;
 BG_API void bg_weights_report_clear(bg_weights_report *report);
 /* One line for each tensor that was not loaded unchanged: "missing `fc2.bias` float32[10]". "" when there is none.
@@ -107,7 +107,7 @@ BG_API bg_status bg_weights_load(bg_weights *weights, const char *path, const bg
 typedef struct bg_weights_save_options {
     size_t struct_bytes;              /* set by bg_weights_save_defaults; see base.h */
     const char *prefix;               /* prefix of each name in the file. NULL: "" */
-    const bg_weights_rename *renames; /* as for loading, which gives the same names back */
+    const bg_weights_rename *renames; /* as for loading, which restores the same names */
     uint32_t rename_count;
     bg_dtype floats; /* the type to convert floats to; BG_DTYPE_NONE: no conversion. Not bfloat16 in .npz */
     uint64_t

@@ -78,7 +78,7 @@ static bg_status write_batch(const cli_training *training, const bg_trainer_even
     return bg_safetensors_write(path, entries, count, NULL, 0, error);
 }
 
-/* A loader of its own, because with several ranks the run's loader reads only a part of each batch. */
+/* A separate loader, because with several ranks the run's loader reads only a part of each batch. */
 static bg_status write_inputs(const cli_training *training, const bg_trainer_event *event, const char *path,
                               bg_error *error)
 {

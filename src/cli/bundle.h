@@ -9,9 +9,9 @@
 
 /* The number of samples in the update of a BG_ON_REFUSED_UPDATE event. */
 uint64_t cli_bundle_samples(const bg_trainer_event *event);
-/* All ranks call it at that event: it writes the folder `refused-N` into `folder`, where N is the update's number from
- * 1; NULL: `brigade-refused-N` in the current folder. `blob` marks the beginning of data, as in the model's
- * checkpoints. A failure is reported and does not end the run. */
+/* All ranks call it at that event. It writes the folder `refused-N` into `folder`, where N is the update's number from
+ * 1. If `folder` is NULL, the name is `brigade-refused-N` in the current folder. `blob` marks the beginning of data, as
+ * in the model's checkpoints. A failure is reported and does not end the run. */
 void cli_bundle_write(const cli_training *training, const bg_trainer_event *event, const char *folder,
                       const char *blob);
 

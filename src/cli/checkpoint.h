@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: `brigade checkpoint`: its options, and the subcommands in files of their own.
+ * checkpoint.h: `brigade checkpoint`: its options, and its subcommands, which are in separate files.
  */
 #ifndef BGI_CLI_CHECKPOINT_H
 #define BGI_CLI_CHECKPOINT_H
@@ -20,7 +20,7 @@ typedef struct checkpoint_settings {
 bg_status checkpoint_inspect(const char *path, const checkpoint_settings *settings, bg_error *error);
 /* checkpoint_convert.c */
 bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_settings *settings, bg_error *error);
-/* checkpoint_diff.c. *out_same: there is no difference. */
+/* checkpoint_diff.c. Sets *out_same to whether there is no difference. */
 bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
                           bg_error *error);
 /* The record of a tensor of a checkpoint; for other files, that of a parameter with a given value. */

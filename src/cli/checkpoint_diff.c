@@ -1,6 +1,6 @@
 /*
- * checkpoint_diff.c: `brigade checkpoint diff`: compares two checkpoints or files of tensors: metadata, tensors that
- * only one of them has, types, and values, bit by bit.
+ * checkpoint_diff.c: `brigade checkpoint diff`: compares two checkpoints or files of tensors. It compares metadata,
+ * tensors that only one of them has, types, and values, bit by bit.
  */
 #include "cli/checkpoint.h"
 
@@ -20,7 +20,7 @@ enum { PART_BYTES = 1 << 18 };
 
 typedef struct difference {
     uint64_t elements, differing, first; /* the first element that differs */
-    double most;                         /* of |a - b|; NAN when it is undefined */
+    double most;                         /* the largest |a - b|; NAN if it is undefined */
     double a, b;                         /* the first values that differ */
 } difference;
 

@@ -236,7 +236,7 @@ static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, 
     while (w->begin + at < w->input.size_bytes) {
         const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
 
-        /* A document at the window's end may continue behind it; two more bytes would show whether it does. */
+        /* A document at the window's end may continue after it; two more bytes would show whether it does. */
         if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
             BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
             at = 0;

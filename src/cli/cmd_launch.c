@@ -82,7 +82,7 @@ typedef struct launch {
     const launch_settings *settings;
     char **command; /* ends with NULL */
     int command_count;
-    const char *folder; /* of its checkpoints; NULL: none */
+    const char *folder; /* folder of its checkpoints; NULL: none */
     bool is_gpt;
     launch_host hosts[MOST_HOSTS];
     uint32_t host_count;
@@ -191,7 +191,7 @@ static bool has_word(const launch *l, const char *word)
     return false;
 }
 
-/* The step of the latest checkpoint; false when there is none. */
+/* Finds the step of the latest checkpoint; returns false if there is none. */
 static bool find_checkpoint(const launch *l, uint64_t *out_step)
 {
     bgi_checkpoint_list list = {0};
@@ -202,7 +202,7 @@ static bool find_checkpoint(const launch *l, uint64_t *out_step)
     return found;
 }
 
-/* The newest folder of a refused update beside the checkpoints: when it was written, in nanoseconds; 0: none. */
+/* When the newest folder of a refused update beside the checkpoints was written, in nanoseconds; 0: there is none. */
 static int64_t find_refused(const launch *l, uint64_t *out_update)
 {
     DIR *folder = l->folder != NULL ? opendir(l->folder) : NULL;
@@ -313,7 +313,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 /* ---- running ---- */
 
 /* Waits for the launcher's end, until `seconds` have passed or, with `is_until_signal`, a signal arrives; false when it
- * still runs then. Ends a launcher that stays behind its ranks, as mpirun of Open MPI 4 sometimes does when ranks were
+ * still runs then. Ends a launcher that remains after its ranks, as mpirun of Open MPI 4 sometimes does when ranks were
  * killed. Ranks on other hosts have ended by then: they wait at most twice --wait-limit for those of this host. */
 static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool is_until_signal, int *out_code)
 {

@@ -1,6 +1,6 @@
 /*
- * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all, those with
- * flags of a command, or one with an explanation; as text, or as the tables of the documents.
+ * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all of them, those
+ * with flags of a command, or one with an explanation. It prints them as text, or as the tables of the documents.
  */
 #include "cli/command.h"
 

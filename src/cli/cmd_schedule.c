@@ -327,7 +327,7 @@ static bool does_not_apply(const list_row *row)
     return row->status == BG_ERROR_INVALID || row->status == BG_ERROR_UNSUPPORTED;
 }
 
-/* Waits for each row and prints it. Only failures of the machine are errors; no row begins after one. */
+/* Waits for each row and prints it. Only failures of the machine are errors; after one, no further row begins. */
 static bg_status print_rows(list_work *work, bg_error *error)
 {
     bg_status status = BG_OK;

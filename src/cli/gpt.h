@@ -91,7 +91,7 @@ typedef struct gpt_data {
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
-/* Only the types of samples, for a replay, which has its own. */
+/* Only describes the types of samples, for a replay, which has its own samples. */
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
@@ -126,8 +126,8 @@ typedef struct gpt_position {
 /* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
  * run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `loss`: the metric of --checkpoint-keep-best; not finite: none. With --checkpoint-async it starts writing, and
- * *writer must be finished. */
+/* `loss`: the metric of --checkpoint-keep-best; a value that is not finite means none. With --checkpoint-async the
+ * function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,
                               bg_checkpoint_writer **writer, bg_error *error);

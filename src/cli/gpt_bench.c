@@ -1,6 +1,6 @@
 /*
- * gpt_bench.c: `brigade gpt bench`: the example's benchmark: inputs that are all 1, one untimed call, five timed calls.
- * Its row trains like gpt pretrain, with other data and output.
+ * gpt_bench.c: `brigade gpt bench`: the example's benchmark, with inputs that are all 1, one untimed call and five
+ * timed calls. Its row trains like gpt pretrain, with other data and output.
  */
 #include "cli/gpt.h"
 

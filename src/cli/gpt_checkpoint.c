@@ -19,7 +19,7 @@
 
 static const char name_begin[] = "checkpoint_train_step_";
 
-/* The step of the latest checkpoint in the folder; false when there is none. */
+/* Finds the step of the latest checkpoint in the folder; returns false if there is none. */
 static bool find_latest(const char *folder, uint64_t *out)
 {
     DIR *directory = opendir(folder);

@@ -19,8 +19,8 @@ typedef struct gpt_model {
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* `tokenizer` NULL: the folder's own, or bytes for a model of 128 to 257 tokens; otherwise model->tokenizer is NULL,
- * when there is no text to encode or decode. `dtype`: that of activations. */
+/* `tokenizer` NULL: the tokenizer of the folder, or bytes for a model of 128 to 257 tokens. If there is no text to
+ * encode or decode, model->tokenizer is NULL. `dtype`: that of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
 void gpt_model_close(gpt_model *model);

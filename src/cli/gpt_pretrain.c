@@ -29,7 +29,7 @@ typedef struct run {
     bgi_event_file events;
     bg_error events_failure; /* why events are missing; the run continues without them */
     gpt_position position;
-    uint64_t saved_step;          /* of the last checkpoint; UINT64_MAX: none */
+    uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX: none */
     bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
     uint64_t updates;             /* of this process */
     double loss_sum;              /* of the updates since the last checkpoint */

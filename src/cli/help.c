@@ -211,7 +211,7 @@ static void describe(const cli_option *option, const void *values, option_words 
     write_default(option, values, out->standard, sizeof out->standard);
 }
 
-/* When the name fills its column on a narrow terminal, the sentence has lines of its own. */
+/* If the name fills its column on a narrow terminal, the sentence is on separate lines. */
 static void print_row(const char *flag, const char *value, const char *sentence)
 {
     const int indent = cli_columns() < NARROW_COLUMNS ? NARROW_INDENT : WIDE_INDENT;

@@ -49,7 +49,7 @@ static void answer_signals(void (*handler)(int number))
 
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
-    /* Not SA_RESTART: a write to a pipe without a reader must end. */
+    /* SA_RESTART is not set, because a write to a pipe without a reader must end. */
     action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -175,7 +175,7 @@ bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program
     if (watch->rank > 0 && runs(watch->rank, program))
         return false;
     watch->rank = 0;
-    /* Without ranks on this host the whole list of processes is read, later less often. */
+    /* If no rank is on this host, the whole list of processes is read, later less often. */
     watch->looks++;
     if (!watch->has_seen && watch->looks > OFTEN_LOOKS && watch->looks % SELDOM_LOOKS != 0)
         return false;

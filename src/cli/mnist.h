@@ -32,7 +32,7 @@ typedef struct mnist_config {
     const char *data_dir;
     bool download;
     const char *mirror;     /* NULL: public mirrors */
-    bg_costs costs;         /* of the training's stages (mnist_costs_find); empty: estimated */
+    bg_costs costs;         /* costs of the training's stages (mnist_costs_find); empty: estimated */
     mnist_ipu ipu;          /* mnist_ipu_resolve */
     cli_plan_room rooms[2]; /* for the training and for the test */
 } mnist_config;

@@ -13,8 +13,8 @@
 /* The first run is slower (memory is touched for the first time); medians over a few more runs exclude it. */
 enum { MEASURED_RUNS = 4 };
 
-/* The plan has the same stages and shapes, on one core: in a pipeline the other workers have work of their own and do
- * not help. Waiting is not measured, so the order does not matter. */
+/* The plan has the same stages and shapes, on one core: in a pipeline the other workers are busy with their own work
+ * and do not help. Waiting is not measured, so the order does not matter. */
 static bg_status measure(mnist_config *config, bg_error *error)
 {
     mnist_config timed = *config;

@@ -64,7 +64,7 @@ static bool is_field_given(const bg_ipu_config *ipu, bgi_ipu_field_id id)
     return ipu->given[id] != NULL && !json_is_null(ipu->given[id]);
 }
 
-/* Layers are placed by a list, or by the number of devices alone. */
+/* Layers are placed by a list, or only by the number of devices. */
 static bgi_ipu_field_id find_deciding(const bg_ipu_config *ipu, const governed *rule)
 {
     return rule->field == BGI_IPU_LAYERS && !is_field_given(ipu, BGI_IPU_LAYERS) ? BGI_IPU_IPUS : rule->field;

@@ -130,7 +130,7 @@ static void end_whole_calls(mnist_run *run)
         printf("Accuracy on test set: %0.2f%%\n", run->test.accuracy_sum / (double)progress->done);
 }
 
-/* The images after the last whole call come in a call of their own, after the progress line. */
+/* The images after the last whole call are tested in a separate call, after the progress line. */
 static void on_test_event(mnist_run *run, const bg_trainer_event *event)
 {
     cli_progress *progress = &run->common.progress;

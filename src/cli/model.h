@@ -23,7 +23,7 @@ typedef enum cli_plan_part {
     CLI_PLAN_USUAL = 64 /* cli_plan_show: the model's choice */
 } cli_plan_part;
 
-/* The parts of a model's build: for its plan alone, or for a training. It must not move: options point into it. */
+/* The parts of a model's build, for only its plan or for a training. It must not move: options point into it. */
 typedef struct cli_build {
     bg_trainer_options trainer; /* its strategy has no options, which are the next two */
     bg_options training, inference;
@@ -67,7 +67,7 @@ typedef struct cli_model {
     uint32_t compile_only_parts; /* the parts of the plan that --compile-only prints */
     /* Measures what a plan needs, such as costs; without `may_run` it runs nothing. NULL: nothing. */
     bg_status (*measure)(void *settings, bool may_run, bg_error *error);
-    /* `training` NULL: for the plan of a training alone. `out` has defaults. */
+    /* `training` NULL: only for the plan of a training. `out` has defaults. */
     bg_status (*build)(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
     /* Data. */
@@ -93,7 +93,7 @@ typedef struct cli_model {
     int (*report_signal)(const cli_training *training);
 } cli_model;
 
-/* The rows of models.def, in its order; NULL behind the last. */
+/* The rows of models.def, in its order; NULL past the last. */
 const cli_model *cli_model_at(uint32_t index);
 /* NULL: no model has that name. */
 const cli_model *cli_model_find(const char *name);
@@ -137,7 +137,7 @@ struct cli_prediction {
     const char *rank_link;          /* "US,GB/S" between ranks; NULL: ranks are not predicted */
     uint64_t search;                /* the number of devices to search the best plan for; 0: no search */
     bool is_quiet;                  /* does not print the progress of a search */
-    const char *title;              /* of pictures; it is the command line */
+    const char *title;              /* title of pictures, which is the command line */
     struct bgi_device_model *model; /* from --device; NULL: this machine */
 };
 

@@ -47,7 +47,7 @@ typedef enum onnx_metric_kind {
 } onnx_metric_kind;
 
 typedef struct onnx_metric {
-    const char *name, *label; /* in options; and in output */
+    const char *name, *label; /* the name in options, and the label in output */
     onnx_metric_kind kind;
     bg_score_kind score;
     bg_score_average average;
@@ -78,7 +78,7 @@ typedef struct onnx_settings {
     bool is_fixed_batch; /* the file fixes the size of a micro-batch */
     uint32_t output_index;
     const onnx_loss *loss;
-    const char *target_name; /* of the graph's input; NULL: none */
+    const char *target_name; /* name of the graph's input; NULL: none */
     bg_type target_type;     /* of a sample */
     int32_t class_axis;      /* of the output */
     int64_t class_count;     /* of labels */

@@ -20,7 +20,7 @@
 /* The state of a training. */
 typedef struct onnx_run {
     cli_run common;
-    char score[CLI_SCORE_BYTES]; /* of the newest call of the epoch; "": none yet */
+    char score[CLI_SCORE_BYTES]; /* score of the newest call of the epoch; "": none yet */
     double *sums;                /* sums of a metric that is a score, over the measured updates; NULL: not a score */
     uint64_t sum_count;
     bool is_catching_up; /* the current validation belongs to the epoch before the checkpoint: only a plateau uses it */
@@ -229,7 +229,7 @@ static double read_number(bg_dtype dtype, const void *values, uint64_t at)
     }
 }
 
-/* Of micro-batches `first` to `end`. */
+/* Measures the score of the micro-batches `first` to `end`. */
 static double measure_score(const onnx_settings *settings, const onnx_run *run, const bg_trainer_call *call,
                             const void *sums, bg_dtype dtype, uint64_t first, uint64_t end)
 {

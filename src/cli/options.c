@@ -1,6 +1,6 @@
 /*
- * options.c: reads command lines by a table. Not argp or getopt, because a mistake must give one line that names the
- * option, the value and what is allowed, and a mistyped name a suggestion.
+ * options.c: reads command lines by a table. It does not use argp or getopt, because a mistake must give one line that
+ * names the option, the value and what is allowed, and a mistyped name must give a suggestion.
  */
 #include "cli/options.h"
 

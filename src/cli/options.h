@@ -119,7 +119,7 @@ void cli_print_wrapped(const char *text, int column, int indent);
 /* Prints lines that are paragraphs or rows of a list (" name words"); words beyond the line continue below the row's
  * words. */
 void cli_print_lines(const char *text);
-/* "pipelined|sharded": a row's choices or the command's own; NULL: it has no choices. Valid until the next call. */
+/* "pipelined|sharded": the choices of the row or of the command; NULL: it has no choices. Valid until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

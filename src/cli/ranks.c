@@ -35,7 +35,7 @@ static struct {
     uint64_t rank; /* from the launcher, until there is a transport */
 } mpi;
 
-/* What launchers set for each process. */
+/* The variables that launchers set for each process. */
 typedef struct launcher {
     const char *name, *mpi, *size, *rank;
 } launcher;
@@ -86,8 +86,8 @@ bool cli_ranks_is_spare(void)
     return found != NULL && read_number(found->rank) > 0;
 }
 
-/* Searches beside the program, in the folder of libraries beside the program's, where it was installed to, and where
- * the system searches. */
+/* Searches beside the program, in the folder of libraries beside the program's, in the folder of the installation, and
+ * where the system searches. */
 static void *load(const char *name)
 {
     char self[PATH_BYTES], path[PATH_BYTES + 512];
@@ -140,7 +140,7 @@ static void mute(void)
     }
 }
 
-/* Without an interface between srun and MPI, Open MPI would end the process with a page of its own. */
+/* Without an interface between srun and MPI, Open MPI would end the process with a page of messages. */
 static bg_status check_interface(const launcher *found, const char *named, bg_error *error)
 {
     if (found != &launchers[SRUN] || named != NULL || getenv(pmix.rank) != NULL || getenv(launchers[1].rank) != NULL)
@@ -152,7 +152,7 @@ static bg_status check_interface(const launcher *found, const char *named, bg_er
                         (unsigned long long)read_number(found->size));
 }
 
-/* PMIx alone does not say how many processes there are, so there one is no mistake. */
+/* PMIx does not say how many processes there are, so a single process is not a mistake there. */
 static bg_status check_count(const launcher *found, bg_error *error)
 {
     if (mpi.transport->rank_count > 1 || found == &pmix)

@@ -24,7 +24,7 @@ void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
  * first one. */
 const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
-/* Whether standard output is the user's terminal: launchers replace a pipe by a terminal of their own. */
+/* Whether standard output is the user's terminal: launchers replace a pipe by a terminal that they create. */
 bool cli_writes_to_terminal(void);
 /* An error on a rank other than the first is printed with a delay that grows with the rank, because the rank that
  * prints it ends all others. So only the lowest rank with the error prints it: false when another one has. */

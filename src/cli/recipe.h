@@ -136,12 +136,13 @@ typedef struct cli_metric {
     bool rises; /* a higher one is better */
 } cli_metric;
 
-/* What every training keeps of its run. */
+/* The state that every training keeps of its run. */
 typedef struct cli_run {
     const char *save_path; /* NULL: nothing to save */
     bool is_saved, is_resumed, has_trained;
-    bool is_checkpointed;                /* the newest checkpoint is there */
-    cli_metric metric;                   /* of the next checkpoint, with the epoch's validation; a name NULL: none */
+    bool is_checkpointed;                /* the newest checkpoint exists */
+    cli_metric metric;                   /* metric of the next checkpoint, from the epoch's validation; a name NULL:
+                                            none */
     bg_error checkpoint_failure;         /* the first one */
     struct bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
     cli_progress progress;
@@ -161,8 +162,8 @@ void cli_run_add_call(cli_run *run, const bg_trainer_call *call);
 void cli_run_complete_checkpoint(const cli_recipe *recipe, cli_run *run, bool waits);
 void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                              const bg_trainer_event *event);
-/* With --checkpoint-keep-best, at BG_ON_EPOCH_END: a checkpoint with the metric of the epoch, which is run->metric, or
- * the mean loss of the epoch's training. An epoch that was stopped has none. */
+/* With --checkpoint-keep-best, at BG_ON_EPOCH_END: writes a checkpoint with the metric of the epoch, which is
+ * run->metric, or else the mean loss of the epoch's training. An epoch that was stopped has none. */
 void cli_run_end_epoch(const cli_recipe *recipe, const cli_training *training, cli_run *run,
                        const bg_trainer_event *event);
 /* With --debug: prints stages, memory, workers, timetable. */
@@ -203,9 +204,8 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
  * of an earlier training. */
 bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *error);
 /* `batch` calls of the epoch are done. */
-/* `metric` is recorded when it has a name.
- * With --checkpoint-async it starts writing, and *writer must be finished; an earlier writer is finished first, and its
- * error is the call's. */
+/* `metric` is recorded when it has a name. With --checkpoint-async the function only starts writing, and *writer must
+ * be finished. An earlier writer is finished first, and the call returns its error. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --resume: loads the weights and the place of the latest checkpoint, if there is one, and sets *is_resumed.

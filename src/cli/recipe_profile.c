@@ -131,7 +131,7 @@ static bg_status remove_trace(const char *path, bg_error *error)
                         bgi_errno_text(errno, reason));
 }
 
-/* The shorter last call is compiled separately and so has a trace of its own; it may be the only call. */
+/* The shorter last call is compiled separately and so has a separate trace; it may be the only call. */
 bg_status cli_profile_write(const cli_recipe *recipe, const cli_training *training, const cli_run *run,
                             const char *model, bg_error *error)
 {

@@ -39,8 +39,8 @@ typedef struct schedule_problem {
     bool is_inferred; /* its own arrays belong to bg_schedule_problem_free */
 } schedule_problem;
 
-/* Whether costs are numbers and, unless a file determines the number of stages, whether there is one or one for each
- * stage; otherwise the command line is wrong. */
+/* Checks that costs are numbers and, unless a file determines the number of stages, that there is one cost, or one for
+ * each stage. If not, the command line is wrong. */
 bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
 /* The problem that the options describe, placed as the generator requires. */

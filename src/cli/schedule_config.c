@@ -123,7 +123,7 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 {
     bg_schedule_problem *problem = &made->problem;
     const uint64_t stages = problem->stage_count;
-    /* Without given sizes all messages count alike, so `auto` prefers the fewest among orders of equal time. */
+    /* Without given sizes all messages count the same, so `auto` prefers the fewest among orders of equal time. */
     const size_t message_bytes = config->message_bytes > 0 ? config->message_bytes : 1;
     const size_t stash_bytes = config->stash_bytes > 0 ? config->stash_bytes : 1;
 

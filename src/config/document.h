@@ -20,8 +20,8 @@ typedef struct bgi_document {
     json_t *places;
 } bgi_document;
 
-/* `name` begins the errors: "name:line:column: ...", BG_ERROR_PARSE. Duplicate keys are refused, as is text that is
- * longer or deeper than the limits. */
+/* `name` begins the error messages: "name:line:column: ...", BG_ERROR_PARSE. Duplicate keys are refused, as is text
+ * that is longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that are true or false to

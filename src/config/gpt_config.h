@@ -54,11 +54,11 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 /* The same from text; `name` begins the errors. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
-/* "model.layers=4". The last word is enough where only one field has it: "layers=4". */
+/* "model.layers=4". The last word is enough if only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
 /* The keys that bgi_gpt_config_set accepts: a path or its last word. */
 typedef enum bgi_gpt_key {
-    BGI_GPT_KEY_NONE = 0, /* there is no such key */
+    BGI_GPT_KEY_NONE = 0, /* the key does not exist */
     BGI_GPT_KEY_VALUE,
     BGI_GPT_KEY_NULLABLE, /* a value, or null */
     BGI_GPT_KEY_FLAG,
@@ -76,7 +76,7 @@ bg_status bgi_gpt_config_check(const bgi_gpt_config *config, bg_error *error);
 /* Prints the whole tree as YAML that reads back the same. */
 bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg_error *error);
 
-/* The element type of stored weights: model.weights, or the precision where that says so. */
+/* The element type of stored weights: model.weights, or the precision if model.weights says so. */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
 /* For a configuration that was checked. */

@@ -431,7 +431,7 @@ bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *te
     return status;
 }
 
-/* Reals are compared as numbers: 1 equals 1.0. But 0.2 for all devices differs from the list [0.2]. */
+/* Reals are compared as numbers: 1 equals 1.0. However, 0.2 for all devices differs from the list [0.2]. */
 static bool is_same_value(uint32_t id, const bgi_ipu_value *a, const bgi_ipu_value *b)
 {
     size_t i = 0;

@@ -68,7 +68,7 @@ struct bg_ipu_config {
     bool is_inference;  /* the mode */
 };
 
-/* The field of a name; BGI_IPU_FIELD_COUNT when there is none. */
+/* The field of a name; BGI_IPU_FIELD_COUNT if there is none. */
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
 /* The field that is nearest to a mistyped name, or NULL. */
 const char *bgi_ipu_field_nearest(const char *name);

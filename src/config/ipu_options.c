@@ -27,7 +27,7 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 /* Writes blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
     bgi_string *text; /* NULL: only checks whether data return to a device */
-    uint32_t *number; /* of each device; devices without blocks are left out and the numbers close up */
+    uint32_t *number; /* of each device; devices without blocks are left out, and the numbers have no gaps */
     uint32_t device;  /* of the open stage */
     bool is_open, is_marked, comes_back;
 } stage_writer;
@@ -124,7 +124,7 @@ static bg_status write_stages(const bgi_ipu_settings *settings, const bg_ipu_mod
     /* A pipeline that returns to a device needs a schedule in which devices have several stages. */
     if (look.comes_back && out->options.execution.strategy == BG_STRATEGY_PIPELINED)
         out->options.execution.schedule = "grouped";
-    /* Blocks of pieces have devices of their own, whose numbers differ where a device is left out. */
+    /* Blocks of pieces are on separate devices, whose numbers differ if a device is left out. */
     writer.is_marked = look.comes_back || settings->embedding_splits != NULL || settings->projection_splits != NULL;
     writer.text = &text;
     add_blocks(&writer, settings, model, layers);

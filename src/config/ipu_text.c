@@ -35,7 +35,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* Takes a new value; `failed` when there is no memory for it, because NULL alone may also mean an invalid text. */
+/* Takes a new value; `failed` is true if there was no memory for it, because NULL alone may also mean an invalid
+ * text. */
 static json_t *take(json_t *made, bool *failed)
 {
     *failed = *failed || made == NULL;
@@ -98,8 +99,8 @@ static json_t *read_list(char *text, unsigned kinds, bool *failed)
     return list;
 }
 
-/* Reads a text by the declared kinds; NULL when it is none of them, or memory is out. `text` is changed. A text that is
- * empty by default may be empty. */
+/* Reads a text by the declared kinds; returns NULL if it is none of them, or if memory is out. `text` is changed. A
+ * text that is empty by default may be empty. */
 static json_t *read_value(const bgi_ipu_field *field, char *text, bool *failed)
 {
     const bool is_null = strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0;

@@ -245,7 +245,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The object's keys in order, malloc'ed; NULL when memory is out or there are none. */
+/* The object's keys in order, malloc'ed; NULL if memory is out or there are none. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;
@@ -267,7 +267,7 @@ static bool is_long_key(const char *key)
     return strlen(key) > 128;
 }
 
-/* Begins the next item of a list or map: on a line of its own, or on the same line (indent < 0). */
+/* Begins the next item of a list or map, on a new line or on the same line (indent < 0). */
 static void begin_item(bgi_string *text, bool is_first, int indent)
 {
     if (indent < 0)

@@ -26,7 +26,7 @@ typedef struct bgi_archive_array bgi_archive_array;
 typedef struct bgi_archive {
     bool is_reading;
     bool has_failed;    /* reading: the bytes are invalid */
-    bool out_of_memory; /* in both directions; sets has_failed too */
+    bool out_of_memory; /* in both directions; also sets has_failed */
     /* Writing. */
     unsigned char *data; /* malloc'ed */
     size_t size_bytes, capacity;

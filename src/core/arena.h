@@ -2,7 +2,7 @@
  * arena.h: bump allocation for objects that are freed together. One arena per long-lived owner (graph, plan, trace) and
  * one scratch arena per compile. Objects in an arena are not freed individually. Memory is zeroed.
  *
- * With the address sanitizer every object is a malloc of its own, so that an overrun of one object is detected.
+ * With the address sanitizer every object is a separate malloc, so that an overrun of one object is detected.
  */
 #ifndef BGI_CORE_ARENA_H
 #define BGI_CORE_ARENA_H
@@ -12,7 +12,7 @@
 typedef struct bgi_arena {
     struct bgi_arena_chunk *chunks; /* newest first */
     size_t next_chunk_bytes;
-    bg_allocator allocator; /* of the chunks; set before the first one */
+    bg_allocator allocator; /* allocator of the chunks; set before the first one */
 } bgi_arena;
 
 /* A zeroed arena is valid and empty. Clearing keeps the allocator. */

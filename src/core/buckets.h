@@ -18,7 +18,8 @@ typedef struct bgi_buckets {
 } bgi_buckets;
 
 /* Sorts the numbers below item_count by counting; keys[i] is the key of item i, and BGI_NO_BUCKET (or any other key
- * that is not below bucket_count) leaves the item out. Memory is allocated in the arena; false when there is none. */
+ * that is not below bucket_count) leaves the item out. Allocates memory in the arena; returns false if there is none.
+ */
 bool bgi_buckets_fill(bgi_buckets *buckets, bgi_arena *arena, size_t bucket_count, size_t item_count,
                       const uint32_t *keys);
 

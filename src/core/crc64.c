@@ -1,10 +1,11 @@
 /*
- * crc64.c: a table-driven CRC, eight bytes a step: the checksum is linear, so that of eight bytes is the sum (xor) of
- * what each contributes with zeros behind it.
+ * crc64.c: a table-driven CRC, eight bytes per step. The checksum is linear, so the checksum of eight bytes is the sum
+ * (xor) of what each byte contributes with zeros after it.
  *
- * Where the processor multiplies polynomials, long data take another way to the same value. Sixteen bytes that D bytes
- * follow may be replaced by others, added to those D bytes later, that have the same remainder: the two halves, each
- * multiplied by a power of x modulo the polynomial. Four such sums run side by side; the table takes the last 16 bytes.
+ * If the processor multiplies polynomials, long data are summed in a different way, with the same value. Sixteen bytes
+ * that D bytes follow may be replaced by others, added to those D bytes later, that have the same remainder: the two
+ * halves, each multiplied by a power of x modulo the polynomial. Four such sums run side by side, and the table adds
+ * the last 16 bytes.
  *
  *     0 1 2 3 | 4 5 6 7 | ...   blocks of 16 bytes: 0 is added to 4, 1 to 5, ..., and in the end 0 to 1 to 2 to 3
  */
@@ -136,7 +137,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return product;
 }
 
-/* The value so far, with as many zero bytes behind it, and the part. */
+/* Joins the value so far, followed by as many zero bytes as the part has, with the part. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes)
 {
     uint64_t factor = power_of_x(8);

@@ -19,7 +19,7 @@ typedef struct bgi_crc64 {
 
 void bgi_crc64_init(bgi_crc64 *crc);
 void bgi_crc64_add(bgi_crc64 *crc, const void *data, size_t size_bytes);
-/* Adds data of so many bytes of which `part` is the value (the field) that began as 0. */
+/* Adds data of this number of bytes, for which `part` is the value (the field) that began as 0. */
 void bgi_crc64_join(bgi_crc64 *crc, uint64_t part, uint64_t size_bytes);
 uint64_t bgi_crc64_value(const bgi_crc64 *crc); /* of everything added so far; more may follow */
 

@@ -287,7 +287,7 @@ bg_status bgi_file_writer_begin(bgi_file_writer *writer, const char *path, bg_er
         end_writer(writer);
         return fail_io(error, path, "create a file there", problem);
     }
-    /* Where permissions cannot be set (some network file systems), the content is written anyway. */
+    /* If permissions cannot be set (on some network file systems), the content is written anyway. */
     if (mode != 0)
         (void)fchmod(writer->descriptor, mode);
     return BG_OK;

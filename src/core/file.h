@@ -13,8 +13,8 @@
 
 #include <stdio.h>
 
-/* A file being written, through a buffer of its own. Must be zeroed; a successful begin must be followed by exactly one
- * of commit or abandon. */
+/* A file that is being written, through a separate buffer. Must be zeroed; a successful begin must be followed by
+ * exactly one of commit or abandon. */
 typedef struct bgi_file_writer {
     char *path;
     char *temporary_path;
@@ -23,7 +23,7 @@ typedef struct bgi_file_writer {
     size_t unsent_bytes;    /* written since the disk was last started */
     uint64_t written_bytes; /* of the open file, as the system and readers see it */
     int descriptor;
-    int first_errno; /* of the first failed call below; 0 without failures */
+    int first_errno; /* errno of the first failed call below; 0 without failures */
 } bgi_file_writer;
 
 /* Errors: BG_ERROR_IO (naming path and the system's reason, or that it is not a regular file), BG_ERROR_NOT_FOUND (no
@@ -76,9 +76,9 @@ bg_status bgi_folder_create(const char *path, bg_error *error);
 /* Whether a folder has no entries. Errors: BG_ERROR_IO (it does not exist, or cannot be read). */
 bg_status bgi_folder_is_empty(const char *path, bool *out, bg_error *error);
 
-/* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID when another process has
- * it. The lock excludes only processes that ask for it. On file systems without locks it excludes none, and *out is -1;
- * other failures are BG_ERROR_IO. */
+/* Locks a folder for this process until *out is released or the process ends; BG_ERROR_INVALID if another process has
+ * locked it. The lock excludes only processes that ask for it. On file systems without locks it excludes none, and *out
+ * is -1; other failures are BG_ERROR_IO. */
 bg_status bgi_folder_lock(const char *path, int *out, bg_error *error);
 void bgi_folder_release(int *held);
 

@@ -6,7 +6,7 @@
 
 #include <brigade/graph.h>
 
-/* Whether the kind exists and supports tensors of that rank, for a whole and a piece alike. */
+/* Whether the kind exists and supports tensors of that rank; the answer is the same for a whole and a piece. */
 bg_status bgi_initializer_check_rank(const bg_initializer *initializer, uint32_t rank, const char *name,
                                      bg_error *error);
 /* Also checks that its numbers suit the whole tensor. Errors: BG_ERROR_INVALID, BG_ERROR_SHAPE. */

@@ -19,8 +19,8 @@ typedef enum bgi_isa {
     BGI_ISA_COUNT
 } bgi_isa;
 
-/* What the processor supports and the system allows: Linux gives tiles to processes that ask, which this function
- * does. */
+/* The instructions that the processor supports and the system allows. Linux gives tiles only to processes that ask for
+ * them, which this function does. */
 bgi_isa bgi_cpu_isa(void);
 
 /* Whether `isa` is the set `has`, or one that it includes. */

@@ -187,7 +187,7 @@ bg_status bg_replica_group_transpose(uint32_t replicas, const uint32_t *groups, 
     return BG_OK;
 }
 
-/* The next replica of the same group; `replicas` when there is none. */
+/* The next replica of the same group; `replicas` if there is none. */
 static uint32_t find_next(uint32_t replicas, const uint32_t *groups, uint32_t replica)
 {
     uint32_t next = replica + 1;

@@ -2,7 +2,7 @@
  * random.h: helpers over Philox: numbers from words, and a stream for code that simply wants "the next one".
  *
  * A stream is a value: (key, counter) and the unused words of the current block. Two streams that differ in seed or in
- * any part of `place` never share a block, so each thing (sample, tensor, epoch) should have a stream of its own.
+ * any part of `place` never share a block, so each object (sample, tensor, epoch) should have its own stream.
  */
 #ifndef BGI_CORE_RANDOM_H
 #define BGI_CORE_RANDOM_H

@@ -37,7 +37,7 @@ typedef struct bgi_piece_list {
     bg_status (*read)(const void *user, size_t index, const void **out_data, bg_error *error);
 } bgi_piece_list;
 
-/* The number in the list of the first piece of `whole_name`; SIZE_MAX when there is none. Pieces must cover the whole,
+/* The index in the list of the first piece of `whole_name`; SIZE_MAX if there is none. Pieces must cover the whole,
  * each part of it once; with `out_whole` they are copied there. Errors: BG_ERROR_SHAPE, BG_ERROR_MEMORY, those of
  * `read`. */
 bg_status bgi_section_gather(const bgi_piece_list *list, const char *whole_name, const bg_type *whole, void *out_whole,

@@ -115,8 +115,8 @@ uint32_t bgi_processors_online(void)
     return count > 0 ? (uint32_t)count : 0;
 }
 
-/* Linux weighs a thread 1.25 times less for each step: 70 against 1024 after twelve. There a thread has a priority of
- * its own; elsewhere this call would change that of the whole process. */
+/* Linux weighs a thread 1.25 times less for each step: 70 against 1024 after twelve. On Linux a thread has its own
+ * priority; elsewhere this call would change the priority of the whole process. */
 void bgi_thread_give_way(void)
 {
 #ifdef __linux__

@@ -1,7 +1,7 @@
 /*
  * threads.h: starts threads, and primitives with which they wait. It does not know what they wait for.
  *
- * A counter only grows; it has a cache line of its own, because one thread writes what others poll.
+ * A counter only grows. It has a separate cache line, because one thread writes it while others poll it.
  *
  * An event count lets a thread sleep until something may have changed; a thread that makes a change while none sleeps
  * needs neither a lock nor a system call:
@@ -30,8 +30,8 @@ typedef struct bgi_counter {
  */
 int bgi_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
-/* Where threads come from: `start` runs the function on a thread of the caller's (options.execution.start_thread), or
- * returns false when there is none. All-zero: new threads of the system. */
+/* Where threads come from: `start` runs the function on a thread of the caller (options.execution.start_thread), or
+ * returns false if there is none. All-zero: new threads of the system. */
 typedef struct bgi_thread_source {
     bool (*start)(void *user, void (*function)(void *argument), void *argument);
     void *user;
@@ -55,8 +55,8 @@ void bgi_thread_join(bgi_thread *thread);
 /* The processors of the machine, including those that this process may not use; 0: unknown. */
 uint32_t bgi_processors_online(void);
 
-/* Makes the calling thread, and threads that it starts, give way: of a processor that other threads of this process
- * need they get about a sixteenth, and all of one that is idle. Does nothing where the system cannot. */
+/* Gives the calling thread, and threads that it starts, a low priority: they get about a sixteenth of a processor that
+ * other threads of this process need, and all of an idle one. Does nothing where the system cannot. */
 void bgi_thread_give_way(void);
 
 /* Tells the processor that this is a spin loop. */

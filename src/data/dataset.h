@@ -43,7 +43,7 @@ bg_status bgi_dataset_own_arrays(bg_array *arrays, uint32_t array_count, bg_data
 
 /*
  * Writes samples indices[0..count) one after the other to each tensors[t]. Threads may do this at once for different
- * places, each with a scratch of its own. On failure *out_failed is the position in `indices` of the sample that
+ * places, each with its own scratch memory. On failure *out_failed is the position in `indices` of the sample that
  * failed.
  */
 bg_status bgi_dataset_gather(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,

@@ -152,7 +152,7 @@ static void add_straight(pen_line *line, const point *knots, int count)
         }
 }
 
-/* Strokes that meet in a point of the table must still meet afterward, so equal points are moved alike. */
+/* Strokes that meet in a point of the table must still meet afterward, so equal points are moved in the same way. */
 static point shaken(bgi_random *random, const bgi_digit_style *style, int stroke, int at,
                     point moved[][BGI_STROKE_POINTS])
 {

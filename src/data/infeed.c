@@ -27,7 +27,7 @@ typedef struct feeder {
 
 /* ---- elements ---- */
 
-/* Gets the next batch that has samples left; *out_has_ended when there is none. */
+/* Gets the next batch that has samples left; sets *out_has_ended if there is none. */
 static bg_status turn_batch(feeder *f, bool *out_has_ended, bg_error *error)
 {
     while (f->position == f->batch.sample_count) {

@@ -16,7 +16,7 @@ typedef struct bgi_mnist_file {
 
 extern const bgi_mnist_file bgi_mnist_files[BGI_MNIST_FILE_COUNT];
 
-/* The path of the file in `folder` under any of its names, malloc'ed; *out_path is NULL when it is not there. */
+/* The path of the file in `folder` under any of its names, malloc'ed; *out_path is NULL if the file does not exist. */
 bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **out_path, bg_error *error);
 
 #endif

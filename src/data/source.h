@@ -24,7 +24,7 @@ bg_status bgi_source_parse(const char *name, bgi_source_kind kind, const char *p
 
 /* A folder of images as bg_dataset_open_images reads it, without the classes. (images.c) */
 bg_status bgi_dataset_open_pictures(const char *folder, bg_dataset **out, bg_error *error);
-/* The classes alone: int32 [images]. */
+/* Reads only the classes: int32 [images]. */
 bg_status bgi_images_read_classes(const char *folder, bg_array *out, bg_error *error);
 
 #endif

@@ -25,7 +25,7 @@
 enum { HEADER_BYTES = 12, FRAME_BYTES = 16, MOST_INDEX_BYTES = 1 << 30 };
 
 typedef struct place {
-    uint64_t offset, length; /* of the record; and of its data */
+    uint64_t offset, length; /* offset of the record; and length of its data */
 } place;
 
 typedef struct records {
@@ -107,8 +107,8 @@ static bg_status scan_records(records *r, bg_error *error)
     return BG_OK;
 }
 
-/* Reads a decimal number at *at, and moves behind it and the following blanks; false when there is none or it is too
- * large. */
+/* Reads a decimal number at *at, and moves *at after it and the following blanks; returns false if there is no number
+ * or it is too large. */
 static bool read_number(const char **at, const char *end, uint64_t *out)
 {
     const char *begin = *at;
@@ -168,7 +168,7 @@ static bool read_varint(span *s, uint64_t *out)
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-/* Reads the next field: its number and kind, and its bytes, or its number as `value`. Returns false when there is no
+/* Reads the next field: its number and kind, and its bytes, or its number as `value`. Returns false if there is no
  * valid field. */
 static bool read_field(span *s, uint32_t *out_number, uint32_t *out_wire, span *out_bytes, uint64_t *value)
 {
@@ -457,7 +457,7 @@ bg_status bgi_tfrecord_parse(const char *name, const void *content, size_t size_
     return make_dataset(&input, index, index_bytes, options, out, error);
 }
 
-/* *out is NULL when there is no index. */
+/* *out is NULL if there is no index. */
 static bg_status load_index(const char *path, char **out, size_t *out_bytes, bg_error *error)
 {
     char *name = bgi_tfrecord_index_path(path);

@@ -195,7 +195,7 @@ static bg_status add_merge_line(const reader *r, const char *place, char *line)
     return add_merge(r, place, line, space + 1);
 }
 
-/* Takes the line that begins at *at, without its end; *at moves behind it. The text ends with a zero byte. */
+/* Takes the line that begins at *at, without its end; moves *at after it. The text ends with a zero byte. */
 static char *take_line(char **at, const char *end)
 {
     char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line));

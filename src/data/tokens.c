@@ -68,7 +68,7 @@ static size_t count_neighbors(const tokens *t, const uint32_t *indices, size_t c
     return some;
 }
 
-/* Neighbors are read together to the end of their destination, from which they are widened in place: reading never
+/* Neighbors are read together to the end of their destination, from which they are widened in place. Reading never
  * overtakes writing, because a sample needs at least as much memory as the file has between its start and the next
  * one's. */
 static bg_status gather_tokens(const bg_dataset *dataset, uint64_t epoch, const uint32_t *indices, size_t count,

@@ -1,5 +1,5 @@
 /*
- * mapped_store.h: memory for a device's store (bgi_device_setup.store) that is a mapped file. It knows nothing of the
+ * mapped_store.h: memory for a device's store (bgi_device_setup.store) that is a mapped file. It does not know the
  * directory and the layout of the store (runtime/memmap.c).
  */
 #ifndef BGI_DEVICE_MAPPED_STORE_H

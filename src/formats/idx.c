@@ -1,6 +1,6 @@
 /*
  * idx.c: reading and writing IDX files: two zero bytes, a type byte, a rank byte, one big-endian uint32 for each
- * dimension, then the elements. It knows nothing of images or labels.
+ * dimension, then the elements. It does not know images or labels.
  *
  * A file is read whole and then parsed in memory, so the fuzzer enters where the file reader does. A gzipped file is
  * inflated in two steps: first the header into a small buffer, then, once the promised size is known to be possible,
@@ -58,7 +58,7 @@ static void close_source(source *s)
         inflateEnd(&s->inflater);
 }
 
-/* Several gzip members in a row are one stream; a member must not be followed by anything else. */
+/* Several gzip members in a row are one stream; nothing else may follow a member. */
 static bg_status end_member(source *s, bg_error *error)
 {
     const size_t offset = s->size_bytes - s->inflater.avail_in;

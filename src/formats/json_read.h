@@ -22,7 +22,7 @@ typedef struct bgi_json_reader {
     uint64_t offset, end;             /* of the input: the part that is not in the window yet */
     const unsigned char *next, *last; /* of the window */
     uint64_t at;                      /* bytes read since the beginning */
-    unsigned line, column;            /* of the next character, both from 1; columns count characters */
+    unsigned line, column;            /* line and column of the next character, both from 1; columns count characters */
     bool places_bytes;                /* errors say "byte N" rather than "line:column" */
     const char *before;               /* the words of errors after the place: "not JSON: " */
     bgi_string text;                  /* the last string or key */

@@ -9,7 +9,7 @@
 
 #include <brigade/base.h>
 
-/* A repeated key is refused. `name` begins errors: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
+/* A repeated key is refused. `name` begins the error messages: "name:line:column: not JSON: ...", BG_ERROR_PARSE, or
  * BG_ERROR_MEMORY. */
 bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, json_t **out, bg_error *error);
 
@@ -17,7 +17,7 @@ bg_status bgi_json_parse(const char *name, const char *text, size_t size_bytes, 
  * they have no memory for. */
 json_t *bgi_json_copy(const json_t *value, bool is_deep);
 
-/* The integer of an object's key; false when there is none. */
+/* Finds the integer of an object's key; returns false if there is none. */
 bool bgi_json_find_integer(const json_t *object, const char *key, int64_t *out);
 
 #endif

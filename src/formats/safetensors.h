@@ -40,11 +40,11 @@ typedef struct bgi_safetensors_hooks {
     /* A piece of an entry's values that was read back, in the order of the entry; called by another thread, at the same
      * time as the others. */
     void (*read)(void *user, size_t entry, const void *data, size_t size_bytes);
-    /* Looks at a file that is complete, opened as by bg_safetensors_open_header, before it takes its name. An error
-     * leaves the file that was there before, or none. */
+    /* Checks a file that is complete, opened as by bg_safetensors_open_header, before it gets its name. An error leaves
+     * the file that was there before, or none. */
     bg_status (*check)(void *user, const bg_safetensors *file, bg_error *error);
     void *user;
-    const bgi_thread_source *threads; /* where that thread comes from. NULL: the system */
+    const bgi_thread_source *threads; /* where that thread comes from NULL: the system */
 } bgi_safetensors_hooks;
 /* As bg_safetensors_write_fetched. */
 bg_status bgi_safetensors_write_hooked(const char *path, const bg_safetensors_entry *entries, size_t entry_count,

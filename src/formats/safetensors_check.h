@@ -22,11 +22,11 @@ typedef struct bgi_read_back {
     const bgi_thread_source *threads; /* NULL: the system */
 
     unsigned char *piece; /* NULL: nothing is read */
-    bool is_running;      /* a thread reads; else `end` does */
+    bool is_running;      /* a thread reads the file; otherwise `end` does */
     bgi_thread thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t written_bytes; /* of the file; under the mutex, like the next two */
+    uint64_t written_bytes; /* bytes of the file; under the mutex, like the next two */
     bool is_over;           /* no more are written */
     bg_status status;
     bg_error error;

@@ -25,7 +25,7 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initializer initializer;
-    uint32_t variable;  /* of a variable: its number, counted over the graph; all sections of a whole have the same */
+    uint32_t variable;  /* number of a variable, counted over the graph; all sections of a whole have the same */
     bg_value owner;     /* of accumulators and optimizer state: the parameter they serve */
     bool is_remote;     /* of a variable: stored in a remote buffer */
     bool is_partial;    /* of an accumulator: sums that will be added to their other half on the same replica */
@@ -35,8 +35,8 @@ typedef struct bgi_value {
     double rate_factor, decay_factor;
     bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
     bool shares_home;          /* of a copy: loaded from the remote store of its original */
-    const bg_shard *shard;     /* of a variable: the whole that it is a piece of; NULL: it is whole */
-    const bg_section *section; /* of a variable: its range of a whole; NULL: none */
+    const bg_shard *shard;     /* for a variable: the whole that it is a piece of; NULL: it is whole */
+    const bg_section *section; /* for a variable: its range of a whole; NULL: none */
     int64_t piece; /* replicas update a piece of this many elements each; 0: the whole. Types stay those of the whole */
     bool is_piece; /* each replica has only its piece */
     bool is_read_whole; /* some op of the update reads the whole although others read pieces */
@@ -69,7 +69,7 @@ typedef struct bgi_op {
 typedef struct bgi_block {
     const char *name;
     uint32_t device;    /* BG_DEVICE_NONE: not given */
-    const char *origin; /* of a part that automatic stages split off: its original block; otherwise NULL */
+    const char *origin; /* for a part that automatic stages split off: its original block; otherwise NULL */
 } bgi_block;
 
 typedef struct bgi_output {
@@ -93,7 +93,7 @@ struct bg_graph {
     uint32_t number_count; /* the number of different variable numbers */
     bool has_sections;
     uint32_t random_count;
-    bg_dtype parameter_dtype; /* of parameters that are added as float32; BG_DTYPE_NONE: float32 */
+    bg_dtype parameter_dtype; /* type of parameters that are added as float32; BG_DTYPE_NONE: float32 */
     uint32_t automatic_block_count;
     bg_mesh mesh;       /* sizes of the tensor axes; data is 1 */
     bgi_op_phase phase; /* the phase of ops added now */
@@ -126,7 +126,7 @@ void bgi_graph_set_shard(bg_graph *graph, bg_value variable, const bg_shard *sha
 void bgi_graph_set_section(bg_graph *graph, bg_value variable, const bg_section *section);
 /* Whether variables are sections of a whole of that name. */
 bool bgi_graph_has_whole(const bg_graph *graph, const char *name);
-/* The next section of that whole after value `after` (0: the first); null when there is none. */
+/* The next section of that whole after value `after` (0: the first); null if there is none. */
 bg_value bgi_graph_find_section(const bg_graph *graph, const char *whole, uint32_t after);
 /* Copies a section with its name into an arena; NULL: no memory. */
 const bg_section *bgi_section_copy(bgi_arena *arena, const bg_section *section);
@@ -162,7 +162,7 @@ uint32_t bgi_op_operand_count(const bgi_op *op);
 
 /* Whether input `input` of ops of this type is changed in place. */
 bool bgi_op_type_writes(const bg_op_type *type, uint32_t input);
-/* Whether it is in this mode: a batch norm's running statistics are in training alone. */
+/* Whether it happens in this mode: a batch norm's running statistics change only in training. */
 bool bgi_op_type_changes(const bg_op_type *type, uint32_t input, bool is_training);
 /* Whether an op of that phase may change the value in place. */
 bool bgi_value_is_writable(const bg_graph *graph, bg_value value, bgi_op_phase phase);

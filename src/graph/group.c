@@ -22,7 +22,7 @@ static uint32_t find_next(const bg_graph *graph, const char *pattern, uint32_t a
     return 0;
 }
 
-/* Returns 0, and the graph fails, when there is none. */
+/* Returns 0, and the graph fails, if there is none. */
 static uint32_t find_first(bg_graph *graph, const char *pattern)
 {
     const uint32_t first = pattern != NULL ? find_next(graph, pattern, 0) : 0;

@@ -1,7 +1,8 @@
 /*
  * kernels.h: the narrow interface between ops and computation. An op family fills a request (a kernel id, operand types
- * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them, a row each: a plain C reference,
- * which every kernel keeps, and, where it is faster, a fast body that either supports the request or declines.
+ * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them, one in each row: a plain C
+ * reference, which every kernel keeps, and, where it is faster, a fast body that either supports the request or
+ * declines.
  *
  * The operands and attributes of a kernel, which are the contract between its op and its bodies, are described in its
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-/* Of the MNIST training images, scaled to 0..1. */
+/* Mean and deviation of the MNIST training images, scaled to 0..1. */
 static const float image_mean = 0.1307f;
 static const float image_deviation = 0.3081f;
 

@@ -106,7 +106,7 @@ typedef struct builder {
     const bg_gpt_options *options;
     char prefix[NAME_BYTES]; /* of the names of parameters: "transformer.h.0." */
     bg_value positions;      /* positions of the tokens; in a step they are an input */
-    int64_t cache_length;    /* of a step; otherwise 0 */
+    int64_t cache_length;    /* for a step; otherwise 0 */
 } builder;
 
 static const char *make_name(const builder *b, const char *suffix, char text[2 * NAME_BYTES])

@@ -1,12 +1,11 @@
 /*
  * mpi.c: implements the functions of a transport with MPI. It knows brigade/transport.h and MPI, and links nothing else
- * of Brigade, so that one build serves programs that link the library and those that load this file's library at run
- * time.
+ * of Brigade. So one build serves programs that link the library and those that load this file's library at run time.
  *
  * A lane is a duplicate of the communicator. All ranks make it together, and a missing rank must not keep the others
- * inside MPI. So opening only begins the duplication; sends and receives wait for it in a list, where the caller's own
- * time limits apply. Requests in progress are in an array without gaps, parallel to an array of their operations, so
- * that one MPI_Testsome tests all of them.
+ * inside MPI. So opening only begins the duplication. Sends and receives wait for it in a list, where the caller's time
+ * limits apply. Requests in progress are in an array without gaps, parallel to an array of their operations, so that
+ * one MPI_Testsome tests all of them.
  */
 #include <brigade/mpi.h>
 

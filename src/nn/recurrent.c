@@ -209,7 +209,7 @@ static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, b
     const int64_t steps = bg_graph_type(l->graph, given).dims[l->options.batch_first ? 1 : 0];
     const int64_t count = (steps + piece - 1) / piece;
     const int32_t axis = l->options.batch_first ? 1 : 0;
-    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states, and behind them cells */
+    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states, followed by cells */
 
     if (made == NULL) {
         bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld pieces of time", (long long)count);

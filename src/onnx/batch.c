@@ -1,8 +1,8 @@
 /*
  * batch.c: finds the dimension of a value that holds the samples. A graph has only sizes; that a dimension is the
- * batch's, or a multiple of it, follows from the inputs, op by op. Where this is not possible, because an op mixes
- * samples with a tensor whose size merely equals theirs, or selects some of them, the file is made again with the
- * graph's sizes.
+ * batch's, or a multiple of it, follows from the inputs, op by op. If this is not possible, because an op mixes samples
+ * with a tensor whose size merely equals theirs, or selects some of them, the file is made again with the graph's
+ * sizes.
  *
  *     x [batch, 8, 4]  --reshape-->  [batch * 8, 4]  --linear-->  [batch * 8, 6]  --reshape-->  [batch, 8, 6]
  */

@@ -1,5 +1,5 @@
 /*
- * map_constants.c: nodes that make tensors from attributes and known operands alone.
+ * map_constants.c: nodes that make tensors only from attributes and known operands.
  */
 #include <brigade/ops.h>
 

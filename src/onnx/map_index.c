@@ -1,6 +1,6 @@
 /*
- * map_index.c: elements by number. Negative numbers count from the end. Where several numbers name one element, ONNX
- * does not define which update remains; sums are exact.
+ * map_index.c: elements by number. Negative numbers count from the end. If several numbers name one element, ONNX does
+ * not define which update remains; sums are exact.
  */
 #include <brigade/ops.h>
 

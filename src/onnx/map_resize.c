@@ -113,7 +113,7 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* Of an axis: 4096 elements to 8192. A small file cannot ask for gigabytes. */
+/* The limit for an axis: 4096 elements to 8192. A small file cannot ask for gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
 /* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */
@@ -186,7 +186,7 @@ static bg_value extrapolate(bgi_mapper *m, const resize *r, const axis_plan *a, 
                     bgi_map_number(m, bgi_map_type(m, y).dtype, r->extrapolation), y);
 }
 
-/* Numbers for all axes, or for those of attribute `axes`; false when there are none. */
+/* Reads numbers for all axes, or for those of attribute `axes`; returns false if there are none. */
 static bool read_numbers(bgi_mapper *m, uint32_t input, uint32_t rank, double *out, uint32_t per_axis)
 {
     const bgi_tensor *known = bgi_map_if_known(m, input);

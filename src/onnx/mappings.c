@@ -1,5 +1,5 @@
 /*
- * mappings.c: all tables of mappings, and why there is none for an op.
+ * mappings.c: all tables of mappings, and the reasons why some ops have none.
  */
 #include "onnx/onnx.h"
 

@@ -1,5 +1,5 @@
 /*
- * node.c: finds which op of the standard a node is; an If has branches, which are graphs of their own.
+ * node.c: finds which op of the standard a node is. An If has branches, which are separate graphs.
  */
 #include "onnx/onnx.h"
 

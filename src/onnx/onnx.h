@@ -11,7 +11,7 @@
  *     map_*.c     mappings, a table a file; mappings.c has the tables
  *
  * A value of the model is known (its elements exist while the graph is built) or is a value of the graph. A node whose
- * operands are all known is mapped into a graph of its own, which is evaluated at once with reference kernels; so every
+ * operands are all known is mapped into a separate graph, which is evaluated at once with reference kernels. So every
  * op can be folded, with the numbers that it would have computed. Graphs cannot hold tensors without elements, so the
  * mappings of shapes handle them.
  */
@@ -111,10 +111,10 @@ struct bg_onnx {
     uint8_t *values;   /* by weight: bgi_onnx_values */
 };
 
-/* What is known about a weight's values. */
+/* The known facts about a weight's values. */
 typedef enum bgi_onnx_values { BGI_VALUES_UNKNOWN = 0, BGI_VALUES_ORDINARY, BGI_VALUES_BUFFER } bgi_onnx_values;
 
-/* Reads content in memory; `folder`: where external data are (NULL: none allowed). */
+/* Reads content in memory. `folder`: where external data are (NULL: none allowed). */
 bg_status bgi_onnx_parse(const char *name, const char *folder, const void *content, size_t size_bytes, bg_onnx **out,
                          bg_error *error);
 /* Separates what PyTorch's exporter has joined, before the file is checked further. */
@@ -135,8 +135,8 @@ bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset);
 
 /* ---- tensors of files ---- */
 
-/* Checks a tensor against its own declaration: type, dimensions, and as many values as they imply; and describes it.
- * `data` stays NULL. */
+/* Checks a tensor against its own declaration (its type, its dimensions, and the number of values that they imply), and
+ * describes it. `data` stays NULL. */
 bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_tensor *out, bg_error *error);
 /* Reads its values to `out`, count elements of the graph's type. */
 bg_status bgi_onnx_tensor_read(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, const bgi_tensor *type, void *out,
@@ -161,8 +161,8 @@ bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_er
 
 /* ---- options ---- */
 
-/* Checks that options are of this release, and name things that the file has. Patterns of weights are checked by
- * bgi_onnx_classify. */
+/* Checks that options are of this release, and that the names in them exist in the file. Patterns of weights are
+ * checked by bgi_onnx_classify. */
 bg_status bgi_onnx_check_options(const bg_onnx *onnx, const bg_onnx_options *options, bg_error *error);
 
 /* ---- mapping ---- */
@@ -197,7 +197,7 @@ typedef struct bgi_onnx_build {
     bgi_names used;  /* the names that nodes or outputs of the model read */
     bgi_item *items;
     int64_t opset;
-    const char *scope; /* of the open block; NULL: no block is open */
+    const char *scope; /* scope of the open block; NULL: no block is open */
     const char *block;
     bgi_names blocks;
     bool has_training_norms; /* the file has a batch norm in training form, so the others are meant as they are */
@@ -240,7 +240,7 @@ extern const bgi_mapping bgi_onnx_elementwise[], bgi_onnx_matrix[], bgi_onnx_con
     bgi_onnx_index[], bgi_onnx_reduction[], bgi_onnx_norm[], bgi_onnx_resize[], bgi_onnx_loss[], bgi_onnx_constants[],
     bgi_onnx_recurrent[], bgi_onnx_quantize[], bgi_onnx_signal[], bgi_onnx_ml[];
 
-/* The row of an op; NULL when there is none. `domain`: "" for ONNX itself. */
+/* The row of an op; NULL if there is none. `domain`: "" for ONNX itself. */
 const bgi_mapping *bgi_onnx_find_mapping(const char *domain, const char *op);
 /* Why an op of ONNX has no mapping. */
 const char *bgi_onnx_why_unknown(const char *op);

@@ -4,15 +4,15 @@
  * Initializers of equal values. An export for evaluation keeps one of them under its name, and makes the others by
  * Identity nodes, whose outputs have their names. So all weights of norms that were never trained become one, which
  * would train as one parameter. A parameter that modules share has one name and needs no such node. So each such name
- * becomes an initializer of its own:
+ * becomes a separate initializer:
  *
  *     bn1.weight --Identity--> bn2.weight      becomes      bn1.weight, bn2.weight
  *
  * Names that the exporter made ("onnx::MatMul_15") belong to values that it has computed, mostly transposes. They stay
  * joined where the same module reads both, because it was called twice.
  *
- * Embeddings whose table is also a head's weight. Where constants were folded, the head has the table's transpose in an
- * initializer of its own. Equal numbers show that it is the same parameter, and it becomes a transpose of the table.
+ * Embeddings whose table is also a head's weight. If constants were folded, the head has the table's transpose in a
+ * separate initializer. Equal numbers show that it is the same parameter, and it becomes a transpose of the table.
  *
  * Nothing is copied: the new tensors share the values of the file's.
  */

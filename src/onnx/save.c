@@ -409,7 +409,7 @@ static bg_status write_model(bgi_saver *s, bg_weights *weights, const char *path
 
 static bg_status write_file(bgi_saver *s, bg_weights *weights, const char *path, bg_error *error)
 {
-    /* By opset, from 13: the version of the format that appeared with it. */
+    /* Indexed by opset, from 13: the version of the format that appeared with it. */
     static const int64_t versions[] = {7, 7, 8, 8, 8};
     BgiOnnx__OperatorSet opset, *opsets[1] = {&opset};
     BgiOnnx__Graph graph;

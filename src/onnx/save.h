@@ -26,7 +26,7 @@ enum { BGI_SAVE_NO_BATCH = -1, BGI_SAVE_OLDEST = 13, BGI_SAVE_NEWEST = 17 };
 /* The file's names for a value of the graph. */
 typedef struct bgi_saved_value {
     const char *name;    /* NULL: not in the file yet */
-    const char *as_bool; /* of uint8: the same as bool; NULL: none */
+    const char *as_bool; /* for uint8: the same as bool; NULL: none */
     const char *cell;    /* of the cells of an LSTM's steps: the name of the last step's */
     int32_t batch;       /* the dimension that holds the samples; BGI_SAVE_NO_BATCH: none */
     uint32_t uses;       /* the number of uses by ops and outputs in the file */
@@ -65,7 +65,7 @@ typedef struct bgi_save_row {
 
 extern const bgi_save_row bgi_save_elementwise[], bgi_save_matrix[], bgi_save_convolution[], bgi_save_shapes[],
     bgi_save_index[], bgi_save_norm[], bgi_save_attention[], bgi_save_recurrent[], bgi_save_loss[];
-/* The row of an op type; NULL when there is none. */
+/* The row of an op type; NULL if there is none. */
 const bgi_save_row *bgi_save_find(const bg_op_type *type);
 
 /* Records the reason. */
@@ -84,7 +84,7 @@ void bgi_save_widen(bgi_saver *s);
 bg_dtype bgi_save_dtype(const bgi_saver *s, uint32_t input);
 /* The file's name for an operand; NULL when it is not given. */
 const char *bgi_save_in(bgi_saver *s, uint32_t input);
-/* The file's name for any value, as the graph has it; values of 16 bits are float after bgi_save_widen. */
+/* The file's name for any value, as in the graph; values of 16 bits are float after bgi_save_widen. */
 const char *bgi_save_value(bgi_saver *s, bg_value value);
 /* Whether a value is the cells of all steps of an LSTM, of which a file has only the last. */
 bool bgi_save_is_cells(const bgi_saver *s, bg_value value);

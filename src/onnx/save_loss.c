@@ -1,5 +1,5 @@
 /*
- * save_loss.c: losses and metrics, for models that have them among their outputs. Where no label counts, a mean is 0 in
+ * save_loss.c: losses and metrics, for models that have them among their outputs. If no label counts, a mean is 0 in
  * the library and NaN in ONNX.
  */
 #include "kernels/loss/attributes.h"

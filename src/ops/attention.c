@@ -1,6 +1,6 @@
 /*
  * attention.c: multi-head self-attention over a product that holds queries, keys and values side by side, and its
- * gradient. Of the scores only the logarithm of each row's sum of exponentials is kept for the backward pass.
+ * gradient. Only the logarithm of each row's sum of exponentials is kept of the scores for the backward pass.
  *
  *     row of qkv (one token):  | q of head 0 | q of head 1 | ... | k of head 0 | ... | v of head 0 | ... |
  */

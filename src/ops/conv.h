@@ -15,7 +15,7 @@ bg_status bgi_conv2d_bias(const bg_type *bias, const bg_type *weight, bg_error *
 double bgi_conv2d_flops(const bg_type *y, const bg_type *weight);
 
 /* x [N,C,H,W], weight [C,O/groups,KH,KW] -> [N,O,OH,OW], from which a convolution with these options gives x's shape:
- * the gradient of its input as an op of its own. output_padding selects among the possible shapes, 0: the smallest. See
+ * the gradient of its input as a separate op. output_padding selects among the possible shapes, 0: the smallest. See
  * bg_conv_transpose. */
 bg_value bgi_conv_transpose2d(bg_graph *graph, const char *name, bg_value x, bg_value weight,
                               const bg_conv2d_options *options, const int64_t output_padding[2]);

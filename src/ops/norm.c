@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* Of the training mode: differentiates through the micro-batch's own statistics. */
+/* For the training mode: differentiates through the micro-batch's own statistics. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];

@@ -88,7 +88,7 @@ bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 
 /* Reshapes x to the shape of `type` (its dtype does not matter). Returns `x` itself when it has that shape. */
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
-/* Copies the bytes to a buffer of their own. */
+/* Copies the bytes to a separate buffer. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- accumulate.c, optimizer.c ---- */
@@ -148,7 +148,7 @@ bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint
 
 /* ---- embedding.c ---- */
 
-/* Of embedding_slots (kernels/embedding/attributes.h): its accumulator, and its result. */
+/* The types of the accumulator and of the result of embedding_slots (kernels/embedding/attributes.h). */
 bg_type bgi_embedding_slots_type(const bg_type *table);
 bg_type bgi_embedding_uses_type(const bg_type *ids);
 /* Adds what embedding_backward computes from dy to the accumulator `rows`, float32 [S, H], row by row. */

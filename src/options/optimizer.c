@@ -56,7 +56,7 @@ static const bgi_setting learning_rate = {.name = "learning_rate",
 
 typedef struct optimizer_row {
     const char *name, *what;
-    const char *state[4]; /* its kinds; the second with momentum, the last two when centered */
+    const char *state[4]; /* the kinds of its state; the second exists with momentum, the last two if it is centered */
     struct {
         bool has;
         double standard;

@@ -47,7 +47,7 @@ bool bgi_optimizer_has(bg_optimizer_kind kind, const bgi_setting *setting, doubl
 /* The setting of that name, or NULL. */
 const bgi_setting *bgi_setting_find(const char *name);
 
-/* Every optimizer whose state has a meaning of its own, by number: each kind with each choice of the settings that
+/* Every optimizer whose state has a distinct meaning, by number: each kind with each choice of the settings that
  * determine the meaning; numbers do not matter. False past the last. */
 bool bgi_optimizer_variant(uint32_t number, bg_optimizer *out);
 

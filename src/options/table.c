@@ -199,7 +199,7 @@ static size_t element_bytes(const bgi_option *option)
                                               : option->record->size_bytes;
 }
 
-/* The option as one of its own elements. */
+/* The option as one of its elements. */
 static bgi_option element_row(const bgi_option *list)
 {
     bgi_option element = *list;

@@ -2,8 +2,8 @@
  * table.h: every option of a plan and a session, each defined once.
  *
  * A row of options.def defines an option's name, kind, default, range, sentence, whether it shapes the plan, and its
- * names elsewhere. From the rows come the defaults, deep copies, equality, range checks, the plan cache's key, options
- * by name, and the tables of `--help` and the documents. Rules between several options are checked where they are used
+ * names elsewhere. The rows give the defaults, deep copies, equality, range checks, the plan cache's key, options by
+ * name, and the tables of `--help` and the documents. Rules between several options are checked where they are used
  * (plan/options.c).
  */
 #ifndef BGI_OPTIONS_TABLE_H
@@ -57,7 +57,7 @@ typedef struct bgi_synonym {
 typedef struct bgi_choices {
     const char *const *names;
     uint32_t count;
-    const bgi_synonym *synonyms; /* which texts may have too; ends with a NULL name; NULL: none */
+    const bgi_synonym *synonyms; /* other strings that are accepted; ends with a NULL name; NULL: none */
 } bgi_choices;
 
 typedef struct bgi_option bgi_option;
@@ -91,7 +91,7 @@ struct bgi_option {
     const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
     const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
     const char *elsewhere; /* its names in other systems, "PyTorch: clip_grad_norm_"; NULL: none */
-    const char *costs;     /* its cost in time, memory or accuracy when it is used; NULL: none */
+    const char *costs;     /* its cost in time, memory or accuracy if it is used; NULL: none */
     const char *flag;      /* without dashes; NULL: the program has none */
     uint32_t commands;     /* bgi_command: the commands with the flag */
     const char *value;     /* the name of the flag's value in help; NULL: by its kind */

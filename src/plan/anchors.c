@@ -3,8 +3,8 @@
  *
  *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
  *
- * The value is marked in a copy of the graph before any other pass runs, so that the passes keep it. Asking for a value
- * must not change other results: where fusion would swallow the value, the unfused op stays beside the fused one.
+ * The value is marked in a copy of the graph before any other pass runs, so that the passes keep it. A request for a
+ * value must not change other results: if fusion would hide the value, the unfused op stays beside the fused one.
  */
 #include "plan/compile.h"
 

@@ -46,7 +46,7 @@ static void hold_log(held_log *held, bg_plan *plan)
     held->end = &held->texts;
     if (!bgi_log_is_enabled(&plan->options))
         return;
-    /* Passes over the graph log through options.reporting.log alone; their messages reach the file when they are
+    /* Passes over the graph log only through options.reporting.log; their messages reach the file when they are
      * released. */
     plan->options.reporting.log = hold_message;
     plan->options.reporting.log_user = held;

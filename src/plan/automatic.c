@@ -11,8 +11,8 @@
  * Costs and memory are those of the training graph itself: a copy of the model is trained and cut with each item as a
  * stage, and the pass that estimates the costs of stages estimates those of items. Transients, messages and host
  * buffers are not counted, because they are known only when the plan is made. A plan that exceeds a budget shows how
- * much was missed: the next cut counts that too, and avoids the stage that did not fit. What a device needs depends on
- * its own stage's items and hardly on the other stages, so that a line with few cuts is searched completely.
+ * much was missed: the next cut counts that too, and avoids the stage that did not fit. The memory that a device needs
+ * depends on its own stage's items and hardly on the other stages, so a line with few cuts is searched completely.
  */
 #include "plan/automatic.h"
 
@@ -39,7 +39,7 @@ typedef struct bgi_chooser {
     uint32_t stage_count;
     uint32_t *op_items; /* at first in ranks of blocks or ops, later in items */
     uint32_t item_count;
-    uint32_t *joins; /* by rank: +1 where ops begin that stay together, -1 (wrapping) behind their end */
+    uint32_t *joins; /* by rank: +1 where ops begin that stay together, -1 (wrapping) after their end */
     bgi_balance_item *items;
     uint32_t *first; /* items: of each op's stage, and of the cuts */
 } bgi_chooser;

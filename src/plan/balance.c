@@ -5,8 +5,8 @@
  *
  * where stage k takes items first..end-1 and cost is its time, or infinite when its memory is over the budget of its
  * device. Stages differ in speed, budget and depth, so best is not a monotonic function and bisection does not apply.
- * But time and memory grow as `first` falls, so the inner loop ends as soon as either is too large: about n^2 steps in
- * total for stages of even length instead of n^2 N.
+ * Time and memory grow as `first` falls, so the inner loop ends once either is too large. That is about n^2 steps in
+ * total for stages of even length, instead of n^2 N.
  */
 #include "plan/balance.h"
 

@@ -4,8 +4,8 @@
  *
  *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device goes on until something touches what is being summed
  *
- * One sum at a time is in progress, and none when a step ends. Where the next work after a REDUCE already touches the
- * sum, the device waits in the REDUCE, as every device of a strict plan does, whose instructions run one after another.
+ * One sum at a time is in progress, and none when a step ends. If the next work after a REDUCE already touches the sum,
+ * the device waits in the REDUCE. So does every device of a strict plan, whose instructions run one after another.
  */
 #include "plan/compile.h"
 

@@ -301,8 +301,8 @@ static bg_status check_turns(const bg_plan *plan, bg_error *error)
     return status;
 }
 
-/* Checks that transfers lie inside their memory, that as many are issued as exist, and that nothing waits for a
- * transfer which is issued later. */
+/* Checks that transfers are inside their memory, that the program issues exactly the existing ones, and that nothing
+ * waits for a transfer that is issued later. */
 static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error *error)
 {
     const bgi_plan_device *on = &plan->devices[device];

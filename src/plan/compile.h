@@ -88,8 +88,8 @@ bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
-/* problem.c. bgi_adapt_generator runs when the devices of stages are known: a schedule that the options leave open must
- * accept stages that share devices, and on one device there is nothing to overlap. */
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known. A schedule that the options leave open must
+ * accept stages that share devices, and on one device nothing can overlap. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
@@ -143,7 +143,7 @@ bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
 /* The slot of a crossing for its readers, and the slot for the op that writes it. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_crossing_write_slot(const bgi_compiler *compiler, uint32_t crossing);
-/* The same for the value stashed for the backward pass, when that has an edge of its own. */
+/* The same for the value stashed for the backward pass, if that has a separate edge. */
 bgi_operand bgi_stash_slot(const bgi_compiler *compiler, uint32_t crossing);
 bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing);
 

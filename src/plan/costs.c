@@ -67,7 +67,7 @@ static void sum_blocks(bgi_estimate *e)
     }
 }
 
-/* Times are assigned to the kinds that the block has: a block without a W of its own has that time in B, and the
+/* Times are assigned to the kinds that the block has: a block without a separate W has that time in B, and the
  * reverse. */
 static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bool *is_part)
 {

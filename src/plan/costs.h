@@ -8,7 +8,7 @@
 
 #include "transform/transform.h"
 
-/* What one core of a current server achieves with small kernels. */
+/* The speed that one core of a current server achieves with small kernels. */
 #define BGI_MODEL_FLOPS_PER_NS 80.0
 #define BGI_MODEL_CALL_NS      300.0
 /* Bytes per nanosecond between devices in the device model. */

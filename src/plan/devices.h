@@ -8,8 +8,8 @@
 
 #include "transform/transform.h"
 
-/* Whether neighbors on one device become one stage. They do not where a schedule folds the line of stages back on
- * itself, nor between phases. */
+/* Whether neighbors on one device become one stage. They do not if a schedule folds the line of stages back on itself,
+ * nor between phases. */
 bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator *generator);
 
 /* Gives each stage its device: by device_mapping, otherwise the device that the text and blocks gave (or the stage's

@@ -15,7 +15,7 @@
 
 /* ---- crossings with the same ends ---- */
 
-/* The edge from the producer to its readers, without readers that have an edge of their own. */
+/* The edge from the producer to its readers, without readers that have a separate edge. */
 static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -126,7 +126,7 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Pads slots so that their pieces have one size, because each piece is a slot of its own in the remote store. */
+/* Pads slots so that their pieces have one size, because each piece is a separate slot in the remote store. */
 static void pad_sharded_slots(bgi_compiler *c)
 {
     const bg_mesh mesh = bgi_plan_mesh(c->plan);
@@ -139,7 +139,7 @@ static void pad_sharded_slots(bgi_compiler *c)
 }
 
 /* The edges of one crossing. Two edges that are both remote have one store. Their slots hold the same values in the
- * same order, because a value that is kept by the same kinds has two edges of its own. */
+ * same order, because a value that is kept by the same kinds has two separate edges. */
 static void route_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];

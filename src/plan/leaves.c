@@ -19,7 +19,7 @@ static void list_places(const bgi_compiler *c, size_t v, bgi_place *places, uint
         places[(*count)++] = p->places[i];
 }
 
-/* A copy that shares a home has no place of its own. */
+/* A copy that shares a home has no separate place. */
 static uint32_t count_places(const bgi_compiler *c, size_t v)
 {
     return c->graph->values[v].shares_home ? 0 : c->placement->first_places[v + 1] - c->placement->first_places[v];

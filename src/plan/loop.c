@@ -64,7 +64,7 @@ static void *find_carried(const loop_state *loop, char *memory, uint32_t i)
     return memory + loop->plan->variables[loop->plan->carried[i]].places[0].operand.offset;
 }
 
-/* Whether a first iteration runs. The condition's own plan uses the memory behind that of the body. */
+/* Whether a first iteration runs. The condition's plan uses the memory after that of the body. */
 static bool begins(const loop_state *loop, char *memory)
 {
     const void *values[BG_LOOP_MOST_CARRIED];

@@ -6,7 +6,7 @@
 
 #include <brigade/graph.h>
 
-/* Finds the library's op type of that name; NULL when there is none. */
+/* Finds the library's op type of that name; returns NULL if there is none. */
 const bg_op_type *bgi_op_type_find(const char *name);
 /* Whether a plan with such ops can be stored: the library's own types can, and users' types that have a revision. */
 bool bgi_op_type_is_kept(const bg_op_type *type);

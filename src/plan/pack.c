@@ -49,7 +49,7 @@ typedef struct packer {
 
 /* ---- ranges ---- */
 
-/* Finds the first range that ends behind `offset`. */
+/* Finds the first range that ends after `offset`. */
 static size_t find_range(const range_set *set, size_t offset)
 {
     size_t low = 0, high = set->count;
@@ -67,7 +67,7 @@ static size_t find_range(const range_set *set, size_t offset)
 /* Adds [begin, end) to the union of ranges. */
 static bool add_range(range_set *set, size_t begin, size_t end)
 {
-    /* Ranges that touch the new one join it: from the first that ends at `begin` or behind it. */
+    /* Ranges that touch the new one join it, from the first that ends at or after `begin`. */
     const size_t first = begin > 0 ? find_range(set, begin - 1) : 0;
     size_t behind = first;
 

@@ -8,7 +8,7 @@
 
 typedef enum bgi_pass_group { BGI_PASSES_FRONT = 0, BGI_PASSES_LOWER, BGI_PASSES_FINISH } bgi_pass_group;
 
-/* Runs the passes of a group that apply to the compiler's plan. Where passes are verified (BGI_VERIFY_PASSES, as in
+/* Runs the passes of a group that apply to the compiler's plan. If passes are verified (BGI_VERIFY_PASSES, as in
  * sanitizer builds), the results of a pass are checked before the next one begins. Passes the text of
  * options.reporting.dump_after to options.reporting.dump, except in trials. */
 bg_status bgi_passes_run(bgi_compiler *compiler, bgi_pass_group group, bg_error *error);

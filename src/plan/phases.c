@@ -5,7 +5,7 @@
  *     F of stage 3    its weights, the slots that it reads and writes, what is live inside it
  *     U of stage 3    its weights, gradients and state
  *
- * A remote value counts in its own class (a window of weights as weights), in the phases that touch it. Of memory that
+ * A remote value counts in its own class (a window of weights as weights), in the phases that touch it. For memory that
  * is held all the time, a phase counts what it touches. So the largest phase is at most the device's total, and windows
  * that share a place are shown separately. This file knows no times: a phase counts all slots of an edge.
  */
@@ -101,7 +101,7 @@ static void add_segment(counter *k, uint32_t index)
     *transient = c->placement->segment_peaks[index] > *transient ? c->placement->segment_peaks[index] : *transient;
 }
 
-/* Counts the memory to which a phase copies values for later passes, beside where its ops write. */
+/* Counts the memory to which a phase copies values for later passes, in addition to the memory where its ops write. */
 static void add_copies(counter *k, uint32_t segment)
 {
     const bgi_compiler *c = k->compiler;

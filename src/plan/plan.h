@@ -76,7 +76,7 @@ typedef struct bgi_plan_edge {
 } bgi_plan_edge;
 
 typedef struct bgi_call {
-    const bg_op_type *type; /* NULL: a copy between slots. Not used once the plan is made */
+    const bg_op_type *type; /* NULL: a copy between slots. not used once the plan is made */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -94,7 +94,7 @@ typedef struct bgi_call {
 
 /* A copy between a device's arena and its remote store. When replicas keep pieces of the value, a LOAD fetches all
  * pieces one after another, and a STORE writes the replica's own piece. Each of them waits for earlier transfers of the
- * other replicas: `peer_wait` counts those as `io_wait` does. Where a replica uses only its own piece (is_own), a LOAD
+ * other replicas: `peer_wait` counts those as `io_wait` does. If a replica uses only its own piece (is_own), a LOAD
  * fetches just that piece, to its place among the others. */
 typedef struct bgi_transfer {
     bg_action action;                               /* LOAD or STORE, as it is traced */
@@ -147,8 +147,8 @@ typedef struct bgi_instruction {
     bool needs_sum; /* the sum in progress must be complete before it begins */
     bool is_part;   /* B, W: has some of the calls of its action; others follow or precede. REDUCE: sums what these
                        calls have made final, and more of the stage's sums follow (final.c) */
-    /* A SEND whose message is complete before the action that makes it ends. It leaves after this many calls of that
-     * action, which is the last one before it that has calls. 0: in its turn. */
+    /* A SEND whose message is complete before the action that makes it ends. It leaves after this number of calls of
+     * that action, which is the last one before it that has calls. 0: in its turn. */
     uint32_t after_calls;
     uint32_t turn;              /* of a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most bytes that are live inside the action */
@@ -410,8 +410,8 @@ bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number,
 void *bgi_interpret_memory(const bg_plan *plan);
 /* Writes the constants into memory of the caller: devices[0].arena_bytes, 64-byte aligned. */
 void bgi_interpret_begin(const bg_plan *plan, void *memory);
-/* One iteration. `inputs`: by input of the plan. *out_value is output `output` as a number; it is unchanged when there
- * is no such output. */
+/* One iteration. `inputs`: by input of the plan. *out_value is output `output` as a number; it is unchanged if there is
+ * no such output. */
 void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *inputs, const bg_kernel_env *env,
                         uint32_t output, double *out_value);
 /* Evaluates the condition of a while loop for carried values. */

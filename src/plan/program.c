@@ -26,7 +26,7 @@ static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t sta
     return bgi_leaf_place(c, leaf.id, bgi_stage_device(c, stage));
 }
 
-/* Where the op finds the value, and whether only a piece is there. */
+/* Where the op finds the value, and whether it finds only a piece. */
 static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value, bool *out_is_piece)
 {
     const bg_value root = c->partition->roots[value.id];
@@ -143,7 +143,7 @@ bg_kernel bgi_slot_copy_kernel(void)
     return (bg_kernel){.name = "copy", .run = run_slot_copy, .part_count = 1};
 }
 
-/* Copies a value that lives in several places of its own device: its producer writes one place, the others are
+/* Copies a value that lives in several places of its device: its producer writes one place, and the others are
  * copied. */
 static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_operand to, bg_action_kind kind,
                        bgi_call *call)
@@ -291,7 +291,7 @@ static bool next_crossing(bgi_crossing_walk *walk, uint32_t *out_crossing)
     return *out_crossing != UINT32_MAX;
 }
 
-/* The copies that follow the segment's ops: of its own values to further places, and of values that its stage
+/* The copies that follow the segment's ops: copies of its own values to further places, and of values that its stage
  * stashes. */
 static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
 {

@@ -2,12 +2,12 @@
  * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO is here because
  * it needs whole plans: it is the cheapest choice with which every device is within its budget.
  *
- * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. What a
- * device needs depends only on the choice for its own stages, so each device tries its own list of choices, by time,
- * until one fits; one trial tests a choice for every device. A choice whose stash alone exceeds the budget is skipped
- * without a trial. With few ops on a device its list has every choice, and the first that fits is the cheapest there
- * is. With more ops the list gives them up one by one, beginning with those that save most bytes per nanosecond, and
- * adds regular patterns (every second, third, ... op kept), which have small peaks.
+ * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. The
+ * memory that a device needs depends only on the choice for its own stages. So each device tries its own list of
+ * choices, by time, until one fits; one trial tests a choice for every device. A choice whose stash alone exceeds the
+ * budget is skipped without a trial. With few ops on a device its list has every choice, and the first that fits is the
+ * cheapest there is. With more ops the list gives them up one by one, beginning with those that save most bytes per
+ * nanosecond, and adds regular patterns (every second, third, ... op is kept), which have small peaks.
  */
 #include "plan/compile.h"
 
@@ -271,7 +271,7 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
     bg_status status;
 
     search->current = search->best;
-    if (search->best == 0) /* no choice was worth a trial: takes the one that keeps least */
+    if (search->best == 0) /* no choice was worth a trial: uses the one that keeps least */
         for (uint32_t i = 1; i < search->count; i++)
             if (search->proposals[i].least_bytes < search->proposals[search->current].least_bytes)
                 search->current = i;

@@ -1,6 +1,6 @@
 /*
  * remote.c: what a device's remote store holds, and what a step moves between the store and the device and between
- * replicas, by class of tensor. It knows nothing of times: it sums the transfers and instructions.
+ * replicas, by class of tensor. It does not know times: it sums the transfers and instructions.
  */
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
  *
  * These slots are in use from an R to the last reader of its results. Slots of a device's stages share memory when no
  * two are in use at the same time in the order of the device. Values that a forward pass keeps are in use until the
- * backward pass, in slots of their own (layout.c).
+ * backward pass, in separate slots (layout.c).
  */
 #include "plan/compile.h"
 

@@ -17,7 +17,7 @@ typedef struct bgi_request {
     const bg_options *options;
 } bgi_request;
 
-/* Creates a plan from the request alone. */
+/* Creates a plan from only the request. */
 bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *error);
 /* Replaces the plan by a new one from the request, but keeps its condition. After a failure *plan is NULL. */
 bg_status bgi_plan_restart(const bgi_request *request, bg_plan **plan, bg_error *error);

@@ -1,7 +1,7 @@
 /*
- * results.h: the results of the compiler's passes, each a struct of its own. The pass that makes a result allocates it
- * in the compiler's scratch memory, or in the plan's memory where the plan keeps it; before that the compiler's pointer
- * is NULL. passes.def says which passes make a result and which use it.
+ * results.h: the results of the compiler's passes, each a separate struct. The pass that makes a result allocates it in
+ * the compiler's scratch memory, or in the plan's memory where the plan keeps it; before that the compiler's pointer is
+ * NULL. passes.def says which passes make a result and which use it.
  */
 #ifndef BGI_PLAN_RESULTS_H
 #define BGI_PLAN_RESULTS_H
@@ -33,7 +33,7 @@ typedef enum bgi_result {
 /* How the schedule is made. */
 typedef struct bgi_scheduling {
     const bg_schedule_generator *generator;
-    bool splits_weights;             /* W is an action of its own, not part of B */
+    bool splits_weights;             /* W is a separate action, not part of B */
     const bool *stage_recomputes;    /* by stage; NULL: no stage recomputes */
     bg_schedule *found;              /* the generator's order, when a trial has made it already; otherwise NULL */
     const size_t *device_slot_bytes; /* memory that budgets leave for slots, in the plan's memory; NULL: no limit */
@@ -41,10 +41,10 @@ typedef struct bgi_scheduling {
 
 /* How a crossing is remote. */
 enum {
-    BGI_MOVES_STASH = 1,   /* the value that its receiver stashes for the backward pass has an edge of its own, which is
+    BGI_MOVES_STASH = 1,   /* the value that its receiver stashes for the backward pass has a separate edge, which is
                               remote */
     BGI_MOVES_MESSAGE = 2, /* the (remaining) edge is remote */
-    BGI_KEEPS_STASH = 4    /* the value that its receiver stashes has an edge of its own on the device, for few
+    BGI_KEEPS_STASH = 4    /* the value that its receiver stashes has a separate edge on the device, for few
                               micro-batches at a time */
 };
 
@@ -63,12 +63,12 @@ typedef struct bgi_residency {
     uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
 } bgi_residency;
 
-/* What the compiler knows of an edge beyond the schedule and the plan. */
+/* The compiler's facts about an edge beyond the schedule and the plan. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
-    uint8_t shard_axes; /* of remote edges: tensor axes over whose replicas each keeps a piece; 0: the whole */
-    /* A value that a stage receives and stashes is stored once: it has two remote edges, and the second has no
-     * producer's ring and no remote ring of its own. */
+    uint8_t shard_axes; /* for remote edges: tensor axes over whose replicas each keeps a piece; 0: the whole */
+    /* A value that a stage receives and stashes is stored once. It has two remote edges, and the second one has neither
+     * a producer's ring nor a separate remote ring. */
     uint32_t kept_as;               /* first edge: 1 + the kinds that read the stashed value; 0: no second edge */
     uint32_t stored_by;             /* second edge: 1 + the first; 0: none */
     uint32_t buffer;                /* of remote edges: in the schedule problem */

@@ -4,10 +4,10 @@
  *     the training graph --+-- W in B  --recompute, lower--> order, bytes --+--> the better: its W, its order
  *                          +-- W apart --recompute, lower--> order, bytes --+
  *
- * Where budgets limit the orders, the first copy is made without budgets. When it does not fit, it shows how much
- * memory is left for slots, since the rest of a device does not depend on the order; a second copy is searched within
- * that. Recomputation that must meet the budgets is chosen with the order that would be best without them; so are
- * remote activations, which have slots for a few micro-batches in any order.
+ * If budgets limit the orders, the first copy is made without budgets. When it does not fit, it shows how much memory
+ * is left for slots, since the rest of a device does not depend on the order; a second copy is searched within that.
+ * Recomputation that must meet the budgets is chosen with the order that would be best without them; so are remote
+ * activations, which have slots for a few micro-batches in any order.
  */
 #include "plan/compile.h"
 
@@ -22,7 +22,7 @@
 typedef struct bgi_candidate {
     bool splits_weights;
     bool is_made, fits;
-    const size_t *room; /* in the plan's memory; NULL: no limit */
+    const size_t *room; /* of the plan's memory; NULL: no limit */
     bg_schedule *schedule;
     double makespan_ns;
 } bgi_candidate;

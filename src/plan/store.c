@@ -4,9 +4,9 @@
  *     plan -> schedule problem, schedule, edges, variables, constants, inputs, outputs, blocks     (store_tables.c)
  *          -> device -> instruction -> calls, copies, lists of edges     (shared by the micro-batches: written once)
  *
- * Addresses are not written. An op type is written once, as the name of a library type or as an op of the caller's
- * graph that has it. The common part of equal layers (type, operand types, attributes, kernel, cost) is a form, which
- * is written once. A reader selects its kernel again, and the kernel must need the same bytes of scratch memory.
+ * Addresses are not written. An op type is written once, as the name of a library type or as an op of the given graph
+ * that has it. The common part of equal layers (type, operand types, attributes, kernel, cost) is a form, which is
+ * written once. A reader selects its kernel again, and the kernel must need the same bytes of scratch memory.
  * Instructions do not repeat their actions, which are in the schedule.
  */
 #include "plan/store.h"
@@ -65,7 +65,7 @@ static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint3
 
 /* ---- op types ---- */
 
-/* The op of the caller's graph that has the type, or whose type has it as accumulating form. */
+/* The op of the given graph that has the type, or whose type has it as accumulating form. */
 static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *out_accumulates)
 {
     for (uint32_t o = 0; o < graph->op_count; o++) {

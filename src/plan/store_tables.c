@@ -356,7 +356,7 @@ static void visit_phases(bgi_archive *a, bg_plan *plan)
     plan->phases = phases;
 }
 
-/* What the compiler determined itself, beyond the options. */
+/* The choices that the compiler made beyond the options. */
 static void visit_choices(bgi_archive *a, bg_plan *plan)
 {
     bgi_archive_text(a, &plan->options.execution.stages);

@@ -5,8 +5,8 @@
  * Hazards are found by place. The device's program is walked for two steps; for each piece of the arena the walk
  * records the last issued transfer that reads or writes it. An instruction or call that touches the piece waits for
  * that transfer. Transfers run in the order of issue. They are issued after their sources are written and their
- * destinations are no longer needed, so they only wait for other replicas, where those have pieces of the moved value.
- * These waits cannot be circular: all replicas have the same program, and a transfer waits only for earlier ones.
+ * destinations are no longer needed. So they wait only for other replicas that have pieces of the moved value. These
+ * waits cannot be circular: all replicas have the same program, and a transfer waits only for earlier ones.
  */
 #include "plan/compile.h"
 
@@ -176,7 +176,7 @@ static bg_status cut_pieces(walker *w, bgi_arena *arena)
     return BG_OK;
 }
 
-/* The first piece that ends behind `offset`; bound_count - 1 or more: none. */
+/* The first piece that ends after `offset`; bound_count - 1 or more: none. */
 static uint32_t find_piece(const walker *w, size_t offset)
 {
     uint32_t low = 0, high = w->bound_count - 1;
@@ -244,7 +244,7 @@ static uint32_t find_call_wait(const walker *w, const bgi_call *call, uint32_t m
     return wait;
 }
 
-/* Instructions without transfers of their own wait once; an update waits before each call. */
+/* Instructions without transfers wait once; an update waits before each call. */
 static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_waits)
 {
     const uint32_t micro_batch = instruction->action.micro_batch;

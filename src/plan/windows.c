@@ -137,8 +137,8 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* The largest number of micro-batches in the remote ring of each edge. Values stashed behind the edge come and go in
- * the same order, so that both together are one sequence. */
+/* The largest number of micro-batches in the remote ring of each edge. Values stashed after the edge come and go in the
+ * same order, so both together are one sequence. */
 static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
     for (uint32_t e = 0; e < c->edges->count; e++)

@@ -181,7 +181,7 @@ double bgi_measured_call_ns(const void *user, const bgi_call *call)
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
 }
 
-/* Amdahl's law: n cores take what cannot be divided and an n-th of the rest. */
+/* Amdahl's law: n cores need the time of the part that cannot be divided, and an n-th of the rest. */
 double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;

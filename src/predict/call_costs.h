@@ -1,7 +1,7 @@
 /*
  * call_costs.h: times of kernel calls on this machine, measured once and stored by kernel, types of the operands,
- * parts, scratch and cost. A call has three times: alone on one core; while as many cores as a run would use
- * do the same, because cores share caches and memory; and when all of these cores share its parts.
+ * parts, scratch and cost. A call has three times: alone on one core; while all cores that a run would use do the same,
+ * because cores share caches and memory; and when all of these cores share its parts.
  */
 #ifndef BGI_PREDICT_CALL_COSTS_H
 #define BGI_PREDICT_CALL_COSTS_H
@@ -44,9 +44,9 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
 
 /* Runs the plan on zeros and fresh weights and records the times of its calls: in one session, in `cores` sessions side
  * by side, and in one session whose other `cores` - 1 workers help. `anew` clears the table; otherwise known times stay
- * unless they were measured with other `cores`. The plan must have
- * been made with options.reporting.trace and one core. Takes about a second, or some ten runs. Errors: those of
- * sessions, BG_ERROR_UNSUPPORTED (it needs more memory than is free). */
+ * unless they were measured with other `cores`. The plan must have been made with options.reporting.trace and one core.
+ * Takes about a second, or some ten runs. Errors: those of sessions, BG_ERROR_UNSUPPORTED (it needs more memory than is
+ * free). */
 bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew,
                                  bg_error *error);
 

@@ -1,12 +1,12 @@
 /*
  * measure.c: measures the calls of a plan on this machine. The plan runs briefly on zeros, so its calls find their
  * operands where a run finds them, in caches or not, and follow each other in the same order. Most kernels take the
- * same time for any values; the backward of a fused convolution, max pool and ReLU takes longer where more windows have
- * a gradient.
+ * same time for any values. The backward of a fused convolution, max pool and ReLU takes longer if more windows have a
+ * gradient.
  *
- * There are three rehearsals. One session of one core gives the times of a core that is alone; `cores` of these side by
- * side give the times of busy cores; and one session of `cores` workers, of which one runs the devices and the others
- * only help, gives the times of shared calls. A time is the median, over runs, of the mean of all calls with the key.
+ * There are three rehearsals. One session of one core gives the times of a core that is alone. `cores` of these side by
+ * side give the times of busy cores. One session of `cores` workers, of which one runs the devices and the others only
+ * help, gives the times of shared calls. A time is the median, over runs, of the mean of all calls with the key.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 enum { SAMPLED_STEPS = 16, LEAST_ROUNDS = 3, MOST_ROUNDS = 9, PLAIN_RUNS = 3, COPY_BYTES = 1 << 22, MOST_CORES = 64 };
 static const double enough_s = 0.6;
 
-/* In which calls are timed. */
+/* The setting in which calls are timed. */
 typedef enum setting { ALONE, BUSY, HELPED } setting;
 
 /* The time of a call in one round, over all its sites and sessions. */
@@ -349,7 +349,7 @@ static double measure_copy(void)
     return best;
 }
 
-/* What one rehearsal found beyond the others. */
+/* Merges the times that one rehearsal found into those of the others. */
 static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, setting of)
 {
     bgi_call_times_ns times = known != NULL ? known->ns : (bgi_call_times_ns){.alone = ns, .busy = ns, .helped = ns};

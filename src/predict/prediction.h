@@ -40,8 +40,8 @@ typedef struct bgi_prediction {
 /* cores 0: only with separate devices. `plan` and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
-/* Adds a prediction for as many processes as devices of all replicas, with one core each and this link between them.
- * The core also copies what arrives and does the sums. Calls take what they take while other cores work too. */
+/* Adds a prediction for one process for each device of all replicas, with one core each and this link between them. The
+ * core also copies what arrives and does the sums. Calls take as long as they do while other cores are busy. */
 bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 

@@ -17,7 +17,7 @@
 
 typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
-    /* The time of a call on a device of its own, or on one core. Not called for collectives and transfers. */
+    /* The time of a call on a separate device, or on one core. It is not called for collectives and transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
     /* How much of that idle cores divide among them. NULL: all of it, of calls of several parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
@@ -80,7 +80,7 @@ typedef struct bgi_work {
     double divisible_ns;  /* the part in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */
-    double sum_ns;        /* of a REDUCE beside the program; not part of total_ns */
+    double sum_ns;        /* for a REDUCE beside the program; not part of total_ns */
     uint32_t first_mark, mark_count;
 } bgi_work;
 

@@ -124,7 +124,7 @@ typedef enum bgi_greedy_tie {
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* of F, B, W (R: like B, or last); the lowest goes first */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* for F, B, W (R: like B, or last); the lowest goes first */
     bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
     /* A device waits for a more urgent action whose inputs are known to arrive soon: within this fraction of the time

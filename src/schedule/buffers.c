@@ -10,7 +10,7 @@
  *
  * An edge that shares a store has only LOADs, each after the STORE whose data it reads.
  *
- * A LOAD of a clean buffer loads it again, because the device may have used the memory for something else in between.
+ * A LOAD of a clean buffer loads it again, because the device may have used the memory otherwise in between.
  */
 #include "schedule/buffers.h"
 

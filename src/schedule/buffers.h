@@ -11,7 +11,7 @@
 typedef enum bgi_buffer_use {
     BGI_USE_NONE = 0,
     BGI_USE_READ,
-    BGI_USE_WRITE /* of an edge: makes its values; of variables: may also read */
+    BGI_USE_WRITE /* for an edge: makes its values; for variables: may also read */
 } bgi_buffer_use;
 
 /* How an action other than LOAD and STORE uses a buffer. */

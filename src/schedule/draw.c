@@ -268,7 +268,7 @@ static void draw_rows(picture *p)
                        pixels(place_y(p, device) + 17, text_y), device);
 }
 
-/* Ticks at 1, 2 or 5 times a power of ten, about TICK_DISTANCE pixels apart. */
+/* Draws ticks at 1, 2 or 5 times a power of ten, at a distance of about TICK_DISTANCE pixels. */
 static void draw_axis(picture *p)
 {
     const double wanted = TICK_DISTANCE / p->scale, power = pow(10.0, floor(log10(wanted)));

@@ -1,6 +1,6 @@
 /*
- * dualpipev.c: DualPipe cut in half: two stages a device, placed as a V, whose steady state pairs a forward of one
- * stage with a backward of the other, so that one computes while the other communicates (DeepSeek-AI, "DeepSeek-V3
+ * dualpipev.c: DualPipe cut in half: two stages on each device, placed as a V, whose steady state pairs a forward of
+ * one stage with a backward of the other. So one computes while the other communicates (DeepSeek-AI, "DeepSeek-V3
  * Technical Report", 2024, and its published code: DualPipeV). Device r of p, with stages D (down) and U (up):
  *
  *     times              what (W right after its B unless said otherwise)

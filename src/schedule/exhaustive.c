@@ -1,8 +1,8 @@
 /*
- * exhaustive.c: tries every order of a small problem. The orders of one device are listed alone: micro-batches ascend,
- * F comes before R before B before W, the device makes its own values before it reads them, and uses no more slots than
- * it has. Then all combinations of these orders are timed. Two stages of three micro-batches have 25 combinations, or
- * 1764 when W is separate.
+ * exhaustive.c: tries every order of a small problem. The orders of one device are listed separately: micro-batches
+ * ascend, F comes before R before B before W, the device makes its own values before it reads them, and uses no more
+ * slots than it has. Then all combinations of these orders are timed. Two stages of three micro-batches have 25
+ * combinations, or 1764 when W is separate.
  */
 #include "schedule/automatic.h"
 

@@ -1,5 +1,5 @@
 /*
- * greedy.c: list scheduling. It simulates devices; whenever one is free it takes the most urgent action, by the rule,
+ * greedy.c: list scheduling. It simulates devices; whenever one is free it chooses the most urgent action, by the rule,
  * among those whose inputs exist. Rules reproduce the pipelines of the literature:
  *
  *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
@@ -107,7 +107,7 @@ static uint32_t closing_row(const bgi_greedy *greedy, uint32_t stage)
     return layout->rows[weights].count > 0 ? weights : bgi_schedule_layout_row(layout, BG_ACTION_BACKWARD, stage, 0);
 }
 
-/* Whether the next instance of a row may begin once its inputs are there. */
+/* Whether the next instance of a row may begin once its inputs exist. */
 static bool is_allowed(const bgi_greedy *greedy, uint32_t row)
 {
     const bgi_schedule_layout *layout = &greedy->search->layout;
@@ -139,7 +139,7 @@ static bool is_backward_waiting(const bgi_greedy *greedy, uint32_t row)
     return greedy->missing[layout->rows[backward].first + micro_batch] > own;
 }
 
-/* R is as urgent as its B when the B waits for nothing else; before that it fills pauses. */
+/* R is as urgent as its B if the B waits only for it; before that it fills pauses. */
 static uint32_t find_rank(const bgi_greedy *greedy, const device_state *device, uint32_t row)
 {
     bg_action_kind kind = greedy->search->layout.rows[row].kind;

@@ -3,7 +3,7 @@
  * forward against a long backward; stores about twice the activations of "interleaved".
  *
  * The pipeline has N positions for the forward stages and N for the backward ones, in reverse; position s holds
- * micro-batch t - s at step t. Where the loss is merged (PopTorch) the last stage's forward and backward are one
+ * micro-batch t - s at step t. If the loss is merged (PopTorch), the last stage's forward and backward are one
  * position. N = 3, loss merged:
  *
  *     step 0    1    2    3    4    5    6

@@ -5,20 +5,20 @@
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
- * With the loss merged, the last phase runs each micro-batch forward and then at once backward: as 1F1B when each of
- * its positions has a device of its own, otherwise one micro-batch at a time. A stage's weights are updated right after
- * its last backward, while they are on the device. When the update has several levels or messages between stages, all
- * updates come at the end instead. The first of several levels reads nothing of other stages (for example sums of
- * squares of gradients). It still runs right after the last backward where gradients are reduced in the backward,
- * because they are on the device too.
+ * With the loss merged, the last phase runs each micro-batch forward and then at once backward: as 1F1B if each of its
+ * positions has a separate device, otherwise one micro-batch at a time. A stage's weights are updated right after its
+ * last backward, while they are on the device. When the update has several levels or messages between stages, all
+ * updates come at the end instead. The first of several levels does not read values of other stages (it computes sums
+ * of squares of gradients, for example). It still runs right after the last backward where gradients are reduced in the
+ * backward, because they are on the device too.
  *
  * An update that reads sums which replicas have just begun would have to wait for them. So these updates come a phase
  * later, and the sums run beside the next phase's backward, where the gradients stay on the device in any case:
  *
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *
- * Gradients that leave the device whenever it works on another stage would have to stay longer. There the updates come
- * at once, unless the problem asks for the delay (keeps_for_sums).
+ * Gradients that leave the device whenever it works on another stage would have to stay longer. In this case the
+ * updates come at once, unless the problem asks for the delay (keeps_for_sums).
  */
 #include "schedule/schedule.h"
 

@@ -1,5 +1,5 @@
 /*
- * reader.h: what the readers of text and CSV share: positions, numbers, and "file:line:column: expected ...".
+ * reader.h: shared by the readers of text and CSV: positions, numbers, and "file:line:column: expected ...".
  */
 #ifndef BGI_SCHEDULE_READER_H
 #define BGI_SCHEDULE_READER_H

@@ -27,8 +27,8 @@ typedef struct bgi_schedule_run {
     bool may_deepen;     /* untimed: when all devices are stuck, an edge without a free slot gets another one, up to one
                             per micro-batch; with those a correct schedule never deadlocks */
     bool is_timed;       /* otherwise all times are 0 */
-    /* Of a strict problem: the device of each action of a step, as an earlier execution recorded it; every step follows
-     * it. NULL: this is that first execution, or the problem is not strict. */
+    /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step
+     * follows it. NULL: this is that first execution, or the problem is not strict. */
     const uint32_t *turns;
     bgi_schedule_record *records; /* NULL, or memory for all actions: those of the first step in a topological order */
     size_t record_count;

@@ -27,7 +27,7 @@ struct bg_schedule {
     bg_stop_function stop;
     void *stop_user;
     uint32_t emit_count;
-    uint32_t *turns; /* of a strict problem: for each action of a step, the device whose turn it is; otherwise NULL */
+    uint32_t *turns; /* for a strict problem: for each action of a step, the device whose turn it is; otherwise NULL */
 };
 
 /* ---- schedule.c ---- */
@@ -89,7 +89,7 @@ double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *ac
 /* ---- require.c, order.c: what generators are made of ---- */
 
 /* Refuse problems, with reason and remedy: two stages on one device; training whose W is part of B; anything except a V
- * (stages k and N - 1 - k on a device of their own, none concurrent). */
+ * (stages k and N - 1 - k on a separate device, none concurrent). */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
@@ -107,8 +107,8 @@ bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_sched
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 
-/* Appends the W of the device's oldest B without one; nothing when there is no such B. `begin` is 0 at first, and then
- * remembers where to search. */
+/* Appends the W of the device's oldest B without one; does nothing if there is no such B. `begin` is 0 at first, and
+ * then remembers where to search. */
 bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error);
 
 /* Emits all levels of the weight update, level by level; nothing in inference. */

@@ -521,7 +521,7 @@ static bool read_order(const bgi_search *search, const bg_schedule *schedule, ui
     return true;
 }
 
-/* Whether the fast clock and the lists alone show that an order is not better than the best. */
+/* Whether the fast clock and the lists are enough to show that an order is not better than the best. */
 static bool is_worse(bgi_search *search, const uint32_t *order)
 {
     const uint64_t work_left = search->work_left; /* for the search's own orders */

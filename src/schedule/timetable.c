@@ -7,8 +7,8 @@
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
  * A schedule is a set of orders, for which one of three pictures is chosen. If no micro-batch waits between two stages
- * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise, where each
- * device has one stage and no W, or each W right behind its B, cells hold a forward and a backward if then no
+ * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise, if each
+ * device has one stage and no W, or each W right after its B, cells hold a forward and a backward if then no
  * micro-batch waits (grouped). Otherwise cells hold one action, as early as possible (strategies that fill gaps with W,
  * or with other stages). So the picture depends only on the orders, and a schedule from a file is drawn like a
  * generated one. Strategies with the same orders (for few micro-batches) have the same picture.

@@ -1,6 +1,6 @@
 /*
  * verify.c: proves a schedule and finds how many slots each edge needs. It knows no strategy: lists from generators,
- * from files and from damaged copies are checked alike.
+ * from files and from damaged copies are checked in the same way.
  *
  *     check.c: each device by itself; buffers.c: its remote buffers
  *     execute with as many slots as micro-batches: does it deadlock at all?
@@ -12,8 +12,8 @@
  *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another.
  *     The times of the first step come with it
  *
- * Of a strict problem both executions run one action at a time, the second one in the order of the first: that order is
- * the schedule's turns.
+ * For a strict problem both executions run one action at a time, the second one in the order of the first: that order
+ * is the schedule's turns.
  *
  * An action that can run with few slots can run with more, so a schedule that passes the first execution passes the
  * last one, and a depth raised on the way does not invalidate what was executed before.

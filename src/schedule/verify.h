@@ -12,7 +12,7 @@ typedef struct bgi_schedule_facts {
     uint32_t *depths;             /* by edge */
     uint32_t *in_flight;          /* by stage */
     uint32_t *buffer_depths;      /* by buffer */
-    uint32_t *turns;              /* of a strict problem: the device of each record; otherwise NULL */
+    uint32_t *turns;              /* for a strict problem: the device of each record; otherwise NULL */
     bgi_schedule_record *records; /* one step of the schedule in a topological order, with times */
     size_t record_count;
     bgi_arena arena;

@@ -1,7 +1,7 @@
 /*
- * generation.c: continues prompts to their ends. Each sequence of the generator works on a prompt, all step together,
- * and a sequence whose prompt has ended takes the next one. A prompt's result does not depend on its neighbors: logits
- * have the same bits in any company, and draws depend on the prompt's own seed and positions.
+ * generation.c: continues prompts to their ends. Each sequence of the generator works on a prompt. All sequences step
+ * together, and a sequence whose prompt has ended takes the next one. A prompt's result does not depend on its
+ * neighbors: logits have the same bits in any company, and draws depend on the prompt's own seed and positions.
  */
 #include "train/generation.h"
 

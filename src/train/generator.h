@@ -40,7 +40,7 @@ struct bg_generator {
     bgi_slot *slots;
     float *logits; /* of all slots, as a run returns them */
     bgi_sampler sampler;
-    size_t prompt_count; /* of slot 0: tokens before the first drawn one; SIZE_MAX: none was drawn */
+    size_t prompt_count; /* for slot 0: tokens before the first drawn one; SIZE_MAX: none was drawn */
 };
 
 /*

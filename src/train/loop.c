@@ -1,6 +1,6 @@
 /*
- * loop.c: passes over data: makes calls from batches, and metrics and events from calls; a fit makes one pass for each
- * epoch, with validations in between.
+ * loop.c: passes over data. It makes calls from batches, and metrics and events from calls; a fit makes one pass for
+ * each epoch, with validations in between.
  *
  *     fit:   epoch { pass over the training data { ... validation { pass } ... } validation { pass } }
  *     pass:  batch { call, or a call of the whole updates and one of the rest }
@@ -25,7 +25,7 @@ typedef struct pass {
     bg_trainer_call call;         /* the newest */
     uint64_t epoch, batch, batch_count;
     uint64_t limit;          /* of batches in a pass */
-    uint64_t validate_every; /* in batches: options.validate_share; 0: not by a share */
+    uint64_t validate_every; /* number of batches; options.validate_share; 0: not by a share */
     uint64_t validated_step; /* of the newest validation by share */
     uint64_t saved_step;     /* of the newest checkpoint, or the beginning of the fit */
     uint64_t refused_sample; /* of the batch: where the refused update begins */
@@ -337,7 +337,7 @@ static bg_status run_fed(pass *p, bool *out_has_run, bg_error *error)
 
 /* ---- passes ---- */
 
-/* A rank reads only the samples of its own devices when all batches are whole calls, except the last one, which is
+/* A rank reads only the samples of its own devices if all batches are whole calls, except the last one, which is
  * smaller and read whole; max_steps must not cut a batch. */
 static bg_status want_own_samples(pass *p, bg_error *error)
 {
@@ -413,7 +413,7 @@ static bg_status begin_pass(pass *p, bg_error *error)
         const uint64_t most = p->batch + left / per_call + (left % per_call != 0);
         p->batch_count = p->batch_count == 0 || most < p->batch_count ? most : p->batch_count;
     }
-    /* Inference reads its data in the same order each time, so that its results depend on the weights alone. */
+    /* Inference reads its data in the same order each time, so that its results depend only on the weights. */
     if (data->infeed == NULL)
         BGI_TRY(want_own_samples(p, error));
     if (data->infeed == NULL)

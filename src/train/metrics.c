@@ -127,8 +127,8 @@ static void add_values(bgi_metric *metric, const bg_trainer_call *call, double s
     metric->last = sum / (double)samples;
 }
 
-/* Mode SUM: each replica returns the sum over all of its micro-batches, to which means of padding alone do not
- * contribute. */
+/* Mode SUM: each replica returns the sum over all of its micro-batches; means over only padding do not contribute to
+ * it. */
 static void add_sums(bgi_metric *metric, const bgi_compiled *compiled, const bgi_compiled_output *output,
                      const bg_trainer_call *call)
 {

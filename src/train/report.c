@@ -1,6 +1,6 @@
 /*
- * report.c: writes the profile of a task into a folder of its own: training/report.html, training/profile.json, and so
- * on; the first rank writes for all.
+ * report.c: writes the profile of a task into a separate folder: training/report.html, training/profile.json, and so
+ * on. The first rank writes for all.
  */
 #include "train/trainer.h"
 

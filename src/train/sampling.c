@@ -1,7 +1,7 @@
 /*
- * sampling.c: draws the next token from logits: penalties for earlier tokens, then the temperature, then filters, each
- * applied to the remaining tokens: top-k, top-p, min-p, typical. Everything is computed in double, in one order, so
- * that a draw is a function of logits, history, seed and position.
+ * sampling.c: draws the next token from logits. Penalties for earlier tokens come first, then the temperature, then
+ * filters, each applied to the remaining tokens: top-k, top-p, min-p, typical. Everything is computed in double, in one
+ * order, so that a draw is a function of logits, history, seed and position.
  */
 #include "train/sampling.h"
 

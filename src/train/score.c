@@ -12,8 +12,8 @@ static double divide(double a, double b)
     return b != 0.0 ? a / b : 0.0;
 }
 
-/* From the counts of one class, or of several together: rows that are correct, predicted as the class, labeled as the
- * class. F1 is 2 p r / (p + r), without dividing by 0 in p and r. */
+/* Computes a score from the counts of one class, or of several together: rows that are correct, predicted as the class,
+ * labeled as the class. F1 is 2 p r / (p + r), without dividing by 0 in p and r. */
 static double score_counts(bg_score_kind kind, double right, double predicted, double labeled)
 {
     return kind == BG_SCORE_PRECISION ? divide(right, predicted)

@@ -49,7 +49,7 @@ void bgi_sequence_clear(bgi_sequence *sequence)
     *sequence = (bgi_sequence){.count = 0};
 }
 
-/* Grows `items` for one more than `count` elements; the old memory stays when there is no more. */
+/* Grows `items` for one more than `count` elements; the old memory is kept if there is no more. */
 static void *grow(void *items, size_t *capacity, size_t count, size_t element_bytes, bg_error *error)
 {
     const size_t wanted = count + count / 2 + 64;
@@ -99,7 +99,7 @@ static bg_status add_text(bgi_sequence *sequence, const char *text, size_t size_
     return BG_OK;
 }
 
-/* The beginning of the first stop string that ends after `from`; the text's length when there is none. */
+/* The beginning of the first stop string that ends after `from`; the text's length if there is none. */
 static size_t find_stop(const bgi_sequence *sequence, const bg_generation_options *options, size_t from)
 {
     for (size_t at = 0; at < sequence->text_bytes; at++)

@@ -1,5 +1,5 @@
 /*
- * trainer.h: the pieces of the trainer: compiled tasks, sources of batches, metrics, reports; and the trainer, which
+ * trainer.h: the pieces of the trainer: compiled tasks, sources of batches, metrics and reports; and the trainer, which
  * has one of each for every task. It uses only the library's public interface.
  */
 #ifndef BGI_TRAIN_TRAINER_H
@@ -56,9 +56,9 @@ typedef struct bgi_compiled {
 
 uint64_t bgi_shape_samples(const bgi_call_shape *shape);
 bool bgi_call_shape_equal(const bgi_call_shape *a, const bgi_call_shape *b);
-/* The next call for the rest of a batch: the whole updates in `samples`, or fewer when no more are wanted; when there
- * is no whole update, one of all remaining samples. In inference it is all of them, on one replica. With canonical
- * reductions micro-batches do not depend on the number of replicas. */
+/* The next call for the rest of a batch: the whole updates in `samples`, or fewer if no more are wanted. If there is no
+ * whole update, it is one update of all remaining samples. In inference it is all of them, on one replica. With
+ * canonical reductions micro-batches do not depend on the number of replicas. */
 bgi_call_shape bgi_shape_rest(const bgi_call_shape *usual, bool training, uint64_t samples, uint64_t update_limit);
 
 /* The place of a replica's micro-batch `number`, counted over the call, among those of all replicas. */
@@ -100,7 +100,8 @@ typedef struct bgi_source {
 bg_status bgi_source_open(const bg_trainer *trainer, bg_trainer_task task, const bg_trainer_data *data,
                           uint64_t samples, bgi_source *out, bg_error *error);
 void bgi_source_close(bgi_source *source);
-/* With several ranks: makes the loader skip what the devices of this rank do not read in the call, which is bound. */
+/* With several ranks: makes the loader skip samples that the devices of this rank do not read in the call, which is
+ * bound. */
 void bgi_source_want_all(bgi_source *source);
 bg_status bgi_source_want(bgi_source *source, const bgi_compiled *compiled, bg_error *error);
 /* The number of batches in a pass; 0: unknown. */

@@ -92,8 +92,8 @@ static bg_value sum_parts(bg_graph *graph, const bg_value *parts, size_t count)
     return length == 0 ? (bg_value){0} : bgi_add_n(graph, NULL, run, length);
 }
 
-/* The sum of a value's contributions (of one block, or of all), oldest first; null when there is no contribution.
- * Contributions of slices are joined first, and take the place of the oldest slice. */
+/* The sum of a value's contributions (of one block, or of all), oldest first; null if there is none. Contributions of
+ * slices are joined first, and replace the oldest slice. */
 static bg_status sum_contributions(bgi_differentiation *d, bg_value value, uint32_t block, bg_value *out,
                                    bg_error *error)
 {
@@ -150,7 +150,7 @@ static uint32_t find_readers_block(const bgi_differentiation *d, bg_value value,
     return d->contributions[newest - 1].block;
 }
 
-/* Checks that the engine can add the gradient that a rule returned, of library ops and users' ops alike. */
+/* Checks that the engine can add the gradient that a rule returned, both of library ops and of users' ops. */
 static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, uint32_t input, bg_value gradient,
                                       bg_error *error)
 {

@@ -54,7 +54,7 @@ static const bgi_op *find_accumulate(const bgi_adder *a, const bgi_op *op, bg_va
                : NULL;
 }
 
-/* Writes the accumulators of all results of `op` behind its inputs; false when one of the results is not simply
+/* Writes the accumulators of all results of `op` after its inputs; returns false if one of the results is not simply
  * accumulated. */
 static bool match(const bgi_adder *a, const bgi_op *op, bg_value *inputs, uint32_t *count)
 {

@@ -31,7 +31,7 @@ typedef struct bgi_joiner {
     bool *is_absorbed; /* by op: it has become part of a product */
 } bgi_joiner;
 
-/* What a product and the op after it become together. */
+/* What a product and the op after it become when they are fused. */
 typedef struct bgi_joint {
     bgi_fused_product_attributes attributes;
     bg_value other; /* one more input, or null */

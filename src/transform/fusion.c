@@ -7,8 +7,8 @@
  * dilation and groups are 1, windows do not overlap, cover the plane as a floor division does and have at most 254
  * elements each, and the values between have no other reader. keeps: blocks (a chain is never in two blocks, so that
  * the partition does not affect it), names and the meaning of every output. The convolution's output never reaches
- * memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted `apart` is computed
- * a second time beside the fused op, so that asking for it does not change other results.
+ * memory, and its gradient is sparse: one element in a window. An intermediate value that is wanted separately is
+ * computed a second time beside the fused op, so that a request for it does not change other results.
  */
 #include "transform/transform.h"
 

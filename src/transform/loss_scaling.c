@@ -17,7 +17,8 @@
  *
  * Replicas that share the update (sharding.c) check the piece of the sum that each has for values that are not finite.
  * The maximum of their counts is not 0 when one of the pieces has such a value, and the counts of micro-batches are the
- * same on all replicas. So all replicas adapt the scale alike, and in the same way as replicas with whole gradients.
+ * same on all replicas. So all replicas adapt the scale in the same way, which is also the way of replicas with whole
+ * gradients.
  */
 #include <stdlib.h>
 

@@ -213,7 +213,7 @@ static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages,
         is_read_elsewhere[graph->outputs[i].value.id] = true;
 }
 
-/* An alias of a leaf that another stage or the host reads gets bytes of its own, because leaves are not sent. */
+/* An alias of a leaf that another stage or the host reads gets separate bytes, because leaves are not sent. */
 bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *roots)
 {
     bool *is_read_elsewhere = calloc(graph->value_count, sizeof *is_read_elsewhere);
@@ -317,7 +317,7 @@ static bg_status find_crossings(bgi_cutter *c, bg_error *error)
     for (uint32_t o = 0; o < c->graph->op_count; o++) {
         const bgi_op *op = &c->graph->ops[o];
         if (bgi_partition_is_alias(c->out, op))
-            continue; /* moves no bytes; its readers have crossings of their own */
+            continue; /* moves no bytes; its readers have separate crossings */
         for (uint32_t i = 0; i < op->input_count; i++)
             BGI_TRY(cross_operand(c, o, op->inputs[i], error));
     }

@@ -5,8 +5,8 @@
  *          float32                                             bfloat16                   float32
  *
  * needs: a forward graph. does: products get 16-bit operands and give 16-bit results; losses, logarithms and sums get
- * float32; any other op gets the widest type of its operands. Parameters and constants, and values computed from them
- * alone, take the type of the operands beside them. Parameters become 16-bit where they are to be stored so. keeps:
+ * float32; any other op gets the widest type of its operands. Parameters and constants, and values computed only from
+ * them, get the type of the operands beside them. Parameters become 16-bit where they are to be stored so. keeps:
  * float32 for inputs and outputs of the graph and for the loss; blocks, names, the order of all ops, float64 and
  * integers.
  *
@@ -34,7 +34,7 @@ typedef struct cast_value {
 typedef struct narrowing {
     bgi_rebuild rebuild;
     bg_dtype narrow;
-    bool *is_neutral;   /* by old value: takes the type of the operands beside it */
+    bool *is_neutral;   /* by old value: gets the type of the operands beside it */
     bool *is_returned;  /* by old value: an output, or the loss */
     bg_value *returned; /* by old value: as float32 */
     cast_value *casts;  /* by old value: in its other type, and where the cast is */

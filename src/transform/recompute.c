@@ -15,8 +15,8 @@
  *
  * Clones stand right before the first backward op that needs them, each chain as late as possible, so that at any time
  * only the forward part between two kept values exists (Chen et al., "Training deep nets with sublinear memory cost",
- * 2016). In the order THEN all clones stand before the first backward op and have a phase, hence a segment, of their
- * own.
+ * 2016). In the order THEN all clones stand before the first backward op and have a separate phase, hence a separate
+ * segment.
  */
 #include "transform/transform.h"
 
@@ -56,7 +56,7 @@ static void mark_ops(bgi_recompute *r, const bool *is_changing)
     }
 }
 
-/* The stage in which the backward pass begins; UINT32_MAX when there is none. */
+/* The stage in which the backward pass begins; UINT32_MAX if there is none. */
 static uint32_t find_loss_stage(const bg_graph *graph, const bgi_stages *stages)
 {
     for (size_t o = 0; o < graph->op_count; o++)

@@ -4,8 +4,8 @@
  *     B1: a b c d      =>      B1.0: a b    B1.1: c d          (parts 0 0 1 1)
  *
  * Gradients of a parameter are accumulated block by block and summed in the order of blocks. So a part takes the place
- * of its block in that order, and the caller must keep the uses of a parameter in one block together; then the split
- * does not change a sum or its result.
+ * of its block in that order. The caller must keep the uses of a parameter in one block together; then the split does
+ * not change a sum or its result.
  */
 #include "transform/transform.h"
 

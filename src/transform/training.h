@@ -9,7 +9,7 @@
 
 /* How the gradients of one term of the loss become those of an update. */
 typedef struct bgi_term_average {
-    bg_value factors; /* of a running mean: [factor of the mean so far, factor of this micro-batch]; otherwise null */
+    bg_value factors; /* for a running mean: [factor of the mean so far, factor of this micro-batch]; otherwise null */
     bg_value total;   /* the accumulator of the micro-batches' weights, or null */
     bg_value scale;   /* the factor of the accumulated gradients */
 } bgi_term_average;
@@ -33,10 +33,10 @@ typedef struct bgi_accumulator {
     bg_value gradient;    /* null: kept in rows */
     bg_value counts;      /* counts of the gradient's elements by size, for each micro-batch; null without an automatic
                              loss scale */
-    bg_value rows, slots; /* of an embedding whose gradient is kept in rows (embedding_rows.c); otherwise null */
+    bg_value rows, slots; /* for an embedding whose gradient is kept in rows (embedding_rows.c); otherwise null */
 } bgi_accumulator;
 
-/* What an update needs of one parameter. */
+/* The data that an update needs about one parameter. */
 typedef struct bgi_final_gradient {
     bg_value parameter;
     bg_value gradient; /* accumulated over all terms and blocks, before trainer->scale */

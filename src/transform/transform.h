@@ -244,9 +244,9 @@ typedef struct bgi_crossing {
     uint32_t from_segment;
     uint32_t to_stage;
     bgi_segment_kind to_kind, last_kind; /* first and last reader on to_stage */
-    bgi_segment_kind back_kind; /* the first reader that is not a forward segment; FORWARD when there is none */
-    uint32_t to_level;          /* updates */
-    uint32_t next;              /* index + 1 of the value's next crossing; 0 ends the list */
+    bgi_segment_kind back_kind;          /* the first reader that is not a forward segment; FORWARD if there is none */
+    uint32_t to_level;                   /* updates */
+    uint32_t next;                       /* index + 1 of the value's next crossing; 0 ends the list */
 } bgi_crossing;
 
 typedef struct bgi_partition {
@@ -269,7 +269,7 @@ bg_status bgi_cut_segments(const bg_graph *graph, const bgi_stages *stages, bool
                            bgi_partition *out, bg_error *error);
 void bgi_partition_clear(bgi_partition *partition);
 /* Checks that each op is in one segment of its own stage, and that each crossing is a stored value from a segment to a
- * stage. Anything else is a defect: BG_ERROR_INTERNAL. */
+ * stage. Any other partition is a defect: BG_ERROR_INTERNAL. */
 bg_status bgi_partition_verify(const bgi_partition *partition, const bg_graph *graph, bg_error *error);
 /* Prints "F stage 0: %1 %2" with the ops' results, then "%5: F stage 0 to stage 1" for each crossing. */
 void bgi_partition_print(const bgi_partition *partition, const bg_graph *graph, bgi_string *text);

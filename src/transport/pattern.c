@@ -24,7 +24,7 @@ static bgi_region find_piece(const bgi_pattern *pattern, uint32_t member)
     return between((size_t)(first < count ? first : count), (size_t)(end < count ? end : count));
 }
 
-/* The member's pieces, one in each row of `size`; and the same as rows of their own. */
+/* The member's pieces, one in each row of `size`; and the same as separate rows. */
 static bgi_region find_columns(const bgi_pattern *pattern, uint32_t member)
 {
     return (bgi_region){.first = member * pattern->piece,

@@ -35,7 +35,7 @@ typedef struct bgi_pattern {
                       SUM, SUM_ALONE: unused */
 } bgi_pattern;
 
-/* `rows` times `length` elements, `stride` apart. */
+/* `rows` times `length` elements, at a distance of `stride`. */
 typedef struct bgi_region {
     size_t first, length, stride, rows; /* empty when length or rows is 0 */
 } bgi_region;

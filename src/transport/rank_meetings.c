@@ -11,12 +11,12 @@
 
 #include "core/arena.h"
 
-/* Short meetings. Two ranks send the same bytes in both forms, n ranks n / 2 times as many in the short form. Above
- * these sizes it costs more that each member computes all sums than a second round takes. */
+/* Short meetings. Two ranks send the same bytes in both forms; n ranks send n / 2 times as many in the short form.
+ * Above these sizes it costs more that each member computes all sums than a second round takes. */
 enum { SHORT_BYTES = 32 << 10, MORE_BYTES = 16 << 10, SHORT_MEMBERS = 64 };
 
-/* The bytes of a member's share of a round. What is received from another member is still in a near cache when it is
- * summed, and a message of this size takes long compared with the two that begin it. */
+/* The bytes of a member's share of a round. A message from another member is still in a near cache when it is summed,
+ * and a message of this size takes long compared with the two that begin it. */
 enum { ROUND_SHARE_BYTES = 512 << 10 };
 
 /* As with threads, the last member to arrive wakes workers for the others. */
@@ -139,7 +139,7 @@ static size_t begin_part(size_t end)
 }
 
 /* The data that the share's member takes of this one: copied without gaps, or sent in place. In short meetings all
- * members take the same, so one copy is enough. */
+ * members receive the same, so one copy is enough. */
 static bool pack_share(party *p, share *s)
 {
     size_t at = 0;
@@ -545,8 +545,8 @@ bgi_strip bgi_ranks_result(bgi_transport *transport, uint32_t group, uint32_t me
     return (bgi_strip){place_of(exchange, exchange->to, &region), region.stride * bg_dtype_size_bytes(exchange->dtype)};
 }
 
-/* What its members sent had left before they summed, and they send no more, so nothing remains to be moved. The whole
- * counter is this member's, and only this member waits for it. */
+/* The messages of its members had left before they summed, and they send no more, so nothing remains to be moved. The
+ * whole counter is this member's, and only this member waits for it. */
 static void deliver_short(party *p, uint64_t number)
 {
     p->begun_deliveries = number;

@@ -30,8 +30,8 @@ bool bgi_ranks_note_lost(ranks *r, bg_status status, const char *why)
 
 /* ---- operations ---- */
 
-/* Of an operation that is cut. A message that its receiver must request takes longer than several that leave at once. A
- * parcel of notes may be shorter than its buffer, so it is never cut. */
+/* The parts of an operation that is cut. A message that its receiver must request takes longer than several that leave
+ * at once. A parcel of notes may be shorter than its buffer, so it is never cut. */
 static size_t choose_message_bytes(const bg_transport *carrier, uint32_t tag, size_t size_bytes)
 {
     const bool is_worth_it = size_bytes > carrier->eager_bytes && (size_bytes - 1) / MOST_EAGER < carrier->eager_bytes;

@@ -66,8 +66,8 @@ typedef struct channel {
     bgi_counter counter;    /* credit, or the number of arrived messages */
     _Atomic uint64_t asked; /* by the device: posted, or released */
     uint64_t begun, done;   /* operations begun; operations before which all are done */
-    uint64_t released;      /* of an outgoing channel: as the other side reported. Of an incoming channel: as this side
-                               reported */
+    uint64_t released;      /* of an outgoing channel: as the other side reported. For an incoming channel: the value
+                               that this side reported */
     char *windows;          /* of an outgoing channel */
     operation *slots;
 } channel;
@@ -98,8 +98,8 @@ typedef struct party {
     bgi_counter offered, delivered;
     const bgi_exchange *exchanges;
     uint32_t count;
-    bool are_apart;                      /* each member is on a rank of its own */
-    bool is_short;                       /* this meeting's members make all sums alone, in one round */
+    bool are_apart;                      /* each member is on a separate rank */
+    bool is_short;                       /* this meeting's members each compute all sums, in one round */
     _Atomic uint64_t offers, deliveries; /* the number of meetings that the member has reached, and of those in which it
                                             has done its share */
     uint64_t begun_offers, begun_deliveries;

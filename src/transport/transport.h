@@ -193,7 +193,7 @@ static inline size_t bgi_exchange_round_bytes(const bgi_transport *transport, ui
 }
 
 /* Writes the exchanges of the next round and returns their number, at most `count`. A single exchange is not cut. Of
- * several, a sum of more than `round_bytes` is cut and its parts have rounds of their own; others share a round as long
+ * several sums, one of more than `round_bytes` is cut and its parts have separate rounds; others share a round as long
  * as they have no more bytes together. This may change which member sums an element, but not the result. */
 uint32_t bgi_exchange_cut(size_t round_bytes, const bgi_exchange *exchanges, uint32_t count, bgi_cut *cut,
                           bgi_exchange *out_round);

@@ -344,7 +344,7 @@ static void test_best_ones(void **state)
             assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
         } else {
             assert_int_equal(bg_checkpoint_begin(r.session, folder, &options, &writer, &r.error), BG_OK);
-            memset(name, 'x', sizeof name - 1); /* the text was the caller's for the call alone */
+            memset(name, 'x', sizeof name - 1); /* the string was the caller's only during the call */
             assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
         }
         /* 1, 2: all; then the newest and two of the best: 2 and 3; 2 and 4; ...; 7 and 2 */

@@ -1,6 +1,6 @@
 /*
  * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split;
- * damage anywhere in the file is an error; and which files stay.
+ * damage anywhere in the file is an error; and the expected files stay.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -94,7 +94,7 @@ static bg_weights *make_weights(uint64_t step)
 
 /* The results of a run that never stopped: its losses, and the file of its last state. */
 typedef struct expectation {
-    test_result losses; /* and what follows them */
+    test_result losses; /* and the values that follow them */
     char *file;
     size_t file_bytes;
 } expectation;
@@ -689,7 +689,7 @@ static void test_refusals(void **state)
     assert_int_equal(bg_checkpoint_load(f->session, path, NULL, NULL, NULL), BG_ERROR_IO);
 }
 
-/* Only the checkpoint before, and it loads. */
+/* Only the previous checkpoint is left, and it loads. */
 static void assert_last_is_intact(fixture *f)
 {
     assert_int_equal(test_folder_count(f->folder), 1);
@@ -795,7 +795,7 @@ static void test_out_of_memory(void **state)
             assert_true(n < 1000);
         }
     }
-    /* The last thing to fail is the removal of the old one, which the log says. */
+    /* The last operation to fail is the removal of the old file, which the log reports. */
     assert_true(has_step(f, STEP + 1));
     assert_int_equal(has_step(f, STEP), strstr(f->log, "cannot remove") != NULL);
 }
@@ -871,7 +871,7 @@ static void test_what_reads_back_wrong(void **state)
     save(f, STEP, NULL);
     memcpy(&header_end, content, sizeof header_end); /* 64 bits, as every size_t that this is built for */
     header_end += sizeof header_end;
-    /* The header alone; metadata alone; values alone, the last of them too. */
+    /* Damages the header; the metadata; the values, including the last one. */
     assert_read_back_refused(f, 0, "");
     assert_read_back_refused(f, find_bytes(content, size_bytes, "F32"), "dtype is `G32`");
     assert_read_back_refused(f, find_bytes(content, size_bytes, "\"w2\":{") + 1,

@@ -201,7 +201,7 @@ static bool equals_file(const bgi_weight *weight, const bg_safetensors *file)
     return entry != NULL && memcmp(entry->data, weight->data, bg_type_size_bytes(&weight->type)) == 0;
 }
 
-/* Parameters are the file's. State is the file's, or with `is_new` what a new session has, at a count of 0. */
+/* Parameters are the file's. The state is the file's, or with `is_new` that of a new session, at a count of 0. */
 static void expect_loaded(const training *t, const char *folder, const char *optimizer, int layers, bool is_new)
 {
     bg_safetensors *file = open_file(folder);
@@ -313,7 +313,8 @@ static void test_every_pair(void **state)
     assert_int_equal(refused, OPTIMIZERS * (OPTIMIZERS - 1) - 4);
 }
 
-/* Dropping state leaves what a training has that begins with these weights: the same values after more updates. */
+/* If state is dropped, the session trains like a training that begins with these weights: the same values after more
+ * updates. */
 static void test_dropped_state_begins_anew(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -347,7 +348,7 @@ static void test_dropped_state_begins_anew(void **state)
     test_folder_remove(folder);
 }
 
-/* For a file without the record the kinds or the caller decide; when neither does, it is an error. */
+/* If a file has no record, the kinds or the caller decide; if neither does, it is an error. */
 static void test_files_without_the_record(void **state)
 {
     static const struct {

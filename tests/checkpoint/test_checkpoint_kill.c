@@ -144,7 +144,7 @@ static bool was_killed(pid_t child, const char *directory, const char *expected,
     assert_int_equal(size_bytes, expected_bytes);
     assert_memory_equal(found, expected, size_bytes);
     free(found);
-    /* The newest two, and nothing that was left half-written. */
+    /* The two newest are left, and nothing half-written. */
     assert_int_equal(test_folder_count(directory), 2);
     return false;
 }

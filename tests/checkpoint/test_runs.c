@@ -1,6 +1,6 @@
 /*
- * test_runs.c: which part has which elements, as runs and as text: printed and read back for many cuts, and refused
- * when an element is missing, twice or outside.
+ * test_runs.c: which part has which elements, as runs and as text. They are printed and read back for many cuts, and
+ * refused if an element is missing, occurs twice, or is outside.
  */
 #include <stdarg.h>
 #include <stddef.h>

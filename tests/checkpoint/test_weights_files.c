@@ -1,5 +1,6 @@
 /*
- * test_weights_files.c: weights to files and back: every format, names and types that differ, and what does not fit.
+ * test_weights_files.c: weights are saved to files and loaded: every format, different names and types, and tensors
+ * that do not fit.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,8 +105,8 @@ static void test_round_trips(void **state)
     assert_int_equal(access(path_of("w/model.safetensors"), R_OK), 0);
 }
 
-/* Files of at most 70 bytes: two tensors of 32 bytes fit, one of 64 is alone. A single file takes the place of several,
- * and the other way round. */
+/* Files of at most 70 bytes: two tensors of 32 bytes fit, and one of 64 gets a separate file. A single file replaces
+ * several, and several replace a single one. */
 static void test_shards(void **state)
 {
     bg_weights_save_options options = bg_weights_save_defaults();
@@ -159,7 +160,7 @@ static void test_names(void **state)
     assert_string_equal(report.results[0].name, "a.bias");
     assert_string_equal(report.results[0].in_file, "net.linear.bias");
     bg_weights_report_clear(&report);
-    load.prefix = "other."; /* nothing of the file is looked at */
+    load.prefix = "other."; /* nothing of the file is read */
     assert_int_equal(bg_weights_load(found, path_of("names.safetensors"), &load, &report, &error), BG_ERROR_NOT_FOUND);
     assert_int_equal(report.counts[BG_WEIGHTS_IGNORED], 3);
     assert_int_equal(report.counts[BG_WEIGHTS_MISSING], 3);
@@ -431,7 +432,7 @@ static void write_foreign(const char *path)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Booleans are bytes; a counter is left out unless it is wanted; what Brigade has no type for is unexpected. */
+/* Booleans are bytes; a counter is left out unless it is wanted; a type that Brigade does not have is unexpected. */
 static void test_other_types(void **state)
 {
     const bg_type bytes = bg_vector(BG_UINT8, 3), count = {.dtype = BG_INT32};

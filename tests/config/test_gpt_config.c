@@ -107,8 +107,8 @@ static char *print(const bgi_gpt_config *config)
 }
 
 /* The class defaults of the PopXL GPT-3 example and its four release presets, as its configuration files have them:
- * every field that is printed has its row. One value: that of the defaults and of all presets. Fields that are
- * Brigade's own have the value that makes the example's training. */
+ * every field that is printed has its row. The defaults and all presets have the same value. Fields that are Brigade's
+ * own have the value that makes the example's training. */
 static const struct {
     const char *path;
     const char *values[5]; /* defaults, then as `presets` */
@@ -217,8 +217,8 @@ static void test_published_defaults(void **state)
     bgi_gpt_config_clear(&config);
 }
 
-/* Every field of the four release presets, and what follows from them: also that weights are float16, as the example's
- * are, unless the precision is changed. */
+/* Checks every field of the four release presets, and the values derived from them, also that weights are float16, as
+ * in the example, unless the precision is changed. */
 static void test_presets(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void test_presets(void **state)
     }
 }
 
-/* Defaults, then the preset, then single values. */
+/* The defaults come first, then the preset, then single values. */
 static void test_precedence(void **state)
 {
     bgi_gpt_config config = preset("tiny");

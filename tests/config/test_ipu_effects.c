@@ -1,5 +1,5 @@
 /*
- * test_ipu_effects.c: what fields of a configuration do to a plan and to a run, down to bytes and bits.
+ * test_ipu_effects.c: how fields of a configuration change a plan and a run, down to bytes and bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static bg_ipu_options make_options(const char *updates, bool for_inference)
     return made;
 }
 
-/* Bytes of a class on the first device of such a training. */
+/* The bytes of a class on the first device of such a training. */
 static size_t find_bytes(const char *updates, bg_memory_class memory_class)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

@@ -119,7 +119,7 @@ static char *print_program(const bg_options *options)
     return text;
 }
 
-/* Pieces of small tensors too, without a deadlock. */
+/* Small tensors are sharded too, without a deadlock. */
 static void adjust(bg_options *options)
 {
     options->memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = 1;

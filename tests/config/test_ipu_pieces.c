@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
 
 static const test_model model = {"pieces", build};
 
-/* The projection alone, at once after a block that has ended, with blocks on devices. */
+/* The projection alone, right after a block that has ended, with blocks on devices. */
 static bg_value build_apart(bg_graph *graph, int64_t micro_batch)
 {
     const bool has_splits = bgi_ipu_config_settings(current, false).projection_splits != NULL;

@@ -50,7 +50,7 @@ static void test_set(void **state)
     assert_string_equal(options.execution.schedule, "gpipe");
 }
 
-/* Those of PopTorch's options that this library has too. */
+/* PopTorch's options that this library also has. */
 static void test_defaults(void **state)
 {
     const bg_options options = bg_options_defaults();

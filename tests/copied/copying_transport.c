@@ -1,5 +1,5 @@
 /*
- * copying_transport.c: parcels that are on their way, and what becomes of them when they arrive.
+ * copying_transport.c: parcels that are in flight, and what happens when they arrive.
  */
 #include "copied/copying_transport.h"
 

@@ -160,8 +160,8 @@ static void close_last(void)
         protect(last_left, PROT_NONE);
 }
 
-/* One thread works for all devices, so a device that was left stays open until another one is entered: system calls are
- * what these tests spend their time on. Two may be open while one works for both, and the host may copy while the
+/* One thread works for all devices, so a device that was left stays open until another one is entered: these tests
+ * spend most of their time on system calls. Two may be open while one works for both, and the host may copy while the
  * worker leaves. */
 static void enter(bgi_device *device)
 {

@@ -29,7 +29,7 @@ static bgi_device *create_device(void)
     return device;
 }
 
-/* In a process of its own: touches a byte after another device was entered. */
+/* In a separate process: touches a byte after another device was entered. */
 static int touch(bool in_store, bool is_entered, char *text, size_t size)
 {
     int ends[2], status = 0;
@@ -70,7 +70,7 @@ static void memory_of_others_is_closed(void **state)
     assert_string_equal(text, "byte 7 of the store of device 1 touched by somebody else\n");
 }
 
-/* The toy's bits, with all messages copied, in many orders of arrival. */
+/* The toy plan has its bits with all messages copied, in many orders of arrival. */
 static void runs_go_through_copies(void **state)
 {
     static float inputs[4096], wanted[4096], found[4096], weights[TOY_MOST_STAGES * TOY_WIDTH];

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* From now on there are this number of workers and of I/O threads. More than one worker serves CPU devices, whose
- * memory is open. */
+/* Sets the numbers of workers and I/O threads from now on. More than one worker serves CPU devices,
+ * whose memory is open. */
 void test_copied_workers(uint32_t workers, int32_t io_threads);
 
 #endif

@@ -82,8 +82,8 @@ static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *ou
     return true;
 }
 
-/* All sizes and strides for all numbers of replicas: accepted exactly when the scan works, with its result; transposing
- * twice restores them; groups with one stride are their own constant grouping. */
+/* Tries all sizes and strides for all numbers of replicas: a grouping is accepted exactly when the scan works, and has
+ * its result. Transposing twice restores the groups, and groups with one stride are their own constant grouping. */
 static void test_laws(void **state)
 {
     uint32_t groups[MOST], expected[MOST], once[MOST], twice[MOST];
@@ -107,14 +107,16 @@ static void test_laws(void **state)
                 assert_int_equal(bg_replica_group_constant(replicas, groups, &constant, &failure), BG_OK);
                 bg_replica_group_assign(replicas, &constant, twice, &failure);
                 assert_memory_equal(groups, twice, replicas * sizeof *groups);
-                /* What is cut over a group is equal along its transpose: together they name every replica once. */
+                /* A tensor that is cut over a group is equal along its transpose: together they name every replica
+                 * once. */
                 for (uint32_t a = 0; a < replicas; a++)
                     for (uint32_t b = 0; b < a; b++)
                         assert_false(groups[a] == groups[b] && once[a] == once[b]);
             }
 }
 
-/* Groups without one stride: what every run of members has in common is the constant part, or each replica alone. */
+/* For groups without one stride, the constant part is what every run of members has in common, or each replica
+ * alone. */
 static void test_uneven_groups(void **state)
 {
     static const struct {

@@ -678,7 +678,7 @@ static void assert_refused(const candidate *c, const room *r, size_t bytes, cons
         fail_msg("%s of %zu bytes: `%s` does not say `%s`", c->type, bytes, error.message, said);
 }
 
-/* Some attempts fail for another reason, such as a file that is not there, which is looked for later. */
+/* Some attempts fail for another reason, such as a missing file, which is searched for later. */
 static void assert_taken(const candidate *c, const room *r, size_t bytes)
 {
     bg_error error = {0};

@@ -25,7 +25,7 @@
 static char folder[TEST_FOLDER_BYTES];
 static bool has_comma;
 
-/* A locale with a comma and nothing else, made here, because systems with localedef may have none installed. */
+/* A locale with a comma and no other difference, made here, because systems with localedef may have none installed. */
 static int open_locale(void **state)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";

@@ -523,7 +523,7 @@ static void test_sampler(void **state)
         }
 }
 
-/* How many samples were read once nothing more happens. */
+/* The number of samples that were read once nothing more happens. */
 static uint64_t settle(_Atomic uint64_t *count, uint64_t expected)
 {
     for (int i = 0; i < 10000 && atomic_load(count) < expected; i++)

@@ -362,7 +362,7 @@ static void expect_refused(const char *path, const bg_tokens_options *options, c
     assert_non_null(strstr(error.message, said));
 }
 
-/* Lengths of one and two bytes, around the border; as samples and whole. */
+/* Lengths of one and two bytes, around the border; as samples and as whole records. */
 static void test_what_is_written_is_read(void **state)
 {
     static const uint32_t firsts[] = {10, 1, 127, 200, 100};

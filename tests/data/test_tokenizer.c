@@ -42,7 +42,7 @@ static void write_file(const char *name, const char *data, size_t size_bytes)
     require(bgi_file_save(join(name), data, size_bytes, &error), &error);
 }
 
-/* A tensor's numbers as bytes, with a zero byte behind them. */
+/* A tensor's numbers as bytes, followed by a zero byte. */
 static char *make_bytes(const bgi_test_tensor *tensor)
 {
     char *bytes = calloc((size_t)tensor->count + 1, 1);
@@ -268,7 +268,7 @@ static void test_bytes(void **state)
 
 /* ---- tokenizer.json ---- */
 
-/* All bytes, then what `more` says, in the characters of the format. */
+/* All bytes, then the tokens of `more`, in the characters of the format. */
 static char *make_vocabulary(const char *more)
 {
     char *text = calloc(1, 1 << 14), *at = text;
@@ -285,7 +285,7 @@ static char *make_vocabulary(const char *more)
     return text;
 }
 
-/* As in GPT-2's program: all pairs of one merge are joined before an earlier merge that they make possible. */
+/* As in GPT-2's program, all pairs of one merge are joined before an earlier merge that they make possible. */
 static void test_merge_order(void **state)
 {
     static const char merges[] = "ab a\na b\nab ab\n";

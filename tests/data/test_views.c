@@ -1,6 +1,6 @@
 /*
- * Data sets made from data sets: views and maps, alone and composed at random, against the plain meaning of each; the
- * same for any number of workers and any point of resumption.
+ * Data sets made from data sets: views and maps, alone and composed at random, are compared with the plain meaning of
+ * each; the result is the same for any number of workers and any point of resumption.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { SAMPLES = 101 };
 
-/* A sample says (epoch, index). */
+/* A sample contains (epoch, index). */
 static bg_status get_place(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *error)
 {
     if (user != NULL && atomic_fetch_add((_Atomic uint64_t *)user, 1) == UINT64_MAX)
@@ -392,7 +392,7 @@ static void test_large_batches(void **state)
         assert_int_equal(status, BG_OK);
         count = read_epoch(view, 2, 0, small);
         options.batch_size = count;
-        options.worker_count = 0; /* one thread takes the whole batch */
+        options.worker_count = 0; /* one thread copies the whole batch */
         assert_int_equal(bg_loader_create(view, &options, &loader, NULL), BG_OK);
         assert_int_equal(bg_loader_begin_epoch(loader, 2, NULL), BG_OK);
         assert_int_equal(bg_loader_next(loader, &batch, NULL), BG_OK);

@@ -1,6 +1,6 @@
 /*
- * program.c: the library inside a program that has its own memory, threads, signals and children. It uses the core
- * alone, so that it can be linked with -static and under another C library. Prints each failure, and a count.
+ * program.c: the library inside a program that has its own memory, threads, signals and children. It uses only the
+ * core, so that it can be linked with -static and with another C library. Prints each failure, and a count.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <brigade/core.h>
@@ -566,7 +566,7 @@ static void try_signals(void)
     expect(session != NULL && train(session, losses) == BG_OK, "a session beside signals");
     after = look_at_signals();
     expect(are_equal(&before, &after), "handlers and blocked signals stay as they are");
-    if (HAS_FORK) { /* the thread sanitizer has a thread of its own */
+    if (HAS_FORK) { /* the thread sanitizer has a separate thread */
         int threads = 0;
 
         expect(have_blocked_signals(&threads), "the library's threads leave signals to the program's");

@@ -1,5 +1,5 @@
 /*
- * IDX files: what reads, and the one clear line for everything that does not.
+ * IDX files: which files are read, and the one clear line for every other file.
  */
 #include <stdarg.h>
 #include <stddef.h>

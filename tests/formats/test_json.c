@@ -189,7 +189,7 @@ static void test_refusals(void **state)
     free(deep);
 }
 
-/* When memory is out, in the program or a library, the result is an error that reports it, or the complete value. */
+/* If memory runs out, in the program or a library, the result is an error that reports it, or the complete value. */
 static void test_out_of_memory(void **state)
 {
     json_t *whole = NULL;

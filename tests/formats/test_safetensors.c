@@ -490,7 +490,7 @@ static void write_many(const char *path)
     assert_int_equal(bgi_file_writer_commit(&writer, NULL), BG_OK);
 }
 
-/* In a process of its own, whose peak memory the system reports. */
+/* Runs in a separate process, whose peak memory the system reports. */
 static void test_memory_of_a_million_tensors(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[64];
@@ -500,7 +500,7 @@ static void test_memory_of_a_million_tensors(void **state)
     (void)state;
 
     if (!test_allocations_available())
-        skip(); /* sanitizers take memory of their own */
+        skip(); /* sanitizers use additional memory */
     test_folder_create(folder);
     snprintf(path, sizeof path, "%s/x", folder);
     write_many(path);

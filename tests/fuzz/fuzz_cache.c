@@ -3,8 +3,8 @@
  * changed at places that the input names and under a correct checksum. An accepted plan can be described, and its
  * programs stay inside their memory.
  *
- * Input: a byte (even: the rest is a file; odd: the rest is a list of changes, of 3 bytes each: place, low byte first,
- * and the new value).
+ * Input: a byte. If it is even, the rest is a file; if it is odd, the rest is a list of changes of 3 bytes each: the
+ * place, low byte first, and the new value.
  */
 #include "plan/cache.h"
 

@@ -3,8 +3,8 @@
  * records and values, under a page and a checksum that are right. A valid index gives a weight the recorded type, and
  * its value if the type is the weight's.
  *
- * Input: a byte (even: the rest is a file; odd: the rest is two bytes of how many of the bytes behind them are records,
- * low byte first, and these), then records and values.
+ * Input: a byte. If it is even, the rest is a file. If it is odd, the rest is two bytes, low byte first, that say how
+ * many of the following bytes are records; then come these records, and values.
  */
 #include "runtime/memmap.h"
 

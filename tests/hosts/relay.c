@@ -127,7 +127,7 @@ static void take_frames(relay *r, cable *c, int64_t now)
     }
 }
 
-/* An interface that takes no more loses the frame. */
+/* An interface that accepts no more loses the frame. */
 static void deliver(const relay *r, uint32_t from, const frame *f)
 {
     for (uint32_t to = 0; to < r->count; to++) {

@@ -119,7 +119,7 @@ static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
     return order == 0 ? i : order == 1 ? count - 1 - i : i < half ? 2 * i : 2 * (i - half) + 1;
 }
 
-/* Threads: one, one for each part, or two. */
+/* The number of threads: one, one for each part, or two. */
 static inline uint32_t order_runner(uint32_t i, uint32_t count, int order)
 {
     return order == 0 ? 0 : order == 1 ? count - 1 - i : i % 2 * (count - 1);
@@ -218,8 +218,8 @@ static inline void fail_element(const kernel_case *c, bgi_isa isa, uint32_t oper
              bgi_kernel_name(c->id), (int)isa, operand, (long long)element, got, wanted, shapes);
 }
 
-/* Float operands within the tolerances; integers equal, except bytes (`where` of near-ties): fewer than one in
- * `bytes_per_miss` may differ; 0: none. */
+/* Float operands are within the tolerances, and integers are equal. Bytes (`where` of near-ties) are the exception:
+ * fewer than one in `bytes_per_miss` may differ; 0: none. */
 static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got, void **wanted, int64_t bytes_per_miss)
 {
     for (uint32_t i = 0; i < c->input_count + c->output_count; i++) {

@@ -86,7 +86,7 @@ static void test_small(void **state)
     }
 }
 
-/* Lengths at and around blocks of 32, 96 and 128, and depths that are no whole vectors. */
+/* Lengths at and around blocks of 32, 96 and 128, and depths that are not whole vectors. */
 static void test_blocks(void **state)
 {
     static const int64_t lengths[] = {31, 33, 95, 97, 127, 129, 160, 193};

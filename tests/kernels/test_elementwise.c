@@ -538,7 +538,7 @@ static void test_sgd(void **state)
     }
 }
 
-/* float16 weights far below 2^-24, many of which need more random bits than 16: the reference's bits. */
+/* float16 weights far below 2^-24, many of which need more random bits than 16, have the reference's bits. */
 static void test_tiny_weights_by_chance(void **state)
 {
     enum { COUNT = 300000 };
@@ -557,8 +557,8 @@ static void test_tiny_weights_by_chance(void **state)
     assert_true(case_run(&c, REFERENCE, 0, wanted));
     for (int64_t i = 0; i < COUNT; i++)
         up += ((const uint16_t *)wanted[0])[i];
-    /* On average half of 2^-16 of them, which 16 bits alone cannot express: between 0 and 14, except once in a million
-     * runs. */
+    /* On average half of 2^-16 of them round up, which 16 bits cannot express: between 0 and 14, except once in a
+     * million runs. */
     assert_true(up > 0 && up < 14);
     for (int isa = BGI_ISA_PORTABLE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa)) {
         assert_true(case_run(&c, (bgi_isa)isa, 0, got));

@@ -45,7 +45,7 @@ static bg_type loss_type(const rows_case *s)
     return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
 }
 
-/* With label smoothing, of log probabilities, or plain. */
+/* The loss is with label smoothing, of log probabilities, or plain. */
 static bgi_loss_attributes draw_kind(const rows_case *s, random_state *random)
 {
     bgi_loss_attributes attributes = s->attributes;

@@ -58,7 +58,7 @@ static void test_variants(void **state)
     assert_true(fast > 0);
 }
 
-/* What one processor has of another one's instructions. */
+/* Which instructions of one processor another one has. */
 static void test_instruction_sets(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
  * test_gpt_step.c: GPT-2 in steps, with a cache, gives the bits of a whole sequence: in steps of one token and of
- * several, in short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they agree to
+ * several, in short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they agree up to
  * rounding.
  */
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
  * test_parallel.c: each layer that a mesh cuts equals the plain one, forward and backward. A layer's result is
- * multiplied by a parameter `probe` and added up; one step of SGD with rate 1 then leaves probe - result, and every
- * other parameter less its gradient, which must be, whole, what one replica leaves.
+ * multiplied by a parameter `probe` and added up. One step of SGD with rate 1 then leaves probe - result, and reduces
+ * every other parameter by its gradient. Joined to wholes, the values must equal those of one replica.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,7 +144,7 @@ typedef struct step {
     float loss, norm;
 } step;
 
-/* Before the first step. */
+/* Takes the values before the first step. */
 static void take_first(step *s, build_function build, const bg_mesh *mesh)
 {
     const bg_optimizer optimizer = bg_sgd(1.0);
@@ -275,8 +275,8 @@ static void test_padding(void **state)
     }
 }
 
-/* Without an initializer a bias is uniform as a plain linear layer's, of all the features that come in; with one it is
- * zeros. */
+/* Without an initializer a bias is uniform like that of a plain linear layer, with the number of all incoming features;
+ * with an initializer it is zeros. */
 static void test_first_biases(void **state)
 {
     const bg_mesh mesh = {1, 2, 2};

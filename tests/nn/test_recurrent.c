@@ -255,8 +255,9 @@ static void differentiate_last(kind which, int64_t truncate, bool reverse_time, 
     bg_graph_destroy(graph);
 }
 
-/* Truncated after 3 of 7 steps: the last step is a piece, and the steps before it get no gradient; after 4, the last
- * three steps get what they get without truncation. The other direction of time gives the same result. */
+/* Truncated after 3 of 7 steps, the last step is a separate piece, and the steps before it get no gradient. Truncated
+ * after 4, the last three steps get the same gradient as without truncation. The other direction of time gives the same
+ * result. */
 static void test_gradients_are_truncated(void **state)
 {
     (void)state;

@@ -51,7 +51,7 @@ typedef struct tensors {
     bgi_arena arena;
 } tensors;
 
-/* input_0.pb, input_1.pb, ... False: one is no tensor. */
+/* input_0.pb, input_1.pb, ... False: one of them is not a tensor. */
 static bool read_tensors(const bg_onnx *onnx, const char *folder, const char *kind, tensors *out)
 {
     for (out->count = 0; out->count < TENSORS; out->count++) {
@@ -316,7 +316,7 @@ static int order(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Runs the models of one folder; how many failed. */
+/* Runs the models of one folder; returns how many failed. */
 static unsigned run_folder(const char *kind)
 {
     struct dirent **entries;

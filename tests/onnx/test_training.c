@@ -344,8 +344,8 @@ static bool has_statistics(const run *r)
     return false;
 }
 
-/* Two replicas take the micro-batches that one has one after the other. Batch norms are excluded, because their
- * statistics are those of a replica. */
+/* Two replicas process the micro-batches that one replica processes one after the other. Batch norms are excluded,
+ * because their statistics are those of a replica. */
 static void replicas_have_the_same_bits(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);

@@ -1,8 +1,8 @@
 /*
- * index_page.c: makes the tables of docs/ops.md: reads the page and writes it with the tables anew, each between
- * `<!-- ops: SECTION -->` and `<!-- end of ops -->`.
+ * index_page.c: makes the tables of docs/ops.md. It reads the page and writes it with new tables, each between `<!--
+ * ops: SECTION -->` and `<!-- end of ops -->`.
  *
- * What ops are called elsewhere is written down here. Which element types an op takes, which of its operands get
+ * The names of ops in other systems are written here. Which element types an op takes, which of its operands get
  * gradients and which kernels it runs is found by building the op (zoo.h).
  *
  *     index_page PAGE >NEW; index_page --sections     the names of the sections
@@ -209,8 +209,8 @@ static bool has_floats(const bg_graph *graph, const bgi_op *op)
     return bg_dtype_is_float(bg_graph_type(graph, op->outputs[0]).dtype);
 }
 
-/* Adds the kernels of a graph, those of integers alone to the rows of these. `met`: those that were in it; `fast`:
- * those that have a fast body for some shape. */
+/* Adds the kernels of a graph; those of integers only go to the rows of integers. `met`: the kernels that were in it;
+ * `fast`: those that have a fast body for some shape. */
 static void note_kernels(const bg_graph *graph, kernel_list *list, int dtype, bool met[DTYPES][MOST_KERNELS],
                          bool fast[DTYPES][MOST_KERNELS])
 {

@@ -61,7 +61,7 @@ static void fill(double *qkv, size_t count)
 static const bgi_attention_attributes dropping = {
     .heads = HEADS, .sequence_length = LENGTH, .causal = true, .scale = 0.5, .probability = 0.3, .random_id = 7};
 
-/* Attention of `samples` sequences at qkv, in float64. */
+/* Runs attention of `samples` sequences at qkv, in float64. */
 static void attend(const bgi_attention_attributes *given, const bg_kernel_env *env, int64_t samples, const double *qkv,
                    double *out)
 {

@@ -223,7 +223,7 @@ static void check_integers(bg_dtype dtype, const char *name, bgi_test_build buil
     bg_graph_destroy(graph);
 }
 
-/* At the ends of both types, where sums wrap around, and beyond 2^53, which double does not hold. */
+/* Tests the ends of both types, where sums wrap around, and numbers beyond 2^53, which double cannot hold. */
 static void test_integers_equal_pytorch(void **state)
 {
     static const bg_dtype dtypes[] = {BG_INT32, BG_INT64};

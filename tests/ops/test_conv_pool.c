@@ -63,7 +63,7 @@ static void fill(const bgi_test_interpreter *interpreter, bg_value value, uint32
     bgi_test_set(interpreter, value, elements);
 }
 
-/* Index in the convolution's plane to offset in the window. */
+/* Converts an index in the convolution's plane to an offset in the window. */
 static int offset_of(int32_t index)
 {
     return index / CONVOLVED_W % POOL_H * POOL_W + index % CONVOLVED_W % POOL_W;

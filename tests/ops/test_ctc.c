@@ -60,7 +60,7 @@ static void test_pytorch_has_the_same_numbers(void **state)
     bgi_test_build_case(*state, "last", BG_FLOAT64, build, &last, 1e-7, 1e-7);
 }
 
-/* Runs the op alone, on logarithms of values whose sum need not be 1. */
+/* Runs only the op, on logarithms of values whose sum need not be 1. */
 static void run_op(const double *x, const int32_t *of, int32_t steps, int32_t length, bool zeroes_infinity,
                    double *out_loss, double *out_gradient)
 {

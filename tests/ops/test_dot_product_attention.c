@@ -20,7 +20,7 @@
 
 typedef struct attention_case {
     const char *name;
-    bg_dot_product_attention_options options; /* but for its size */
+    bg_dot_product_attention_options options; /* except for its size */
     bool has_bias;
     int64_t padding; /* sample n's mask leaves out this many x n keys */
 } attention_case;
@@ -98,7 +98,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_dot_product_attention, &attributes, (const bg_type[]){q, k, k}, 3, -1, 1);
 }
 
-/* Three tensors beside each other, or one after the other. */
+/* Three tensors side by side, or one after the other. */
 static void attend(bool is_packed, bool drops, double *out)
 {
     enum { SAMPLES = 2, LENGTH = 5, HEADS = 2, DEPTH = 3, WIDTH = HEADS * DEPTH };
@@ -219,7 +219,7 @@ typedef struct cached_rig {
     bgi_test_interpreter interpreter;
 } cached_rig;
 
-/* `tokens` new ones a run; with `is_cached` behind those of earlier runs. */
+/* A run has `tokens` new tokens; with `is_cached` they follow those of earlier runs. */
 static cached_rig begin_cached(bool is_cached, int64_t tokens, const bg_dot_product_attention_options *options)
 {
     const bg_type q = bg_tensor3(BG_FLOAT64, SAMPLES, tokens, QUERY_WIDTH);

@@ -78,7 +78,7 @@ static void test_gradients_are_derivatives(void **state)
         }
 }
 
-/* With frozen weights only the bias gets its gradient, without the matrix product. */
+/* With frozen weights only the bias gets its gradient, and the matrix product is not computed. */
 static void test_only_what_is_needed_is_added(void **state)
 {
     const bg_type x = bg_matrix(BG_FLOAT32, 4, 3), w = bg_matrix(BG_FLOAT32, 2, 3), b = bg_vector(BG_FLOAT32, 2);

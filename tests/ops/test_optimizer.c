@@ -343,7 +343,7 @@ typedef struct many_update {
     bgi_test_interpreter interpreter;
 } many_update;
 
-/* w -= rate g of many weights of 16 bits. */
+/* Computes w -= rate g for many weights of 16 bits. */
 static void create_many(many_update *u, bg_dtype dtype, double rate, double weight, double gradient)
 {
     const bg_type type = bg_vector(dtype, MANY), gradients = bg_vector(BG_FLOAT32, MANY);
@@ -455,8 +455,8 @@ static double find_share_up(float value, uint32_t *out_down)
     return (double)up + (double)open / 2.0; /* at most half of those go up: the check claims no more */
 }
 
-/* Where 16 bits are enough, exactly the share of the distance; otherwise one of 65536 outcomes stays undecided, and 128
- * more bits decide it: whether they are below the remainder. */
+/* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of 65536 outcomes is
+ * undecided, and 128 more bits decide it: whether they are below the remainder. */
 static void test_chances_are_exact(void **state)
 {
     static const float values[] = {1.0f + 0x1p-23f, 0x1.ffdp-15f, 0x1.8p-15f, 0x1.002p-20f, 0x1p-25f, 0x1.8p-25f};

@@ -94,7 +94,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_broadcast, &wide, &scalar, 1, -1.0, 1.0);
 }
 
-/* x -> function(x) over all elements, and the gradient of that, for float32 rows of four. */
+/* Computes x -> function(x) over all elements, and its gradient, for float32 rows of four. */
 static void reduce_four(bg_reduction function, const double *elements, double *y, double *gradient)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 4), scalar = bg_scalar(BG_FLOAT32);

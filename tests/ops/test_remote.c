@@ -25,7 +25,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Stores x at `to`, then loads what is at `from`. */
+/* Stores x at `to`, then loads the entry at `from`. */
 static bg_plan *make_plan(const bg_options *options, int64_t entries)
 {
     const bg_type x_type = bg_vector(BG_FLOAT32, WIDTH), number = bg_scalar(BG_INT32);
@@ -146,7 +146,7 @@ static void rows_of_steps(void **state)
         for (int32_t i = 0; i < STEPS; i++) {
             const float x[WIDTH] = {(float)row, (float)i, 0.5f};
             float y[WIDTH];
-            /* Step i of the row before, as a layer reads what the one before it has written. */
+            /* Reads step i of the previous row, as a layer reads the result of the previous layer. */
             run(session, x, row * STEPS + i, (row - 1) * STEPS + i, y);
             assert_true(y[0] == (row > 0 ? 2.0f * (float)(row - 1) : 0.0f));
             assert_true(y[1] == (row > 0 ? 2.0f * (float)i : 0.0f));

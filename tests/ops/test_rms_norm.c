@@ -20,7 +20,7 @@ static bg_value build_rms(bg_graph *graph, const bg_value *inputs, const void *a
     return bg_rms_norm(graph, "norm", inputs[0], *(const bool *)argument ? inputs[1] : (bg_value){0}, 1e-5);
 }
 
-/* Without groups in the attributes: two groups, without gamma and beta. */
+/* The attributes have no groups: two groups, without gamma and beta. */
 static bg_value build_group(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const int64_t groups = *(const int64_t *)argument;

@@ -1,6 +1,7 @@
 /*
- * zoo.h: the public functions that add an op to a graph, each over random shapes and attributes. test_zoo.c asks things
- * of all of them; index_page.c makes the tables of docs/ops.md from them. An op that is added is a function here.
+ * zoo.h: the public functions that add an op to a graph, each over random shapes and attributes. test_zoo.c checks
+ * conditions on all of them; index_page.c makes the tables of docs/ops.md from them. An op that is added is a function
+ * here.
  */
 #ifndef TESTS_OPS_ZOO_H
 #define TESTS_OPS_ZOO_H

@@ -261,8 +261,8 @@ static void test_wrong_texts(void **state)
 
 /* ---- the table ---- */
 
-/* No byte of the struct is in two rows; the bytes in no row are the size, the kind, the learning rate, a caller's rule
- * with its numbers, and padding after flags. */
+/* No byte of the struct is in two rows. The bytes that are in no row are the size, the kind, the learning rate, a
+ * caller's rule with its numbers, and padding after flags. */
 static void test_every_setting_has_a_row(void **state)
 {
     unsigned char uses[sizeof(bg_optimizer)] = {0};

@@ -1,6 +1,6 @@
 /*
- * test_table.c: the table of options: every member of bg_options has one row, rows are whole, and what comes from them
- * (defaults, copies, equality, keys, text) treats each option alike.
+ * test_table.c: the table of options. Every member of bg_options has one row, rows are whole, and what is made from
+ * them (defaults, copies, equality, keys, text) treats all options in the same way.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +36,8 @@ static bool is_list(const bgi_option *option)
 
 /* ---- rows ---- */
 
-/* No byte of the struct is in two rows, and bytes in no row are padding: fewer than the next member's size, in front of
- * it. A bool between other members could hide there, so the test also knows the total. */
+/* No byte of the struct is in two rows, and bytes in no row are padding: fewer than the next member's size, before that
+ * member. A bool between other members could hide there, so the test also knows the total. */
 static void test_every_member_has_one_row(void **state)
 {
     enum { PADDING = 163 };
@@ -152,7 +152,7 @@ static void test_text_goes_both_ways(void **state)
     bgi_arena_clear(&arena);
 }
 
-/* What other programs call a value is understood, and printed by our name. */
+/* Other programs' names of a value are accepted, and the value is printed by our name. */
 static void test_other_names_are_understood(void **state)
 {
     static const char *const names[][2] = {

@@ -94,7 +94,7 @@ static void fill(float *x, int32_t *labels)
     for (int i = 0; i < BATCH * IN; i++)
         x[i] = (float)((i * 37) % 23) / 11.0f - 1.0f;
     for (int i = 0; i < BATCH; i++)
-        labels[i] = i % 3 == 0 || i == 1 ? -100 : i % CLASSES; /* parts of the batch count differently many */
+        labels[i] = i % 3 == 0 || i == 1 ? -100 : i % CLASSES; /* parts of the batch have different counts */
 }
 
 /* The weight after two updates over one batch, cut in micro-batches. */

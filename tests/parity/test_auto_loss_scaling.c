@@ -162,7 +162,7 @@ static void test_micro_batches_count(void **state)
     }
 }
 
-/* A share of 1 in 4 beyond the edge is no more than a threshold of 1 / 4, and more than one of 0.2. */
+/* A share of 1 in 4 beyond the edge does not exceed a threshold of 1 / 4, but exceeds one of 0.2. */
 static void test_threshold(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.0);
@@ -332,7 +332,7 @@ static void run_overflow(const bg_options *options, int which, float results[4][
 }
 
 /* Replicas that each have a piece of the gradients skip the update together, whichever has the overflowing element,
- * like replicas with whole gradients. With four elements the third of three replicas has none. */
+ * like replicas with whole gradients. With four elements the third of three replicas has no element. */
 static void test_overflow_in_a_piece(void **state)
 {
     (void)state;

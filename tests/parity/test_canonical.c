@@ -26,7 +26,7 @@ enum { UPDATES = 3, MICRO_BATCH = 2 };
 
 static bg_mesh mesh; /* of the GPT; its data axis is not used */
 
-/* GPT-2 in the small; labels of 3 do not count, so that micro-batches count differently many. */
+/* A small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
 static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
 {
     bg_gpt_options options = bg_gpt_defaults();
@@ -195,7 +195,7 @@ static void several_updates(bg_options *options, bg_optimizer *optimizer)
 
 /* ---- tests ---- */
 
-/* Sums in the order of replicas differ here, so that what follows shows something. */
+/* Sums in the order of replicas differ here; otherwise the following checks would show nothing. */
 static void test_other_orders_have_other_bits(void **state)
 {
     const test_result wide = train(test_model_at(0), NULL, &of_8[1], false, "2 x 4"),
@@ -233,7 +233,7 @@ static void test_gradients_in_rows(void **state)
     check(test_model_at(5), "pipeline", pipeline, of_8, COUNT(of_8));
 }
 
-/* A product that is no power of two has a tree as well. */
+/* A product that is not a power of two has a tree as well. */
 static void test_any_count(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_numbers(void **state)
     check(&gpt, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* The last bits of LAMB's norms show in float64 alone. */
+/* The last bits of LAMB's norms can only be seen in float64. */
 static bg_value build_double(bg_graph *graph, int64_t micro_batch)
 {
     const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};

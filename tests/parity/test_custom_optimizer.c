@@ -366,7 +366,7 @@ static void test_rounding_by_chance_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A file of such a plan could not say what its kernels are. */
+/* A file of such a plan could not say which kernels it uses. */
 static void test_plans_are_not_kept(void **state)
 {
     bg_op_type revised = heavy_ball;

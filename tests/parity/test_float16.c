@@ -140,7 +140,7 @@ static size_t copy_weights(const rig *r, unsigned char *to)
 
 /* ---- PyTorch's numbers ---- */
 
-/* How far a case's weights are from what came out, at the most. */
+/* The largest distance of a case's weights from the result. */
 static double find_distance(const rig *r, const bgi_test_oracle *oracle, const char *case_name)
 {
     double distance = 0.0;

@@ -1,5 +1,5 @@
 /*
- * test_fused_conv.c: an inference whose convolutions take in what follows them has the bits of the separate ops, under
+ * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops, under
  * every strategy, on one core and two, with the kernels of the processor and the reference's.
  */
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
- * test_fused_products.c: products that take in what follows them give the bits of the separate ops, under every
+ * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops, under every
  * strategy, with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels of the
- * processor and the reference's; and no device needs more memory for it.
+ * processor and the reference's. No device needs more memory for it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,7 @@ static uint32_t count_fused(const bg_plan *plan)
     return count;
 }
 
-/* With and without fusion; all bytes of losses and weights are those of `expected`, or become it. */
+/* Runs with and without fusion; all bytes of losses and weights equal those of `expected`, or become it. */
 static void check(const test_model *model, bg_options options, test_result *expected, const char *what)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);

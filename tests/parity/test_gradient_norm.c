@@ -185,8 +185,8 @@ static void expect_same(const test_model *model, const bg_options *options, cons
     close_rig(&r);
 }
 
-/* By stages, by pieces of the state and of the gradients, with state off the devices; and with a bound, so that the
- * first update's norm is that of the unclipped gradients. */
+/* By stages, by pieces of the state and of the gradients, and with state off the devices. It is also run with a bound,
+ * where the first update's norm is that of the unclipped gradients. */
 static void expect_same_everywhere(const test_model *model, bg_options options)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};

@@ -1,5 +1,5 @@
 /*
- * test_groups.c: parameters with factors of their own, and frozen ones, train as PyTorch's parameter groups
+ * test_groups.c: parameters with their own factors, and frozen ones, train as PyTorch's parameter groups
  * (tests/oracle/groups.py), with gradients clipped by value too, and with the same bits under every strategy.
  */
 #include <stdarg.h>
@@ -163,7 +163,7 @@ static void test_every_strategy_has_the_same_bits(void **state)
         }
 }
 
-/* Whole, in pieces, on several devices: each element of each update's gradient is bounded alone. */
+/* Whole, in pieces, and on several devices, each element of each update's gradient is bounded separately. */
 static void test_values_are_clipped(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);

@@ -195,7 +195,7 @@ static void evaluate(const manner *way, bg_weights *weights, const data *d, metr
     bg_plan_destroy(plan);
 }
 
-/* The other modes are of the same numbers, and these are no constants. */
+/* The other modes return the same numbers, which are not constants. */
 static void check_modes(const metrics *m)
 {
     float sum[ROWS] = {0};

@@ -1,7 +1,7 @@
 /*
- * test_leaf_outputs.c: a model may return what no op computes: an input, another shape of an input, a constant, a
- * parameter, an input that no op reads. In training and in inference each comes back as the bytes that the host gave or
- * that the weights had, under every strategy.
+ * test_leaf_outputs.c: a model may return values that no op computes: an input, another shape of an input, a constant,
+ * a parameter, an input that no op reads. In training and in inference each comes back as the bytes that the host gave
+ * or that the weights had, under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,7 +124,7 @@ static bg_options options_of(const manner *way, bool training)
     return options;
 }
 
-/* The weight before the run, then what two runs return. */
+/* Returns the weight before the run, then the results of two runs. */
 static void run(const manner *way, bool training, const data *d, float (*first)[WIDTH], result *results)
 {
     const bg_options options = options_of(way, training);

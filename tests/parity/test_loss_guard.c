@@ -1,7 +1,7 @@
 /*
  * test_loss_guard.c: an update with a loss that is infinite or NaN changes nothing, in any replica and micro-batch and
- * under every strategy; nor do later updates of the same run; and the session continues as if the run had ended before
- * it. A gradient that overflows is left to the loss scale.
+ * under every strategy. Later updates of the same run change nothing either, and the session continues as if the run
+ * had ended before it. A gradient that overflows is left to the loss scale.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const do
     return status;
 }
 
-/* Parameters, optimizer state and what the training keeps, one behind the other. */
+/* Parameters, optimizer state and the training's variables, one after the other. */
 static size_t copy_all(rig *r, unsigned char to[MOST_BYTES])
 {
     bg_weights *weights = bg_session_weights(r->session);

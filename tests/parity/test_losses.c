@@ -314,7 +314,7 @@ static void test_sums_are_of_the_micro_batches(void **state)
         }
 }
 
-/* An automatic scale is a power of two here, and takes part in no rounding. */
+/* An automatic scale is a power of two here, and does not affect any rounding. */
 static void set_automatic(bg_options *options)
 {
     options->numerics.auto_loss_scaling.enabled = true;

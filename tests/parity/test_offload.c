@@ -1,7 +1,7 @@
 /*
- * test_offload.c: where tensors live changes memory, never a bit. Every class off the devices, alone and together, in
- * every strategy, with every liveness and any number of I/O threads, in memory and in files; the touched bytes are the
- * plan's; and a network of eight times a device's memory trains on that device.
+ * test_offload.c: where tensors live changes memory, never a bit. Every class is off the devices, alone and together,
+ * in every strategy, with every liveness and any number of I/O threads, in memory and in files. The touched bytes are
+ * the plan's, and a network of eight times a device's memory trains on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -159,7 +159,7 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Locations of each class alone, all but one, all; the other choices take turns. */
+/* Locations of each class alone, of all but one, and of all; the other choices take turns. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};
@@ -285,7 +285,7 @@ static void plans_hold_with_any_timing(void **state)
 
 enum { LAYERS = 16, WIDTH = 64, SAMPLES = 8, DEEP_ACCUMULATION = 8 };
 
-/* Layers of WIDTH x WIDTH, a stage each, all on one device. */
+/* Layers of WIDTH x WIDTH, one in each stage, all on one device. */
 static bg_plan *make_deep(const bg_options *base, bg_error *error)
 {
     static char stages[LAYERS * 24];

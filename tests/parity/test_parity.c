@@ -104,7 +104,7 @@ static unsigned every_nth(void)
     return is_quick() ? 11 : 1;
 }
 
-/* The digit network takes most of the time: sanitizers see it in its own matrix alone. */
+/* The digit network takes most of the time, so sanitizers see it only in its own matrix. */
 static unsigned first_if_quick(void)
 {
     return is_quick() ? 1 : 0;
@@ -268,8 +268,8 @@ static void test_accumulations_and_clipping(void **state)
             }
 }
 
-/* Gradients that are added to their accumulators where they are made, and gradients that separate ops add (models in
- * which nothing else is fused): the same bits. */
+/* Gradients that are added to their accumulators where they are made have the same bits as gradients that separate ops
+ * add (in models in which nothing else is fused). */
 static void test_fused_accumulation(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static void test_concurrent_stages(void **state)
             c.stages = stages[s];
             c.cores = 2;
             c.device_iterations = 4;
-            /* Loops and folds have their devices; interleaved and its kin want a device a stage. */
+            /* Loops and folds have their devices; interleaved and similar schedules need a device for each stage. */
             if (generator->placement != BG_PLACEMENT_LINE ||
                 (s == 2 && strcmp(c.schedule, "grouped") != 0 && strcmp(c.schedule, "gpipe") != 0 &&
                  c.strategy == BG_STRATEGY_PIPELINED))

@@ -206,7 +206,7 @@ static void test_inference(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A trainer's tasks share weights: without options of their own they have the fit's precision. */
+/* A trainer's tasks share weights: without separate options they have the fit's precision. */
 static void test_tasks_have_one_precision(void **state)
 {
     bg_ipu_strategy strategy = bg_ipu_strategy_defaults();

@@ -94,7 +94,7 @@ static bg_options options_of(size_t way)
     return options;
 }
 
-/* How many cells had something to run again. */
+/* Returns how many cells had something to run again. */
 static unsigned run_matrix(unsigned model_index)
 {
     const test_model *model = test_model_at(model_index);

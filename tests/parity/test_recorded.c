@@ -1,7 +1,7 @@
 /*
  * test_recorded.c: the bits of training, recorded. Each case trains a small network and hashes every loss and, at the
  * end, every weight and state; recorded.txt has the hash for each instruction set. A change of the engine, the planner
- * or the kernels that is not meant to change results leaves these hashes alone.
+ * or the kernels that is not meant to change results must not change these hashes.
  *
  * Cases of one decomposition (model, accumulation, replicas, mesh) have the same hash: that is what test_parity.c and
  * its neighbors prove. This file holds them against yesterday's.
@@ -55,7 +55,7 @@ typedef struct run_case {
     const char *options; /* option=value, separated by spaces */
 } run_case;
 
-/* On each of the two models. */
+/* Cases for each of the two models. */
 static const run_case cases[] = {
     {"single", false, "strategy=single"},
     {"single, two cores", false, "strategy=single cores=2"},
@@ -96,7 +96,7 @@ static const run_case cases[] = {
      "minimum_sharded_optimizer=1 minimum_sharded_weights=1"},
 };
 
-/* Only of the language model: data x tensor 1 x tensor 2. */
+/* Cases for the language model only: data x tensor 1 x tensor 2. */
 static const struct {
     const char *name;
     bg_mesh mesh;
@@ -233,7 +233,7 @@ static uint64_t run(bool is_gpt, bg_dtype dtype, const bg_mesh *mesh, const char
 
 /* ---- the record ---- */
 
-/* Of a case in float32. */
+/* The name of the instruction set of a case in float32. */
 static const char *name_isa(const char *options)
 {
     const bgi_isa isa = bgi_cpu_isa();
@@ -242,7 +242,7 @@ static const char *name_isa(const char *options)
                                                         : bgi_isa_name(isa < BGI_ISA_AVX512 ? isa : BGI_ISA_AVX512);
 }
 
-/* The recorded hash of a case; false when there is none. */
+/* Finds the recorded hash of a case; returns false if there is none. */
 static bool find_recorded(const char *name, const char *isa, uint64_t *out)
 {
     char line[256], wanted[256];
@@ -347,7 +347,7 @@ static void portable_kernels_have_their_bits(void **state)
 
     (void)state;
     if (getenv("BRIGADE_TEST_RECORD") != NULL)
-        skip(); /* recorded by the tests above where there is nothing wider */
+        skip(); /* recorded by the tests above if there is nothing wider */
     check("digits", "single", "portable", run(false, BG_FLOAT32, &none, "", options, "single"), &missing);
     check("gpt", "single", "portable", run(true, BG_FLOAT32, &none, "", options, "single"), &missing);
     assert_int_equal(missing, 0);

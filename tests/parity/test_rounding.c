@@ -90,7 +90,7 @@ static void test_each_has_its_own(void **state)
         assert_in_range(count_changed(a, 2 * COUNT), 2 * COUNT / 4, 2 * COUNT / 2);
         assert_in_range(count_changed(b, 2 * COUNT), 2 * COUNT / 4, 2 * COUNT / 2);
         assert_memory_not_equal(a, b, sizeof a);
-        assert_memory_not_equal(a, a + HALF, HALF * sizeof *a); /* what another replica of axis 1 has */
+        assert_memory_not_equal(a, a + HALF, HALF * sizeof *a); /* the mask of another replica of axis 1 */
         assert_memory_not_equal(a, a + COUNT, COUNT * sizeof *a);
     }
 }

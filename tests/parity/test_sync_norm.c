@@ -212,7 +212,7 @@ static bg_options make_options(uint32_t replicas)
     return options;
 }
 
-/* One replica of 4 samples, two of 2, four of 1, which have no statistics of their own. */
+/* Compares one replica of 4 samples, two of 2, and four of 1, whose own statistics would be undefined. */
 static void test_replicas_are_one_micro_batch(void **state)
 {
     (void)state;

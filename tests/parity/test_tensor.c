@@ -310,8 +310,8 @@ static void lamb(void **state)
     uses_lamb = false;
 }
 
-/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. A replica's piece is what
- * another one makes of the whole, so replicas that keep the whole keep the same. */
+/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. A replica's piece is cut from
+ * the whole in the same way on another replica, so replicas that keep the whole keep the same. */
 static void stochastic_rounding(void **state)
 {
     rounds_by_chance = true;
@@ -439,7 +439,7 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
              from->mesh.tensor_2, to->mesh.data, to->mesh.tensor_1, to->mesh.tensor_2,
              to->stages != NULL ? to->stages : "-");
     open_cut(&second, to);
-    /* With several ranks each has its own folder, and a plan of few devices belongs to each process. */
+    /* With several ranks each rank has its own folder, and a plan of few devices belongs to each process. */
     if (bg_plan_options(bg_session_plan(second.session))->execution.transport == NULL &&
         bg_plan_options(bg_session_plan(first->session))->execution.transport != NULL) {
         close_run(&second);
@@ -519,7 +519,7 @@ static void kept_plans(void **state)
     test_folder_remove(folder);
 }
 
-/* The same of updates that run on pieces, whose attributes say of how many. */
+/* The same for updates that run on pieces, whose attributes have the number of pieces. */
 static void kept_updates(void **state)
 {
     const bg_mesh mesh = {2, 1, 2};
@@ -587,7 +587,8 @@ static void as_many_as_published(void **state)
     open_run(&r, &mesh, &model, &options);
     train(&r, 1);
     count_collectives(&r, 4, counted);
-    /* 1, 8 and 5, and two for each norm. In the loss's stage two more an update: the squares of gradients. */
+    /* There are 1, 8 and 5 collectives, and two for each norm. In the loss's stage two more an update: the squares of
+     * gradients. */
     assert_int_equal(counted[0], BATCH * 1);
     assert_int_equal(counted[1], BATCH * (8 + 4));
     assert_int_equal(counted[2], BATCH * (8 + 4));

@@ -182,7 +182,7 @@ static void test_speeds(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The cut counts what the plan has: weights, gradients, state, and the stash at the depth of 1F1B. */
+/* The cut counts the same memory as the plan: weights, gradients, state, and the stash at the depth of 1F1B. */
 static size_t counted_bytes(const bg_plan *plan, uint32_t device)
 {
     return bg_plan_memory_bytes(plan, device, BG_MEMORY_WEIGHTS) +
@@ -190,8 +190,8 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
            bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
 }
 
-/* The smallest budget that the refusal names is what the best plan takes, but for small things that two items of one
- * stage read (the optimizer's numbers), which count twice. */
+/* The smallest budget that the refusal names is the memory of the best plan, except for small values that two items of
+ * one stage read (the optimizer's numbers), which count twice. */
 static void test_budgets(void **state)
 {
     static const char *const cuts[] = {"A|B,C,D", "A,B|C,D", "A,B,C|D"};

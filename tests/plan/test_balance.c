@@ -83,7 +83,7 @@ static void make_line(line *l, uint64_t *seed)
     }
 }
 
-/* By definition: the bytes of the stage's items, and each value that one of them stashes, once. */
+/* The definition: the bytes of the stage's items, and each value that one of them stashes, once. */
 static size_t stage_bytes(const line *l, uint32_t stage, uint32_t first, uint32_t end)
 {
     const size_t depth = l->balance.stage_depths != NULL ? l->depths[stage] : 1;

@@ -69,7 +69,7 @@ static bgi_instruction *instructions_of(const bg_plan *plan, uint32_t device)
     return (bgi_instruction *)(uintptr_t)plan->devices[device].instructions;
 }
 
-/* The first of the kind for the stage. */
+/* Finds the first instruction of the kind for the stage. */
 static uint32_t find(const bg_plan *plan, uint32_t device, bg_action_kind kind, uint32_t stage)
 {
     uint32_t i = 0;
@@ -125,9 +125,9 @@ static void sums_go_on_beside_the_next_phase(void **state)
     }
 }
 
-/* Gradients that would leave the device with their phase stay for the next one on request: this takes the window of one
- * more stage's gradients, and each is stored, and loaded for the update, as often as without. The same holds when the
- * first level of the update does nothing with them. */
+/* Gradients that would leave the device with their phase stay for the next phase on request. This needs the window of
+ * one more stage's gradients, and each gradient is stored, and loaded for the update, as often as without. The same
+ * holds when the first level of the update does nothing with them. */
 static void gradients_stay_for_their_sum(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void gradients_stay_for_their_sum(void **state)
     }
 }
 
-/* An update of one level, which needs the sum, comes a phase later where nothing of it has to stay for that. */
+/* An update of one level, which needs the sum, comes a phase later if nothing has to stay on the device for that. */
 static void updates_of_one_level(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void updates_of_one_level(void **state)
     }
 }
 
-/* If there is no other work, or none may run, the device waits in the sum. */
+/* If there is no other work, or no other work may run, the device waits in the sum. */
 static void sums_that_are_waited_for(void **state)
 {
     bg_options options[4];
@@ -191,7 +191,7 @@ static void sums_that_are_waited_for(void **state)
     options[0].memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* gradients leave the device */
     options[1].replicas.reduce_time = BG_REDUCE_IN_UPDATE;
     options[2].execution.strategy = BG_STRATEGY_SHARDED;
-    options[2].execution.stages = "A@0|B@1|C@0"; /* device 0 has B of A behind the sum of C */
+    options[2].execution.stages = "A@0|B@1|C@0"; /* device 0 has B of A after the sum of C */
     plan = make_plan(&options[2]);
     assert_true(count_beside(plan) > 0);
     bg_plan_destroy(plan);
@@ -459,7 +459,7 @@ static void transfers_touch(void **state)
     (void)state;
 }
 
-/* Micro-batches share their calls, and are looked at once; what else they copy is looked at. */
+/* Micro-batches share their calls, which are checked once; other values that they copy are checked too. */
 static void copies_touch(void **state)
 {
     sketch s;

@@ -124,7 +124,7 @@ static bool touches_any(const bgi_call *call, const bgi_instruction *sum)
 /* ---- what is in parts ---- */
 
 /* No call of a backward touches values that were summed before it in the step, and the call right before a sum in the
- * middle of a backward made one of its gradients final. */
+ * middle of a backward completed one of its gradients. */
 static void check_places(const bgi_plan_device *on, const char *what)
 {
     for (uint32_t s = 0; s < on->instruction_count; s++) {
@@ -150,7 +150,8 @@ static void check_places(const bgi_plan_device *on, const char *what)
     }
 }
 
-/* Without the parts of one action, and each stage's sums as one: the program of the plan that has all sums behind. */
+/* Joins the parts of each action, and each stage's sums, which gives the program of the plan that has all sums at the
+ * end. */
 static void check_same_program(const bgi_plan_device *on, const bgi_plan_device *whole, const char *what)
 {
     uint32_t calls = 0, whole_calls = 0, sums = 0, whole_sums = 0, sends = 0, whole_sends = 0;
@@ -209,7 +210,7 @@ static void what_is_final_leaves(void **state)
             bg_plan_destroy(whole);
         }
     for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++)
-        if (parts[way] < 2) /* a stage of one layer may have nothing to do behind its gradients */
+        if (parts[way] < 2) /* a stage of one layer may have nothing to do after its gradients */
             fail_msg("%s: no backward in parts", ways[way].name);
 }
 
@@ -232,7 +233,7 @@ static void plans_in_parts_are_right(void **state)
         }
 }
 
-/* Returns after how many calls of its whole pass the `number`-th message of a device leaves. */
+/* Returns the number of calls of its whole pass after which the `number`-th message of a device leaves. */
 static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
 {
     const bgi_instruction *send = on->instructions, *maker;
@@ -252,8 +253,7 @@ static uint32_t find_departure(const bgi_plan_device *on, uint32_t number)
     return calls;
 }
 
-/* The last stage's gradient for the stage before leaves inside a part, behind the same call as from a whole backward.
- */
+/* The last stage's gradient for the previous stage leaves inside a part, after the same call as in a whole backward. */
 static void messages_leave_behind_the_same_call(void **state)
 {
     bg_options options = make_options(3, 0);
@@ -368,7 +368,7 @@ static void whole_backwards(void **state)
 
 /* ---- refusals ---- */
 
-/* An operand of a part behind a sum, moved to each variable of that sum. */
+/* An operand of a part that follows a sum is moved to each variable of that sum. */
 static void gradients_that_are_not_final_are_refused(void **state)
 {
     const bg_options options = make_options(0, 2 * MATRIX);

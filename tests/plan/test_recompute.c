@@ -1,6 +1,6 @@
 /*
- * test_recompute.c: what recomputation does to plans: bytes as predicted by hand, AUTO against brute force, budgets,
- * refusals.
+ * test_recompute.c: how recomputation changes plans: bytes as predicted by hand, AUTO compared with brute force,
+ * budgets, refusals.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void test_stash_bytes(void **state)
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         kept = stash(&m, &options, k);
         assert_int_equal(all - kept, in_flight * 3 * VALUE);
-        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* and once what R makes and B reads */
+        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* and once the values that R makes and B reads */
         assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values: two */
@@ -161,7 +161,7 @@ static void test_then_costs_no_memory(void **state)
             options.memory.recompute = BG_RECOMPUTE_STAGE;
             options.memory.recompute_order = BG_RECOMPUTE_THEN;
             then = total_bytes(&m, &options, d, &repeated);
-            /* Each stage keeps three values fewer, and there is room for what one of them makes. */
+            /* Each stage keeps three values fewer, and there is memory for the values that one of them makes. */
             assert_int_equal(all - then, (devices == 1 ? 3 : 1) * 3 * VALUE);
             assert_int_equal(repeated, 4 * 3);
         }
@@ -200,8 +200,8 @@ static bg_plan *plan_digits(bg_recompute recompute, const char *schedule, const 
     return test_train_plan(test_model_at(0), 4, &optimizer, &options, schedule);
 }
 
-/* Whether another device keeps everything decides how many slots a device needs: the second look finds one on which
- * running again saves nothing any more. */
+/* The number of slots that a device needs depends on whether another device keeps everything. The second pass finds a
+ * device on which recomputation no longer saves anything. */
 static void test_then_looks_again(void **state)
 {
     bg_plan *none = plan_digits(BG_RECOMPUTE_NONE, "interleaved", "B1|B2,B3|B4", true);
@@ -299,7 +299,7 @@ static outcome measure(bg_plan *plan)
     return o;
 }
 
-/* Every set of marks, by hand: what a stage with marks keeps is these. The stage of the loss has nothing to choose. */
+/* Every set of marks, by hand: a stage with marks keeps these values. The stage of the loss has nothing to choose. */
 static uint32_t list_outcomes(const model *m, bg_options options, outcome *outcomes)
 {
     uint32_t count = 0;
@@ -374,7 +374,8 @@ static void test_auto_equals_brute_force(void **state)
     check_auto("gpipe", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_REMOTE);
 }
 
-/* Too many ops for every choice: a bounded search, still within the budget, and never more than all ops again. */
+/* There are too many ops to try every choice: a bounded search stays within the budget, and never recomputes more than
+ * all ops. */
 static void test_auto_of_a_long_chain(void **state)
 {
     model m = make_model(1, 40, true);
@@ -444,7 +445,7 @@ static void hear(void *user, bg_log_level level, const char *text)
 {
     heard *h = user;
 
-    if (strncmp(text, "plan: compiled in ", 18) == 0) /* the last thing that every plan says */
+    if (strncmp(text, "plan: compiled in ", 18) == 0) /* the last message of every plan */
         return;
     h->level = level;
     snprintf(h->text, sizeof h->text, "%s", text);

@@ -56,7 +56,7 @@ static bg_options make_options(size_t way, unsigned places, bool sharded, double
     return options;
 }
 
-/* Returns how many bytes less the remote stores have. */
+/* Returns by how many bytes the remote stores are smaller. */
 static size_t compare(const test_model *model, bg_options options, const char *what)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -129,7 +129,7 @@ static bg_plan *make_plan(const char *model, bg_options options)
     return test_train_plan(find_model(model), MICRO_BATCH, &optimizer, &options, model);
 }
 
-/* Gradients that leave the device once come back once, for the update: the sum behind the backward is not a use at its
+/* Gradients that leave the device once come back once, for the update: the sum after the backward is not a use at its
  * first level. */
 static void test_sums_are_not_loaded_again(void **state)
 {
@@ -190,7 +190,7 @@ static void test_gradients_for_other_stages_stay_whole(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A norm in canonical order reads whole gradients. In phases it does so behind the sum, before they are stored: each
+/* A norm in canonical order reads whole gradients. In phases it does so after the sum, before they are stored: each
  * replica stores a piece. In a pipeline they are loaded for it at the end of the step, and stay whole. */
 static void test_gradients_that_are_read_later_stay_whole(void **state)
 {
@@ -229,8 +229,8 @@ static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t st
     return found;
 }
 
-/* On one device, phases begin to update a stage after the backward of the stage before it, and the sum runs beside that
- * backward; strict phases, where nothing overlaps, update at once. */
+/* On one device, phases begin to update a stage after the backward of the previous stage, and the sum runs beside that
+ * backward. Strict phases, in which nothing overlaps, update at once. */
 static void test_strict_phases_update_at_once(void **state)
 {
     (void)state;

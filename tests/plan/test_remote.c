@@ -143,8 +143,8 @@ static uint32_t count_calls(const bgi_instruction *instruction, const char *op)
     return count;
 }
 
-/* Gradients whose norm is bounded: their squares are taken behind the reduction, before the backward of the stage
- * before begins. The update, at the end of the step, loads the replica's pieces and nothing else of them. */
+/* For gradients whose norm is bounded, the squares are computed after the reduction, before the backward of the
+ * previous stage begins. The update, at the end of the step, loads only the replica's pieces of them. */
 static void test_clipped_pieces(void **state)
 {
     bg_plan *plan = make_plan(2, true, 1.0);
@@ -197,7 +197,7 @@ static void test_text(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ids [4] -> A: a table of 500 rows; B, C: a linear each; D: the table again, as the head has it. */
+/* ids [4] -> A: a table of 500 rows; B, C: one linear layer each; D: the table again, as the head has it. */
 static bg_plan *make_tied_plan(uint32_t replicas, bool parallel)
 {
     const bg_type ids_type = bg_vector(BG_INT32, 4), table_type = bg_matrix(BG_FLOAT32, 500, 16),

@@ -1,7 +1,7 @@
 /*
  * test_results.c: a pass sees only the results that its row of passes.def names, and makes those that the row names.
- * The driver is compiled into this program with BGI_VERIFY_PASSES, in every build: what any pass touches beyond its row
- * is NULL there, so that a row that names too little ends this program.
+ * The driver is compiled into this program with BGI_VERIFY_PASSES, in every build. Results that are not in a pass's row
+ * are NULL there, so a row that names too little ends this program.
  */
 #ifndef BGI_VERIFY_PASSES
 #define BGI_VERIFY_PASSES

@@ -1,5 +1,5 @@
 /*
- * test_view.c: a plan's view agrees with the plan's totals, and with what runs.
+ * test_view.c: a plan's view agrees with the plan's totals, and with the instructions that run.
  */
 #include <stdarg.h>
 #include <stddef.h>

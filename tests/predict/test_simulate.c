@@ -1,7 +1,7 @@
 /*
  * test_simulate.c: laws of simulated plans. With free links the first step takes what bg_schedule_simulate says for the
- * same costs, under every strategy. One shared core takes the sum of all work, enough cores what devices of their own
- * take. Latencies, domains and transfers take their time. No test reads a clock.
+ * same costs, under every strategy. One shared core takes the sum of all work; enough cores take as long as separate
+ * devices. Latencies, domains and transfers take time. No test reads a clock.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -294,7 +294,7 @@ static void messages_take_their_links(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Phases load what they need from streaming memory: if it is slow, it alone determines the time. */
+/* Phases load their values from streaming memory: if it is slow, it alone determines the time. */
 static void transfers_take_streaming_memory(void **state)
 {
     bgi_device_model model = free_model();
@@ -317,7 +317,7 @@ static void transfers_take_streaming_memory(void **state)
     assert_true(slow.times[0][BGI_TIME_TRANSFERS] > 0.9 * slow.total_ns);
     bgi_simulation_clear(&fast);
     bgi_simulation_clear(&slow);
-    /* On one core copying takes the core as well. */
+    /* On one core copying occupies the core too. */
     model.remote.bytes_per_ns = 1.0;
     slow = simulate(plan, &model, 1, "one core");
     expect_near(slow.core_busy_ns, STEPS * (work_of_step(plan) + bytes), "one core");
@@ -367,8 +367,8 @@ static double received_bytes(const bg_plan *plan, uint32_t device)
     return bytes;
 }
 
-/* The core of a rank copies what it receives: where stages take turns that is as long as the link, and where they do
- * not it is still work of the receiver. */
+/* The core of a rank copies what it receives. If stages take turns, this takes as long as the link; otherwise it is
+ * still work of the receiver. */
 static void cores_of_ranks_copy_messages(void **state)
 {
     bgi_device_model model = free_model();
@@ -389,7 +389,7 @@ static void cores_of_ranks_copy_messages(void **state)
     expect_near(found.first_step_ns, base, "free links");
     bgi_simulation_clear(&found);
     model.link = (bgi_link_model){.latency_ns = 1000.0, .bytes_per_ns = 1e-3};
-    /* Of the counts for the update only that of device 0, which ends last, adds to the time. */
+    /* Of the counts for the update, only the count of device 0, which ends last, adds to the time. */
     for (uint32_t e = 0; e < plan->edge_count; e++)
         if (plan->edges[e].from_device != plan->edges[e].to_device &&
             (!plan->edges[e].per_step || plan->edges[e].to_device == 0))

@@ -26,7 +26,8 @@ static _Atomic uint64_t count;
 static uint64_t failing;
 static const char *count_file;
 
-/* Those made before this, by the dynamic linker and by constructors of libraries under this one, are not counted. */
+/* Allocations that were made before this, by the dynamic linker and by constructors of libraries under this one, are
+ * not counted. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("BRIGADE_TEST_FAIL");

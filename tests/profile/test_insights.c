@@ -138,8 +138,8 @@ static void assert_first(const bgi_analysis *analysis, const char *id)
                  id);
 }
 
-/* Compares the throughput after the advice with the promised one. The machine may be busy with something else: the
- * fastest of more runs counts then. */
+/* Compares the throughput after the advice with the promised one. The machine may be busy with other work, so the
+ * fastest of more runs counts. */
 static void assert_promise(rig *before, double before_pause_ns, rig *after, double promised)
 {
     double before_s = 1e9, after_s = 1e9, gained = 0.0;

@@ -130,7 +130,7 @@ static size_t count_phase(const json_t *events, const char *phase)
     return count;
 }
 
-/* Each slice lies after zero and says where it belongs. */
+/* Each slice begins after zero and names its place. */
 static void assert_slices_good(const json_t *events, const bg_plan_summary *summary)
 {
     const json_t *item;
@@ -543,7 +543,7 @@ static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 
     options.execution.strategy = BG_STRATEGY_PHASED;
     options.execution.phases_parallel = is_parallel;
-    if (cores == 1) /* one worker that does everything: an order that time leaves alone */
+    if (cores == 1) /* one worker that does everything: an order that time does not change */
         options.execution.io_threads = 0;
     return make_gpt(options, cores);
 }
@@ -580,7 +580,7 @@ static bool meets_backward(const traced_run *run, const bg_trace_event *reductio
     return false;
 }
 
-/* `apart`: looks for reductions during backwards of the other of two devices; otherwise of their own. */
+/* `apart`: searches for reductions during backwards of the other of two devices; otherwise during its own. */
 static uint32_t count_overlaps(const traced_run *run, uint32_t apart)
 {
     uint32_t count = 0;

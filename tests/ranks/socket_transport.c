@@ -49,7 +49,7 @@ typedef struct sockets {
     pthread_mutex_t mutex;
     int fds[MOST_RANKS];
     pid_t children[MOST_RANKS];
-    int done[2], go[2]; /* children say that they are done, and stay until all are */
+    int done[2], go[2]; /* children report that they are done, and stay until all are */
     list out[MOST_RANKS], come;
     item *in[MOST_RANKS]; /* begun to come */
     frame heads[MOST_RANKS];
@@ -126,7 +126,7 @@ static void arrive(sockets *s, item *message)
     append(&s->come, message);
 }
 
-/* A list and what its items own. A receive's content is the caller's. */
+/* A list, with the memory that its items own. A receive's content is the caller's. */
 static void free_messages(list *l)
 {
     while (l->first != NULL) {

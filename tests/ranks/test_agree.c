@@ -1,6 +1,6 @@
 /*
  * test_agree.c: ranks whose hosts differ, in their processors or in the library that is installed there. The linker
- * puts what a rank would find on its host in the place of the real functions (Makefile).
+ * replaces the functions that a rank would call on its host (Makefile).
  */
 #include <stdarg.h>
 #include <stddef.h>

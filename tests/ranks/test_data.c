@@ -219,7 +219,7 @@ static void open_infeed(feeding how, feed *f, const bg_dataset *dataset, bg_infe
         require(bg_infeed_create(types, 2, next_element, f, &options, out, &error), &error, "infeed");
 }
 
-/* Losses of a run whose infeed is used up. `transport` NULL: of this rank alone. */
+/* Losses of a run whose infeed is used up. `transport` NULL: for this rank only. */
 static void run_fed(const fed *c, feeding how, bg_transport *transport, float losses[MOST_FED], feed *out)
 {
     const test_net net = {.device_count = c->devices};

@@ -23,7 +23,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* The numbers of the elements, from 1; of rank 1 each after another pause. */
+/* The numbers of the elements, from 1; on rank 1 each comes after a different pause. */
 static bg_status count_up(void *user, void *const tensors[], bool *out_has_ended, bg_error *error)
 {
     uint32_t *count = user;

@@ -28,7 +28,7 @@
 
 enum { RANKS = 3, UPDATES = 4, MICRO_BATCH = 4, PATH_BYTES = 192, WIDTH = 600, DEVICES = 4 };
 
-/* Before main, which forks. */
+/* This runs before main, which forks. */
 __attribute__((constructor)) static void want_three_ranks(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 1);
@@ -186,7 +186,7 @@ static test_result take_weights(bg_session *session)
 }
 
 /* A session over `transport` (NULL: only this rank) from one update to another; `note`: the note that it expects, NULL
- * for none. It flushes, and says what weights it has. */
+ * for none. It flushes, and returns the weights that it has. */
 static test_result train(const way *w, const bg_options *options, bg_transport *transport, uint32_t first, uint32_t end,
                          const char *note)
 {
@@ -236,7 +236,7 @@ static void any_number_of_ranks_goes_on(void **state)
         test_train_expect(train(w, &options, test_ranks_transport(), 3, UPDATES, "after 3"), &expected,
                           "over ranks, at last");
         meet();
-        if (own_rank() == 0) /* the files have what they had */
+        if (own_rank() == 0) /* the files have their old content */
             test_train_expect(train(w, &options, NULL, UPDATES, UPDATES, "after 4"), &expected, "alone, at last");
         free(expected.bytes);
         remove_folder(folder);
@@ -424,7 +424,7 @@ static void sessions_exclude_each_other(void **state)
     require(bg_session_create(plan, NULL, &session, &error), &error);
     require(bg_session_flush(session, "", &error), &error);
     refuse(w, &options, BG_ERROR_INVALID, "is in use by another session");
-    /* On another host than rank 0's there is no lock of the directory: then the stores' own count. */
+    /* On another host than rank 0's there is no lock of the directory, so the locks of the stores count. */
     join(folder, BGI_MEMMAP_LOCK, lock);
     join(folder, "kept", kept);
     if (own_rank() == 0) {
@@ -503,7 +503,7 @@ static void a_failure_of_rank_0_is_of_all(void **state)
         assert_true(rmdir(inner) == 0 && rmdir(path) == 0);
     meet();
     require(bg_session_flush(session, "", &error), &error);
-    /* Nor removed, before a run: none of the ranks begins it, and the files stay as they are. */
+    /* They are not removed before a run either: none of the ranks begins it, and the files do not change. */
     if (own_rank() == 0)
         assert_true(unlink(path) == 0 && mkdir(path, 0777) == 0 && mkdir(inner, 0777) == 0);
     meet();

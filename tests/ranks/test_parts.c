@@ -86,7 +86,7 @@ static void train(rig *r, int updates)
     }
 }
 
-/* All values, one behind the other. */
+/* All values, one after the other. */
 static size_t copy_values(rig *r, unsigned char **out)
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -207,7 +207,7 @@ static void from_ranks_to_anything(void **state)
     }
 }
 
-/* Reads what one process saved, and what ranks saved in one file. */
+/* Loads a file that one process saved, and one that ranks saved together. */
 static void from_one_file_to_ranks(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -341,7 +341,7 @@ static void a_rank_that_cannot_write(void **state)
 
 /* ---- errors ---- */
 
-/* The path of the part of a rank. */
+/* Finds the path of a rank's part. */
 static void find_part(const char *folder, uint32_t rank, char path[3 * PATH_BYTES])
 {
     DIR *directory = opendir(folder);

@@ -96,7 +96,7 @@ static bg_plan *make_plan(bg_transport *transport)
     return plan;
 }
 
-/* Reads what a rank has, and compares it with what a session of one process has. */
+/* Reads the values of a rank, and compares them with those of a session in one process. */
 static bg_status read_all(void *user, bg_error *error)
 {
     bg_weights *const *both = user;
@@ -210,8 +210,8 @@ static void expect_outputs(const shape *s)
     free(y);
 }
 
-/* Values that are longer than a round (these do not travel between stages), and short ones of which many fill one; of
- * one rank, and of both by turns. */
+/* Values that are longer than a round (these are not sent between stages), and short ones of which many fill one; from
+ * one rank, and from both in turns. */
 static void outputs_come_in_rounds(void **state)
 {
     static const shape shapes[] = {

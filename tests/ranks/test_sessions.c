@@ -1,6 +1,6 @@
 /*
- * test_sessions.c: what sessions of several ranks do together, and their errors when they cannot. Run by processes that
- * are ranks (wrap.h); each test is done by all of them.
+ * test_sessions.c: operations that sessions of several ranks do together, and their errors. Run by processes that are
+ * ranks (wrap.h); each test is done by all of them.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
@@ -119,7 +119,7 @@ static void outputs_come_to_every_rank_that_wants_them(void **state)
     assert_memory_equal(together, alone, sizeof alone);
     /* The last rank makes the loss; the first may do without. */
     assert_int_equal(run(&r, own_rank() == 0 ? NULL : together), BG_OK);
-    /* But not the other way round. */
+    /* The other way round is an error. */
     assert_int_equal(run(&r, own_rank() == 0 ? together : NULL), BG_ERROR_INVALID);
     assert_string_equal(
         r.error.message,
@@ -263,7 +263,7 @@ static void one_rank_reads_the_weights_of_all(void **state)
             assert_int_equal(bg_session_read_weights(r.session, reader, compare_all, &c, &r.error), BG_OK);
             assert_int_equal(c.count, own_rank() == reader ? bg_weights_count(c.expected) : 0);
             assert_int_equal(bg_session_read_weights(r.session, 2, compare_all, &c, &r.error), BG_ERROR_INVALID);
-            /* And after the session all ranks have all of them. */
+            /* After the session all ranks have all of them. */
             atomic_fetch_add(&c.weights->references, 1);
             bg_session_destroy(r.session);
             r.session = NULL;
@@ -550,7 +550,7 @@ static void neighbors_are_together(void **state)
     close_rig(&r);
 }
 
-/* One process has all devices, so only what no number of ranks could have is wrong. */
+/* One process has all devices, so only a layout that no number of ranks could have is wrong. */
 static void layouts_of_one_process_are_checked(void **state)
 {
     static const struct {
@@ -585,7 +585,7 @@ static void layouts_of_one_process_are_checked(void **state)
     close_rig(&r);
 }
 
-/* Too many for any loop over pairs of ranks. */
+/* There are too many for any loop over pairs of ranks. */
 static void many_ranks_are_laid_out_at_once(void **state)
 {
     enum { MANY = 200000, HOSTS = 25000 };

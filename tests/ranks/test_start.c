@@ -26,7 +26,7 @@ enum { RANKS = 64, WIDTH = 512, MICRO_BATCH = 1, LAYER_BYTES = WIDTH * WIDTH * 4
 /* Weights and velocities of all layers are 128 MiB. */
 enum { MOST_TO_START_KB = 12 << 10, MOST_TO_READ_KB = 6 << 10 };
 
-/* Before main, which forks. */
+/* This runs before main, which forks. */
 __attribute__((constructor)) static void want_many_ranks(void)
 {
     char text[16];
@@ -61,7 +61,7 @@ static long forget_peak(void)
     return find_kb("VmRSS:");
 }
 
-/* Sanitizers keep memory of their own; under them allocations are not counted either. */
+/* Sanitizers keep additional memory; under them allocations are not counted either. */
 static void expect_at_most(long before_kb, long most_kb, const char *what)
 {
     const long peak = find_kb("VmHWM:") - before_kb;
@@ -106,7 +106,7 @@ static void check_parcels(const bg_session *session)
     }
 }
 
-/* Every value that rank 0 gets is what the seed makes of the whole variable. */
+/* Every value that rank 0 gets is the value that the seed gives for the whole variable. */
 static bg_status read_all(void *user, bg_error *error)
 {
     bg_session *session = user;

@@ -129,7 +129,7 @@ static bool is_one_message(const bg_trace_event *send, const bg_trace_event *rec
            send->action.micro_batch == receive->action.micro_batch;
 }
 
-/* How many messages there are; none arrives before it has left. */
+/* Returns how many messages there are; none arrives before it has left. */
 static uint32_t check_messages(const events *e)
 {
     uint32_t messages = 0;
@@ -172,7 +172,7 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
 
 /* ---- */
 
-/* `hosts`: whether the ranks are said to be of two, whose clocks are compared by messages. Stages are on different
+/* `hosts`: whether the ranks pretend to be on two hosts, whose clocks are compared by messages. Stages are on different
  * ranks, replicas of a stage too. */
 static void share(const uint32_t *hosts)
 {
@@ -185,11 +185,11 @@ static void share(const uint32_t *hosts)
 
     transport.hosts = hosts;
     open_rig(&r, &transport);
-    /* As if this rank had begun earlier or later than the other by this time. */
+    /* Acts as if this rank had begun earlier or later than the other by this time. */
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);
-    e = read_events(&r); /* of its own devices */
+    e = read_events(&r); /* events of its own devices */
     for (uint32_t i = 0; i < e.count; i++)
         assert_int_equal(r.session->owners[e.all[i].replica * STAGES + e.all[i].device], own_rank());
     free(e.all);

@@ -1,7 +1,7 @@
 /*
- * wrap.h: a test program whose sessions run over several processes. All of them run all of it, as ranks of a program
- * of a user's would; plans that have too few devices for them run in each process alone, and are what the others are
- * compared with.
+ * wrap.h: a test program whose sessions run over several processes. All ranks run the whole suite, as ranks of a user's
+ * program would. Plans that have too few devices for them run in each process alone, and the others are compared with
+ * these.
  */
 #ifndef TESTS_RANKS_WRAP_H
 #define TESTS_RANKS_WRAP_H

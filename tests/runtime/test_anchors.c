@@ -112,7 +112,7 @@ static result *run(const bg_graph *graph, bg_value loss, const bg_options *optio
     return r;
 }
 
-/* Results of ops with a name of their own that are no output: at most `most`. */
+/* Results of ops with explicit names that are not outputs: at most `most`. */
 static uint32_t find_hidden(const bg_graph *graph, bg_value *out, uint32_t most)
 {
     uint32_t count = 0;

@@ -267,7 +267,7 @@ static void send_in_turn(bg_plan *plan)
             ((bgi_instruction *)(uintptr_t)&plan->devices[d].instructions[i])->after_calls = 0;
 }
 
-/* The machine may be busy with something else: the best of many steps counts. */
+/* The machine may be busy with other work, so the best of many steps counts. */
 static void expect_simulated(const pipeline *p)
 {
     float input[WIDTH * 64] = {0}, loss;

@@ -233,7 +233,7 @@ static void stuck(void **state)
                              engine->transport, bgi_engine_group(engine, 0, BG_MESH_TENSOR_2, replica == 2 ? 2 : 0),
                              replica % 2, false));
     }
-    /* The last group first: the others are said to be done. */
+    /* The last group comes first: the others are marked as done. */
     for (uint32_t replica = 0; replica < 2; replica++)
         atomic_store(&engine->runners[replica].wait_counter, &engine->runs);
     assert_int_equal(bgi_report_stuck(engine, 2.0, &error), BG_ERROR_TIMEOUT);

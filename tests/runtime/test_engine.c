@@ -21,7 +21,7 @@
 
 enum { RUNS = 3 };
 
-/* Everything a session computed in some runs, and what the loops say. */
+/* Everything that a session computed in some runs, and the results of the plain loops. */
 typedef struct outcome {
     float *inputs, *outputs, *expected;
     float weights[TOY_MOST_STAGES * TOY_WIDTH], expected_weights[TOY_MOST_STAGES * TOY_WIDTH];
@@ -363,8 +363,8 @@ static void uneven_parts_with_helpers(void **state)
 
 /* ---- waking up ---- */
 
-/* Kernels of a length that makes workers fall asleep between them now and then; a wake-up that got lost would end a run
- * by its time limit, which is far above what a run takes. */
+/* Kernels of a length at which workers fall asleep between them now and then. A lost wake-up would end a run by its
+ * time limit, which is far above the time of a run. */
 static void no_wake_up_is_lost(void **state)
 {
     const uint32_t run_count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 400;

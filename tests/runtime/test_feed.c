@@ -617,7 +617,7 @@ static void a_consumer_that_leaves_is_waited_for_no_more(void **state)
     clear_source(&s);
 }
 
-/* Without a consumer a bounded queue holds the rows of an iteration but one, and `depth` more. */
+/* Without a consumer a bounded queue holds the rows of an iteration except one, and `depth` more. */
 static void fill_until_the_limit(uint32_t depth)
 {
     bg_outfeed_options options = bg_outfeed_options_defaults();
@@ -693,7 +693,7 @@ static void data_that_end(void **state)
     }
 }
 
-/* The samples of a batch that fill no micro-batch are neither dropped nor run with what follows. */
+/* The samples of a batch that do not fill a micro-batch are neither dropped nor run with the following samples. */
 static void uneven_batches_are_refused(void **state)
 {
     enum { SAMPLES = 7 };
@@ -834,7 +834,7 @@ static void endless_runs_are_stopped(void **state)
     clear_source(&s);
 }
 
-/* Early, late, in any order: nothing is left behind. */
+/* The parts are destroyed early, late, and in any order: no thread is left behind. */
 static void no_thread_is_left(void **state)
 {
     const uint32_t before = count_threads();
@@ -1122,8 +1122,8 @@ static void infeeds_are_checked(void **state)
     clear_source(&s);
 }
 
-/* Data sets: samples in order, the remainder left out, epoch after epoch; loaders by the batch; `next` without a queue
- * in sight. */
+/* Data sets give samples in order, leave the remainder out, and continue epoch after epoch; loaders give batches;
+ * `next` works without an explicit queue. */
 static void data_sets_loaders_and_iterators_agree(void **state)
 {
     enum { SAMPLES = 11 };
@@ -1183,8 +1183,8 @@ static void data_sets_loaders_and_iterators_agree(void **state)
     bg_array_clear(&array);
 }
 
-/* From any element of any epoch on an infeed has what one that began at the start has; a shuffled loader, batches of
- * three elements, five of them an epoch. */
+/* An infeed that begins at any element of any epoch has the elements of one that began at the start. The loader is
+ * shuffled, with batches of three elements, five of them in an epoch. */
 static void infeeds_go_on_where_others_left_off(void **state)
 {
     enum { SAMPLES = 31, EPOCHS = 3, EACH = 15 };
@@ -1214,7 +1214,7 @@ static void infeeds_go_on_where_others_left_off(void **state)
     expect_ok(&r, bg_loader_create(data, &loading, &loader, &r.error));
     infeed_options.repeat = true;
     for (uint32_t first = 0; first < EPOCHS * EACH; first++) {
-        /* The end of an epoch is the beginning of the next one, said in two ways. */
+        /* The end of an epoch is the beginning of the next one, expressed in two ways. */
         infeed_options.first_epoch = first / EACH - (first % EACH == 0 && first % 2 == 1);
         infeed_options.first_element = first - infeed_options.first_epoch * EACH;
         expect_ok(&r, bg_infeed_create_loader(loader, &infeed_options, &infeed, &r.error));
@@ -1239,7 +1239,7 @@ static void infeeds_go_on_where_others_left_off(void **state)
     assert_int_equal(bg_infeed_start(infeed, r.session, NULL), BG_ERROR_INVALID);
     bg_infeed_destroy(infeed);
     assert_int_equal(bg_infeed_create(&micro, 1, next_element, NULL, &infeed_options, &infeed, NULL), BG_ERROR_INVALID);
-    /* Without a queue in sight: epochs as they are named, each to its end. */
+    /* Without an explicit queue: epochs in the given order, each to its end. */
     for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
         for (uint64_t at = 0; at < EACH; at++) {
             expect_ok(&r, bg_session_run_loader(r.session, loader, epoch, (void *[]){found}, &r.error));
@@ -1428,7 +1428,7 @@ static void the_idle_have_something_to_do(void **state)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
             assert_int_equal(atomic_load(&s.calls), calls);
         }
-        /* On a busy machine one worker may do it all before another wakes up, but not every time. */
+        /* On a busy machine one worker may do everything before another wakes up, but not every time. */
         for (int more = 0; i >= 0 && more < 2000 && atomic_load(&s.calls) == 0; more++) {
             const bg_run given = {
                 .inputs = (const void *const *)data.data, .outputs = outputs, .spare = do_spare, .spare_user = &s};

@@ -173,7 +173,7 @@ static void offer_parts(queue *q, uint32_t copies)
         bgi_ticket_publish(&q->runner.ticket, 1);
 }
 
-/* A transfer of nine pieces, and a short one behind it. */
+/* A transfer of nine pieces, followed by a short one. */
 static void create_two(queue *q, counted_device *device)
 {
     static char untouched[9 * PIECE + 8]; /* for addresses to be within an object */
@@ -262,7 +262,7 @@ static void a_transfer_is_done_when_its_last_piece_is(void **state)
     destroy(&q);
 }
 
-/* So large that pieces of the usual size would be too many for a ticket. */
+/* It is so large that pieces of the usual size would be too many for a ticket. */
 static void pieces_of_a_huge_transfer_are_larger(void **state)
 {
     static queue q;

@@ -291,8 +291,9 @@ static void comparisons_end_the_loop(void **state)
 }
 
 /*
- * Carried: n int32, counted; total int64, to which n is added where it is even; the largest x so far. In stages: n and
- * total | the largest. While total < base + 12, from base on, which is n = 0 .. 6: any way to run it gives the same.
+ * Carried values: n int32, a counter; total int64, to which n is added if it is even; and the largest x so far. In
+ * stages: n and total | the largest. While total < base + 12, from base on, which is n = 0 .. 6: any way to run it
+ * gives the same.
  */
 static void integers_count_under_every_strategy(void **state)
 {
@@ -437,7 +438,7 @@ static void loops_nest(void **state)
 
 /* ---- kernels that prepare ---- */
 
-/* An op whose parts, two of them, add up what `prepare` has left for them: y = x + x + 1. */
+/* An op with two parts that add up what `prepare` has left for them: y = x + x + 1. */
 static void prepare_twice_and_one(const bg_kernel_call *call)
 {
     float *sums = call->scratch;
@@ -560,7 +561,7 @@ static void wrong_loops_are_refused(void **state)
     bg_graph_destroy(other);
 }
 
-/* The body in a graph: what it may contain, and that it has no gradient. */
+/* The body in a graph: its allowed content, and that it has no gradient. */
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);

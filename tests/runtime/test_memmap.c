@@ -355,7 +355,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* Stores beside an index of 0.1 are not those of a run that failed, and are renewed on request alone. */
+/* Stores beside an index of 0.1 are not those of a failed run, and are renewed only on request. */
 static void an_index_of_an_earlier_release_is_refused(void **state)
 {
     const way *w = &ways[0];

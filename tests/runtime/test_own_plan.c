@@ -178,7 +178,7 @@ static void test_late_kernel(void **state)
     atomic_store(&may_return, true);
     while (!atomic_load(&has_returned))
         nap();
-    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free what it used last */
+    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free the memory that it used last */
         nap();
 }
 

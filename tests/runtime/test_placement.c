@@ -225,8 +225,8 @@ static bg_session *open_bound(bg_plan *plan, int *out_cpu)
     return session;
 }
 
-/* Two sessions that pin have processors of their own, and what one gives up the next one takes. Another program that
- * is bound meanwhile may take one away: so there are several tries. */
+/* Two sessions that pin have separate processors, and a processor that one gives up is used by the next one. Another
+ * program that is bound meanwhile may take one away: so there are several tries. */
 static void pinned_sessions_avoid_each_other(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -292,7 +292,7 @@ static bool is_odd(const void *user, uint32_t cpu)
     return cpu % 2 == 1;
 }
 
-/* 4 cores of two processors each: of those that are left the first two are on cores of their own. */
+/* 4 cores of two processors each: the first two of the remaining processors are on separate cores. */
 static void free_processors_come_first(void **state)
 {
     uint32_t cpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -539,7 +539,7 @@ static uint64_t count_calls(runner *runners, uint32_t count)
     return calls;
 }
 
-/* Two threads with a session of one worker each do together what one does, and at least four tenths more. */
+/* Two threads with a session of one worker each do at least four tenths more than one thread. */
 static void sessions_of_two_threads_run_side_by_side(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());

@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Until each has come round again, so that all take part on a busy machine too. */
+/* Waits until each has had another turn, so that all take part on a busy machine too. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {

@@ -220,7 +220,7 @@ static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Workers that look for work leave the queues alone. */
+/* Workers that look for work do not touch the queues. */
 static void hold_queues(bgi_engine *engine)
 {
     for (uint32_t i = 0; i < engine->device_count; i++)
@@ -374,7 +374,7 @@ static void parts_that_do_not_return(void **state)
     expect_kernel_report(&options);
 }
 
-/* A slow kernel is not reported as stuck, nor is one that waits on a busy machine. */
+/* A slow kernel is not reported as stuck, and neither is one that waits on a busy machine. */
 static void sleep_a_little(const bg_kernel_call *call, uint32_t part)
 {
     (void)call;

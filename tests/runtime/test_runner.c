@@ -1,6 +1,6 @@
 /*
- * test_runner.c: what a device does with one instruction: what kernels get to see, which calls make one trace event;
- * and that a pipeline takes the time that its schedule takes, with kernels that only sleep.
+ * test_runner.c: the work of a device on one instruction: what kernels can read, and which calls make one trace event.
+ * A pipeline takes the time of its schedule, with kernels that only sleep.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void look(const bg_kernel_call *call, uint32_t part)
                   (uintptr_t)call->scratch % 64 == 0 && (char *)call->scratch - (char *)call->operands[0] == 64;
 }
 
-/* The value that it leaves in scratch is there for every part. */
+/* The value that it leaves in scratch is available to every part. */
 static void prepare(const bg_kernel_call *call)
 {
     witness *w = call->state;
@@ -132,7 +132,7 @@ static void prepare(const bg_kernel_call *call)
     *(uint32_t *)call->scratch = w->prepared;
 }
 
-/* After all parts of the call, two of them, in any order. */
+/* Runs after both parts of the call, which run in any order. */
 static void combine(const bg_kernel_call *call, uint32_t part)
 {
     witness *w = call->state;

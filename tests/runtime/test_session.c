@@ -99,7 +99,7 @@ static void first_values(float *values)
 
 /* ---- sharing ---- */
 
-/* One model, trained by two sessions in turn and looked at by a third: as if there were one. */
+/* One model, trained by two sessions in turn and read by a third, as if there were one session. */
 static void sessions_see_each_others_weights(void **state)
 {
     toy_options options = toy_defaults();
@@ -225,7 +225,7 @@ static void values_of_a_failed_session_are_lost(void **state)
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(r, values);
-    /* From now on no message leaves the first device; before, a busy machine had its time. */
+    /* From now on no message leaves the first device; before this, a busy machine had enough time. */
     r->plan->options.execution.wait_limit_s = 0.1;
     for (uint32_t i = 0; i < r->plan->devices[0].instruction_count; i++)
         if (toy_instructions(r->plan, 0)[i].action.kind == BG_ACTION_SEND)
@@ -274,7 +274,7 @@ static void first_values_do_not_depend_on_the_strategy(void **state)
         options.micro_batches = 2;
         open_rig(r, &options, NULL);
         get_weights(bg_session_weights(r->session), 4, seen[which]);
-        /* They are what all devices of all replicas compute with. */
+        /* All devices of all replicas compute with these values. */
         memcpy(values, seen[which], sizeof values);
         run_rig(r, values);
         close_rig(r);

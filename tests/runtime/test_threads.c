@@ -25,7 +25,7 @@
 
 enum { MOST_VALUES = 64 * TOY_WIDTH, HAMMERS = 4, HAMMER_CALLS = 300 };
 
-/* A plan whose forwards say that they have begun and wait until they may end. */
+/* A plan whose forwards report that they have begun and wait until they may end. */
 typedef struct gate {
     atomic_bool has_begun, may_end;
     bg_session *inner; /* a session that the kernel itself runs; NULL: none */
@@ -301,7 +301,7 @@ static void a_second_thread_is_refused(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* An inference run counts too: its message names the run. Weights of one's own are free. */
+/* An inference run counts too: its message names the run. Another thread may use its own weights. */
 static void other_weights_are_not_held_up(void **state)
 {
     static gate g;

@@ -105,7 +105,7 @@ static inline void test_random_edges(test_problem *test, uint64_t *random)
                                                    .to_kind = BG_ACTION_RECOMPUTE,
                                                    .last_kind = a % 2 == 0 ? BG_ACTION_RECOMPUTE : last,
                                                    .to_stage = a});
-        /* Without these edges, order is a matter of the stage alone. */
+        /* Without these edges, the order depends only on the stage. */
         if (test_random(random, 4) != 0)
             test_add_edge(test, (bg_schedule_edge){.from_kind = recomputes ? BG_ACTION_RECOMPUTE : BG_ACTION_FORWARD,
                                                    .from_stage = a,

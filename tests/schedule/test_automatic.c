@@ -1,7 +1,7 @@
 /*
- * test_automatic.c: the search for the order that ends first. It is held against every other strategy, against all
- * orders of small problems (enumerated here, by the rules in words), against limits (slots counted from a simulated
- * run) and against the published bound of zero-bubble pipelines.
+ * test_automatic.c: the search for the order that ends first. It is compared with every other strategy, with all orders
+ * of small problems (enumerated here, by the rules in words), with limits (slots counted from a simulated run) and with
+ * the published bound of zero-bubble pipelines.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -381,7 +381,8 @@ static void test_small_problems_are_optimal(void **state)
         test.problem.edges = test.edges;
         test.problem.merges_loss = test_random(&random, 2) == 0;
         test.problem.send_ahead = test_random(&random, 2);
-        /* With W separate there are 42 orders of three micro-batches on each device, which is many for three stages. */
+        /* With W separate there are 42 orders of three micro-batches on each device, which is a large number for three
+         * stages. */
         test.problem.splits_weights = stages * micro_batches < 9 && test_random(&random, 2) == 0;
         for (uint32_t stage = 0; stage < stages; stage++) {
             test.devices[stage] = stage;

@@ -209,7 +209,7 @@ static void what_is_received_and_kept_is_stored_once(void **state)
     test_problem_clear(&test);
 }
 
-/* Gradients that are summed behind the last backward are stored after that, and loaded for what reads them later. */
+/* Gradients that are summed after the last backward are stored after that, and loaded for later readers. */
 static void sums_in_the_backward_are_stored_after_that(void **state)
 {
     bg_schedule_buffer buffer = {.stage = 1,
@@ -234,7 +234,7 @@ static void sums_in_the_backward_are_stored_after_that(void **state)
     test_problem_clear(&test);
 }
 
-/* Replicas hand the new weights round behind the last level of the update, which is not the one that writes them. */
+/* Replicas exchange the new weights after the last level of the update, which is not the level that writes them. */
 static void gathered_weights_are_stored_after_that(void **state)
 {
     const bool gathers[2] = {true, false};
@@ -457,8 +457,8 @@ static double simulate_phases(double bytes_per_ns, bool preload, size_t store_by
     return makespan;
 }
 
-/* 12 of work, three loads of 2 that are waited for, and behind each stage a store that the next load waits for: of 2,
- * or of the replica's piece of a quarter, 0.5. */
+/* 12 of work, three loads of 2 that are waited for, and after each stage a store that the next load waits for: of 2, or
+ * of the replica's piece of a quarter, 0.5. */
 static void stores_of_pieces_are_shorter(void **state)
 {
     (void)state;
@@ -467,8 +467,9 @@ static void stores_of_pieces_are_shorter(void **state)
     assert_true(fabs(simulate_phases(50.0, false, 25) - 19.5) < 1e-9);
 }
 
-/* Three stages of 4 micro-batches take 12; a load takes 2. On demand each is waited for; a visit earlier only the first
- * one is. With loads of 6, work of 4 hides 4 of the second one, which begins when the first is done. */
+/* Three stages of 4 micro-batches take 12; a load takes 2. On demand each load is waited for; if they come a visit
+ * earlier, only the first one is. With loads of 6, work of 4 hides 4 of the second one, which begins when the first is
+ * done. */
 static void preloads_overlap(void **state)
 {
     (void)state;

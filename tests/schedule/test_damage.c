@@ -217,7 +217,7 @@ static outcome move_variables(world *w, const bg_action *a)
     const uint32_t b = a->index;
 
     if (a->kind == BG_ACTION_LOAD ? w->buffers[b].is_changed : !w->buffers[b].is_changed)
-        return IS_WRONG; /* a change would be lost; there is nothing to store */
+        return IS_WRONG; /* a change would be lost; or there is nothing to store */
     w->buffers[b].is_here = w->buffers[b].was_here = true;
     if (a->kind == BG_ACTION_STORE)
         w->buffers[b].is_here = w->buffers[b].is_changed = false;
@@ -255,7 +255,7 @@ static bool use_buffers(world *w, const bg_action *a)
     return true;
 }
 
-/* At the end of a device's step; false when changes are lost. */
+/* Called at the end of a device's step; returns false if changes are lost. */
 static bool end_step(world *w, uint32_t device)
 {
     for (uint32_t b = 0; b < w->p->buffer_count; b++) {
@@ -485,7 +485,7 @@ static void swap_kin(bgi_schedule_list *list, size_t a)
         }
 }
 
-/* A message is sent later, or awaited earlier: what deadlocks are made of. */
+/* A message is sent later, or awaited earlier, which makes deadlocks. */
 static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, uint32_t way)
 {
     bgi_schedule_list *list = &schedule->lists[device];

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 /* Tags open and close as they should, every attribute has its quotation marks, and no character is one that XML does
- * not know. Enough for what the picture is made of, and a stranger to how it is made. */
+ * not know. The check covers the XML of such pictures, and does not know how they are made. */
 static void assert_well_formed(const char *text)
 {
     char open[16][32];

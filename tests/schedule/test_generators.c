@@ -146,7 +146,7 @@ static void assert_picture(const bg_schedule *schedule, const bg_schedule_proble
     free(text);
 }
 
-/* From the minimum on that IPU software asked for; with fewer micro-batches grouped may have a picture with one thing
+/* From the minimum on that IPU software required; with fewer micro-batches the picture of grouped may have one action
  * in a cell. */
 static void test_timetables_follow_formulas(void **state)
 {

@@ -149,7 +149,7 @@ static void test_bubbles(void **state)
 }
 
 /* With W separate a device is idle for p - 1 times F + B - W at its ends and nowhere between, as with zb-h1, from 2 p
- * micro-batches on; ramps are proportional to the length of stages. */
+ * micro-batches on. Ramps are proportional to the length of stages. */
 static void test_bubbles_with_weights_apart(void **state)
 {
     static const bg_stage_cost one = {.forward_ns = 1, .backward_ns = 1, .weights_ns = 1};
@@ -177,7 +177,7 @@ static void test_bubbles_with_weights_apart(void **state)
             }
 }
 
-/* With a stage a device it is zb-h1, action by action; with any numbers of micro-batches it ends. */
+/* With one stage per device it is zb-h1, action by action; with any numbers of micro-batches it ends. */
 static void test_one_loop_with_weights_apart(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_rounds_that_are_not_full(void **state)
         }
 }
 
-/* Devices in another order than the stages: what counts is which stages are together. */
+/* Devices are in another order than the stages: only the grouping of stages counts. */
 static void test_loops_over_permuted_devices(void **state)
 {
     test_problem test;

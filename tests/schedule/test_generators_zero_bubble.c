@@ -1,6 +1,6 @@
 /*
  * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
- * the published orders, bubbles and memory. All with F = B = W, which is what those figures assume.
+ * the published orders, bubbles and memory. All have F = B = W, as those figures assume.
  *
  * "Idle within" is what Qi et al. call the bubble: the time of a device between its first and its last action, less its
  * work. The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
@@ -218,7 +218,7 @@ static double *end_of(paired_run *run, const bg_action *action)
     return &run->ends[row * run->micro_batches + action->micro_batch];
 }
 
-/* Runs the next action of a device, or the next pair; false when an input is not there. */
+/* Runs the next action of a device, or the next pair; returns false if an input does not exist. */
 static bool run_next(paired_run *run, uint32_t device, const bg_action *actions, uint32_t size)
 {
     double start = run->times[device];
@@ -228,7 +228,7 @@ static bool run_next(paired_run *run, uint32_t device, const bg_action *actions,
         double input = 0;
         if (actions[i].kind == BG_ACTION_WEIGHTS || is_first)
             continue;
-        input = *(end_of(run, &actions[i]) - run->micro_batches); /* the row before makes what this one reads */
+        input = *(end_of(run, &actions[i]) - run->micro_batches); /* the previous row makes the input of this one */
         if (input == 0)
             return false;
         start = input > start ? input : start;
@@ -299,7 +299,7 @@ static void test_dualpipev(void **state)
         }
 }
 
-/* With fewer micro-batches than the figures assume, idle time grows and memory does not. */
+/* With fewer micro-batches than the figures assume, idle time grows but memory does not. */
 static void test_few_micro_batches(void **state)
 {
     static const char *const names[] = {"zb-v", "v-half", "v-min", "dualpipev"};

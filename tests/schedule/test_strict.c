@@ -69,7 +69,7 @@ static void clear(made *m)
     free(m->edges);
 }
 
-/* Pairs of events on two devices that share time. A waiting RECEIVE has no step of its own. */
+/* Pairs of events on two devices that share time. A waiting RECEIVE has no separate step. */
 static size_t count_overlaps(const bg_schedule_timing *timing)
 {
     size_t overlaps = 0;
@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* Everything with a length, one after the other. */
+/* The sum of everything with a length. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
@@ -115,7 +115,7 @@ static void a_step_is_one_sequence(void **state)
                     assert_int_equal(count_overlaps(&strict), 0);
                     assert_true(strict.makespan <= sum_of_all(&m));
                     assert_true(strict.makespan >= loose.makespan);
-                    /* Without it devices do overlap: in inference each continues with the next micro-batch. */
+                    /* Without it devices do overlap: in inference each device continues with the next micro-batch. */
                     if (devices > 1)
                         assert_true(count_overlaps(&loose) > 0);
                     /* A message may be under way while the device that wants it runs forward again. */
@@ -173,7 +173,7 @@ static void lists_from_a_text_are_verified(void **state)
     clear(&m);
 }
 
-/* Three of all generators do one thing at a time. The others take a strict problem on one device only. */
+/* Three of all generators do one action at a time. The others take a strict problem on one device only. */
 static void the_rest_refuses(void **state)
 {
     uint32_t accepted = 0;

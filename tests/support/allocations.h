@@ -15,8 +15,8 @@ uint64_t test_allocations_count(void);
 /* Blocks that the program itself (not a shared library) has taken since the first call of this, and not given back. */
 int64_t test_allocations_live(void);
 
-/* From now on the n-th allocation that the program itself makes fails (1: the next one), once. 0: none does. Those of
- * shared libraries succeed: not all of them survive it. */
+/* From now on the n-th allocation that the program itself makes fails (1: the next one), once. 0: none does.
+ * Allocations of shared libraries succeed, because not all of these libraries survive a failure. */
 void test_allocations_fail(uint64_t n);
 /* The same, and those of shared libraries count too. */
 void test_allocations_fail_anywhere(uint64_t n);

@@ -1,5 +1,5 @@
 /*
- * op_case.c: one op held against the oracle.
+ * op_case.c: compares one op with the oracle.
  */
 #include "support/op_case.h"
 

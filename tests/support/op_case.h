@@ -33,7 +33,7 @@ void bgi_test_op_case_run(const bgi_test_oracle *oracle, const bgi_test_op_case 
  * if asked so. */
 void bgi_test_op_case_run_all(const bgi_test_oracle *oracle, const bgi_test_op_case *test, bool bfloat16_gradients);
 
-/* The gradient rule against central differences, on the oracle's operands (or random ones) in float64. */
+/* Compares the gradient rule with central differences, on the oracle's operands (or random ones) in float64. */
 void bgi_test_op_case_check_gradient(const bgi_test_oracle *oracle, const bgi_test_op_case *test);
 
 /* The shape rule refuses these operands, with a message that has all of the given parts (NULL ends). */

@@ -1,7 +1,7 @@
 /*
  * oracle.h: another framework's numbers, from tests/oracle/<name>.txt (made by <name>.py beside it).
  *
- * One line a tensor: case, tensor, dims in brackets, values:
+ * There is one line for each tensor: case, tensor, dims in brackets, values:
  *
  *     linear_bias x [2,3] 0.25 -1 ...
  *

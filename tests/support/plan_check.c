@@ -124,7 +124,7 @@ static void walk_op(const bg_graph *graph, const bgi_op *op, uint32_t micro_batc
                 hash_op(op->name, graph->blocks[op->block].name, 64 + i, inputs, op->input_count);
 }
 
-/* All steps; outputs as in the machine. Returns the contents by value. */
+/* Runs all steps; outputs are as in the machine. Returns the contents by value. */
 static uint64_t *walk_graph(const bg_graph *graph, const bg_plan *plan, uint32_t steps, uint64_t *outputs)
 {
     uint64_t *contents = calloc(graph->value_count, sizeof *contents);
@@ -267,7 +267,7 @@ static const bgi_op *find_op(const machine *m, const char *name)
     return NULL;
 }
 
-/* A product with what follows it is the ops whose names it has, joined by +: the same contents as from those. */
+/* A product with the ops after it stands for the ops whose names it has, joined by +: it has the same contents. */
 static void run_fused_product(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call,
                               const uint64_t *inputs)
 {
@@ -575,7 +575,8 @@ static void check_classes(const bg_plan *plan, const char *what)
     }
 }
 
-/* A phase is part of what its device holds, and the values alive inside phases are what the device has memory for. */
+/* A phase is part of the memory of its device, and the device has memory for the values that are alive inside
+ * phases. */
 static void check_phases(const bg_plan *plan, const char *what)
 {
     for (uint32_t d = 0; d < plan->device_count; d++) {

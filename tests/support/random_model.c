@@ -1,5 +1,6 @@
 /*
- * random_model.c: rows of `width` numbers pass through blocks of random ops; a pool remembers what may be read again.
+ * random_model.c: rows of `width` numbers pass through blocks of random ops; a pool keeps the values that may be read
+ * again.
  */
 #include "support/random_model.h"
 

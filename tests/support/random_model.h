@@ -16,7 +16,7 @@ typedef struct bgi_test_model {
 /* The same model for the same seed. Fails the test when the graph reports an error. */
 bgi_test_model bgi_test_random_model(uint64_t seed);
 
-/* Random strategy, stages, devices and batches for it: such that it compiles. `stages` (256 bytes) must outlive the
+/* A random strategy, stages, devices and batches for it, with which it compiles. `stages` (256 bytes) must outlive the
  * options. */
 bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, bool training, char *stages);
 

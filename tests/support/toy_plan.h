@@ -1,7 +1,7 @@
 /*
  * toy_plan.h: small plans made by hand for tests of the runtime: a chain of stages that multiply by a weight vector,
  * its backward pass, sums over micro-batches and replicas, and a plain update; float arithmetic in which any other
- * order of sums would show. And the same computed by loops, without devices, plans or threads.
+ * order of sums would show. It also computes the same by loops, without devices, plans or threads.
  *
  *     F of stage k:  y = x w_k + (k + 1) / 16 + micro-batch / 64        stash x (the last stage: y too)
  *     B of stage k:  dx = dy w_k,  a_k += dy x                           (the last stage: dy = y)

@@ -19,8 +19,8 @@ bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_
                          const bg_options *options, const char *what);
 
 /* Trains the updates first .. end - 1 of a fixed sequence of data; `end` - `first` is a multiple of the options' device
- * iterations. `weights` may be null. The options' output mode should be ALL. With options.trace
- * each device must have touched the bytes that the plan says. */
+ * iterations. `weights` may be null. The options' output mode should be ALL. With options.trace each device must have
+ * touched the bytes of the plan. */
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimizer *optimizer,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
 

@@ -1,6 +1,6 @@
 /*
- * trainer_rig.h: a small network with its data for tests of the trainer, and the plain loop that the trainer is held
- * against: a session for each call, made and destroyed around it.
+ * trainer_rig.h: a small network with its data for tests of the trainer, and the plain loop that the trainer is
+ * compared with: a session for each call, made and destroyed around it.
  */
 #ifndef TEST_SUPPORT_TRAINER_RIG_H
 #define TEST_SUPPORT_TRAINER_RIG_H

@@ -29,7 +29,7 @@ static uint32_t list_allowed(uint32_t cpus[MOST])
     return count;
 }
 
-/* The lowest processor of the core that a processor is of, as the system's own files say. */
+/* The lowest processor of the core that a processor belongs to, according to the system's files. */
 static uint32_t core_of(uint32_t cpu)
 {
     char path[128];
@@ -65,8 +65,8 @@ static uint32_t count_cores(const uint32_t *cpus, uint32_t count)
     return found;
 }
 
-/* Lists all given processors, each once, from any of them on; spread: each core once before any a second time; compact:
- * a core is left when all its processors were listed. */
+/* Checks that all given processors are listed, each once, in any order of cores. Spread: each core occurs once before
+ * any core occurs a second time. Compact: a core is left when all its processors were listed. */
 static void test_orders(void **state)
 {
     uint32_t allowed[MOST], cpus[MOST], sorted[MOST];

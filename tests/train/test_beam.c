@@ -12,7 +12,7 @@ enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 static uint32_t prompt_tokens[] = {1, 3, 0, 2};
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
-/* Log shares of what follows the prompt and `count` tokens. */
+/* Finds the log shares of the tokens after the prompt and `count` tokens. */
 static void find_log_shares(bg_generator *generator, const uint32_t *tokens, size_t count, double *log_shares)
 {
     const float *logits;
@@ -256,7 +256,7 @@ static void test_ties(void **state)
     }
     bg_generation_clear(found, 3);
 
-    /* The stop token alone, then four of the five that a second token makes: the last one equals them. */
+    /* The stop token alone, then four of the five sequences that a second token makes: the last one equals them. */
     options.beams = options.returned_beams = 5;
     options.stop_token_count = 1;
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
@@ -365,7 +365,7 @@ static void test_text(void **state)
     assert_int_equal(heard.text_bytes, plain[0].text_bytes);
     assert_memory_equal(heard.text, plain[0].text, plain[0].text_bytes);
 
-    /* A string of two bytes, the second of which comes with a token of its own. */
+    /* A string of two bytes, the second of which comes with a separate token. */
     assert_in_range(plain[0].tokens[2], 1, 255);
     assert_in_range(plain[0].tokens[3], 1, 255);
     memcpy(stop, plain[0].text + 2, 2);
@@ -401,7 +401,7 @@ static void test_text(void **state)
     bg_weights_destroy(weights);
 }
 
-/* More successors end in a stop string than are ranked at first: the search goes on with those that do not. */
+/* More successors end in a stop string than are ranked at first: the search continues with those that do not. */
 static void test_many_stops(void **state)
 {
     enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };

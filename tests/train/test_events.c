@@ -405,7 +405,8 @@ static bool is_interrupted(void *user)
     return interrupt != 0;
 }
 
-/* Two calls an epoch: of two updates, and of one; with one update at most, of that one alone. */
+/* There are two calls in an epoch: one with two updates, and one with one; with a limit of one update, only one
+ * update. */
 static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg_status expected, uint64_t step)
 {
     bg_options fit = bg_options_defaults(), inference;

@@ -211,7 +211,7 @@ static void fits_equal_plain_loops(void **state)
         train_and_compare(&cases[i]);
 }
 
-/* Clipping does something, or the case above says nothing. */
+/* Clipping must have an effect, or the case above proves nothing. */
 static void clipping_and_accumulation_matter(void **state)
 {
     static const fit_case cases[] = {{"plain", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0},
@@ -286,8 +286,8 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* With canonical reductions the number of replicas decides no bit, of a smaller last batch neither; nor the metric,
- * which covers what the mode returns. */
+/* With canonical reductions the number of replicas changes no bit, also of a smaller last batch, and not the metric,
+ * which covers the micro-batches that the mode returns. */
 static void canonical_fits_agree(void **state)
 {
     static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},
@@ -333,7 +333,8 @@ static void canonical_fits_agree(void **state)
         bg_trainer_destroy(trainers[i]);
 }
 
-/* An infeed that ends within a call: the updates before count, a loader's first ten updates say which. */
+/* An infeed ends within a call: the updates before the end count, and a loader's first ten updates give the expected
+ * values. */
 static void infeeds_end(void **state)
 {
     static const fit_case c = {"infeed", 42, 2, 0, 4, 2, 1, 1, true, false, false, .clip = 0};

@@ -145,7 +145,7 @@ static void test_greedy(void **state)
             require(bg_generator_feed(generator, &token, 1, &error), &error);
         }
         assert_int_equal(bg_generator_length(generator), POSITIONS);
-        if (p == 0) /* a model that says one thing only would show nothing */
+        if (p == 0) /* a model that only gives one token would show nothing */
             assert_true((kinds & (kinds - 1)) != 0);
     }
     bg_generator_destroy(generator);

@@ -1,6 +1,6 @@
 /*
  * test_generation.c: prompts of several lengths give, together and under every strategy, the results of each alone, bit
- * for bit; they end where they should, and their text comes in pieces that never show a stop string.
+ * for bit. They end where they should, and their text comes in pieces that never show a stop string.
  */
 #include <string.h>
 

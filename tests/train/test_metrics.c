@@ -134,7 +134,7 @@ static void evaluate(const way *w, const test_net_samples *samples, bg_weights *
     bg_trainer_destroy(trainer);
 }
 
-/* The labels are what the network says, so that every sample is right, which any padding would spoil. */
+/* The labels are the network's answers, so that every sample is right, which any padding would spoil. */
 static void label_as_predicted(const test_net_samples *samples, const totals *plain)
 {
     for (int i = 0; i < SAMPLES; i++) {

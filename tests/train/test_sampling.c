@@ -113,7 +113,8 @@ static void test_typical(void **state)
     assert_kept(&sampling, (int[]){1, 2, 0}, 3, "typical_p 0.5");
     sampling.typical_p = 0.85;
     assert_kept(&sampling, (int[]){1, 2, 0, 3}, 4, "typical_p 0.85");
-    /* With two alone, 0.615 and 0.385: information 0.486 and 0.956, the mean 0.666: the first is nearer. */
+    /* Only two tokens, 0.615 and 0.385, have the information 0.486 and 0.956; the mean is 0.666, so the first is
+     * nearer. */
     sampling.typical_p = 0.5;
     sampling.top_k = 2;
     assert_kept(&sampling, (int[]){0}, 1, "top_k 2, then typical_p 0.5");

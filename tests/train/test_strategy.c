@@ -319,8 +319,8 @@ static void problems_are_listed(void **state)
     bg_trainer_destroy(NULL);
 }
 
-/* Devices of all copies together: how many copies there are the plan says, and training and test are as with that
- * number of replicas. */
+/* Given the devices of all copies together, the plan determines the number of copies, and training and test are as with
+ * that number of replicas. */
 static void total_devices_are_copies(void **state)
 {
     const test_net net = {.device_count = 2};

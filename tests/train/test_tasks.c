@@ -305,7 +305,8 @@ static bg_status give_elements(void *user, void *const tensors[], bool *out_has_
     return BG_OK;
 }
 
-/* An inference run of an infeed counts as one call; less than a call is left out; no call: types without rows. */
+/* An inference run of an infeed counts as one call, and less than a call is left out. Without a call there are types
+ * without rows. */
 static void infeeds_in_inference(void **state)
 {
     static const uint64_t elements[] = {0, 1, 2, 7}, rows[] = {0, 0, 4, 12};
@@ -442,7 +443,7 @@ static void casts_touch_floats_only(void **state)
         }
         close_rig(&r);
     }
-    for (int k = 0; k < 2; k++) { /* whole numbers are no floats */
+    for (int k = 0; k < 2; k++) { /* whole numbers are not floats */
         rig r = {.net = {.device_count = 1, .dtype = BG_FLOAT32}};
         bg_trainer_options options = options_for(&r.net);
         options.cast_batches = true;

@@ -126,7 +126,7 @@ static void a_fit_ends_without_progress(void **state)
     assert_int_equal(fit(5, &callback, 1, NULL, NULL, weights, BG_OK), 5);
     assert_false(watch.has_stopped);
     assert_int_equal(watch.best_step, 5 * SAMPLES / MICRO_BATCH);
-    /* Were more better, the first would be the best, and the third after it one too many. */
+    /* If larger values were better, the first would be the best, and the third after it would exceed the patience. */
     watch = bg_watch_defaults("loss");
     watch.rises = true;
     watch.patience = 2;

@@ -1,5 +1,5 @@
 /*
- * test_embedding_rows.c: when the gradient of a tied embedding is kept in rows, and what becomes of the graph.
+ * test_embedding_rows.c: when the gradient of a tied embedding is kept in rows, and how the graph changes.
  */
 #include "transform/small.h"
 

@@ -1,10 +1,10 @@
 /*
- * test_fuse_products.c: which products take in what follows them, and which must not.
+ * test_fuse_products.c: which products absorb the ops after them, and which must not.
  */
 #include "kernels/linear/attributes.h"
 #include "transform/small.h"
 
-/* A whole training graph of one stage for each block, or a forward one for a null loss. */
+/* A whole training graph with one stage for each block, or a forward graph for a null loss. */
 static void fuse(bg_graph *graph, bg_value loss)
 {
     const bg_options options = {

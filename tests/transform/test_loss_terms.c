@@ -161,7 +161,7 @@ static void expect_refused(const rig *r, bg_value loss, const char *op)
     assert_int_equal(bgi_split_loss(r->graph, loss, false, terms, &count, &error), BG_ERROR_UNSUPPORTED);
     if (strstr(error.message, op) == NULL || strstr(error.message, "one micro-batch") == NULL)
         fail_msg("message `%s`, without `%s`", error.message, op);
-    /* With all samples in one micro-batch there is no average to be made. */
+    /* With all samples in one micro-batch there is nothing to average. */
     assert_int_equal(bgi_split_loss(r->graph, loss, true, terms, &count, &error), BG_OK);
     assert_int_equal(count, 1);
     assert_true(terms[0].loss.id == loss.id && bg_value_is_null(terms[0].weight));
@@ -190,8 +190,8 @@ static void test_what_has_no_average(void **state)
     bg_graph_destroy(r.graph);
 }
 
-/* A whole batch in one micro-batch: one term; with one mean alone it has its weight, so that its bits are those that
- * it has in several. */
+/* A whole batch in one micro-batch has one term; with only one mean it has its weight, so that its bits are those that
+ * it has in several micro-batches. */
 static void test_a_whole_batch_is_not_split(void **state)
 {
     const rig r = open_rig();

@@ -194,7 +194,7 @@ static void test_levels_of_tied_weights(void **state)
     clear_cut(&c);
 }
 
-/* Split weights: what no other stage waits for is W. */
+/* Split weights: ops that no other stage waits for are W. */
 static void test_split_weights(void **state)
 {
     bg_graph *graph = small_create();

@@ -37,7 +37,7 @@ static void check(build_function build, bg_precision precision, bool is_returned
     bg_graph_destroy(wanted);
 }
 
-/* Products are narrow, what follows them follows, a loss is wide. */
+/* Products are narrow, the ops after them follow, and a loss is wide. */
 static bg_value build_regression(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), y = small_input(graph, "y"), w = small_weight(graph, "w");
@@ -48,7 +48,7 @@ static bg_value build_regression(bg_graph *graph, bool c)
     return bg_pointwise_loss(graph, "mse", BG_LOSS_SQUARED, 0.0, cast(graph, z, BG_FLOAT32, c), y, BG_LOSS_MEAN);
 }
 
-/* A parameter takes the type of the operands beside it, an input does not, and the loss is float32 in the end. */
+/* A parameter uses the type of the operands beside it, an input does not, and the loss is float32 in the end. */
 static bg_value build_sums(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");

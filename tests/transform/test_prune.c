@@ -1,5 +1,5 @@
 /*
- * test_prune.c: what the wanted outputs do not need is left out, with its inputs.
+ * test_prune.c: ops that the wanted outputs do not need are left out, with their inputs.
  */
 #include "transform/small.h"
 

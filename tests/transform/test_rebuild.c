@@ -57,7 +57,7 @@ static void test_left_out_leaves_do_not_renumber_variables(void **state)
     assert_int_equal(bgi_rebuild_begin(&rebuild, graph, needed, NULL), BG_OK);
     bgi_rebuild_op(&rebuild, &graph->ops[0]);
     assert_int_equal(bgi_rebuild_finish(&rebuild, &copy, NULL), BG_OK);
-    /* No outputs are left: neither was copied. */
+    /* No outputs are left, because neither was copied. */
     small_expect_text(copy, "input %x float32[2,3]\n"
                             "variable %w float32[3,3]\n"
                             "%3 float32[2,3] = linear(%x, %w)  # forward A `fc`\n");

@@ -1,5 +1,5 @@
 /*
- * test_recompute.c: which ops run again, where they stand, what a choice means in bytes.
+ * test_recompute.c: which ops run again, where they are, and what a choice costs in bytes.
  */
 #include "transform/small.h"
 
@@ -63,7 +63,7 @@ static void end(pass *p)
     bg_graph_destroy(p->graph);
 }
 
-/* These names are met in this order among the ops that are neither forward nor update. */
+/* These names occur in this order among the ops that are neither forward nor update. */
 static void expect_order(const pass *p, const char *const *expected)
 {
     size_t at = 0;
@@ -358,7 +358,7 @@ static bg_value build_pairs(bg_graph *graph)
     return bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
 }
 
-/* Giving ops up one by one comes to what a measurement of the whole stage says, in any order. */
+/* Giving ops up one by one has the same result as a measurement of the whole stage, in any order. */
 static void test_giving_up_is_measured(void **state)
 {
     (void)state;

@@ -90,7 +90,8 @@ static void test_pieces(void **state)
     }
 }
 
-/* With a loss of two terms, the sum of both terms' accumulators is made in pieces too; their scales are whole. */
+/* With a loss of two terms, the sum of both terms' accumulators is also made in pieces, while their scales are
+ * whole. */
 static void test_pieces_of_two_terms(void **state)
 {
     bg_graph *graph = small_create();
@@ -160,8 +161,8 @@ static void test_minimum(void **state)
     bg_graph_destroy(graph);
 }
 
-/* LAMB's update has two halves, of which the second reads what the first makes: both are of the piece. A value with one
- * element has no pieces. */
+/* LAMB's update has two halves, of which the second reads the result of the first: both work on the piece. A value with
+ * one element has no pieces. */
 static void test_halves_and_scalars(void **state)
 {
     bg_graph *graph = small_create();

@@ -70,7 +70,7 @@ static uint32_t count_ops(const rig *r, const bg_op_type *type)
     return count;
 }
 
-/* Slice i is multiplied with 1, 2, 3, ... plus 100 i; what each element of w was multiplied with adds up. */
+/* Slice i is multiplied by 1, 2, 3, ... plus 100 i; the factors of each element of w add up. */
 static void check_numbers(int64_t rows, int64_t columns, const reading *readings, uint32_t count, bool reads_whole)
 {
     const size_t size = (size_t)(rows * columns);

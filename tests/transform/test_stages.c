@@ -156,7 +156,7 @@ static void test_positions_and_phases(void **state)
         {"A;B&C;D", "0 1 1 2", "0 1 1 2", ""},
         {"A,B|C;D", "0 1 2", "0 0 1", ""},
         {"A@2|B@1&C@0|D@2", "0 1 1 2", "0 1 1 2", "2 1 0 2"},
-        {"A@0|B@0&C@1|D@1", "0 1 1 2", "0 1 1 2", "0 0 1 1"}, /* what D needs of B lies between C and D */
+        {"A@0|B@0&C@1|D@1", "0 1 1 2", "0 1 1 2", "0 0 1 1"}, /* the value that D needs of B is between C and D */
         {"A@0|B@0|C@0;D@0", "0 1", "0 1", "0 0"},
     };
 

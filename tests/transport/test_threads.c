@@ -1,7 +1,7 @@
 /*
- * test_threads.c: what any transport does: messages in order and within their credits, meetings of random groups with
- * random patterns, pieces of other stores, notes. Over threads that share their memory; tests/copied runs the same over
- * copies. And what threads alone promise: nothing is copied.
+ * test_threads.c: the behavior of any transport: messages in order and within their credits, meetings of random groups
+ * with random patterns, pieces of other stores, notes. Over threads that share their memory; tests/copied runs the same
+ * over copies. Threads also promise that nothing is copied.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,7 +196,7 @@ static double add_tree(double (*from)[256], uint32_t first, uint32_t end, size_t
     return add_tree(from, first, first + left, at) + add_tree(from, first + left, end, at);
 }
 
-/* What a reader must receive: sums in the members' order, or in a tree. */
+/* The values that a reader must receive: sums in the members' order, or in a tree. */
 static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (*from)[256], double *to,
                     uint32_t reader)
 {

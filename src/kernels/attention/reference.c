@@ -1,5 +1,5 @@
 /*
- * reference.c: multi-head attention in plain C, one row of scores at a time, so nothing of size S x S is stored. For
+ * reference.c: multi-head attention in plain C, one row of scores at a time, so no array of size S x S is stored. For
  * sample n, head h, query i (operands as in attributes.h; D: the width of a head):
  *
  *     s_ij = scale q_i . k_j + b_ij  for the keys j that i may see; b_ij: the bias, and what falls with distance

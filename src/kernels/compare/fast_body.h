@@ -1,8 +1,8 @@
 /*
  * fast_body.h: comparisons, and choices by their results. Comparisons of floats widen operands as elementwise kernels
  * do. Choices move elements of 1, 2, 4 or 8 bytes without interpreting them, so they support every type. The loops are
- * plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite an operand of its
- * own shape.
+ * plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite an operand of the
+ * same shape.
  */
 #ifndef BGI_KERNELS_COMPARE_FAST_BODY_H
 #define BGI_KERNELS_COMPARE_FAST_BODY_H

@@ -1,7 +1,7 @@
 /*
  * fast_body.h: functions of one element, or of two with broadcasting. Every kernel iterates over its part in chunks
  * that fit the first-level cache: 16-bit values are widened into a buffer and narrowed out of one; float32 is read and
- * written in place. A chunk is read before it is written, so a result may overwrite an operand of its own shape.
+ * written in place. A chunk is read before it is written, so a result may overwrite an operand of the same shape.
  */
 #ifndef BGI_KERNELS_ELEMENTWISE_FAST_BODY_H
 #define BGI_KERNELS_ELEMENTWISE_FAST_BODY_H

@@ -9,7 +9,7 @@
 
 /* FUSED_CONV2D x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y float32 alone The convolution,
  * then each step that the attributes name, in this order: batch norm by the running statistics, the sum with `other`,
- * which has y's shape, and a function of one element. Every step does the float operations of its own kernel. */
+ * which has y's shape, and a function of one element. Every step does the float operations of its separate kernel. */
 typedef struct bgi_fused_conv2d_attributes {
     bgi_conv2d_attributes conv; /* first: kernels of convolutions may read these as their own */
     bgi_unary_attributes unary;

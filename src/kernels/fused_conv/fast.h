@@ -1,5 +1,5 @@
 /*
- * fast.h: the convolution within a fused one, as a call of its own.
+ * fast.h: the convolution within a fused one, as a separate call.
  */
 #ifndef BGI_KERNELS_FUSED_CONV_FAST_H
 #define BGI_KERNELS_FUSED_CONV_FAST_H

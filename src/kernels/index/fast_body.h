@@ -1,6 +1,6 @@
 /*
- * fast_body.h: elements by index: rows are copied whole; sums go column by column, so that their order is that of ids
- * for any number of parts; the largest elements of a row are kept in a heap.
+ * fast_body.h: elements by index. Rows are copied whole. Sums go column by column, so that their order is that of the
+ * ids for any number of parts. The largest elements of a row are kept in a heap.
  */
 #ifndef BGI_KERNELS_INDEX_FAST_BODY_H
 #define BGI_KERNELS_INDEX_FAST_BODY_H

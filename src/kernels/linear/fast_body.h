@@ -18,7 +18,7 @@ typedef struct product_next {
     void *y;       /* may be C itself */
 } product_next;
 
-/* Every step is rounded to C's type, as if it were a kernel of its own. */
+/* Every step is rounded to C's type, as if it were a separate kernel. */
 static void finish_product(const gemm_job *job, int64_t index, int64_t column, int64_t count)
 {
     const product_next *next = job->next;

@@ -136,8 +136,7 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
     return g;
 }
 
-/* Whether the sums of a product that is added to C need a block of their own, so that only complete sums are added to
- * C. */
+/* Whether the sums of a product that is added to C need a separate block, so that only complete sums are added to C. */
 static inline bool bgi_gemm_adds_apart(const bgi_gemm *g, int64_t repeats)
 {
     return g->depth_blocks * repeats > 1;

@@ -1,7 +1,7 @@
 /*
  * pairs.h: products of bfloat16 matrices by instructions without widening: AVX512-BF16's, which add two products to
  * each sum, and AMX's, which multiply tiles of 16 rows by 16 columns and 32 terms. Both treat subnormal numbers as
- * zero, round sums to nearest and add in an order of their own, which depends only on K:
+ * zero, round sums to nearest, and add in a different order, which depends only on K:
  *
  *     AVX512-BF16   for each pair of terms 2i, 2i + 1: sum += a[2i+1] b[2i+1], then sum += a[2i] b[2i]
  *     AMX           for each 32 terms from the first on: even = the sum of the 16 products of even terms, odd = of odd

@@ -12,7 +12,7 @@
  *
  * Sums run over K in order, in blocks. With operands in bfloat16 or float16, and on request, the sum so far is rounded
  * to their type after each block; inside a block it is float32, in which the products are exact, so that every kernel
- * gives the same bits. Without rounding, instruction sets for bfloat16 have an order of their own (pairs.h). */
+ * gives the same bits. Without rounding, instruction sets for bfloat16 have a different order (pairs.h). */
 
 /* Terms of a block of K, and the number of blocks, which depends only on K. */
 enum { BGI_PRODUCT_BLOCK = 256 };

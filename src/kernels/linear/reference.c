@@ -7,7 +7,7 @@
 #include "kernels/linear/product.h"
 #include "kernels/reference/operands.h"
 
-/* Elements of an operand, `step` apart. */
+/* Elements of an operand, at a distance of `step`. */
 typedef struct run {
     int64_t start, step;
 } run;

@@ -53,7 +53,7 @@ static void add_moments(const float *x, int64_t count, double shift, channel_sum
     }
 }
 
-/* The same for adjacent channels of one element each, which have sums of their own. */
+/* The same for adjacent channels of one element each, which have separate sums. */
 static void add_moments_across(const float *x, int64_t count, const double *shifts, double *sums, double *squares)
 {
     for (int64_t i = 0; i < count; i++) {

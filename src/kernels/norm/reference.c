@@ -306,7 +306,7 @@ static channel_gradient read_channel_gradient(const bg_kernel_call *call, int64_
                               .rstd = bgi_load(statistics, call->operands[3], channel)};
 }
 
-/* Of dy, and of dy xhat. */
+/* Computes the sums of dy, and of dy xhat. */
 static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *all, int64_t channel, double *sums)
 {
     sums[0] = sums[1] = 0.0;

@@ -61,7 +61,7 @@ typedef struct bgi_adam_attributes {
 
 /* LAMB (You et al. 2019): the direction x = mh / (sqrt(vh) + epsilon) + decay w, with moments as they are stored; then
  * w -= rate min(|w|, maximum) / |x| x, or rate x when a norm is 0. Norms are sums over pieces, in their order, and each
- * piece has a sum of its own: replicas that update a piece each get the bits of those that update all.
+ * piece has a separate sum. So replicas that update a piece each get the bits of replicas that update everything.
  *     squares  float64 [pieces, 2]: sums of w's and of x's squares; an op that has a piece of the operands leaves the
  *              rows of the others 0, so that the largest over the replicas is all of it */
 typedef struct bgi_lamb_attributes {

@@ -14,7 +14,7 @@ bool bgi_cpu_shape_pad(const bgi_kernel_request *request, int64_t lanes, bg_kern
     return true;
 }
 
-/* Parts are runs of rows of dx. What comes to a row of 16-bit values is summed in a buffer of the runner. */
+/* Parts are runs of rows of dx. Contributions to a row of 16-bit values are summed in a buffer of the runner. */
 bool bgi_cpu_shape_pad_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     const bg_dtype dtype = request->types[0].dtype;

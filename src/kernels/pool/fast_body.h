@@ -2,8 +2,8 @@
  * fast_body.h: max and average pooling of any window, and their gradients. A part is a run of planes; 16-bit planes are
  * widened one by one.
  *
- * Windows are computed a row of outputs at a time, LANES of them together when their columns are 1 or 2 apart; windows
- * that reach into the padding, and other strides, one by one.
+ * Windows are computed one row of outputs at a time, LANES of them together if their columns are at a distance of 1 or
+ * 2. Windows that reach into the padding, and other strides, are computed one by one.
  */
 #ifndef BGI_KERNELS_POOL_FAST_BODY_H
 #define BGI_KERNELS_POOL_FAST_BODY_H

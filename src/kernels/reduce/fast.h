@@ -10,9 +10,9 @@
  * apart, as those of a channel's gradient are ([N, C, places]); otherwise `again` and `middle` are 1. A result is that
  * of `reduced` for each of `again`, combined in order.
  *
- * Work is divided along outer and middle, or when these are small along inner, in runs of `run` elements; when these
- * are few too, it is divided along the reduced dims: pieces store results of their own in scratch, `run` floats each,
- * which are combined in order. */
+ * Work is divided along outer and middle or, if these are small, along inner, in runs of `run` elements. If these are
+ * also few, it is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
+ * are combined in order. */
 typedef struct bgi_reduction {
     int64_t outer, again, middle, reduced, inner;
     int64_t results;   /* outer x middle */

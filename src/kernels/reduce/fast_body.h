@@ -14,7 +14,7 @@ static float larger_of(float a, float b)
     return a == a && !(b <= a) ? b : a; /* NaN wins */
 }
 
-/* One run of inner elements: the sum, or the maximum, over `rows` rows that are `stride` apart. */
+/* One run of inner elements: the sum, or the maximum, over `rows` rows at a distance of `stride`. */
 static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t rows, int64_t stride,
                        int64_t count, float *y)
 {

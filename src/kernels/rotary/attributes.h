@@ -15,7 +15,7 @@
 typedef struct bgi_rotary_attributes {
     int64_t heads, features;
     double base, scaling;
-    /* Of YARN and LLAMA3: L, and the turns in L positions from which a frequency stays, and to which it is divided. */
+    /* For YARN and LLAMA3: L, and the turns in L positions from which a frequency stays, and to which it is divided. */
     double trained_length, most_turns, least_turns;
     double magnitude; /* a factor of the rotated features; 0: none */
     uint8_t interleaved, inverse;
@@ -62,7 +62,7 @@ static inline double bgi_rotary_magnitude(const bgi_rotary_attributes *attribute
     return attributes->magnitude == 0.0 ? 1.0 : attributes->magnitude;
 }
 
-/* Rows with positions of their own: S, or all. */
+/* The number of rows that have different positions: S, or all. */
 static inline int64_t bgi_rotary_places(const bg_type *x, const bg_type *positions)
 {
     return positions != NULL ? bg_type_element_count(positions) : x->dims[x->rank - 2];
