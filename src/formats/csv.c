@@ -34,6 +34,14 @@ static bg_status fail_field(const table *t, const char *what, bg_error *error)
                         what);
 }
 
+static bg_status refuse_number(const table *t, const char *field, bg_error *error)
+{
+    if (field[0] == '\0')
+        return fail_field(t, "is empty, expected a number", error);
+    return bg_error_set(error, BG_ERROR_PARSE, "%s:%" PRIu64 ": field %" PRIu64 ": `%.40s` is not a number", t->name,
+                        t->line, t->column, field);
+}
+
 /* Reads the next field without its quotes, cut to FIELD_BYTES - 1 (a number is shorter); *out_is_last at the line's
  * end. */
 static bg_status take_field(table *t, char field[FIELD_BYTES], bool *out_is_last, bg_error *error)
@@ -125,8 +133,9 @@ static bg_status find_column(const table *t, char (*names)[FIELD_BYTES], bool ha
         return BG_OK;
     }
     return bg_error_set(error, BG_ERROR_NOT_FOUND,
-                        "%s: there is no column `%s`; expected %sa number from 0 to %" PRIu32, t->name, wanted,
-                        has_header ? "a name of the first line or " : "", t->column_count - 1);
+                        "%s: there is no column `%s`; expected %sa number from 0 to %" PRIu32 "%s", t->name, wanted,
+                        has_header ? "a name of the first line or " : "", t->column_count - 1,
+                        t->column_count == 1 ? " (the file has one column: are its fields separated by commas?)" : "");
 }
 
 static bg_status choose_columns(table *t, char (*names)[FIELD_BYTES], const bg_csv_options *options, bg_error *error)
@@ -171,7 +180,7 @@ static bg_status read_row(table *t, double *values, const bool *is_wanted, bg_er
         /* strtod accepts blanks, "inf", "nan" and hexadecimal, which are not numbers here. */
         value = strtod(field, &stop);
         if (field[0] == '\0' || field[strspn(field, "+-0123456789.eE")] != '\0' || *stop != '\0')
-            return fail_field(t, field[0] == '\0' ? "is empty, expected a number" : "is not a number", error);
+            return refuse_number(t, field, error);
         if (!isfinite(value))
             return fail_field(t, "the number is too large for float64", error);
         values[t->column - 1] = value;
