@@ -113,7 +113,8 @@ static void step_gru(layer *l, bg_value x)
     l->h = bg_add(g, candidate, bg_multiply(g, update, bg_subtract(g, l->h, candidate)));
 }
 
-/* Sequences that have ended keep their state, and give zeros. */
+/* Sequences that have ended keep their state, and give zeros. In reverse they begin when the walk reaches their last
+ * step, with the first state. */
 static bg_value step(layer *l, int64_t at)
 {
     bg_graph *g = l->m->graph;
@@ -325,8 +326,6 @@ static bool map_recurrent(bgi_mapper *m)
         return false;
     if (type.dims[0] > MOST_STEPS)
         return bgi_map_refuse(m, "%" PRId64 " steps: at most %d are possible", type.dims[0], MOST_STEPS);
-    if (!bg_value_is_null(lengths) && (is_both || is_reverse))
-        return bgi_map_refuse(m, "lengths of sequences that are read in reverse");
     l.steps = type.dims[0];
     l.batch = type.dims[1];
     l.lengths = bgi_map_cast(m, lengths, BG_INT32);

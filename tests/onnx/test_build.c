@@ -16,6 +16,7 @@
 #include <brigade/onnx.h>
 
 #include "onnx/model.h"
+#include "support/interpret.h"
 
 static bg_error error;
 
@@ -469,6 +470,118 @@ static void branches_take_the_place_of_their_node(void **state)
     bg_onnx_destroy(onnx);
 }
 
+/* A file of one plain recurrence whose operands are all inputs: x [3, 2, 1], w and r [D, 1, 1], lengths [2]. */
+typedef struct recurrence_file {
+    test_model_file base;
+    BgiOnnx__ValueInfo infos[4], *info_list[4];
+    BgiOnnx__Type types[4];
+    BgiOnnx__TensorType tensor_types[4];
+    BgiOnnx__Shape shapes[4];
+    BgiOnnx__Dimension dims[4][3], *dim_lists[4][3];
+    char *inputs[5];
+    BgiOnnx__Attribute direction, *attribute_list[1];
+} recurrence_file;
+
+static void describe_input(recurrence_file *f, int i, char *name, int32_t element, uint32_t rank, const int64_t *dims)
+{
+    bgi_onnx__value_info__init(&f->infos[i]);
+    bgi_onnx__type__init(&f->types[i]);
+    bgi_onnx__tensor_type__init(&f->tensor_types[i]);
+    bgi_onnx__shape__init(&f->shapes[i]);
+    for (uint32_t d = 0; d < rank; d++) {
+        bgi_onnx__dimension__init(&f->dims[i][d]);
+        f->dims[i][d].has_dim_value = 1;
+        f->dims[i][d].dim_value = dims[d];
+        f->dim_lists[i][d] = &f->dims[i][d];
+    }
+    f->shapes[i].n_dim = rank;
+    f->shapes[i].dim = f->dim_lists[i];
+    f->tensor_types[i].has_elem_type = 1;
+    f->tensor_types[i].elem_type = element;
+    f->tensor_types[i].shape = &f->shapes[i];
+    f->types[i].tensor_type = &f->tensor_types[i];
+    f->infos[i].name = name;
+    f->infos[i].type = &f->types[i];
+    f->info_list[i] = &f->infos[i];
+}
+
+static bg_onnx *parse_recurrence(recurrence_file *f, char *direction, int64_t directions)
+{
+    static char rnn[] = "RNN", names[4][8] = {"x", "w", "r", "lengths"}, none[] = "", attribute[] = "direction";
+    const int64_t x[] = {3, 2, 1}, weights[] = {directions, 1, 1}, lengths[] = {2};
+
+    memset(f, 0, sizeof *f);
+    test_model_file_init(&f->base);
+    describe_input(f, 0, names[0], BGI_ONNX_FLOAT, 3, x);
+    describe_input(f, 1, names[1], BGI_ONNX_FLOAT, 3, weights);
+    describe_input(f, 2, names[2], BGI_ONNX_FLOAT, 3, weights);
+    describe_input(f, 3, names[3], BGI_ONNX_INT32, 1, lengths);
+    for (int i = 0; i < 3; i++)
+        f->inputs[i] = names[i];
+    f->inputs[3] = none;
+    f->inputs[4] = names[3];
+    bgi_onnx__attribute__init(&f->direction);
+    f->direction.name = attribute;
+    f->direction.has_type = 1;
+    f->direction.type = 3;
+    f->direction.has_s = 1;
+    f->direction.s = (ProtobufCBinaryData){strlen(direction), (uint8_t *)direction};
+    f->attribute_list[0] = &f->direction;
+    f->base.nodes[0].op_type = rnn;
+    f->base.nodes[0].n_input = 5;
+    f->base.nodes[0].input = f->inputs;
+    f->base.nodes[0].attribute = f->attribute_list;
+    f->base.graph.n_initializer = 0;
+    f->base.graph.n_input = 4;
+    f->base.graph.input = f->info_list;
+    return parse(&f->base);
+}
+
+/* Each sequence is reversed within its own length; results stand at their steps, and are 0 behind the end. */
+static void reversed_sequences_have_lengths(void **state)
+{
+    const double x[6] = {0.5, -1.0, 0.25, 0.75, 9.0, -0.5}, w[2] = {0.5, -1.5}, r[2] = {0.25, 0.75};
+    const double lengths[2] = {2, 3}, nothing = 0.0;
+    static char names[2][16] = {"reverse", "bidirectional"};
+
+    (void)state;
+    for (int64_t directions = 1; directions <= 2; directions++) {
+        const bg_onnx_options options = bg_onnx_defaults();
+        bgi_test_interpreter interpreter;
+        const bg_onnx_contents *contents;
+        recurrence_file file;
+        bg_onnx *onnx = parse_recurrence(&file, names[directions - 1], directions);
+        bg_graph *graph = NULL;
+        double found[12];
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        if (bg_onnx_build(onnx, &options, graph, &error) != BG_OK)
+            fail_msg("%s", error.message);
+        contents = bg_onnx_contents_of(onnx);
+        bgi_test_interpreter_init(&interpreter, graph);
+        bgi_test_set(&interpreter, contents->inputs[0].value, x);
+        bgi_test_set(&interpreter, contents->inputs[1].value, w);
+        bgi_test_set(&interpreter, contents->inputs[2].value, r);
+        bgi_test_set(&interpreter, contents->inputs[3].value, lengths);
+        bgi_test_interpret(&interpreter);
+        bgi_test_get(&interpreter, contents->outputs[0].value, found); /* [3, directions, 2, 1], relu */
+        for (int n = 0; n < 2; n++) {
+            const int64_t last = directions - 1; /* the direction that is reversed */
+            double h = 0.0;
+
+            for (int t = 2; t >= 0; t--) {
+                h = t < (int)lengths[n] ? tanh(w[last] * x[2 * t + n] + r[last] * h) : h;
+                if (fabs(found[(t * directions + last) * 2 + n] - fmax(t < (int)lengths[n] ? h : nothing, 0.0)) > 1e-6)
+                    fail_msg("%s, step %d of sequence %d is %g", names[last], t, n,
+                             found[(t * directions + last) * 2 + n]);
+            }
+        }
+        bgi_test_interpreter_clear(&interpreter);
+        bg_graph_destroy(graph);
+        bg_onnx_destroy(onnx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +593,7 @@ int main(void)
         cmocka_unit_test(fixed_values_are_folded),
         cmocka_unit_test(weights_train_as_options_say),
         cmocka_unit_test(refusals_are_told_at_once),
+        cmocka_unit_test(reversed_sequences_have_lengths),
         cmocka_unit_test(blocks_are_scopes),
         cmocka_unit_test(weights_need_a_build),
     };
