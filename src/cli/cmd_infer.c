@@ -49,6 +49,7 @@ static const cli_option infer_flags[] = {
     {CLI_LIBRARY, .name = "replicas"},
     {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
+    {CLI_LIBRARY, .name = "precision"},
     CLI_PROFILE_OPTIONS(infer_settings, profile),
     {CLI_FLAG, "quiet", AT(model.recipe.quiet), .help = "say nothing"},
     CLI_OPTIONS_END,
@@ -228,7 +229,8 @@ static int run(infer_settings *settings, bg_error *error)
     int code = CLI_FAILED;
 
     if (cli_library_read(&model->recipe.library, error) != BG_OK ||
-        cli_library_check(&model->recipe.library, error) != BG_OK)
+        cli_library_check(&model->recipe.library, error) != BG_OK ||
+        onnx_check_precision(model->recipe.library.options.numerics.precision, error) != BG_OK)
         return CLI_USAGE;
     onnx_choose_strategy(model);
     if (onnx_open_model(model, error) != BG_OK)

@@ -136,6 +136,8 @@ static void on_test_event(mnist_run *run, const bg_trainer_event *event)
     cli_progress *progress = &run->common.progress;
     mnist_test_result *result = &run->test;
 
+    if (event->kind == BG_ON_TEST_START && event->batch_count > 0 && event->batch_count < progress->total)
+        progress->total = event->batch_count;
     if (event->kind == BG_ON_CALL_END) {
         const uint64_t correct = mnist_call_correct(event->call);
         result->images += event->call->sample_count;
@@ -198,8 +200,12 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     bg_loader_destroy(data.loader);
     if (status != BG_OK || cli_received_signal != 0)
         return status;
-    printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", run->test.images,
-           100.0 * (double)run->test.correct / (double)run->test.images);
+    if (run->test.images == count)
+        printf("Accuracy on all %" PRIu64 " test images: %0.2f%%\n", count,
+               100.0 * (double)run->test.correct / (double)count);
+    else if (run->test.images > 0)
+        printf("Accuracy on %" PRIu64 " of %" PRIu64 " test images: %0.2f%%\n", run->test.images, count,
+               100.0 * (double)run->test.correct / (double)run->test.images);
     fflush(stdout);
     return BG_OK;
 }

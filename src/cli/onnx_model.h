@@ -92,6 +92,8 @@ extern const cli_option onnx_train_flags[];
 void onnx_set_defaults(void *settings, const char *command);
 int onnx_resolve(void *settings, bg_error *error);
 void onnx_clear_settings(void *settings);
+/* Weights are set, and saved, in the file's types. */
+bg_status onnx_check_precision(bg_precision precision, bg_error *error);
 /* Chooses one device, unless strategy or stages are given. */
 void onnx_choose_strategy(onnx_settings *settings);
 

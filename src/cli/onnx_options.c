@@ -49,6 +49,10 @@ const cli_option onnx_train_flags[] = {
      .default_text = "1, or as many as --steps needs", .help = "times through the data"},
     {CLI_COUNT, "steps", AT(recipe.steps), .value = "N", .minimum = 1, .maximum = UINT64_MAX,
      .default_text = "until the epochs are done", .help = "stop after N weight updates"},
+    {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",
+     .help = "batches of an epoch, each for one call of the session; with a decimal point a share of them: 0.25"},
+    {CLI_TEXT, "limit-val-batches", AT(recipe.limits[BG_TRAINER_VALIDATE]), .value = "N|SHARE", .default_text = "all",
+     .help = "the same of each validation; 0 leaves it out"},
     {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
     {CLI_LIBRARY, .name = "gradient-accumulation"},
@@ -136,8 +140,7 @@ void onnx_clear_settings(void *settings)
 
 /* ---- options from the command line ---- */
 
-/* Weights are set, and saved, in the file's types. */
-static bg_status check_precision(bg_precision precision, bg_error *error)
+bg_status onnx_check_precision(bg_precision precision, bg_error *error)
 {
     if (precision != BG_PRECISION_BF16_TRUE && precision != BG_PRECISION_16_TRUE)
         return BG_OK;
@@ -153,7 +156,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     const char *save = recipe->save_path;
 
     BGI_TRY(cli_recipe_check(recipe, error));
-    BGI_TRY(check_precision(recipe->library.options.numerics.precision, error));
+    BGI_TRY(onnx_check_precision(recipe->library.options.numerics.precision, error));
     if (save != NULL && !bgi_text_ends_with(save, ".onnx") && !bgi_text_ends_with(save, ".safetensors") &&
         !bgi_text_ends_with(save, ".npz"))
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -4,6 +4,7 @@
  */
 #include "cli/recipe.h"
 
+#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -172,6 +173,7 @@ void cli_recipe_replay(cli_recipe *recipe)
         return;
     recipe->checkpoint_dir = recipe->init_path = recipe->save_path = recipe->log_path = recipe->profile_dir = NULL;
     recipe->resume_drop = recipe->resume_optimizer = recipe->checkpoint_best = NULL;
+    recipe->limits[BG_TRAINER_FIT] = NULL;
     recipe->checkpoint_steps = recipe->checkpoint_keep = recipe->checkpoint_interval_s = 0;
     recipe->resume = recipe->checkpoint_async = recipe->profile = false;
     recipe->no_shuffle = true;
@@ -181,8 +183,59 @@ void cli_recipe_replay(cli_recipe *recipe)
     recipe->library.options.reporting.output_mode = BG_OUTPUT_ALL;
 }
 
+/* ---- limits ---- */
+
+/* A text with a point is a share, as in Lightning: 1.0 is all batches, 1 is one batch. */
+static bg_status read_limit(const char *text, const char *flag, bool may_be_none, uint64_t *out_number,
+                            double *out_share, bg_error *error)
+{
+    const bool is_share = strchr(text, '.') != NULL;
+    const bool is_plain = text[0] != '\0' && strspn(text, "0123456789.") == strlen(text);
+    char *end = NULL;
+
+    *out_number = BG_ALL_BATCHES;
+    *out_share = 1.0;
+    errno = 0;
+    if (is_share)
+        *out_share = strtod(text, &end);
+    else
+        *out_number = strtoull(text, &end, 10);
+    if (!is_plain || *end != '\0' || errno != 0 || *out_share > 1.0)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--%s is `%s`; it must be a number of batches, such as 10, or a share of them with a "
+                            "decimal point, from 0.0 to 1.0",
+                            flag, text);
+    if (!may_be_none && (*out_share == 0.0 || *out_number == 0))
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s is %s, which trains nothing; it must be above 0", flag,
+                            text);
+    return BG_OK;
+}
+
+/* Limits of the passes; `out` may be NULL, for a check alone. */
+static bg_status read_limits(const cli_recipe *recipe, bg_trainer_options *out, bg_error *error)
+{
+    static const char *const flags[BG_TRAINER_TASK_COUNT] = {[BG_TRAINER_FIT] = "limit-train-batches",
+                                                             [BG_TRAINER_VALIDATE] = "limit-val-batches",
+                                                             [BG_TRAINER_TEST] = "limit-test-batches"};
+
+    for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++) {
+        uint64_t number;
+        double share;
+
+        if (recipe->limits[task] == NULL)
+            continue;
+        BGI_TRY(read_limit(recipe->limits[task], flags[task], task != BG_TRAINER_FIT, &number, &share, error));
+        if (out != NULL) {
+            out->batch_limits[task] = number;
+            out->batch_shares[task] = share;
+        }
+    }
+    return BG_OK;
+}
+
 bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 {
+    BGI_TRY(read_limits(recipe, NULL, error));
     BGI_TRY(check_checkpoints(recipe, error));
     BGI_TRY(check_rules(recipe->library.offload_rules, error));
     BGI_TRY(cli_library_check(&recipe->library, error));
@@ -335,6 +388,7 @@ bg_status cli_recipe_trainer(cli_recipe *recipe, bg_trainer_options *out, bg_err
     out->micro_batch[BG_TRAINER_FIT] = (uint32_t)recipe->batch_size;
     out->max_epochs = recipe->library.replay != NULL && recipe->epochs > 0 ? 1 : recipe->epochs;
     out->max_steps = recipe->steps;
+    BGI_TRY(read_limits(recipe, out, error));
     out->interrupt = &cli_received_signal;
     if (recipe->checkpoint_dir != NULL) {
         out->checkpoint_steps = recipe->checkpoint_steps;
@@ -417,6 +471,8 @@ bg_status cli_recipe_check_distinct(const cli_recipe *recipe, const char *save_p
 
 void cli_recipe_agree(const cli_recipe *recipe)
 {
+    for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++)
+        cli_ranks_agree("limit %d %s\n", task, recipe->limits[task] != NULL ? recipe->limits[task] : "");
     cli_ranks_agree("steps %" PRIu64 "\nepochs %" PRIu64 "\nno-shuffle %d\nlast-batch %s\ncheckpoint-steps %" PRIu64
                     "\ncheckpoint %d\ncheckpoint-async %d\ncheckpoint-keep-best %s\nresume %d\nsave %d\n",
                     recipe->steps, recipe->epochs, recipe->no_shuffle, recipe->last_batch, recipe->checkpoint_steps,

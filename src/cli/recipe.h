@@ -23,8 +23,9 @@ typedef struct cli_recipe {
     const char *sample_words; /* "images" */
     const char *data_hint;    /* how to get the same data again: "give the same --data-dir" */
     uint64_t batch_size, epochs;
-    uint64_t steps;        /* 0: until the epochs are done */
-    const char *optimizer; /* bg_optimizer_parse's text */
+    uint64_t steps;                            /* 0: until the epochs are done */
+    const char *limits[BG_TRAINER_TASK_COUNT]; /* batches of a pass, or a share of them: "10", "0.25"; NULL: all */
+    const char *optimizer;                     /* bg_optimizer_parse's text */
     double learning_rate;
     const char *rate_schedule; /* bg_rate_parse's text; NULL: not given */
     bg_rate_schedule rate;     /* the parsed schedule, for the trainer */

@@ -36,6 +36,13 @@ infer "$files/net_fixed.onnx" --input "$x" --normalize 0.4,0.3 --output b.npy --
 check "a fixed batch with a rest" cmp -s a.npy b.npy
 check "--quiet" test ! -s infer.out
 
+infer "$net" --input "$x" --normalize 0.4,0.3 --output b.npy --batch-size 8 --precision bf16-mixed
+values a.npy >whole.txt
+values b.npy >some.txt
+check "products of bfloat16: other bits, the same results within 3 digits" sh -c '! cmp -s a.npy b.npy && paste whole.txt some.txt | awk "
+    { d = \$1 - \$2; if (d < 0) d = -d; s = \$1 < 0 ? -\$1 : \$1; if (d > 0.05 + 0.05 * s) exit 1 }"'
+error 2 '--precision bf16-true: a model from a file keeps its weights in the file' infer "$net" --input "$x" --output b.npy --precision bf16-true
+
 begin_case outputs
 infer "$files/inside.onnx" --input "x=$files/inside.npz:rows" --input "labels=$files/inside.npz:labels" \
     --output logits=logits.npy --output loss=loss.npy --batch-size 9

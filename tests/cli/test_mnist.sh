@@ -45,6 +45,10 @@ train only-test --epochs 0
 check "epochs 0 does not train" sh -c '! grep -q "^Epoch" only-test.out'
 lines only-test.out '^Testing\.\.\.$' '^Accuracy on test set: '
 
+begin_case limits
+train limits --epochs 1 --limit-train-batches 2 --limit-test-batches 0.5
+lines limits.out '^2/2 ' '^Accuracy on test set: ' '^Accuracy on [0-9]* of [0-9]* test images: '
+
 begin_case help
 "$program" mnist --help all >help.out
 check "help ends well" test $? -eq 0

@@ -82,6 +82,19 @@ error 1 'has a checkpoint of an earlier training' train "$files/net.onnx" $data 
 error 1 'is from a training on 45 samples, but this run has 13; give the same --input and --target' train "$files/net.onnx" \
     --input "x=$files/test.npz:images" --target "$files/test.npz:labels" --batch-size 8 --quiet --checkpoint state --resume
 
+# 45 samples are 6 batches of 8, the last one smaller, and 13 for validation are 2.
+begin_case limits
+train half "$files/net.onnx" $data $validation --no-shuffle --epochs 2 --limit-train-batches 0.5 --limit-val-batches 1 --save half.onnx
+check "epochs of 3 batches: $(cat half.out)" grep -q '^Trained 6 weight updates, 48 samples' half.out
+train three "$files/net.onnx" $data $validation --no-shuffle --epochs 2 --limit-train-batches 3 --limit-val-batches 0 --save three.onnx
+check "the same as a number" cmp -s half.onnx three.onnx
+check "one validation batch, and none" test "$(grep -c '"validation"' half.jsonl)$(grep -c '"validation"' three.jsonl)" = 20
+train begun "$files/net.onnx" $data --no-shuffle --epochs 2 --limit-train-batches 3 --steps 4 --quiet --checkpoint part
+train begun "$files/net.onnx" $data --no-shuffle --epochs 2 --limit-train-batches 3 --quiet --checkpoint part --resume --save begun.onnx
+check "resumed within an epoch" cmp -s begun.onnx three.onnx
+error 1 'batch_shares is 0.1, and 0.1 of 6 batches is less than one; give a larger share, or 0 for none' train "$files/net.onnx" $data \
+    --limit-train-batches 0.1
+
 # All of the 13 samples are right from the second epoch on: of equal ones the earlier checkpoint stays, over a resume too.
 begin_case keep_best
 best="$data $validation --no-shuffle --learning-rate 0.3 --quiet --checkpoint best --checkpoint-keep-best"

@@ -78,6 +78,11 @@ error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5
 error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --normalize 0.5,0
 error 2 '2 channels are given for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
+error 2 '--limit-train-batches is `2x`; it must be a number of batches, such as 10, or a share of them with a decimal point' \
+    train $good --limit-train-batches 2x
+error 2 '--limit-train-batches is `1.5`; it must be' train $good --limit-train-batches 1.5
+error 2 '--limit-train-batches is 0.0, which trains nothing; it must be above 0' train $good --limit-train-batches 0.0
+error 2 '--limit-val-batches is `-1`; it must be' train $good --limit-val-batches -1
 error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume is given without a folder; add --checkpoint DIR' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
