@@ -20,6 +20,7 @@
 #include "kernels/compare/attributes.h"
 #include "kernels/conv/attributes.h"
 #include "kernels/conv_pool/attributes.h"
+#include "kernels/cosine/attributes.h"
 #include "kernels/ctc/attributes.h"
 #include "kernels/cumulative/attributes.h"
 #include "kernels/dropout/attributes.h"
@@ -387,7 +388,7 @@ static void pool(bench_work *work, const int64_t *d, bool is_max)
     const int x = make(work, F32(d[0], d[1], d[2], d[3]), 1), y = make(work, F32(d[0], d[1], oh, ow), 1);
     const int dx = make_like(work, x), dy = make_like(work, y), where = make(work, I32(d[0], d[1], oh, ow), 1);
 
-    attributes = (bgi_pool2d_attributes){{0, {d[4], d[4]}, {d[5], d[5]}, {d[6], d[6]}, {1, 1}, false, true}};
+    attributes = (bgi_pool2d_attributes){.options = {0, {d[4], d[4]}, {d[5], d[5]}, {d[6], d[6]}, {1, 1}, false, true}};
     if (is_max) {
         CALL(MAX_POOL2D, &attributes, 1, x, y, where);
         CALL(MAX_POOL2D_BACKWARD, &attributes, 2, dy, where, dx);
@@ -518,6 +519,33 @@ static void layer_norm(bench_work *work, const int64_t *d)
 
     CALL(LAYER_NORM, &attributes, 3, x, gamma, beta, y, mean, rstd);
     CALL(LAYER_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
+}
+
+/* n c edge, groups */
+static void group_norm(bench_work *work, const int64_t *d)
+{
+    static bgi_group_norm_attributes attributes;
+    const int x = make(work, F32(d[0], d[1], d[2], d[2]), 1), y = make_like(work, x), dy = make_like(work, x);
+    const int dx = make_like(work, x), gamma = make(work, F32(d[1]), 1), beta = make_like(work, gamma);
+    const int mean = make(work, F32(d[0], d[3]), 1), rstd = make_like(work, mean);
+    const int dgamma = make_like(work, gamma), dbeta = make_like(work, gamma);
+
+    attributes = (bgi_group_norm_attributes){.epsilon = 1e-5, .groups = d[3]};
+    CALL(GROUP_NORM, &attributes, 3, x, gamma, beta, y, mean, rstd);
+    CALL(GROUP_NORM_BACKWARD, &attributes, 5, dy, x, mean, rstd, gamma, dx, dgamma, dbeta);
+}
+
+/* rows, columns */
+static void cosine(bench_work *work, const int64_t *d)
+{
+    static const bgi_cosine_attributes attributes = {.epsilon = 1e-8, .axis = 1};
+    const int a = make(work, F32(d[0], d[1]), 1), b = make_like(work, a), da = make_like(work, a),
+              db = make_like(work, a);
+    const int y = make(work, F32(d[0]), 1), of_a = make_like(work, y), of_b = make_like(work, y),
+              dy = make_like(work, y);
+
+    CALL(COSINE, &attributes, 2, a, b, y, of_a, of_b);
+    CALL(COSINE_BACKWARD, &attributes, 6, dy, a, b, y, of_a, of_b, da, db);
 }
 
 static void softmax(bench_work *work, const int64_t *d, bool is_log)
@@ -1046,6 +1074,8 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
                  {"conv_transpose", conv_transpose},
                  {"interpolate", interpolate},
                  {"rms_norm", rms_norm},
+                 {"group_norm", group_norm},
+                 {"cosine", cosine},
                  {"cumulative_sum", cumulative_sum},
                  {"where", choose},
                  {"gather", gather},

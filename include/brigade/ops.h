@@ -145,7 +145,7 @@ BG_API bg_value bg_max_pool(bg_graph *graph, const char *name, bg_value x, const
 BG_API bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_pool_options *options);
 /* Pools x to `sizes`, one number for each dimension after its channels (NULL: 1 each, a global pool), like PyTorch's
  * adaptive pools: window i of `size` goes from floor(i H / size) to before ceil((i + 1) H / size). If the sizes do not
- * divide x's, the maximum is computed window by window, with at most 60 windows along an axis. Shapes: x [N,C,..] ->
+ * divide x's, neighboring windows share elements. Shapes: x [N,C,..] ->
  * [N,C,sizes..]. */
 BG_API bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);
 BG_API bg_value bg_adaptive_avg_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes);

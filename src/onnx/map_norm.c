@@ -148,12 +148,13 @@ static bool map_batch_norm(bgi_mapper *m)
 static bool map_instance_norm(bgi_mapper *m)
 {
     const bg_value x = bgi_map_in(m, 0), gamma = bgi_map_in(m, 1), beta = bgi_map_in(m, 2);
+    const bg_dtype dtype = bgi_map_type(m, x).dtype;
 
     if (!takes_float(m, x) || bg_value_is_null(gamma) || bg_value_is_null(beta))
         return bgi_map_refuse(m, "it takes three float operands");
     return bgi_map_out(m, 0,
-                       bg_group_norm(m->graph, m->name, x, bgi_map_type(m, x).dims[1], gamma, beta,
-                                     bgi_map_real(m, "epsilon", 1e-5f)));
+                       bg_group_norm(m->graph, m->name, x, bgi_map_type(m, x).dims[1], bgi_map_cast(m, gamma, dtype),
+                                     bgi_map_cast(m, beta, dtype), bgi_map_real(m, "epsilon", 1e-5f)));
 }
 
 static bool map_group_norm(bgi_mapper *m)
@@ -173,6 +174,8 @@ static bool map_group_norm(bgi_mapper *m)
         vectors[i] = bg_broadcast(m->graph, NULL, vectors[i], 2, (const int64_t[]){groups, type.dims[1] / groups});
         vectors[i] = bgi_map_reshape(m, vectors[i], 1, &type.dims[1]);
     }
+    for (uint32_t i = 0; i < 2; i++)
+        vectors[i] = bgi_map_cast(m, vectors[i], type.dtype);
     return bgi_map_out(
         m, 0, bg_group_norm(m->graph, m->name, x, groups, vectors[0], vectors[1], bgi_map_real(m, "epsilon", 1e-5f)));
 }

@@ -50,11 +50,64 @@ static void save_conv_transpose(bgi_saver *s)
 
 /* ---- pools ---- */
 
+/* Windows of different sizes along a dim become windows of the largest size, beside each other: the last element of a
+ * shorter one is repeated. */
+static const char *save_even_windows(bgi_saver *s, const char *x, uint32_t dim, int64_t count, int64_t *out_size)
+{
+    const int64_t size = bgi_save_type(s, 0).dims[dim];
+    int64_t begin, end, *places;
+
+    *out_size = 1;
+    for (int64_t i = 0; i < count; i++) {
+        bgi_pool_window(size, count, i, &begin, &end);
+        *out_size = end - begin > *out_size ? end - begin : *out_size;
+    }
+    if (*out_size > INT32_MAX / count) {
+        bgi_save_refuse(s, "%lld windows of up to %lld elements: there would be too many numbers", (long long)count,
+                        (long long)*out_size);
+        return NULL;
+    }
+    places = calloc((size_t)count * (size_t)*out_size, sizeof *places);
+    if (places == NULL) {
+        s->is_out_of_memory = true;
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        bgi_pool_window(size, count, i, &begin, &end);
+        for (int64_t k = 0; k < *out_size; k++)
+            places[i * *out_size + k] = begin + k < end ? begin + k : end - 1;
+    }
+    x = bgi_save_2(s, "Gather", x, bgi_save_list(s, places, (uint32_t)(count * *out_size)));
+    bgi_save_int(s, "axis", dim);
+    free(places);
+    return x;
+}
+
+static void save_adaptive_pool(bgi_saver *s, const bgi_pool2d_attributes *f)
+{
+    const int32_t batch = bgi_save_batch_first(s, 0);
+    const char *x = bgi_save_in(s, 0);
+    int64_t window[2];
+
+    for (uint32_t dim = 0; dim < 2; dim++)
+        x = save_even_windows(s, x, 2 + dim, f->sizes[dim], &window[dim]);
+    x = bgi_save_1(s, "MaxPool", x);
+    bgi_save_ints(s, "kernel_shape", window, 2);
+    bgi_save_ints(s, "strides", window, 2);
+    bgi_save_out(s, 0, x, batch);
+}
+
 static void save_max_pool(bgi_saver *s)
 {
     const bgi_pool2d_attributes *f = s->op->attributes;
     const int32_t batch = bgi_save_batch_first(s, 0);
-    const char *y = bgi_save_1(s, "MaxPool", bgi_save_in(s, 0));
+    const char *y;
+
+    if (f->sizes[0] > 0) {
+        save_adaptive_pool(s, f);
+        return;
+    }
+    y = bgi_save_1(s, "MaxPool", bgi_save_in(s, 0));
 
     bgi_save_ints(s, "kernel_shape", f->options.kernel, 2);
     save_window(s, f->options.padding, f->options.stride);

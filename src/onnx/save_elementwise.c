@@ -251,23 +251,31 @@ static void save_add_n(bgi_saver *s)
 
 static void save_compare(bgi_saver *s)
 {
-    static const char *const ops[BG_COMPARISON_COUNT] = {
-        [BG_LESS] = "Less",       [BG_LESS_EQUAL] = "LessOrEqual",       [BG_EQUAL] = "Equal",
-        [BG_NOT_EQUAL] = "Equal", [BG_GREATER_EQUAL] = "GreaterOrEqual", [BG_GREATER] = "Greater"};
+    static const char *const ops[BGI_COMPARE_COUNT] = {[BG_LESS] = "Less",
+                                                       [BG_LESS_EQUAL] = "LessOrEqual",
+                                                       [BG_EQUAL] = "Equal",
+                                                       [BG_NOT_EQUAL] = "Equal",
+                                                       [BG_GREATER_EQUAL] = "GreaterOrEqual",
+                                                       [BG_GREATER] = "Greater",
+                                                       [BGI_COMPARE_LOGIC + BG_LOGIC_AND] = "And",
+                                                       [BGI_COMPARE_LOGIC + BG_LOGIC_OR] = "Or",
+                                                       [BGI_COMPARE_LOGIC + BG_LOGIC_XOR] = "Xor"};
     const bgi_compare_attributes *f = s->op->attributes;
     const bg_type type = bgi_save_result(s, 0);
     const int32_t batch = bgi_save_batch_broadcast(s, &type);
-    const bool is_bytes = bgi_save_type(s, 0).dtype == BG_UINT8;
+    const bool is_bytes = bgi_save_type(s, 0).dtype == BG_UINT8, is_logic = f->function >= BGI_COMPARE_LOGIC;
     const char *operands[2], *y;
 
     bgi_save_widen(s);
     for (uint32_t i = 0; i < 2; i++) {
-        operands[i] = bgi_save_in(s, i);
-        if (is_bytes) /* engines support comparisons of few types */
+        operands[i] = is_logic && is_bytes ? bgi_save_truth(s, i) : bgi_save_in(s, i);
+        if (is_logic && !is_bytes)
+            operands[i] = bgi_save_cast(s, operands[i], BGI_ONNX_BOOL);
+        else if (is_bytes && !is_logic) /* engines support comparisons of few types */
             operands[i] = bgi_save_cast(s, operands[i], BGI_ONNX_INT32);
     }
-    y = bgi_save_2(s, ops[f->comparison], operands[0], operands[1]);
-    if (f->comparison == BG_NOT_EQUAL)
+    y = bgi_save_2(s, ops[f->function], operands[0], operands[1]);
+    if (f->function == BG_NOT_EQUAL)
         y = bgi_save_1(s, "Not", y);
     bgi_save_out_bool(s, 0, y, batch);
 }

@@ -181,6 +181,32 @@ static void save_scatter(bgi_saver *s)
     bgi_save_out(s, 0, bgi_save_transpose(s, y, f->whole.rank, back), BGI_SAVE_NO_BATCH);
 }
 
+/* A comparison with the numbers of all classes, so that an id outside gives zeros. */
+static void save_one_hot(bgi_saver *s)
+{
+    const bgi_one_hot_attributes *f = s->op->attributes;
+    const bg_type ids = bgi_save_type(s, 0);
+    const int32_t batch = bgi_save_batch(s, 0);
+    double *numbers = malloc((size_t)f->classes * sizeof *numbers);
+    int64_t dims[BG_MAX_RANK] = {0};
+    const char *x;
+
+    if (numbers == NULL) {
+        s->is_out_of_memory = true;
+        return;
+    }
+    for (int64_t i = 0; i < f->classes; i++)
+        numbers[i] = (double)i;
+    for (uint32_t i = 0; i < ids.rank; i++)
+        dims[i] = ids.dims[i];
+    dims[ids.rank] = 1;
+    x = bgi_save_cast(s, bgi_save_ids(s, 0), BGI_ONNX_INT64);
+    x = bgi_save_reshape(s, x, ids.rank + 1, dims, batch);
+    x = bgi_save_2(s, "Equal", x, bgi_save_reals(s, BG_INT64, 1, &f->classes, numbers));
+    free(numbers);
+    bgi_save_out_as_is(s, 0, bgi_save_cast(s, x, bgi_onnx_dtype_element(f->dtype)), batch);
+}
+
 static void save_top_k(bgi_saver *s)
 {
     const bgi_top_k_attributes *f = s->op->attributes;
@@ -199,11 +225,8 @@ static void save_top_k(bgi_saver *s)
 }
 
 const bgi_save_row bgi_save_index[] = {
-    {&bgi_op_gather, save_gather, 0, NULL},
-    {&bgi_op_gather_elements, save_gather_elements, 0, NULL},
-    {&bgi_op_scatter, save_scatter, 0, NULL},
-    {&bgi_op_scatter_elements, save_scatter_elements, 0, NULL},
-    {&bgi_op_embedding, save_embedding, 0, NULL},
-    {&bgi_op_top_k, save_top_k, 99, NULL},
-    {0},
+    {&bgi_op_gather, save_gather, 0, NULL},       {&bgi_op_gather_elements, save_gather_elements, 0, NULL},
+    {&bgi_op_scatter, save_scatter, 0, NULL},     {&bgi_op_scatter_elements, save_scatter_elements, 0, NULL},
+    {&bgi_op_embedding, save_embedding, 0, NULL}, {&bgi_op_one_hot, save_one_hot, 0, NULL},
+    {&bgi_op_top_k, save_top_k, 99, NULL},        {0},
 };

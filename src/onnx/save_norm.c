@@ -1,7 +1,8 @@
 /*
- * save_norm.c: softmax, normalization, dropout. Norms that an opset does not have are written as their parts, in float
- * where elements have 16 bits.
+ * save_norm.c: softmax, normalization, cosines, dropout. Norms that an opset does not have are written as their parts,
+ * in float where elements have 16 bits.
  */
+#include "kernels/cosine/attributes.h"
 #include "kernels/dropout/attributes.h"
 #include "kernels/norm/attributes.h"
 #include "kernels/reshape/attributes.h"
@@ -48,10 +49,10 @@ static const char *by_root_of_squares(bgi_saver *s, const char *x, double epsilo
     return bgi_save_2(s, "Div", x, bgi_save_1(s, "Sqrt", y));
 }
 
-static const char *save_ones(bgi_saver *s, int64_t count)
+static const char *save_filled(bgi_saver *s, double value, int64_t count)
 {
-    const double one[1] = {1.0};
-    const char *name = bgi_save_reals(s, bgi_save_dtype(s, 0), 1, (const int64_t[]){1}, one);
+    const double values[1] = {value};
+    const char *name = bgi_save_reals(s, bgi_save_dtype(s, 0), 1, (const int64_t[]){1}, values);
 
     return bgi_save_2(s, "Expand", name, bgi_save_list(s, &count, 1));
 }
@@ -70,7 +71,7 @@ static void save_layer_norm(bgi_saver *s)
     beta = bgi_save_in(s, 2);
     if (s->options->opset >= 17) {
         if (gamma == NULL)
-            gamma = save_ones(s, type.dims[type.rank - 1]);
+            gamma = save_filled(s, 1.0, type.dims[type.rank - 1]);
         y = bgi_save_3(s, "LayerNormalization", x, gamma, beta);
         bgi_save_int(s, "axis", -1);
         bgi_save_real(s, "epsilon", f->epsilon);
@@ -93,6 +94,62 @@ static void save_rms_norm(bgi_saver *s)
     gamma = bgi_save_in(s, 1);
     y = by_root_of_squares(s, x, f->epsilon);
     bgi_save_out(s, 0, gamma != NULL ? bgi_save_2(s, "Mul", y, gamma) : y, batch);
+}
+
+/* ---- the cosine between vectors along an axis ---- */
+
+static const char *sum_along(bgi_saver *s, const char *x, const char *y, int64_t axis)
+{
+    y = bgi_save_2(s, "ReduceSum", bgi_save_2(s, "Mul", x, y), bgi_save_list(s, &axis, 1));
+    bgi_save_int(s, "keepdims", 0);
+    return y;
+}
+
+static void save_cosine(bgi_saver *s)
+{
+    const bgi_cosine_attributes *f = s->op->attributes;
+    const bg_type type = bgi_save_type(s, 0);
+    int32_t batch = bgi_save_batch_broadcast(s, &type);
+    const char *operands[2], *y, *least;
+
+    if (batch == (int32_t)f->axis)
+        batch = bgi_save_fix(s, "it adds up the samples");
+    else if (batch > (int32_t)f->axis)
+        batch--;
+    bgi_save_widen(s);
+    least = bgi_save_number(s, bgi_save_dtype(s, 0), f->epsilon * f->epsilon);
+    for (uint32_t i = 0; i < 2; i++)
+        operands[i] = bgi_save_in(s, i);
+    y = sum_along(s, operands[0], operands[1], f->axis);
+    for (uint32_t i = 0; i < 2; i++)
+        y = bgi_save_2(
+            s, "Div", y,
+            bgi_save_1(s, "Sqrt", bgi_save_2(s, "Max", sum_along(s, operands[i], operands[i], f->axis), least)));
+    bgi_save_out_as_is(s, 0, y, batch);
+}
+
+/* ---- over groups of channels ---- */
+
+/* Groups are the channels of an instance norm; gamma and beta follow it. */
+static void save_group_norm(bgi_saver *s)
+{
+    const bgi_group_norm_attributes *f = s->op->attributes;
+    const bg_type type = bgi_save_type(s, 0);
+    const int32_t batch = bgi_save_batch_first(s, 0);
+    const int64_t groups[3] = {type.dims[0], f->groups, bg_type_element_count(&type) / (type.dims[0] * f->groups)};
+    int64_t dims[BG_MAX_RANK];
+    const char *y, *vectors[2];
+
+    bgi_save_widen(s);
+    for (uint32_t i = 1; i < type.rank; i++)
+        dims[i - 1] = i == 1 ? type.dims[1] : 1;
+    for (uint32_t i = 0; i < 2; i++)
+        vectors[i] = bgi_save_reshape(s, bgi_save_in(s, 1 + i), type.rank - 1, dims, BGI_SAVE_NO_BATCH);
+    y = bgi_save_reshape(s, bgi_save_in(s, 0), 3, groups, batch);
+    y = bgi_save_3(s, "InstanceNormalization", y, save_filled(s, 1.0, f->groups), save_filled(s, 0.0, f->groups));
+    bgi_save_real(s, "epsilon", f->epsilon);
+    y = bgi_save_reshape(s, y, type.rank, type.dims, batch);
+    bgi_save_out(s, 0, bgi_save_2(s, "Add", bgi_save_2(s, "Mul", y, vectors[0]), vectors[1]), batch);
 }
 
 /* ---- over the samples: with running statistics ---- */
@@ -128,6 +185,8 @@ const bgi_save_row bgi_save_norm[] = {
     {&bgi_op_softmax, save_softmax, 0, NULL},
     {&bgi_op_log_softmax, save_log_softmax, 0, NULL},
     {&bgi_op_layer_norm, save_layer_norm, 0, NULL},
+    {&bgi_op_cosine, save_cosine, 0, NULL},
+    {&bgi_op_group_norm, save_group_norm, 0, NULL},
     {&bgi_op_rms_norm, save_rms_norm, 0, NULL},
     {&bgi_op_batch_norm, save_batch_norm, 14, NULL},
     {&bgi_op_dropout, save_dropout, 0, NULL},

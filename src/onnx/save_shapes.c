@@ -81,6 +81,24 @@ static void save_concat(bgi_saver *s)
     bgi_save_out(s, 0, y, batch);
 }
 
+static void save_roll(bgi_saver *s)
+{
+    const bgi_roll_attributes *f = s->op->attributes;
+    const int64_t size = bgi_save_type(s, 0).dims[f->axis];
+    const int32_t batch = bgi_save_batch(s, 0);
+    const char *x = bgi_save_in(s, 0), *axes = bgi_save_list(s, (const int64_t[]){f->axis}, 1), *y;
+    const char *first = bgi_save_list(s, &f->first, 1), *start, *end;
+
+    if (batch == (int32_t)f->axis)
+        bgi_save_fix(s, "it moves the samples");
+    end = bgi_save_node(s, "Slice", 4, (const char *const[]){x, first, bgi_save_list(s, &size, 1), axes});
+    start =
+        bgi_save_node(s, "Slice", 4, (const char *const[]){x, bgi_save_list(s, (const int64_t[]){0}, 1), first, axes});
+    y = bgi_save_2(s, "Concat", end, start);
+    bgi_save_int(s, "axis", f->axis);
+    bgi_save_out(s, 0, y, batch);
+}
+
 static void save_copy(bgi_saver *s)
 {
     bgi_save_out(s, 0, bgi_save_1(s, "Identity", bgi_save_in(s, 0)), bgi_save_batch(s, 0));
@@ -215,6 +233,7 @@ const bgi_save_row bgi_save_shapes[] = {
     {&bgi_op_broadcast, save_broadcast, 0, NULL},
     {&bgi_op_transpose, save_transpose, 0, NULL},
     {&bgi_op_slice, save_slice, 0, NULL},
+    {&bgi_op_roll, save_roll, 0, NULL},
     {&bgi_op_concat, save_concat, 0, NULL},
     {&bgi_op_copy, save_copy, 0, NULL},
     {&bgi_op_stop_gradient, save_copy, 0, NULL},

@@ -1,10 +1,11 @@
 /*
- * compare.c: comparisons of two operands that broadcast, and choosing between two by a condition.
+ * compare.c: comparisons and logical functions of two operands that broadcast, and choosing between two by a condition.
  *
  * A result is uint8, so no gradient flows through a comparison or into a condition. The gradient of a choice goes to
  * the operand that was chosen, by an op that puts zeros elsewhere, and is summed over the dims in which the operand was
  * repeated.
  */
+#include "graph/graph.h"
 #include "kernels/compare/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
@@ -17,11 +18,11 @@ BGI_OP_KERNEL(select_where_gradient, WHERE_GRADIENT)
 
 static bg_status infer_compare(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    const bg_comparison comparison = ((const bgi_compare_attributes *)op->attributes)->comparison;
+    const uint32_t function = ((const bgi_compare_attributes *)op->attributes)->function;
 
-    if ((unsigned)comparison >= BG_COMPARISON_COUNT)
-        return bg_error_set(error, BG_ERROR_INVALID, "comparison %d is not one of bg_comparison (0 to %d)",
-                            (int)comparison, BG_COMPARISON_COUNT - 1);
+    if (function >= BGI_COMPARE_COUNT)
+        return bg_error_set(error, BG_ERROR_INVALID, "function %u is not a comparison or logical function (0 to %d)",
+                            (unsigned)function, BGI_COMPARE_COUNT - 1);
     BGI_TRY(bgi_shape_same_dtype(&op->types[0], "a", &op->types[1], "b", error));
     BGI_TRY(bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error));
     outputs[0].dtype = BG_UINT8;
@@ -47,9 +48,15 @@ const bg_op_type bgi_op_compare = {
 
 bg_value bg_compare(bg_graph *graph, const char *name, bg_comparison comparison, bg_value a, bg_value b)
 {
-    const bgi_compare_attributes attributes = {.comparison = comparison};
+    const bgi_compare_attributes attributes = {.function = (uint32_t)comparison};
     bg_value inputs[] = {a, b};
 
+    if ((unsigned)comparison >= BG_COMPARISON_COUNT) {
+        bgi_graph_fail_op(graph, "compare", name, BG_ERROR_INVALID,
+                          "comparison %d is not one of bg_comparison (0 to %d)", (int)comparison,
+                          BG_COMPARISON_COUNT - 1);
+        return (bg_value){0};
+    }
     bgi_promote(graph, inputs, 2);
     return bg_graph_add(graph, &bgi_op_compare, name, inputs, 2, &attributes, NULL);
 }

@@ -15,6 +15,7 @@ BGI_OP_KERNEL(select_gather, GATHER)
 BGI_OP_KERNEL(select_scatter, SCATTER)
 BGI_OP_KERNEL(select_gather_elements, GATHER_ELEMENTS)
 BGI_OP_KERNEL(select_scatter_elements, SCATTER_ELEMENTS)
+BGI_OP_KERNEL(select_one_hot, ONE_HOT)
 BGI_OP_KERNEL(select_top_k, TOP_K)
 
 static bg_status check_ids(const bg_type *ids, bg_error *error)
@@ -231,6 +232,43 @@ bg_value bg_scatter_elements_add(bg_graph *graph, const char *name, bg_value x, 
 {
     return bg_elementwise_binary(graph, name, BG_ADD, x,
                                  add_indexed(graph, &bgi_op_scatter_elements, NULL, updates, x, axis, ids));
+}
+
+/* ---- one hot: ids -> y ---- */
+
+static bg_status infer_one_hot(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_one_hot_attributes *attributes = op->attributes;
+    const bg_type *ids = &op->types[0];
+
+    if (attributes->classes < 1 || attributes->classes > (ids->dtype == BG_UINT8 ? 256 : INT32_MAX) ||
+        ids->rank >= BG_MAX_RANK)
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "classes is %lld and ids have %u dimensions: classes must be at least 1 (at most 256 for "
+                            "uint8 ids), and ids must have at most %d dimensions",
+                            (long long)attributes->classes, ids->rank, BG_MAX_RANK - 1);
+    if (check_ids(ids, NULL) != BG_OK)
+        return bg_error_set(error, BG_ERROR_SHAPE, "ids have elements of %s: they must be int32, int64 or uint8",
+                            bg_dtype_name(ids->dtype));
+    if (bg_dtype_size_bytes(attributes->dtype) == 0)
+        return bg_error_set(error, BG_ERROR_INVALID, "element type %d is not one of bg_dtype", (int)attributes->dtype);
+    outputs[0] = *ids;
+    outputs[0].dims[outputs[0].rank++] = attributes->classes;
+    outputs[0].dtype = attributes->dtype;
+    return BG_OK;
+}
+
+const bg_op_type bgi_op_one_hot = {
+    BG_OP_TYPE_DEFAULTS,    .name = "one_hot",        .minimum_inputs = 1,
+    .maximum_inputs = 1,    .output_count = 1,        .attributes_bytes = sizeof(bgi_one_hot_attributes),
+    .infer = infer_one_hot, .kernel = select_one_hot,
+};
+
+bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype)
+{
+    const bgi_one_hot_attributes attributes = {.classes = classes, .dtype = dtype};
+
+    return bg_graph_add(graph, &bgi_op_one_hot, name, &ids, 1, &attributes, NULL);
 }
 
 /* ---- the largest: x -> values, numbers ---- */

@@ -1,11 +1,13 @@
 /*
- * logic.c: logical ops, triangles and the leaky ReLU with a learned slope, built from comparisons and bg_where.
+ * logic.c: logical ops of operands whose types may differ, triangles and the leaky ReLU with a learned slope, built
+ * from comparisons and bg_where.
  */
 #include <brigade/ops.h>
 
 #include <stdlib.h>
 
 #include "graph/graph.h"
+#include "kernels/compare/attributes.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -35,25 +37,19 @@ bg_value bg_logical_not(bg_graph *graph, const char *name, bg_value x)
 
 bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_value a, bg_value b)
 {
-    static const uint8_t yes = 1;
-    const bg_type scalar = bg_scalar(BG_UINT8);
-    bg_value truths[2];
+    const bgi_compare_attributes attributes = {.function = BGI_COMPARE_LOGIC + (uint32_t)function};
+    bg_value operands[2] = {a, b};
 
     if ((unsigned)function >= BG_LOGIC_COUNT) {
         bgi_graph_fail_op(graph, "logical", name, BG_ERROR_INVALID, "function %d is not one of bg_logic (0 to %d)",
                           (int)function, BG_LOGIC_COUNT - 1);
         return (bg_value){0};
     }
-    /* Bytes are conditions as they are. */
-    truths[0] = function != BG_LOGIC_XOR && bg_graph_type(graph, a).dtype == BG_UINT8
-                    ? a
-                    : add_truth(graph, NULL, BG_NOT_EQUAL, a);
-    truths[1] = add_truth(graph, NULL, BG_NOT_EQUAL, b);
-    if (function == BG_LOGIC_XOR)
-        return bg_compare(graph, name, BG_NOT_EQUAL, truths[0], truths[1]);
-    if (function == BG_LOGIC_AND)
-        return bg_where(graph, name, truths[0], truths[1], add_zero(graph, BG_UINT8));
-    return bg_where(graph, name, truths[0], bg_graph_constant(graph, "one", &scalar, &yes), truths[1]);
+    if (bg_graph_type(graph, a).dtype != bg_graph_type(graph, b).dtype)
+        for (int i = 0; i < 2; i++) /* bytes are truths as they are */
+            if (bg_graph_type(graph, operands[i]).dtype != BG_UINT8)
+                operands[i] = add_truth(graph, NULL, BG_NOT_EQUAL, operands[i]);
+    return bg_graph_add(graph, &bgi_op_compare, name, operands, 2, &attributes, NULL);
 }
 
 bg_value bg_triangle(bg_graph *graph, const char *name, bg_value x, bool upper, int64_t diagonal)

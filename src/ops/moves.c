@@ -1,5 +1,5 @@
 /*
- * moves.c: ops that move elements, built from other ops: stacks, tiles, rolls, flips, and one-hot rows.
+ * moves.c: ops that move elements, built from other ops: stacks, tiles, flips.
  */
 #include <brigade/ops.h>
 
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "kernels/reference/element.h"
 #include "ops/ops.h"
 #include "ops/shape.h"
 
@@ -76,23 +75,6 @@ bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *t
     return x;
 }
 
-bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift)
-{
-    const bg_type type = bg_graph_type(graph, x);
-    bg_value parts[2];
-    uint32_t dim;
-    int64_t first;
-
-    if (!bgi_graph_axis(graph, &bgi_op_concat, name, x, axis, &dim))
-        return (bg_value){0};
-    first = (type.dims[dim] - shift % type.dims[dim]) % type.dims[dim]; /* the element that becomes the first */
-    if (first == 0)
-        return x;
-    parts[0] = bg_slice(graph, NULL, x, (int32_t)dim, first, type.dims[dim], 1);
-    parts[1] = bg_slice(graph, NULL, x, (int32_t)dim, 0, first, 1);
-    return bg_concat(graph, name, parts, 2, (int32_t)dim);
-}
-
 bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis)
 {
     const bg_type type = bg_graph_type(graph, x);
@@ -115,41 +97,4 @@ bg_value bg_flip(bg_graph *graph, const char *name, bg_value x, int32_t axis)
     numbers = bg_graph_constant(graph, "numbers", &row, data);
     free(data);
     return bg_gather(graph, name, x, (int32_t)dim, numbers);
-}
-
-bg_value bg_one_hot(bg_graph *graph, const char *name, bg_value ids, int64_t classes, bg_dtype dtype)
-{
-    const bg_type type = bg_graph_type(graph, ids), row = bg_vector(type.dtype, classes);
-    int64_t dims[BG_MAX_RANK + 1];
-    bg_value numbers;
-    char *data;
-
-    if (bg_value_is_null(ids))
-        return (bg_value){0};
-    if (classes < 1 || classes > (type.dtype == BG_UINT8 ? 256 : INT32_MAX) || type.rank >= BG_MAX_RANK) {
-        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_INVALID,
-                          "classes is %lld and ids have %u dimensions: classes must be at least 1 (at most 256 for "
-                          "uint8 ids), and ids must have at most %d dimensions",
-                          (long long)classes, type.rank, BG_MAX_RANK - 1);
-        return (bg_value){0};
-    }
-    if (type.dtype != BG_INT32 && type.dtype != BG_INT64 && type.dtype != BG_UINT8) {
-        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_SHAPE,
-                          "ids have elements of %s: they must be int32, int64 or uint8", bg_dtype_name(type.dtype));
-        return (bg_value){0};
-    }
-    data = malloc(bg_type_size_bytes(&row));
-    if (data == NULL) {
-        bgi_graph_fail_op(graph, "one_hot", name, BG_ERROR_MEMORY, "out of memory for %lld classes",
-                          (long long)classes);
-        return (bg_value){0};
-    }
-    for (int64_t i = 0; i < classes; i++)
-        bgi_store(type.dtype, data, i, (double)i);
-    numbers = bg_graph_constant(graph, "numbers", &row, data);
-    free(data);
-    memcpy(dims, type.dims, type.rank * sizeof *dims);
-    dims[type.rank] = 1;
-    ids = bg_reshape(graph, NULL, ids, type.rank + 1, dims);
-    return bg_cast(graph, name, bg_compare(graph, NULL, BG_EQUAL, ids, numbers), dtype);
 }

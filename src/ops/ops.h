@@ -28,9 +28,9 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* reduce.c */ \
     OP(reduce) OP(reduce_max_backward) OP(broadcast) OP(argmax) \
     /* reshape.c */ \
-    OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(concat) OP(copy) OP(stop_gradient) \
+    OP(reshape) OP(transpose) OP(slice) OP(slice_backward) OP(roll) OP(concat) OP(copy) OP(stop_gradient) \
     /* index.c */ \
-    OP(gather) OP(scatter) OP(gather_elements) OP(scatter_elements) OP(top_k) \
+    OP(gather) OP(scatter) OP(gather_elements) OP(scatter_elements) OP(top_k) OP(one_hot) \
     /* rms_norm.c */ \
     OP(rms_norm) OP(rms_norm_backward) \
     /* pad.c, cumulative.c */ \
@@ -47,9 +47,9 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(conv2d_pool) OP(conv2d_pool_backward_input) OP(conv2d_pool_backward_weights) \
     OP(conv2d_pool_backward_weights_accumulate) OP(fused_conv2d) OP(max_pool2d) OP(max_pool2d_backward) OP(avg_pool2d) \
     OP(avg_pool2d_backward) \
-    /* softmax.c, norm.c, embedding.c; dropout.c, whose gradient is the same op */ \
+    /* softmax.c, norm.c, group_norm.c, embedding.c; dropout.c, whose gradient is the same op */ \
     OP(softmax) OP(softmax_backward) OP(log_softmax) OP(log_softmax_backward) OP(layer_norm) \
-    OP(layer_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
+    OP(layer_norm_backward) OP(group_norm) OP(group_norm_backward) OP(batch_norm) OP(batch_norm_backward) OP(batch_norm_moments) OP(sync_batch_norm) OP(batch_norm_gradient_sums) \
     OP(sync_batch_norm_backward) OP(embedding) OP(embedding_backward) OP(embedding_slots) OP(embedding_rows) \
     OP(embedding_rows_add) \
     OP(dropout) \
@@ -60,6 +60,8 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* recurrent.c */ \
     OP(lstm) OP(lstm_backward) OP(gru) OP(gru_backward) OP(rnn) OP(rnn_backward) \
     OP(cross_entropy) OP(cross_entropy_backward) OP(pointwise_loss) OP(pointwise_loss_backward) OP(correct_count) \
+    /* cosine.c */ \
+    OP(cosine) OP(cosine_backward) \
     /* remote.c */ \
     OP(remote_load) OP(remote_store) \
     /* collective.c */ \
@@ -90,6 +92,11 @@ bg_value bgi_reduce_to(bg_graph *graph, bg_value value, const bg_type *type);
 bg_value bgi_reshape_to(bg_graph *graph, bg_value x, const bg_type *type);
 /* Copies the bytes to a separate buffer. */
 bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
+
+/* ---- pool.c ---- */
+
+/* The largest of windows that cut x's planes into sizes[0] x sizes[1] (bgi_pool_window). */
+bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, const int64_t sizes[2]);
 
 /* ---- accumulate.c, optimizer.c ---- */
 

@@ -66,8 +66,27 @@ static bool every_window_sees_the_image(const bg_pool2d_options *options, int di
     return true;
 }
 
-static bg_status infer_pooled(const bg_type *x, const bg_pool2d_options *options, bg_type *out_y, bg_error *error)
+/* The sizes of an adaptive pool: both are given, or neither. */
+static bg_status check_sizes(const bgi_pool2d_attributes *attributes, bg_error *error)
 {
+    const bg_pool2d_options *o = &attributes->options;
+
+    for (int dim = 0; dim < 2; dim++) {
+        if (attributes->sizes[dim] < 1 || attributes->sizes[dim] > largest_size)
+            return bg_error_set(error, BG_ERROR_INVALID, "sizes[%d] is %lld: it must be between 1 and %lld", dim,
+                                (long long)attributes->sizes[dim], (long long)largest_size);
+        if (o->kernel[dim] != 1 || o->stride[dim] != 1 || o->dilation[dim] != 1 || o->padding[dim] != 0)
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "sizes are given, so kernel[%d], stride[%d] and dilation[%d] must be 1, and padding 0",
+                                dim, dim, dim);
+    }
+    return BG_OK;
+}
+
+static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *attributes, bool is_max, bg_type *out_y,
+                              bg_error *error)
+{
+    const bg_pool2d_options *options = &attributes->options;
     char text[BG_TYPE_TEXT_BYTES];
     bg_type y = *x;
 
@@ -77,6 +96,14 @@ static bg_status infer_pooled(const bg_type *x, const bg_pool2d_options *options
     if (x->dims[2] > largest_size / x->dims[3])
         return bg_error_set(error, BG_ERROR_SHAPE, "x is %s: height x width must be at most %lld",
                             bg_type_text(x, text), (long long)largest_size);
+    if (attributes->sizes[0] != 0 || attributes->sizes[1] != 0) {
+        if (!is_max)
+            return bg_error_set(error, BG_ERROR_INVALID, "sizes are given: only max pools have them");
+        BGI_TRY(check_sizes(attributes, error));
+        memcpy(y.dims + 2, attributes->sizes, sizeof attributes->sizes);
+        *out_y = y;
+        return BG_OK;
+    }
     for (int dim = 0; dim < 2; dim++) {
         y.dims[2 + dim] = count_windows(options, dim, x->dims[2 + dim]);
         if (y.dims[2 + dim] < 1)
@@ -97,21 +124,25 @@ static bg_status infer_pooled(const bg_type *x, const bg_pool2d_options *options
     return BG_OK;
 }
 
+/* Operations: each element of each window, or about each element of x where windows have different sizes. */
+static bg_cost cost_windows(const bg_op_signature *op, const bgi_pool2d_attributes *attributes, const bg_type *x,
+                            const bg_type *y)
+{
+    const double window = (double)attributes->options.kernel[0] * (double)attributes->options.kernel[1];
+
+    return bgi_cost_once(op, attributes->sizes[0] > 0 ? bgi_type_elements(x) : bgi_type_elements(y) * window);
+}
+
 static bg_cost cost_pool(const bg_op_signature *op)
 {
-    const bgi_pool2d_attributes *attributes = op->attributes;
-    const bg_type *y = &op->types[op->input_count];
-
-    return bgi_cost_once(op, bgi_type_elements(y) * (double)attributes->options.kernel[0] *
-                                 (double)attributes->options.kernel[1]);
+    return cost_windows(op, op->attributes, &op->types[0], &op->types[op->input_count]);
 }
 
 static bg_cost cost_pool_backward(const bg_op_signature *op)
 {
     const bgi_pool2d_backward_attributes *attributes = op->attributes;
 
-    return bgi_cost_once(op, bgi_type_elements(&op->types[0]) * (double)attributes->forward.options.kernel[0] *
-                                 (double)attributes->forward.options.kernel[1]);
+    return cost_windows(op, &attributes->forward, &attributes->result, &op->types[0]);
 }
 
 static bgi_pool2d_backward_attributes backward_attributes(const bg_op_gradient *gradient)
@@ -121,13 +152,13 @@ static bgi_pool2d_backward_attributes backward_attributes(const bg_op_gradient *
 }
 
 /* The rule of both backward ops: dy has the type of pooling dx's type. */
-static bg_status infer_pool_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+static bg_status infer_backward(const bg_op_signature *op, bool is_max, bg_type *outputs, bg_error *error)
 {
     const bgi_pool2d_backward_attributes *attributes = op->attributes;
     bg_type y;
 
     BGI_TRY(bg_type_validate(&attributes->result, error));
-    BGI_TRY(infer_pooled(&attributes->result, &attributes->forward.options, &y, error));
+    BGI_TRY(infer_pooled(&attributes->result, &attributes->forward, is_max, &y, error));
     BGI_TRY(bgi_shape_equal(&op->types[0], "dy", &y, "the pooled output", error));
     outputs[0] = attributes->result;
     return BG_OK;
@@ -143,9 +174,7 @@ static bg_type where_type(bg_type pooled)
 
 static bg_status infer_max_pool2d(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
-    const bgi_pool2d_attributes *attributes = op->attributes;
-
-    BGI_TRY(infer_pooled(&op->types[0], &attributes->options, &outputs[0], error));
+    BGI_TRY(infer_pooled(&op->types[0], op->attributes, true, &outputs[0], error));
     outputs[1] = where_type(outputs[0]);
     return BG_OK;
 }
@@ -176,7 +205,7 @@ static bg_status infer_max_pool2d_backward(const bg_op_signature *op, bg_type *o
 {
     const bg_type where = where_type(op->types[0]);
 
-    BGI_TRY(infer_pool_backward(op, outputs, error));
+    BGI_TRY(infer_backward(op, true, outputs, error));
     return bgi_shape_equal(&op->types[1], "where", &where, "the indices of the forward op", error);
 }
 
@@ -203,7 +232,7 @@ static bg_status infer_avg_pool2d(const bg_op_signature *op, bg_type *outputs, b
     if (attributes->options.dilation[0] != 1 || attributes->options.dilation[1] != 1)
         return bg_error_set(error, BG_ERROR_INVALID, "dilation is %lld x %lld: average pooling supports only 1",
                             (long long)attributes->options.dilation[0], (long long)attributes->options.dilation[1]);
-    return infer_pooled(&op->types[0], &attributes->options, &outputs[0], error);
+    return infer_pooled(&op->types[0], attributes, false, &outputs[0], error);
 }
 
 static bg_status differentiate_avg_pool2d(bg_op_gradient *gradient, bg_error *error)
@@ -228,6 +257,11 @@ const bg_op_type bgi_op_avg_pool2d = {
     .cost = cost_pool,         .kernel = select_avg_pool2d,
 };
 
+static bg_status infer_avg_pool2d_backward(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    return infer_backward(op, false, outputs, error);
+}
+
 BGI_OP_KERNEL(select_avg_pool2d_backward, AVG_POOL2D_BACKWARD)
 
 const bg_op_type bgi_op_avg_pool2d_backward = {
@@ -237,7 +271,7 @@ const bg_op_type bgi_op_avg_pool2d_backward = {
     .maximum_inputs = 1,
     .output_count = 1,
     .attributes_bytes = sizeof(bgi_pool2d_backward_attributes),
-    .infer = infer_pool_backward,
+    .infer = infer_avg_pool2d_backward,
     .cost = cost_pool_backward,
     .kernel = select_avg_pool2d_backward,
 };
@@ -289,4 +323,16 @@ bg_value bg_max_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_p
 bg_value bg_avg_pool2d(bg_graph *graph, const char *name, bg_value x, const bg_pool2d_options *options)
 {
     return add_pool(graph, &bgi_op_avg_pool2d, name, x, options);
+}
+
+bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, const int64_t sizes[2])
+{
+    bgi_pool2d_attributes attributes;
+
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    for (int dim = 0; dim < 2; dim++) {
+        attributes.options.kernel[dim] = attributes.options.stride[dim] = attributes.options.dilation[dim] = 1;
+        attributes.sizes[dim] = sizes[dim];
+    }
+    return bg_graph_add(graph, &bgi_op_max_pool2d, name, &x, 1, &attributes, NULL);
 }

@@ -133,22 +133,24 @@ bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_poo
 
 /* ---- to a given size ---- */
 
-/* The maxima of windows of different sizes, along one axis. */
-static bg_value add_window_maxima(bg_graph *graph, const char *name, bg_value x, uint32_t axis, int64_t size)
+/* The largest of windows of different sizes. With three dimensions the planes come first, as in add_pool. */
+static bg_value add_uneven_maxima(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes)
 {
-    const int64_t in = bg_graph_type(graph, x).dims[axis];
-    const int32_t axes[] = {(int32_t)axis};
-    bg_value windows[BGI_MAXIMUM_VARIADIC];
+    const bg_type type = bg_graph_type(graph, x);
+    const int64_t *d = type.dims;
 
-    if (in == size)
-        return x;
-    for (int64_t i = 0; i < size; i++) {
-        const int64_t begin = i * in / size, end = ((i + 1) * in + size - 1) / size;
-
-        windows[i] = bg_reduce(graph, NULL, BG_REDUCE_MAX, bg_slice(graph, NULL, x, (int32_t)axis, begin, end, 1), axes,
-                               1, true);
+    if (type.rank == 4)
+        return bgi_adaptive_max_pool2d(graph, name, x, sizes);
+    if (type.rank == 3) {
+        x = bg_reshape(graph, NULL, x, 4, (const int64_t[]){d[0], d[1], 1, d[2]});
+        x = bgi_adaptive_max_pool2d(graph, NULL, x, (const int64_t[]){1, sizes[0]});
+        return bg_reshape(graph, name, x, 3, (const int64_t[]){d[0], d[1], sizes[0]});
     }
-    return bg_concat(graph, name, windows, (uint32_t)size, (int32_t)axis);
+    x = bg_reshape(graph, NULL, x, 4, (const int64_t[]){d[0], d[1] * d[2], d[3], d[4]});
+    x = bgi_adaptive_max_pool2d(graph, NULL, x, sizes + 1);
+    x = bg_reshape(graph, NULL, x, 4, (const int64_t[]){d[0], d[1], d[2], sizes[1] * sizes[2]});
+    x = bgi_adaptive_max_pool2d(graph, NULL, x, (const int64_t[]){sizes[0], sizes[1] * sizes[2]});
+    return bg_reshape(graph, name, x, 5, (const int64_t[]){d[0], d[1], sizes[0], sizes[1], sizes[2]});
 }
 
 static bg_value add_adaptive(bg_graph *graph, const char *op, const char *name, bg_value x, const int64_t *sizes,
@@ -180,24 +182,7 @@ static bg_value add_adaptive(bg_graph *graph, const char *op, const char *name, 
         return bg_reduce(graph, name, BG_REDUCE_MEAN, x, axes, type.rank - 2, true);
     if (divides)
         return is_max ? bg_max_pool(graph, name, x, &options) : bg_avg_pool(graph, name, x, &options);
-    if (!is_max)
-        return bg_interpolate(graph, name, x, &area);
-    for (uint32_t i = 0; i + 2 < type.rank; i++)
-        if (area.size[i] > BGI_MAXIMUM_VARIADIC && area.size[i] != type.dims[2 + i]) {
-            bgi_graph_fail_op(
-                graph, op, name, BG_ERROR_UNSUPPORTED,
-                "sizes[%u] is %lld, so the windows have different sizes: at most %d such windows are supported",
-                (unsigned)i, (long long)area.size[i], BGI_MAXIMUM_VARIADIC);
-            return (bg_value){0};
-        }
-    for (uint32_t i = type.rank; i-- > 2;) {
-        bool is_last = true;
-
-        for (uint32_t other = 2; other < i; other++)
-            is_last = is_last && area.size[other - 2] == type.dims[other];
-        x = add_window_maxima(graph, is_last ? name : NULL, x, i, area.size[i - 2]);
-    }
-    return x;
+    return is_max ? add_uneven_maxima(graph, name, x, area.size) : bg_interpolate(graph, name, x, &area);
 }
 
 bg_value bg_adaptive_max_pool(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes)

@@ -1,6 +1,6 @@
 /*
  * reshape.c: ops that move elements or only change their shape: reshape (an alias: no data move), copy, transpose,
- * slice, concat. They support every element type.
+ * slice, roll, concat. They support every element type.
  */
 #include "ops/ops.h"
 
@@ -16,6 +16,7 @@ BGI_OP_KERNEL(select_copy, COPY)
 BGI_OP_KERNEL(select_transpose, TRANSPOSE)
 BGI_OP_KERNEL(select_slice, SLICE)
 BGI_OP_KERNEL(select_slice_backward, SLICE_BACKWARD)
+BGI_OP_KERNEL(select_roll, ROLL)
 BGI_OP_KERNEL(select_concat, CONCAT)
 
 /* ---- reshape and copy ---- */
@@ -360,6 +361,63 @@ bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, i
     attributes.start = start < 0 && start >= -size ? start + size : start;
     attributes.stop = stop < 0 && stop >= -size ? stop + size : stop;
     return bg_graph_add(graph, &bgi_op_slice, name, &x, 1, &attributes, NULL);
+}
+
+/* ---- roll ---- */
+
+static bg_status infer_roll(const bg_op_signature *op, bg_type *outputs, bg_error *error)
+{
+    const bgi_roll_attributes *roll = op->attributes;
+    const bg_type *x = &op->types[0];
+
+    BGI_TRY(bgi_shape_minimum_rank(x, "x", roll->axis + 1, "as axis says", error));
+    if (roll->first < 0 || roll->first >= x->dims[roll->axis])
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "element %lld becomes the first of axis %u: it has elements 0 to %lld",
+                            (long long)roll->first, (unsigned)roll->axis, (long long)x->dims[roll->axis] - 1);
+    outputs[0] = *x;
+    return BG_OK;
+}
+
+static bg_value add_roll(bg_graph *graph, const char *name, bg_value x, uint32_t axis, int64_t first)
+{
+    const bgi_roll_attributes attributes = {.axis = axis, .first = first};
+
+    return bg_graph_add(graph, &bgi_op_roll, name, &x, 1, &attributes, NULL);
+}
+
+static bg_status derive_roll(bg_op_gradient *gradient, bg_error *error)
+{
+    const bgi_roll_attributes *roll = gradient->op.attributes;
+    const int64_t size = gradient->op.types[0].dims[roll->axis];
+
+    if (gradient->needs[0])
+        gradient->input_gradients[0] =
+            add_roll(gradient->graph, NULL, gradient->output_gradients[0], roll->axis, (size - roll->first) % size);
+    return bg_graph_check(gradient->graph, error);
+}
+
+const bg_op_type bgi_op_roll = {
+    .name = "roll",
+    .minimum_inputs = 1,
+    .maximum_inputs = 1,
+    .output_count = 1,
+    .attributes_bytes = sizeof(bgi_roll_attributes),
+    BG_OP_TYPE_DEFAULTS,
+    .infer = infer_roll,
+    .gradient = derive_roll,
+    .kernel = select_roll,
+};
+
+bg_value bg_roll(bg_graph *graph, const char *name, bg_value x, int32_t axis, int64_t shift)
+{
+    uint32_t dim;
+    int64_t size;
+
+    if (!bgi_graph_axis(graph, &bgi_op_roll, name, x, axis, &dim))
+        return (bg_value){0};
+    size = bg_graph_type(graph, x).dims[dim];
+    return shift % size == 0 ? x : add_roll(graph, name, x, dim, (size - shift % size) % size);
 }
 
 /* ---- concat ---- */

@@ -64,9 +64,9 @@ static bool pool_fits(const bgi_op *pool)
     const bgi_pool2d_attributes *attributes = pool->attributes;
     const bg_pool2d_options *options = &attributes->options;
 
-    return options->stride[0] == options->kernel[0] && options->stride[1] == options->kernel[1] &&
-           options->padding[0] == 0 && options->padding[1] == 0 && options->dilation[0] == 1 &&
-           options->dilation[1] == 1 && !options->ceil_mode &&
+    return attributes->sizes[0] == 0 && options->stride[0] == options->kernel[0] &&
+           options->stride[1] == options->kernel[1] && options->padding[0] == 0 && options->padding[1] == 0 &&
+           options->dilation[0] == 1 && options->dilation[1] == 1 && !options->ceil_mode &&
            options->kernel[0] * options->kernel[1] <= LARGEST_WINDOW;
 }
 

@@ -56,11 +56,11 @@ static void test_comparisons(void **state)
     random_state random = {1};
 
     (void)state;
-    for (int i = 0; i < rounds(120); i++) {
+    for (int i = 0; i < rounds(180); i++) {
         static const bg_dtype integers[] = {BG_UINT8, BG_INT32, BG_INT64};
         const bg_dtype dtype =
             draw_between(&random, 0, 1) ? draw_float(&random) : integers[draw_between(&random, 0, 2)];
-        const bgi_compare_attributes attributes = {(bg_comparison)(i % BG_COMPARISON_COUNT)};
+        const bgi_compare_attributes attributes = {(uint32_t)i % BGI_COMPARE_COUNT};
         const shape full = draw_shape(&random);
         const bg_type a = draw_operand(&random, dtype, &full), b = draw_operand(&random, dtype, &full);
         kernel_case c = {.id = BGI_KERNEL_COMPARE, .attributes = &attributes};

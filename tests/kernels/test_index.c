@@ -95,6 +95,23 @@ static void test_elements_by_number(void **state)
     }
 }
 
+static void test_one_hot(void **state)
+{
+    static const bg_dtype ids[] = {BG_INT32, BG_INT64, BG_UINT8};
+    random_state random = {3};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        const int64_t rows = i % 9 ? draw_between(&random, 1, 40) : 3000, classes = draw_between(&random, 1, 120);
+        const bg_dtype id_type = ids[i % 3];
+        kernel_case c = {.id = BGI_KERNEL_ONE_HOT};
+
+        case_input(&c, bg_vector(id_type, rows), &random, id_type == BG_UINT8 ? 0 : -3, (double)classes + 2);
+        case_output(&c, bg_matrix((bg_dtype)draw_between(&random, BG_FLOAT32, BG_UINT8), rows, classes));
+        finish_case(&c, true);
+    }
+}
+
 /* Whole numbers, many of them equal, and some NaN. */
 static void test_top_k(void **state)
 {
@@ -123,7 +140,8 @@ static void test_top_k(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elements_by_number), cmocka_unit_test(test_top_k)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_elements_by_number), cmocka_unit_test(test_one_hot),
+                                       cmocka_unit_test(test_top_k)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

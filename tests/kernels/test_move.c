@@ -114,6 +114,31 @@ static void test_slices(void **state)
     }
 }
 
+static void test_roll(void **state)
+{
+    random_state random = {19};
+
+    (void)state;
+    for (int i = 0; i < rounds(80); i++) {
+        const uint32_t rank = (uint32_t)draw_between(&random, 1, 4);
+        bgi_roll_attributes attributes = {.axis = (uint32_t)draw_between(&random, 0, rank - 1)};
+        kernel_case c = {.id = BGI_KERNEL_ROLL, .attributes = &attributes};
+        int64_t dims[4];
+        bg_type type;
+
+        for (uint32_t d = 0; d < rank; d++)
+            dims[d] = draw_between(&random, 1, 9);
+        if (i % 8 == 0) /* several parts */
+            dims[draw_between(&random, 0, rank - 1)] = draw_between(&random, 50000, 90000);
+        type = bg_type_make(i % 8 ? draw_type(&random) : BG_FLOAT64, i % 8 ? rank : rank < 2 ? rank : 2, dims);
+        attributes.axis = attributes.axis < type.rank ? attributes.axis : 0;
+        attributes.first = draw_between(&random, 0, type.dims[attributes.axis] - 1);
+        case_input(&c, type, &random, 0, 200);
+        case_output(&c, type);
+        finish_case(&c);
+    }
+}
+
 static void test_broadcast(void **state)
 {
     random_state random = {3};
@@ -365,6 +390,50 @@ static void test_max_pool(void **state)
 }
 
 /* Windows of any stride and padding, with windows that ceil_mode adds, rows that no window reads, and whole planes. */
+/* Windows of different sizes, and more windows than elements. Few different numbers, so that equal ones meet, and NaN.
+ */
+static void test_adaptive_max_pool(void **state)
+{
+    random_state random = {20};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++) {
+        const bg_dtype dtype = draw_float(&random);
+        const int64_t planes = draw_between(&random, 1, i % 9 ? 5 : 60), h = draw_between(&random, 1, 40);
+        const int64_t w = draw_between(&random, 1, 70), oh = draw_between(&random, 1, 9),
+                      ow = draw_between(&random, 1, 9);
+        const bg_type x = bg_tensor4(dtype, 1, planes, h, w), y = bg_tensor4(dtype, 1, planes, oh, ow);
+        const bg_type where = bg_tensor4(BG_INT32, 1, planes, oh, ow);
+        const bgi_pool2d_backward_attributes attributes = {
+            .forward = {.options = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}}, .sizes = {oh, ow}}};
+        kernel_case c = {.id = BGI_KERNEL_MAX_POOL2D, .attributes = &attributes};
+        kernel_case back = {.id = BGI_KERNEL_MAX_POOL2D_BACKWARD,
+                            .attributes = &attributes,
+                            .absolute = 1e-6,
+                            .relative = dtype == BG_FLOAT32 ? 1e-6 : 1.0 / 64};
+        void *data = case_input(&c, x, &random, -4, 4), *places;
+
+        for (int64_t e = 0; e < bg_type_element_count(&x); e++)
+            bgi_store(dtype, data, e, draw_between(&random, 0, 40) ? rint(bgi_load(dtype, data, e)) : (double)NAN);
+        case_output(&c, y);
+        case_output(&c, where);
+        finish_case(&c);
+
+        case_input(&back, y, &random, -1, 1);
+        places = case_input(&back, where, &random, 0, 0);
+        for (int64_t e = 0; e < bg_type_element_count(&where); e++) {
+            int64_t h0, h1, w0, w1;
+
+            bgi_pool_window(h, oh, e / ow % oh, &h0, &h1);
+            bgi_pool_window(w, ow, e % ow, &w0, &w1);
+            ((int32_t *)places)[e] =
+                (int32_t)(draw_between(&random, h0, h1 - 1) * w + draw_between(&random, w0, w1 - 1));
+        }
+        case_output(&back, x);
+        finish_case(&back);
+    }
+}
+
 static void draw_average(random_state *random, int round, bg_pool2d_options *o, int64_t size[2], int64_t pooled[2])
 {
     o->count_include_pad = draw_between(random, 0, 1);
@@ -419,7 +488,8 @@ int main(void)
                                        cmocka_unit_test(test_slices),         cmocka_unit_test(test_broadcast),
                                        cmocka_unit_test(test_add_n),          cmocka_unit_test(test_embedding),
                                        cmocka_unit_test(test_embedding_rows), cmocka_unit_test(test_dropout),
-                                       cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_average_pool)};
+                                       cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_adaptive_max_pool),
+                                       cmocka_unit_test(test_roll),           cmocka_unit_test(test_average_pool)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

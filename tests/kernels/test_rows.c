@@ -1,6 +1,7 @@
 /*
  * test_rows.c: softmax, norms and reductions against the reference.
  */
+#include "kernels/cosine/attributes.h"
 #include "kernels/kernel_case.h"
 #include "kernels/norm/attributes.h"
 #include "kernels/reduce/attributes.h"
@@ -121,6 +122,90 @@ static void test_layer_norm(void **state)
     (void)state;
     for (int i = 0; i < rounds(60); i++)
         check_layer_norm(&random);
+}
+
+static void check_group_norm(random_state *random)
+{
+    const bg_dtype dtype = draw_float(random);
+    const int64_t groups = draw_between(random, 1, 4), c = groups * draw_between(random, 1, 5);
+    const int64_t inner = draw_between(random, 0, 3) ? draw_between(random, 2, 90) : 1;
+    const bg_type x = bg_tensor4(dtype, draw_between(random, 1, 4), c, 1, inner), row = bg_vector(dtype, c);
+    const bg_type statistics = bg_matrix(BG_FLOAT32, x.dims[0], groups);
+    const bgi_group_norm_attributes attributes = {.epsilon = 1e-2, .groups = groups};
+    kernel_case norm = {.id = BGI_KERNEL_GROUP_NORM,
+                        .attributes = &attributes,
+                        .relative = dtype == BG_FLOAT32 ? 2e-5 : 1.0 / 128,
+                        .absolute = 3e-5};
+    kernel_case back = norm;
+
+    back.id = BGI_KERNEL_GROUP_NORM_BACKWARD;
+    case_input(&norm, x, random, 1, 3);
+    case_input(&norm, row, random, -1, 1);
+    case_input(&norm, row, random, -1, 1);
+    case_output(&norm, x);
+    case_output(&norm, statistics);
+    case_output(&norm, statistics);
+    finish_case(&norm);
+
+    back.absolute = dtype == BG_FLOAT32 ? 2e-4 : 1e-1;
+    case_input(&back, x, random, -1, 1);
+    case_input(&back, x, random, 1, 3);
+    case_input(&back, statistics, random, 1.5, 2.5);
+    case_input(&back, statistics, random, 0.5, 2);
+    case_input(&back, row, random, -1, 1);
+    case_output(&back, x);
+    case_output(&back, row);
+    case_output(&back, row);
+    finish_case(&back);
+}
+
+static void check_cosine(random_state *random)
+{
+    const bg_dtype dtype = draw_float(random);
+    const uint32_t axis = (uint32_t)draw_between(random, 0, 2);
+    const int64_t d[3] = {draw_between(random, 1, 9), draw_between(random, 1, 150),
+                          draw_between(random, 0, 2) ? draw_between(random, 1, 150) : draw_between(random, 900, 1300)};
+    const bg_type x = bg_type_make(dtype, 3, d);
+    const bg_type y = bg_matrix(BG_FLOAT32, d[axis == 0 ? 1 : 0], d[axis == 2 ? 1 : 2]);
+    const bgi_cosine_attributes attributes = {.epsilon = draw_between(random, 0, 3) ? 1e-4 : 3.0, .axis = axis};
+    kernel_case c = {.id = BGI_KERNEL_COSINE, .attributes = &attributes, .relative = 1e-4, .absolute = 1e-5};
+    kernel_case back = {.id = BGI_KERNEL_COSINE_BACKWARD,
+                        .attributes = &attributes,
+                        .relative = dtype == BG_FLOAT32 ? 1e-5 : 1.0 / 64,
+                        .absolute = dtype == BG_FLOAT32 ? 1e-5 : 1e-2};
+
+    case_input(&c, x, random, -1, 1);
+    case_input(&c, x, random, -1, 1);
+    for (int i = 0; i < 3; i++)
+        case_output(&c, y);
+    finish_case(&c);
+
+    case_input(&back, y, random, -1, 1);
+    case_input(&back, x, random, -1, 1);
+    case_input(&back, x, random, -1, 1);
+    for (int i = 0; i < 3; i++)
+        case_input(&back, y, random, -1, 1);
+    case_output(&back, x);
+    case_output(&back, x);
+    finish_case(&back);
+}
+
+static void test_cosine(void **state)
+{
+    random_state random = {32};
+
+    (void)state;
+    for (int i = 0; i < rounds(40); i++)
+        check_cosine(&random);
+}
+
+static void test_group_norm(void **state)
+{
+    random_state random = {31};
+
+    (void)state;
+    for (int i = 0; i < rounds(60); i++)
+        check_group_norm(&random);
 }
 
 /* The rows are a piece of rows that are `pieces` times as wide. */
@@ -495,6 +580,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax),
                                        cmocka_unit_test(test_softmax_declines_other_axes),
                                        cmocka_unit_test(test_layer_norm),
+                                       cmocka_unit_test(test_group_norm),
+                                       cmocka_unit_test(test_cosine),
                                        cmocka_unit_test(test_sharded_norm),
                                        cmocka_unit_test(test_batch_norm),
                                        cmocka_unit_test(test_batch_norm_not_finite),

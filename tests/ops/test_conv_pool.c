@@ -91,7 +91,8 @@ static void compare_with_separate_ops(bg_dtype dtype)
     const bg_type x_type = bg_tensor4(dtype, N, C, H, W), w_type = bg_tensor4(dtype, O, C, 3, 3);
     const bg_type b_type = bg_vector(dtype, O);
     const bgi_conv2d_pool_attributes attributes = {{1, 0}, {POOL_H, POOL_W}, true};
-    const bgi_pool2d_attributes pool = {{.kernel = {POOL_H, POOL_W}, .stride = {POOL_H, POOL_W}, .dilation = {1, 1}}};
+    const bgi_pool2d_attributes pool = {
+        .options = {.kernel = {POOL_H, POOL_W}, .stride = {POOL_H, POOL_W}, .dilation = {1, 1}}};
     bg_conv2d_options conv = bg_conv2d_defaults();
     bgi_test_interpreter interpreter;
     bg_value inputs[3], fused[2], separate[2], convolved;

@@ -50,7 +50,7 @@ static void test_oracle(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const bool is_max = strncmp(cases[i].name, "max", 3) == 0;
-        const bgi_pool2d_attributes attributes = {cases[i].options};
+        const bgi_pool2d_attributes attributes = {.options = cases[i].options};
         const bgi_test_op_case test = {.name = cases[i].name,
                                        .op_type = is_max ? &bgi_op_max_pool2d : &bgi_op_avg_pool2d,
                                        .attributes = &attributes,
@@ -69,7 +69,7 @@ static int32_t index_of_largest(const double x[6], double *out_y)
 {
     const bg_type type = bg_tensor4(BG_FLOAT32, 1, 1, 2, 3);
     const bgi_pool2d_attributes attributes = {
-        {.kernel = {4, 4}, .stride = {4, 4}, .padding = {1, 1}, .dilation = {1, 1}}};
+        .options = {.kernel = {4, 4}, .stride = {4, 4}, .padding = {1, 1}, .dilation = {1, 1}}};
     bgi_test_interpreter interpreter;
     bg_graph *graph = NULL;
     bg_value input, outputs[2];
@@ -169,7 +169,7 @@ static void test_messages(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const bgi_pool2d_attributes attributes = {wrong[i].options};
+        const bgi_pool2d_attributes attributes = {.options = wrong[i].options};
         const char *parts[] = {wrong[i].parts[0], wrong[i].parts[1], wrong[i].parts[2], wrong[i].parts[3], NULL};
 
         bgi_test_op_refuses(wrong[i].op_type, &attributes, &wrong[i].type, 1, wrong[i].status, parts);

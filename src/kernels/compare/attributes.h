@@ -1,14 +1,19 @@
 /*
- * attributes.h: the operands and attributes of comparisons, and of choosing by their results. Notation: kernels.h.
+ * attributes.h: the operands and attributes of comparisons and logical functions, and of choosing by their results.
+ * Notation: kernels.h.
  */
 #ifndef BGI_KERNELS_COMPARE_ATTRIBUTES_H
 #define BGI_KERNELS_COMPARE_ATTRIBUTES_H
 
 #include <brigade/ops.h>
 
+/* What a comparison can be: one of bg_comparison, or BGI_COMPARE_LOGIC plus one of bg_logic, for which an element is
+ * true when it is not 0 (NaN is true). */
+enum { BGI_COMPARE_LOGIC = BG_COMPARISON_COUNT, BGI_COMPARE_COUNT = BGI_COMPARE_LOGIC + BG_LOGIC_COUNT };
+
 /* COMPARE         a, b -> y uint8                 (broadcasting; any type, a's and b's the same) */
 typedef struct bgi_compare_attributes {
-    bg_comparison comparison;
+    uint32_t function;
 } bgi_compare_attributes;
 
 /* WHERE           condition uint8, a, b -> y      (broadcasting; any type; kernels look at the types only)

@@ -1,8 +1,8 @@
 /*
- * fast_body.h: comparisons, and choices by their results. Comparisons of floats widen operands as elementwise kernels
- * do. Choices move elements of 1, 2, 4 or 8 bytes without interpreting them, so they support every type. The loops are
- * plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite an operand of the
- * same shape.
+ * fast_body.h: comparisons and logical functions, and choices by their results. Comparisons of floats widen operands as
+ * elementwise kernels do. Choices move elements of 1, 2, 4 or 8 bytes without interpreting them, so they support every
+ * type. The loops are plain C that compilers vectorize. A chunk is read before it is written, so a result may overwrite
+ * an operand of the same shape.
  */
 #ifndef BGI_KERNELS_COMPARE_FAST_BODY_H
 #define BGI_KERNELS_COMPARE_FAST_BODY_H
@@ -10,27 +10,37 @@
 #include "kernels/compare/attributes.h"
 #include "kernels/elementwise/fast_body.h"
 
-#define COMPARE_LOOP(name, operator)                                                                                   \
+#define COMPARE_LOOP(name, relation)                                                                                   \
     static void name##_loop(const float *a, const float *b, uint8_t *y, int64_t count)                                 \
     {                                                                                                                  \
         for (int64_t i = 0; i < count; i++)                                                                            \
-            y[i] = a[i] operator b[i];                                                                                 \
+            y[i] = relation;                                                                                           \
     }
 
-COMPARE_LOOP(less, <)
-COMPARE_LOOP(less_equal, <=)
-COMPARE_LOOP(equal, ==)
-COMPARE_LOOP(not_equal, !=)
-COMPARE_LOOP(greater, >)
-COMPARE_LOOP(greater_equal, >=)
+COMPARE_LOOP(less, a[i] < b[i])
+COMPARE_LOOP(less_equal, a[i] <= b[i])
+COMPARE_LOOP(equal, a[i] == b[i])
+COMPARE_LOOP(not_equal, a[i] != b[i])
+COMPARE_LOOP(greater, a[i] > b[i])
+COMPARE_LOOP(greater_equal, a[i] >= b[i])
+COMPARE_LOOP(both, (a[i] != 0.0f) & (b[i] != 0.0f))
+COMPARE_LOOP(either, (a[i] != 0.0f) | (b[i] != 0.0f))
+COMPARE_LOOP(one, (a[i] != 0.0f) ^ (b[i] != 0.0f))
 
-static void (*const compare_table[BG_COMPARISON_COUNT])(const float *a, const float *b, uint8_t *y, int64_t count) = {
-    [BG_LESS] = less_loop,           [BG_LESS_EQUAL] = less_equal_loop, [BG_EQUAL] = equal_loop,
-    [BG_NOT_EQUAL] = not_equal_loop, [BG_GREATER] = greater_loop,       [BG_GREATER_EQUAL] = greater_equal_loop};
+static void (*const compare_table[BGI_COMPARE_COUNT])(const float *a, const float *b, uint8_t *y,
+                                                      int64_t count) = {[BG_LESS] = less_loop,
+                                                                        [BG_LESS_EQUAL] = less_equal_loop,
+                                                                        [BG_EQUAL] = equal_loop,
+                                                                        [BG_NOT_EQUAL] = not_equal_loop,
+                                                                        [BG_GREATER] = greater_loop,
+                                                                        [BG_GREATER_EQUAL] = greater_equal_loop,
+                                                                        [BGI_COMPARE_LOGIC + BG_LOGIC_AND] = both_loop,
+                                                                        [BGI_COMPARE_LOGIC + BG_LOGIC_OR] = either_loop,
+                                                                        [BGI_COMPARE_LOGIC + BG_LOGIC_XOR] = one_loop};
 
 static void compare_floats(const bg_kernel_call *call, uint32_t part)
 {
-    const bg_comparison comparison = ((const bgi_compare_attributes *)call->attributes)->comparison;
+    const uint32_t function = ((const bgi_compare_attributes *)call->attributes)->function;
     const bg_type *type = &call->types[2];
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
@@ -42,9 +52,9 @@ static void compare_floats(const bg_kernel_call *call, uint32_t part)
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
         const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
 
-        compare_table[comparison](view_broadcast(dtype, call->operands[0], a, i, chunk, in_a),
-                                  view_broadcast(dtype, call->operands[1], b, i, chunk, in_b),
-                                  (uint8_t *)call->operands[2] + i, chunk);
+        compare_table[function](view_broadcast(dtype, call->operands[0], a, i, chunk, in_a),
+                                view_broadcast(dtype, call->operands[1], b, i, chunk, in_b),
+                                (uint8_t *)call->operands[2] + i, chunk);
     }
 }
 
@@ -97,21 +107,39 @@ CHOICE(bytes8)
 /* ---- comparisons of integers ---- */
 
 #define COMPARE_INTEGERS(element, bytes)                                                                               \
-    static void compare_##element(bg_comparison comparison, const element *a, const element *b, uint8_t *y,            \
-                                  int64_t count)                                                                       \
+    static void compare_##element(uint32_t function, const element *a, const element *b, uint8_t *y, int64_t count)    \
     {                                                                                                                  \
-        const bool is_turned = comparison == BG_GREATER || comparison == BG_GREATER_EQUAL;                             \
+        const bool is_turned = function == BG_GREATER || function == BG_GREATER_EQUAL;                                 \
         const element *left = is_turned ? b : a, *right = is_turned ? a : b;                                           \
                                                                                                                        \
-        if (comparison == BG_EQUAL || comparison == BG_NOT_EQUAL)                                                      \
+        switch (function) {                                                                                            \
+        case BG_EQUAL:                                                                                                 \
+        case BG_NOT_EQUAL:                                                                                             \
             for (int64_t i = 0; i < count; i++)                                                                        \
-                y[i] = (left[i] == right[i]) == (comparison == BG_EQUAL);                                              \
-        else if (comparison == BG_LESS || comparison == BG_GREATER)                                                    \
+                y[i] = (left[i] == right[i]) == (function == BG_EQUAL);                                                \
+            break;                                                                                                     \
+        case BG_LESS:                                                                                                  \
+        case BG_GREATER:                                                                                               \
             for (int64_t i = 0; i < count; i++)                                                                        \
                 y[i] = left[i] < right[i];                                                                             \
-        else                                                                                                           \
+            break;                                                                                                     \
+        case BG_LESS_EQUAL:                                                                                            \
+        case BG_GREATER_EQUAL:                                                                                         \
             for (int64_t i = 0; i < count; i++)                                                                        \
                 y[i] = left[i] <= right[i];                                                                            \
+            break;                                                                                                     \
+        case BGI_COMPARE_LOGIC + BG_LOGIC_AND:                                                                         \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = (left[i] != 0) & (right[i] != 0);                                                               \
+            break;                                                                                                     \
+        case BGI_COMPARE_LOGIC + BG_LOGIC_OR:                                                                          \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = (left[i] != 0) | (right[i] != 0);                                                               \
+            break;                                                                                                     \
+        default:                                                                                                       \
+            for (int64_t i = 0; i < count; i++)                                                                        \
+                y[i] = (left[i] != 0) ^ (right[i] != 0);                                                               \
+        }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
     static void compare_chunk_##element(const bg_kernel_call *call, bgi_broadcast_view a, bgi_broadcast_view b,        \
@@ -119,7 +147,7 @@ CHOICE(bytes8)
     {                                                                                                                  \
         bytes in_a[BGI_ELEMENTWISE_CHUNK], in_b[BGI_ELEMENTWISE_CHUNK];                                                \
                                                                                                                        \
-        compare_##element(((const bgi_compare_attributes *)call->attributes)->comparison,                              \
+        compare_##element(((const bgi_compare_attributes *)call->attributes)->function,                                \
                           (const element *)view_##bytes(call->operands[0], a, i, count, in_a),                         \
                           (const element *)view_##bytes(call->operands[1], b, i, count, in_b),                         \
                           (uint8_t *)call->operands[2] + i, count);                                                    \
@@ -137,11 +165,14 @@ static void compare_integers(const bg_kernel_call *call, uint32_t part)
     const bg_type *type = &call->types[2];
     const int64_t count = bg_type_element_count(type), end = bgi_elementwise_start(count, part + 1);
     bgi_broadcast_view a = {1, 1}, b = {1, 1};
+    int64_t step = BGI_ELEMENTWISE_CHUNK;
 
     bgi_broadcast_view_make(type, &call->types[0], &a);
     bgi_broadcast_view_make(type, &call->types[1], &b);
-    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += BGI_ELEMENTWISE_CHUNK) {
-        const int64_t chunk = clip(end - i, BGI_ELEMENTWISE_CHUNK);
+    if (a.run == 1 && a.count == count && b.run == 1 && b.count == count)
+        step = count; /* nothing is gathered in buffers */
+    for (int64_t i = bgi_elementwise_start(count, part); i < end; i += step) {
+        const int64_t chunk = clip(end - i, step);
 
         if (call->types[0].dtype == BG_UINT8)
             compare_chunk_bytes1(call, a, b, i, chunk);

@@ -1,35 +1,46 @@
 /*
- * reference.c: comparisons, and choices by their results. Integers are compared as integers, floats in double, which
- * holds every float type. WHERE copies elements as bytes, so every type passes unchanged.
+ * reference.c: comparisons, logical functions, and choices by their results. Integers are compared as integers, floats
+ * in double, which holds every float type. WHERE copies elements as bytes, so every type passes unchanged.
  */
 #include "kernels/compare/attributes.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/broadcast.h"
 #include "kernels/reference/element.h"
 
-/* The relation between two elements, one bit each. */
-enum { BELOW = 1, EQUAL = 2, ABOVE = 4, UNORDERED = 8 };
+/* The relation between two elements, one bit each. Logical functions relate the two truths. */
+enum { BELOW = 1, EQUAL = 2, ABOVE = 4, UNORDERED = 8, BOTH = 16, ONE = 32 };
 
 /* The relations for which a comparison is true. */
-static const unsigned holds_for[BG_COMPARISON_COUNT] = {
-    [BG_LESS] = BELOW,    [BG_LESS_EQUAL] = BELOW | EQUAL,
-    [BG_EQUAL] = EQUAL,   [BG_NOT_EQUAL] = BELOW | ABOVE | UNORDERED,
-    [BG_GREATER] = ABOVE, [BG_GREATER_EQUAL] = ABOVE | EQUAL,
+static const unsigned holds_for[BGI_COMPARE_COUNT] = {
+    [BG_LESS] = BELOW,
+    [BG_LESS_EQUAL] = BELOW | EQUAL,
+    [BG_EQUAL] = EQUAL,
+    [BG_NOT_EQUAL] = BELOW | ABOVE | UNORDERED,
+    [BG_GREATER] = ABOVE,
+    [BG_GREATER_EQUAL] = ABOVE | EQUAL,
+    [BGI_COMPARE_LOGIC + BG_LOGIC_AND] = BOTH,
+    [BGI_COMPARE_LOGIC + BG_LOGIC_OR] = BOTH | ONE,
+    [BGI_COMPARE_LOGIC + BG_LOGIC_XOR] = ONE,
 };
 
-static unsigned order_floats(double a, double b)
+static unsigned relate_truths(bool a, bool b)
 {
-    return a < b ? BELOW : a > b ? ABOVE : a == b ? EQUAL : UNORDERED;
+    return a && b ? BOTH : a || b ? ONE : 0;
 }
 
-static unsigned order_integers(int64_t a, int64_t b)
+static unsigned relate_floats(double a, double b)
 {
-    return a < b ? BELOW : a > b ? ABOVE : EQUAL;
+    return (a < b ? BELOW : a > b ? ABOVE : a == b ? EQUAL : UNORDERED) | relate_truths(a != 0.0, b != 0.0);
+}
+
+static unsigned relate_integers(int64_t a, int64_t b)
+{
+    return (a < b ? BELOW : a > b ? ABOVE : EQUAL) | relate_truths(a != 0, b != 0);
 }
 
 void bgi_reference_compare(const bg_kernel_call *call, uint32_t part)
 {
-    const bg_comparison comparison = ((const bgi_compare_attributes *)call->attributes)->comparison;
+    const uint32_t function = ((const bgi_compare_attributes *)call->attributes)->function;
     const bg_type *a = &call->types[0], *b = &call->types[1], *y = &call->types[2];
     const int64_t count = bg_type_element_count(y);
     uint8_t *out = call->operands[2];
@@ -37,13 +48,13 @@ void bgi_reference_compare(const bg_kernel_call *call, uint32_t part)
     (void)part;
     for (int64_t i = 0; i < count; i++) {
         const int64_t at_a = bgi_broadcast_index(y, a, i), at_b = bgi_broadcast_index(y, b, i);
-        const unsigned order =
-            bg_dtype_is_float(a->dtype)
-                ? order_floats(bgi_load(a->dtype, call->operands[0], at_a), bgi_load(b->dtype, call->operands[1], at_b))
-                : order_integers(bgi_load_integer(a->dtype, call->operands[0], at_a),
-                                 bgi_load_integer(b->dtype, call->operands[1], at_b));
+        const unsigned relations = bg_dtype_is_float(a->dtype)
+                                       ? relate_floats(bgi_load(a->dtype, call->operands[0], at_a),
+                                                       bgi_load(b->dtype, call->operands[1], at_b))
+                                       : relate_integers(bgi_load_integer(a->dtype, call->operands[0], at_a),
+                                                         bgi_load_integer(b->dtype, call->operands[1], at_b));
 
-        out[i] = (holds_for[comparison] & order) != 0;
+        out[i] = (holds_for[function] & relations) != 0;
     }
 }
 

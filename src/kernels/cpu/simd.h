@@ -111,6 +111,10 @@ ALWAYS_INLINE vm vgreater(vf a, vf b)
 {
     return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
 }
+ALWAYS_INLINE vm vequal(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ);
+}
 ALWAYS_INLINE vm vis_nan(vf a)
 {
     return _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
@@ -182,6 +186,10 @@ ALWAYS_INLINE vi vset_int(int32_t x)
 ALWAYS_INLINE vm vgreater(vf a, vf b)
 {
     return (vm)(a > b);
+}
+ALWAYS_INLINE vm vequal(vf a, vf b)
+{
+    return (vm)(a == b);
 }
 ALWAYS_INLINE vm vis_nan(vf a)
 {

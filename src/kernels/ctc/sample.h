@@ -1,6 +1,6 @@
 /*
- * sample.h: the computation of CTC for one sample, in double. Samples are independent, so the plain kernel, which runs
- * one after another, and the fast one, which runs them in parts, give the same bits.
+ * sample.h: the computation of CTC for one sample, in double, as the plain kernel does it. The fast one uses it for
+ * samples that are out of range or impossible.
  */
 #ifndef BGI_KERNELS_CTC_SAMPLE_H
 #define BGI_KERNELS_CTC_SAMPLE_H

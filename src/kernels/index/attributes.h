@@ -15,6 +15,7 @@
  * GATHER_ELEMENTS     x, ids -> y     ids in y's shape
  * SCATTER_ELEMENTS    dy, ids -> dx
  * TOP_K               x -> values, numbers      along the last axis
+ * ONE_HOT             ids -> y                  y[.., id] = 1, all else 0, of any type; kernels look at the types only
  * Ids are int32, int64 or uint8. */
 typedef struct bgi_index_attributes {
     uint32_t axis; /* of x */
@@ -27,6 +28,13 @@ typedef struct bgi_top_k_attributes {
     uint32_t smallest; /* 0 or 1 */
     uint32_t unused;
 } bgi_top_k_attributes;
+
+/* Of the op alone. */
+typedef struct bgi_one_hot_attributes {
+    int64_t classes;
+    bg_dtype dtype;
+    uint32_t unused;
+} bgi_one_hot_attributes;
 
 /* An index along an axis of `size`, from the end when it is negative; -1: it is outside. */
 static inline int64_t bgi_index_resolve(bg_dtype dtype, const void *ids, int64_t at, int64_t size)

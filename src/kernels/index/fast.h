@@ -24,21 +24,25 @@ static inline bgi_gather bgi_gather_make(const bg_type *types, const bgi_index_a
     return g;
 }
 
-/* Parts are runs of columns: each outer index has as many as there are inner ones, in blocks. One part adds all
- * contributions to an element, in the order of ids. */
-enum { BGI_SCATTER_BLOCK = 64 };
+/* Parts of sums by whole rows are runs of dx's rows: each part reads all ids, and adds what belongs to its rows. Where
+ * rows are short, or each element has an id of its own, parts are runs of columns: each outer index has as many as
+ * there are inner ones, in blocks. In either case one part adds all contributions to an element, in the order of ids.
+ */
+enum { BGI_SCATTER_BLOCK = 64, BGI_SCATTER_ROW = 16 };
 typedef struct bgi_scatter {
     bgi_axis_view view; /* of dx */
-    int64_t blocks;     /* of the columns of an outer index */
+    bool is_by_rows;
+    int64_t blocks; /* of the columns of an outer index */
     uint32_t parts;
 } bgi_scatter;
 
-static inline bgi_scatter bgi_scatter_make(const bgi_index_attributes *attributes)
+static inline bgi_scatter bgi_scatter_make(const bgi_index_attributes *attributes, bool by_element)
 {
     bgi_scatter s = {.view = bgi_axis_view_make(&attributes->whole, attributes->axis)};
 
+    s.is_by_rows = !by_element && s.view.inner >= BGI_SCATTER_ROW;
     s.blocks = (s.view.inner + BGI_SCATTER_BLOCK - 1) / BGI_SCATTER_BLOCK;
-    s.parts = bgi_move_parts(s.view.outer * s.blocks, &attributes->whole);
+    s.parts = bgi_move_parts(s.view.outer * (s.is_by_rows ? s.view.size : s.blocks), &attributes->whole);
     return s;
 }
 

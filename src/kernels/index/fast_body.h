@@ -1,6 +1,6 @@
 /*
- * fast_body.h: elements by index. Rows are copied whole. Sums go column by column, so that their order is that of the
- * ids for any number of parts. The largest elements of a row are kept in a heap.
+ * fast_body.h: elements by index. Rows are copied whole. One part computes all sums of an element, so that their order
+ * is that of the ids for any number of parts. The largest elements of a row are kept in a heap.
  */
 #ifndef BGI_KERNELS_INDEX_FAST_BODY_H
 #define BGI_KERNELS_INDEX_FAST_BODY_H
@@ -8,104 +8,210 @@
 #include "kernels/elementwise/fast_body.h"
 #include "kernels/index/fast.h"
 
-static void run_gather(const bg_kernel_call *call, uint32_t part)
+/* bgi_index_resolve for a type of ids that the compiler knows. */
+ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at, int64_t size)
 {
-    const bgi_gather g = bgi_gather_make(call->types, call->attributes);
-    const size_t bytes = (size_t)g.view.inner * bg_dtype_size_bytes(call->types[0].dtype);
-    const char *x = call->operands[0];
+    const int64_t id = bgi_load_integer(dtype, ids, at), place = id + (id < 0 ? size : 0);
 
-    for (int64_t row = bgi_cpu_part_start(g.rows, part, g.parts); row < bgi_cpu_part_start(g.rows, part + 1, g.parts);
-         row++) {
-        const int64_t place = bgi_index_resolve(call->types[1].dtype, call->operands[1], row % g.ids, g.view.size);
-        char *to = (char *)call->operands[2] + (size_t)row * bytes;
+    return (uint64_t)place < (uint64_t)size ? place : -1;
+}
+
+/* Calls an inline function with the type of ids as a constant. */
+#define WITH_IDS(dtype, function, ...)                                                                                 \
+    do {                                                                                                               \
+        if ((dtype) == BG_INT32)                                                                                       \
+            function(BG_INT32, __VA_ARGS__);                                                                           \
+        else if ((dtype) == BG_INT64)                                                                                  \
+            function(BG_INT64, __VA_ARGS__);                                                                           \
+        else                                                                                                           \
+            function(BG_UINT8, __VA_ARGS__);                                                                           \
+    } while (0)
+
+/* ---- rows ---- */
+
+/* Rows first..first + count - 1 of one outer index. */
+ALWAYS_INLINE void copy_rows(const bg_dtype dtype, const void *ids, int64_t first, int64_t count, int64_t size,
+                             const char *x, size_t bytes, char *to)
+{
+    for (int64_t i = first; i < first + count; i++, to += bytes) {
+        const int64_t place = place_of(dtype, ids, i, size);
 
         if (place < 0)
             memset(to, 0, bytes);
         else if (bytes == sizeof(float))
-            memcpy(to, x + (size_t)(row / g.ids * g.view.size + place) * bytes, sizeof(float));
+            memcpy(to, x + (size_t)place * sizeof(float), sizeof(float));
         else
-            memcpy(to, x + (size_t)(row / g.ids * g.view.size + place) * bytes, bytes);
+            memcpy(to, x + (size_t)place * bytes, bytes);
+    }
+}
+
+static void run_gather(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_gather g = bgi_gather_make(call->types, call->attributes);
+    const size_t bytes = (size_t)g.view.inner * bg_dtype_size_bytes(call->types[0].dtype);
+    const int64_t end = bgi_cpu_part_start(g.rows, part + 1, g.parts);
+
+    for (int64_t row = bgi_cpu_part_start(g.rows, part, g.parts), count; row < end; row += count) {
+        const int64_t outer = row / g.ids, first = row % g.ids;
+
+        count = clip(end - row, g.ids - first);
+        WITH_IDS(call->types[1].dtype, copy_rows, call->operands[1], first, count, g.view.size,
+                 (const char *)call->operands[0] + (size_t)(outer * g.view.size) * bytes, bytes,
+                 (char *)call->operands[2] + (size_t)row * bytes);
+    }
+}
+
+/* dx's rows low..high - 1 of an outer index: zeros, plus each row of dy whose id is there. */
+ALWAYS_INLINE void add_rows_between(const bg_dtype dtype, const bg_kernel_call *call, const bgi_scatter *s,
+                                    int64_t outer, int64_t low, int64_t high, int64_t count, float *dx)
+{
+    const int64_t inner = s->view.inner;
+    float buffer[BGI_ELEMENTWISE_CHUNK];
+
+    memset(dx + low * inner, 0, (size_t)((high - low) * inner) * sizeof *dx);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t place = place_of(dtype, call->operands[1], i, s->view.size);
+
+        if (place < low || place >= high)
+            continue;
+        for (int64_t c = 0; c < inner; c += BGI_ELEMENTWISE_CHUNK) {
+            const int64_t chunk = clip(inner - c, BGI_ELEMENTWISE_CHUNK);
+            float *to = dx + place * inner + c;
+
+            add_loop(
+                to,
+                view_floats(call->types[0].dtype, call->operands[0], (outer * count + i) * inner + c, chunk, buffer),
+                to, chunk);
+        }
+    }
+}
+
+/* Sums are float32: sums of 16-bit values are kept in scratch, laid out like dx, until they are complete. */
+static float *scatter_sums(const bg_kernel_call *call)
+{
+    return (float *)(call->types[0].dtype == BG_FLOAT32 ? call->operands[2] : call->scratch);
+}
+
+static void scatter_rows(const bg_kernel_call *call, const bgi_scatter *s, uint32_t part)
+{
+    const int64_t count = bg_type_element_count(&call->types[1]), rows = s->view.outer * s->view.size;
+    const int64_t end = bgi_cpu_part_start(rows, part + 1, s->parts);
+
+    for (int64_t row = bgi_cpu_part_start(rows, part, s->parts), run; row < end; row += run) {
+        const int64_t outer = row / s->view.size, low = row % s->view.size;
+        float *dx = scatter_sums(call) + outer * s->view.size * s->view.inner;
+
+        run = clip(end - row, s->view.size - low);
+        WITH_IDS(call->types[1].dtype, add_rows_between, call, s, outer, low, low + run, count, dx);
+        if (call->types[0].dtype != BG_FLOAT32)
+            write_floats(call->types[0].dtype, call->operands[2], row * s->view.inner, run * s->view.inner,
+                         dx + low * s->view.inner);
+    }
+}
+
+/* ---- columns ---- */
+
+/* Adds row i of dy, or its elements by their own ids, to a block of columns of dx. */
+ALWAYS_INLINE void add_columns(const bg_dtype dtype, const void *ids, bool by_element, int64_t i, int64_t at,
+                               const float *dy, int64_t columns, int64_t size, int64_t inner, float *dx)
+{
+    if (by_element) {
+        for (int64_t c = 0; c < columns; c++) {
+            const int64_t place = place_of(dtype, ids, at + c, size);
+            if (place >= 0)
+                dx[place * inner + c] += dy[c];
+        }
+    } else {
+        const int64_t place = place_of(dtype, ids, i, size);
+        for (int64_t c = 0; place >= 0 && c < columns; c++)
+            dx[place * inner + c] += dy[c];
     }
 }
 
 /* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. There is an id for each row, or
- * for each element. Sums are float32: sums of 16-bit values are kept in scratch, laid out like dx, until they are
- * complete. */
+ * for each element. */
 static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t column,
                           int64_t columns, int64_t count, bool by_element)
 {
-    const bg_dtype dtype = call->types[0].dtype, ids = call->types[1].dtype;
+    const bg_dtype dtype = call->types[0].dtype;
     const int64_t first = outer * s->view.size * s->view.inner + column;
-    float *dx = (float *)(dtype == BG_FLOAT32 ? call->operands[2] : call->scratch) + first;
+    float *dx = scatter_sums(call) + first;
     float buffer[BGI_SCATTER_BLOCK];
 
     for (int64_t i = 0; i < s->view.size; i++)
         memset(dx + i * s->view.inner, 0, (size_t)columns * sizeof *dx);
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = (outer * count + i) * s->view.inner + column;
-        const float *dy = view_floats(dtype, call->operands[0], at, columns, buffer);
 
-        if (by_element) {
-            for (int64_t c = 0; c < columns; c++) {
-                const int64_t place = bgi_index_resolve(ids, call->operands[1], at + c, s->view.size);
-                if (place >= 0)
-                    dx[place * s->view.inner + c] += dy[c];
-            }
-        } else {
-            const int64_t place = bgi_index_resolve(ids, call->operands[1], i, s->view.size);
-            if (place >= 0)
-                add_loop(dx + place * s->view.inner, dy, dx + place * s->view.inner, columns);
-        }
+        WITH_IDS(call->types[1].dtype, add_columns, call->operands[1], by_element, i, at,
+                 view_floats(dtype, call->operands[0], at, columns, buffer), columns, s->view.size, s->view.inner, dx);
     }
     for (int64_t i = 0; dtype != BG_FLOAT32 && i < s->view.size; i++)
         write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
 }
 
-/* The same for elements of a row that are adjacent. */
-static void scatter_row(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t count)
+/* Rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. */
+ALWAYS_INLINE void add_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
+                                int64_t count, int64_t size, float *dx)
 {
-    const bg_dtype dtype = call->types[0].dtype, ids = call->types[1].dtype;
-    const int64_t size = s->view.size;
-    float *dx = (float *)(dtype == BG_FLOAT32 ? call->operands[2] : call->scratch) + outer * size;
+    const bg_dtype dtype = call->types[0].dtype;
     float buffer[BGI_ELEMENTWISE_CHUNK];
 
-    memset(dx, 0, (size_t)size * sizeof *dx);
-    for (int64_t i = 0; i < count; i += BGI_ELEMENTWISE_CHUNK) {
-        const int64_t at = outer * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
-        const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
+    memset(dx + first * size, 0, (size_t)((end - first) * size) * sizeof *dx);
+    for (int64_t row = first; row < end; row++)
+        for (int64_t i = 0; i < count; i += BGI_ELEMENTWISE_CHUNK) {
+            const int64_t at = row * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
+            const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
 
-        for (int64_t e = 0; e < chunk; e++) {
-            const int64_t place = bgi_index_resolve(ids, call->operands[1], at + e, size);
+            for (int64_t e = 0; e < chunk; e++) {
+                const int64_t place = place_of(ids, call->operands[1], at + e, size);
 
-            if (place >= 0)
-                dx[place] += dy[e];
+                if (place >= 0)
+                    dx[row * size + place] += dy[e];
+            }
         }
-    }
+}
+
+/* The same for runs of elements instead of blocks: rows of dx, or dx as one row whose ids are those of rows. */
+static void scatter_adjacent(const bg_kernel_call *call, const bgi_scatter *s, int64_t first, int64_t end,
+                             int64_t count)
+{
+    const bg_dtype dtype = call->types[0].dtype;
+    const int64_t size = s->view.size;
+
+    WITH_IDS(call->types[1].dtype, add_elements, call, first, end, count, size, scatter_sums(call));
     if (dtype != BG_FLOAT32)
-        write_floats(dtype, call->operands[2], outer * size, size, dx);
+        write_floats(dtype, call->operands[2], first * size, (end - first) * size, scatter_sums(call) + first * size);
 }
 
 static void scatter_part(const bg_kernel_call *call, uint32_t part, bool by_element)
 {
-    const bgi_scatter s = bgi_scatter_make(call->attributes);
+    const bgi_scatter s = bgi_scatter_make(call->attributes, by_element);
     const int64_t ids = bg_type_element_count(&call->types[1]);
     const int64_t count = by_element ? ids / (s.view.outer * s.view.inner) : ids;
+    const int64_t first = bgi_cpu_part_start(s.view.outer * s.blocks, part, s.parts);
     const int64_t end = bgi_cpu_part_start(s.view.outer * s.blocks, part + 1, s.parts);
 
-    for (int64_t block = bgi_cpu_part_start(s.view.outer * s.blocks, part, s.parts); block < end; block++) {
+    if (s.view.inner == 1 && (by_element || s.view.outer == 1)) {
+        scatter_adjacent(call, &s, first, end, count);
+        return;
+    }
+    for (int64_t block = first; block < end; block++) {
         const int64_t column = block % s.blocks * BGI_SCATTER_BLOCK;
 
-        if (by_element && s.view.inner == 1)
-            scatter_row(call, &s, block, count);
-        else
-            scatter_block(call, &s, block / s.blocks, column, clip(s.view.inner - column, BGI_SCATTER_BLOCK), count,
-                          by_element);
+        scatter_block(call, &s, block / s.blocks, column, clip(s.view.inner - column, BGI_SCATTER_BLOCK), count,
+                      by_element);
     }
 }
 
 static void run_scatter(const bg_kernel_call *call, uint32_t part)
 {
-    scatter_part(call, part, false);
+    const bgi_scatter s = bgi_scatter_make(call->attributes, false);
+
+    if (s.is_by_rows)
+        scatter_rows(call, &s, part);
+    else
+        scatter_part(call, part, false);
 }
 
 static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
@@ -113,29 +219,35 @@ static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
     scatter_part(call, part, true);
 }
 
+/* ---- elements ---- */
+
 /* The elements of y from `first` to `end`, each of `size` bytes. */
-ALWAYS_INLINE void gather_sized(const bg_kernel_call *call, int64_t first, int64_t end, const size_t size)
+ALWAYS_INLINE void gather_sized(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
+                                const size_t size)
 {
     const bgi_index_attributes *attributes = call->attributes;
     const bgi_axis_view view = bgi_axis_view_make(&call->types[0], attributes->axis);
     const int64_t count = call->types[1].dims[attributes->axis];
-    const bg_dtype ids = call->types[1].dtype;
-    const char *x = call->operands[0];
+    /* one run along the inner dimensions, or a whole row of ids where there are none */
+    const int64_t run = view.inner > 1 ? view.inner : count, rows = view.inner > 1 ? count : 1;
+    int64_t inner = first % run, row = first / run % rows;
+    const char *from = (const char *)call->operands[0] + (size_t)(first / run / rows * view.size * view.inner) * size;
     char *y = call->operands[2];
 
-    for (int64_t e = first; e < end;) {
-        /* one run along the inner dimensions, or a whole row of ids where there are none */
-        const int64_t run = view.inner > 1 ? view.inner : count, stop = clip(end, e - e % run + run);
-        const char *from = x + (size_t)(e / view.inner / count * view.size * view.inner) * size;
+    for (int64_t e = first; e < end; inner = 0) {
+        const int64_t stop = clip(end, e + run - inner), step = view.inner > 1;
 
-        for (; e < stop; e++) {
-            const int64_t place = bgi_index_resolve(ids, call->operands[1], e, view.size);
-            const int64_t at = view.inner > 1 ? place * view.inner + e % view.inner : place;
+        for (int64_t column = view.inner > 1 ? inner : 0; e < stop; e++, column += step) {
+            const int64_t place = place_of(ids, call->operands[1], e, view.size);
 
             if (place < 0)
                 memset(y + (size_t)e * size, 0, size);
             else
-                memcpy(y + (size_t)e * size, from + (size_t)at * size, size);
+                memcpy(y + (size_t)e * size, from + (size_t)(place * view.inner + column) * size, size);
+        }
+        if (++row == rows) {
+            row = 0;
+            from += (size_t)(view.size * view.inner) * size;
         }
     }
 }
@@ -144,19 +256,39 @@ static void run_gather_elements(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t all = bg_type_element_count(&call->types[2]);
     const int64_t first = bgi_elementwise_start(all, part), end = bgi_elementwise_start(all, part + 1);
+    const bg_dtype ids = call->types[1].dtype;
 
     switch (bg_dtype_size_bytes(call->types[0].dtype)) {
     case 1:
-        gather_sized(call, first, end, 1);
+        WITH_IDS(ids, gather_sized, call, first, end, 1);
         break;
     case 2:
-        gather_sized(call, first, end, 2);
+        WITH_IDS(ids, gather_sized, call, first, end, 2);
         break;
     case 4:
-        gather_sized(call, first, end, 4);
+        WITH_IDS(ids, gather_sized, call, first, end, 4);
         break;
     default:
-        gather_sized(call, first, end, 8);
+        WITH_IDS(ids, gather_sized, call, first, end, 8);
+    }
+}
+
+static void run_one_hot(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *y = &call->types[1];
+    const int64_t classes = y->dims[y->rank - 1], rows = bg_type_element_count(&call->types[0]);
+    const uint32_t parts = bgi_move_parts(rows, y);
+    const int64_t first = bgi_cpu_part_start(rows, part, parts), end = bgi_cpu_part_start(rows, part + 1, parts);
+    const size_t size = bg_dtype_size_bytes(y->dtype);
+    unsigned char one[8];
+
+    bgi_store(y->dtype, one, 0, 1.0);
+    memset((char *)call->operands[1] + (size_t)(first * classes) * size, 0, (size_t)((end - first) * classes) * size);
+    for (int64_t row = first; row < end; row++) {
+        const int64_t id = bgi_load_integer(call->types[0].dtype, call->operands[0], row);
+
+        if (id >= 0 && id < classes)
+            memcpy((char *)call->operands[1] + (size_t)(row * classes + id) * size, one, size);
     }
 }
 

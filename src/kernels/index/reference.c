@@ -91,6 +91,22 @@ void bgi_reference_gather_elements(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* An id outside the classes gives zeros. */
+void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
+{
+    const bg_type *ids = bgi_input_type(call, 0), *y = bgi_output_type(call, 0);
+    const int64_t classes = y->dims[y->rank - 1];
+
+    (void)part;
+    memset(bgi_output(call, 0), 0, bg_type_size_bytes(y));
+    for (int64_t row = 0; row < bg_type_element_count(ids); row++) {
+        const int64_t id = bgi_load_integer(ids->dtype, call->operands[0], row);
+
+        if (id >= 0 && id < classes)
+            bgi_store(y->dtype, bgi_output(call, 0), row * classes + id, 1.0);
+    }
+}
+
 /* Whether element `a` comes before `b`: the larger (or smaller) first, NaN as the largest, equal ones in their
  * order. */
 static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int64_t b)

@@ -16,6 +16,14 @@ typedef struct bgi_norm_attributes {
     uint64_t is_synchronized; /* BATCH_NORM, 0 or 1: plans for several replicas replace it by SYNC_BATCH_NORM */
 } bgi_norm_attributes;
 
+/* Layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].
+ * GROUP_NORM           x, gamma, beta -> y, mean, rstd
+ * GROUP_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta */
+typedef struct bgi_group_norm_attributes {
+    double epsilon;
+    int64_t groups;
+} bgi_group_norm_attributes;
+
 /* Batch norm over the micro-batches of all data-parallel replicas, which have equally many values. Moments are float64
  * [C, 2], a channel's mean and its sum of squared differences from it; those of all replicas are gathered along the
  * first dimension, and combined in the replicas' order. Sums are float64 [C, 2], of dy and dy xhat.

@@ -1,5 +1,6 @@
 /*
- * channels.h: the channels of a batch norm, and the computations once a channel, which plain and fast bodies share.
+ * channels.h: the channels of a batch norm and the groups of a group norm, and the computations once a channel, which
+ * plain and fast bodies share.
  */
 #ifndef BGI_KERNELS_NORM_CHANNELS_H
 #define BGI_KERNELS_NORM_CHANNELS_H
@@ -19,6 +20,20 @@ static inline bgi_channels bgi_channels_read(const bg_type *x)
     for (uint32_t i = 2; i < x->rank; i++)
         all.inner *= x->dims[i];
     return all;
+}
+
+/* x as [N, groups, channels, inner]: the channels of a group. */
+typedef struct bgi_groups {
+    int64_t n, groups, channels, inner;
+    int64_t length; /* elements of a group */
+} bgi_groups;
+
+static inline bgi_groups bgi_groups_read(const bg_type *x, const bgi_group_norm_attributes *attributes)
+{
+    const bgi_channels all = bgi_channels_read(x);
+    const int64_t channels = all.c / attributes->groups;
+
+    return (bgi_groups){all.n, attributes->groups, channels, all.inner, channels * all.inner};
 }
 
 /* Running statistics use the unbiased variance; for a single value, which has none, it is 0. */

@@ -39,6 +39,30 @@ bool bgi_cpu_shape_sharded_norm_backward(const bgi_kernel_request *request, int6
     return request->types[2].dtype == BG_FLOAT32 && bgi_rows_take(kernel, &request->types[1], 6);
 }
 
+/* ---- group norm ---- */
+
+/* `x`: the number of that operand; `statistics`: that of the mean. */
+static bool take_groups(const bgi_kernel_request *request, uint32_t x, uint32_t statistics, bg_kernel *kernel)
+{
+    const bgi_group_work w = bgi_group_work_read(&request->types[x], request->attributes, x == 1);
+
+    kernel->part_count = w.parts;
+    kernel->scratch_bytes = (size_t)(w.shared_floats + w.parts * w.part_floats) * sizeof(float);
+    return bgi_dtype_is_single(w.dtype) && request->types[statistics].dtype == BG_FLOAT32;
+}
+
+bool bgi_cpu_shape_group_norm(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_groups(request, 0, 4, kernel);
+}
+
+bool bgi_cpu_shape_group_norm_backward(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    return take_groups(request, 1, 2, kernel);
+}
+
 /* ---- batch norm ---- */
 
 /* `x`: the number of that operand. Statistics must be float32. */

@@ -1,5 +1,5 @@
 /*
- * fast.h: how batch norms divide their work: parts are runs of channels.
+ * fast.h: how batch norms and group norms divide their work: parts are runs of channels, or of groups.
  */
 #ifndef BGI_KERNELS_NORM_FAST_H
 #define BGI_KERNELS_NORM_FAST_H
@@ -44,6 +44,28 @@ static inline int64_t bgi_channels_block(const bgi_channels *all)
     const int64_t most = all->inner == 1 ? BGI_CHANNELS_CHUNK : BGI_CHANNELS_TOGETHER;
 
     return fit < 1 ? 1 : fit > most ? most : fit;
+}
+
+/* Scratch: for the backward dgamma and dbeta of each sample, then for each part three groups (16-bit ones are widened)
+ * and the vectors gamma and beta. */
+typedef struct bgi_group_work {
+    bgi_groups all;
+    bg_dtype dtype;
+    uint32_t parts;
+    int64_t c, group_floats, vector_floats, shared_floats, part_floats;
+} bgi_group_work;
+
+static inline bgi_group_work bgi_group_work_read(const bg_type *x, const bgi_group_norm_attributes *attributes,
+                                                 bool is_backward)
+{
+    bgi_group_work w = {.all = bgi_groups_read(x, attributes), .dtype = x->dtype, .c = x->dims[1]};
+
+    w.parts = bgi_cpu_part_count(w.all.n * w.all.groups, (double)bg_type_element_count(x), BGI_ROWS_PART_ELEMENTS);
+    w.group_floats = w.dtype == BG_FLOAT32 ? 0 : bgi_cpu_round_up(w.all.length, 16);
+    w.vector_floats = w.dtype == BG_FLOAT32 ? 0 : bgi_cpu_round_up(w.c, 16);
+    w.shared_floats = is_backward ? bgi_cpu_round_up(2 * w.all.n * w.c, 16) : 0;
+    w.part_floats = 3 * w.group_floats + 2 * w.vector_floats;
+    return w;
 }
 
 #endif

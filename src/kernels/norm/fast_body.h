@@ -1,6 +1,6 @@
 /*
- * fast_body.h: layer norm, also of rows that are cut; batch_body.h has batch norm. Rows are read before they are
- * written, so results may overwrite an operand of their shape.
+ * fast_body.h: layer norm, also of rows that are cut; batch_body.h has batch norm, group_body.h group norm. Rows are
+ * read before they are written, so results may overwrite an operand of their shape.
  */
 #ifndef BGI_KERNELS_NORM_FAST_BODY_H
 #define BGI_KERNELS_NORM_FAST_BODY_H
@@ -238,5 +238,7 @@ static void run_sharded_norm_backward(const bg_kernel_call *call, uint32_t part)
 
     run_norm_backward(call, part, call->operands[5], attributes->width);
 }
+
+#include "kernels/norm/group_body.h"
 
 #endif

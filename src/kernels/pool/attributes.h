@@ -12,7 +12,16 @@
  * AVG_POOL2D_BACKWARD  dy -> dx */
 typedef struct bgi_pool2d_attributes {
     bg_pool2d_options options; /* stride resolved */
+    int64_t sizes[2];          /* of y, of adaptive max pools (bgi_pool_window); 0: the options give the windows */
 } bgi_pool2d_attributes;
+
+/* Window `i` of a dim of `size` elements that is cut into `count`: it begins at *begin and ends before *end. Neighbors
+ * share an element where `count` does not divide. */
+static inline void bgi_pool_window(int64_t size, int64_t count, int64_t i, int64_t *begin, int64_t *end)
+{
+    *begin = i * size / count;
+    *end = ((i + 1) * size + count - 1) / count;
+}
 
 typedef struct bgi_pool2d_backward_attributes {
     bgi_pool2d_attributes forward;

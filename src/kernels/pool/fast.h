@@ -13,6 +13,7 @@ typedef struct bgi_pool {
     bg_dtype dtype;
     int64_t planes, h, w, oh, ow;
     bool is_whole; /* one window covers the plane */
+    bool is_adaptive;
     const bg_pool2d_options *options;
     uint32_t parts;
     int64_t in_floats, out_floats, row_floats, part_floats;
@@ -27,6 +28,7 @@ static inline bgi_pool bgi_pool_read(const bg_type *x, const bg_type *y, const b
                   .w = x->dims[3],
                   .oh = y->dims[2],
                   .ow = y->dims[3],
+                  .is_adaptive = attributes->sizes[0] > 0,
                   .options = o};
 
     s.is_whole = s.oh == 1 && s.ow == 1 && o->kernel[0] == s.h && o->kernel[1] == s.w && o->padding[0] == 0 &&

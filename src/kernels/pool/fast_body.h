@@ -3,7 +3,8 @@
  * widened one by one.
  *
  * Windows are computed one row of outputs at a time, LANES of them together if their columns are at a distance of 1 or
- * 2. Windows that reach into the padding, and other strides, are computed one by one.
+ * 2. Windows that reach into the padding are computed one by one. For larger distances, and for windows of different
+ * sizes, the largest element of each column is found first, LANES columns together.
  */
 #ifndef BGI_KERNELS_POOL_FAST_BODY_H
 #define BGI_KERNELS_POOL_FAST_BODY_H
@@ -35,6 +36,72 @@ static void find_inner_columns(const bgi_pool *s, int64_t *first, int64_t *end)
 }
 
 /* ---- max ---- */
+
+/* The places of window `out` along a dim that are inside: first, first + dilation, ... before end. */
+static void find_window(const bgi_pool *s, int dim, int64_t out, int64_t *first, int64_t *end)
+{
+    const bg_pool2d_options *o = s->options;
+    const int64_t size = dim == 0 ? s->h : s->w;
+
+    if (s->is_adaptive)
+        bgi_pool_window(size, dim == 0 ? s->oh : s->ow, out, first, end);
+    else
+        clip_window(out * o->stride[dim] - o->padding[dim], o->dilation[dim], o->kernel[dim], size, first, end);
+}
+
+/* The largest of each column in rows h0, h0 + apart, ... before h1, and its index in the plane: the first; NaN wins. */
+static void find_column_largest(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t apart,
+                                float *largest, int32_t *at)
+{
+    vi columns;
+
+    for (int32_t i = 0; i < LANES; i++)
+        columns[i] = i;
+    FOR_ROW(s->w, live)
+    {
+        vf best = vload_n(x + h0 * s->w + i, live);
+        vi place = columns + vset_int((int32_t)(h0 * s->w + i));
+
+        for (int64_t h = h0 + apart; h < h1; h += apart) {
+            const vf value = vload_n(x + h * s->w + i, live);
+            const vm wins = vwins(value, best);
+
+            best = vselect(wins, value, best);
+            place = vselect_int(wins, columns + vset_int((int32_t)(h * s->w + i)), place);
+        }
+        vstore_n(largest + i, best, live);
+        vstore_int_n(at + i, place, live);
+    }
+}
+
+/* Any windows. `rows`: memory for two rows. */
+static void max_pool_columns(const bgi_pool *s, const float *x, float *rows, float *y, int32_t *where)
+{
+    float *largest = rows;
+    int32_t *at = (int32_t *)(void *)(rows + s->row_floats);
+
+    for (int64_t oh = 0; oh < s->oh; oh++, y += s->ow, where += s->ow) {
+        int64_t h0, h1;
+
+        find_window(s, 0, oh, &h0, &h1);
+        find_column_largest(s, x, h0, h1, s->options->dilation[0], largest, at);
+        for (int64_t ow = 0; ow < s->ow; ow++) {
+            int64_t w, w1, best;
+
+            find_window(s, 1, ow, &w, &w1);
+            for (best = w; w < w1; w += s->options->dilation[1]) {
+                const float value = largest[w], so_far = largest[best];
+                const bool is_nan = so_far != so_far;
+
+                if (is_nan ? value != value && at[w] < at[best]
+                           : !(value <= so_far) || (value == so_far && at[w] < at[best]))
+                    best = w;
+            }
+            y[ow] = x[at[best]];
+            where[ow] = at[best];
+        }
+    }
+}
 
 /* Index in the plane of the first largest element; NaN wins. */
 static int64_t find_largest(const bgi_pool *s, const float *x, int64_t oh, int64_t ow)
@@ -105,8 +172,6 @@ static void max_pool_plane(const bgi_pool *s, const float *x, float *y, int32_t 
     int64_t first, end;
 
     find_inner_columns(s, &first, &end);
-    if (o->stride[1] > 2)
-        end = first;
     for (int64_t oh = 0; oh < s->oh; oh++) {
         int64_t h0, h1;
 
@@ -126,12 +191,18 @@ static void run_max_pool2d(const bg_kernel_call *call, uint32_t part)
     const bgi_pool s = bgi_pool_read(&call->types[0], &call->types[1], call->attributes);
     const int64_t in = s.h * s.w, out = s.oh * s.ow;
     float *wide_x = bgi_cpu_part_scratch(call, s.part_floats), *wide_y = wide_x + s.in_floats;
+    const bool is_by_columns = s.is_adaptive || s.options->stride[1] > 2;
 
     for (int64_t plane = bgi_cpu_part_start(s.planes, part, s.parts);
          plane < bgi_cpu_part_start(s.planes, part + 1, s.parts); plane++) {
-        max_pool_plane(&s, view_floats(s.dtype, call->operands[0], plane * in, in, wide_x),
-                       begin_output(s.dtype, call->operands[1], plane * out, wide_y),
-                       (int32_t *)call->operands[2] + plane * out);
+        const float *x = view_floats(s.dtype, call->operands[0], plane * in, in, wide_x);
+        float *y = begin_output(s.dtype, call->operands[1], plane * out, wide_y);
+        int32_t *where = (int32_t *)call->operands[2] + plane * out;
+
+        if (is_by_columns)
+            max_pool_columns(&s, x, wide_y + s.out_floats, y, where);
+        else
+            max_pool_plane(&s, x, y, where);
         end_output(s.dtype, call->operands[1], plane * out, out, wide_y);
     }
 }

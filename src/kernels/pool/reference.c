@@ -13,6 +13,7 @@ typedef struct pool_geometry {
     int64_t size[2];   /* H, W */
     int64_t pooled[2]; /* OH, OW */
     bg_pool2d_options options;
+    bool is_adaptive;
 } pool_geometry;
 
 static pool_geometry read_geometry(const bg_type *x, const bg_type *y, const bgi_pool2d_attributes *attributes)
@@ -20,12 +21,30 @@ static pool_geometry read_geometry(const bg_type *x, const bg_type *y, const bgi
     return (pool_geometry){.planes = x->dims[0] * x->dims[1],
                            .size = {x->dims[2], x->dims[3]},
                            .pooled = {y->dims[2], y->dims[3]},
-                           .options = attributes->options};
+                           .options = attributes->options,
+                           .is_adaptive = attributes->sizes[0] > 0};
+}
+
+/* The number of a window's elements along `dim`. */
+static int64_t window_size(const pool_geometry *g, int dim, int64_t out)
+{
+    int64_t begin, end;
+
+    if (!g->is_adaptive)
+        return g->options.kernel[dim];
+    bgi_pool_window(g->size[dim], g->pooled[dim], out, &begin, &end);
+    return end - begin;
 }
 
 /* The place of window `out`'s k-th element along `dim`, which may be in the padding. */
 static int64_t window_position(const pool_geometry *g, int dim, int64_t out, int64_t k)
 {
+    int64_t begin, end;
+
+    if (g->is_adaptive) {
+        bgi_pool_window(g->size[dim], g->pooled[dim], out, &begin, &end);
+        return begin + k;
+    }
     return out * g->options.stride[dim] - g->options.padding[dim] + k * g->options.dilation[dim];
 }
 
@@ -54,8 +73,8 @@ static int64_t find_largest(const pool_geometry *g, bg_dtype dtype, const void *
     int64_t largest_at = -1;
     double largest = 0.0;
 
-    for (int64_t kh = 0; kh < g->options.kernel[0]; kh++)
-        for (int64_t kw = 0; kw < g->options.kernel[1]; kw++) {
+    for (int64_t kh = 0; kh < window_size(g, 0, oh); kh++)
+        for (int64_t kw = 0; kw < window_size(g, 1, ow); kw++) {
             const int64_t h = window_position(g, 0, oh, kh), w = window_position(g, 1, ow, kw);
             double value;
 
@@ -156,6 +175,18 @@ static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void
     return sum;
 }
 
+/* The same for windows of different sizes, whose largest elements are at `where`. */
+static double gather_adaptive(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
+                              int64_t plane, int64_t place)
+{
+    const int64_t windows = g->pooled[0] * g->pooled[1];
+    double sum = 0.0;
+
+    for (int64_t at = plane * windows; at < (plane + 1) * windows; at++)
+        sum += where[at] == place ? bgi_load(dtype, dy, at) : 0.0;
+    return sum;
+}
+
 static void spread_gradient(const bg_kernel_call *call, const int32_t *where)
 {
     const bg_type *dy = bgi_input_type(call, 0);
@@ -166,7 +197,9 @@ static void spread_gradient(const bg_kernel_call *call, const int32_t *where)
         for (int64_t h = 0; h < g.size[0]; h++)
             for (int64_t w = 0; w < g.size[1]; w++, at++)
                 bgi_store(dy->dtype, bgi_output(call, 0), at,
-                          gather_gradient(&g, dy->dtype, call->operands[0], where, plane, h, w));
+                          g.is_adaptive
+                              ? gather_adaptive(&g, dy->dtype, call->operands[0], where, plane, h * g.size[1] + w)
+                              : gather_gradient(&g, dy->dtype, call->operands[0], where, plane, h, w));
 }
 
 void bgi_reference_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)

@@ -14,12 +14,41 @@ static float larger_of(float a, float b)
     return a == a && !(b <= a) ? b : a; /* NaN wins */
 }
 
+/* Sums of a few rows, which are kept in registers; the order is that of reduce_run. */
+static void add_few_rows(const float *x, int64_t rows, int64_t stride, int64_t count, float *y)
+{
+    int64_t i = 0;
+
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        vf a = vload(x + i), b = vload(x + i + LANES);
+
+        for (int64_t row = 1; row < rows; row++) {
+            a += vload(x + row * stride + i);
+            b += vload(x + row * stride + i + LANES);
+        }
+        vstore(y + i, a);
+        vstore(y + i + LANES, b);
+    }
+    for (; i < count; i += LANES) {
+        const int64_t live = clip(count - i, LANES);
+        vf sum = vload_n(x + i, live);
+
+        for (int64_t row = 1; row < rows; row++)
+            sum += vload_n(x + row * stride + i, live);
+        vstore_n(y + i, sum, live);
+    }
+}
+
 /* One run of inner elements: the sum, or the maximum, over `rows` rows at a distance of `stride`. */
 static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t rows, int64_t stride,
                        int64_t count, float *y)
 {
     float buffer[BGI_REDUCE_RUN];
 
+    if (dtype == BG_FLOAT32 && rows <= BGI_REDUCE_FEW && !is_max) {
+        add_few_rows((const float *)x + at, rows, stride, count, y);
+        return;
+    }
     read_floats(dtype, x, at, count, y);
     for (int64_t row = 1; row < rows; row++) {
         const float *from = view_floats(dtype, x, at + row * stride, count, buffer);
@@ -108,6 +137,8 @@ static void run_reduce(const bg_kernel_call *call, uint32_t part)
 
         if (r.pieces > 1)
             reduce_piece(call, &r, is_max, result, run, item % r.pieces, (float *)call->scratch + item * r.run);
+        else if (call->types[0].dtype == BG_FLOAT32 && attributes->function == BG_REDUCE_SUM)
+            reduce_piece(call, &r, is_max, result, run, 0, (float *)call->operands[1] + result * r.inner + run * r.run);
         else
             write_results(call, &r, result, run, reduce_piece(call, &r, is_max, result, run, 0, y), y);
     }
@@ -239,6 +270,46 @@ static void run_broadcast(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+/* The place of the first element that is `value`, or NaN if that is NaN; the row has one. Vectors without it are
+ * skipped. */
+static int64_t find_element(const float *x, int64_t count, float value)
+{
+    const vf wanted = vset(value);
+    int64_t i = 0;
+
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        const vf a = vload(x + i), b = vload(x + i + LANES);
+
+        if (value == value ? vany(vmask_or(vequal(a, wanted), vequal(b, wanted)))
+                           : vany(vmask_or(vis_nan(a), vis_nan(b))))
+            break;
+    }
+    while (x[i] != value && (x[i] == x[i] || value == value))
+        i++;
+    return i;
+}
+
+enum { ARGMAX_SHORT = 32 };
+
+/* The place of the first largest element of a short row. Elements are compared as integers of the same order, in whose
+ * low half an earlier place is larger. */
+static int64_t find_largest_place(const float *x, int64_t count)
+{
+    int64_t best = INT64_MIN;
+
+    for (int64_t i = 0; i < count; i++) {
+        const float value = x[i] + 0.0f; /* -0 equals 0 */
+        int32_t bits;
+        int64_t key;
+
+        memcpy(&bits, &value, sizeof bits);
+        bits ^= bits < 0 ? INT32_MAX : 0;
+        key = (int64_t)(value == value ? bits : INT32_MAX) * (INT64_C(1) << 32) + (UINT32_MAX - (uint32_t)i);
+        best = key > best ? key : best;
+    }
+    return UINT32_MAX - (uint32_t)best;
+}
+
 /* The first largest of each row; NaN is larger than every number. */
 static void run_argmax(const bg_kernel_call *call, uint32_t part)
 {
@@ -248,12 +319,10 @@ static void run_argmax(const bg_kernel_call *call, uint32_t part)
     for (int64_t row = bgi_cpu_part_start(rows.count, part, rows.parts);
          row < bgi_cpu_part_start(rows.count, part + 1, rows.parts); row++) {
         const float *x = view_floats(rows.dtype, call->operands[0], row * rows.length, rows.length, buffer);
-        const float largest = find_row_maximum(x, rows.length);
-        int32_t at = 0;
 
-        while (x[at] != largest && (x[at] == x[at] || largest == largest))
-            at++;
-        ((int32_t *)call->operands[1])[row] = at;
+        ((int32_t *)call->operands[1])[row] =
+            (int32_t)(rows.length <= ARGMAX_SHORT ? find_largest_place(x, rows.length)
+                                                  : find_element(x, rows.length, find_row_maximum(x, rows.length)));
     }
 }
 

@@ -30,6 +30,13 @@ typedef struct bgi_slice_backward_attributes {
     int64_t size; /* of dx along the axis */
 } bgi_slice_backward_attributes;
 
+/* ROLL  x -> y  (row `first` of x becomes row 0 of y, and so on around the end) */
+typedef struct bgi_roll_attributes {
+    uint32_t axis;
+    uint32_t unused;
+    int64_t first; /* 0 <= first < dim */
+} bgi_roll_attributes;
+
 /* CONCAT  x0, x1, ... -> y */
 typedef struct bgi_axis_attributes {
     uint32_t axis;

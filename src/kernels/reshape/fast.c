@@ -35,6 +35,14 @@ bool bgi_cpu_shape_slice_backward(const bgi_kernel_request *request, int64_t lan
     return bgi_cpu_shape_slice(request, lanes, kernel);
 }
 
+bool bgi_cpu_shape_roll(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
+{
+    (void)lanes;
+    kernel->part_count =
+        bgi_axis_rows_read(&request->types[1], ((const bgi_roll_attributes *)request->attributes)->axis).parts;
+    return true;
+}
+
 bool bgi_cpu_shape_concat(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

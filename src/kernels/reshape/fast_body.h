@@ -139,6 +139,26 @@ static void run_slice_backward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
+static void run_roll(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_roll_attributes *attributes = call->attributes;
+    const bgi_axis_rows y = bgi_axis_rows_read(&call->types[1], attributes->axis);
+    const int64_t end = y.size - attributes->first; /* the first row of y that comes from x's beginning */
+
+    FOR_AXIS_RUNS(y, part, outer, first, count)
+    {
+        const char *x = (const char *)call->operands[0] + (size_t)(outer * y.size) * y.bytes;
+        char *to = (char *)call->operands[1] + (size_t)(outer * y.size + first) * y.bytes;
+        const int64_t before = first < end ? clip(count, end - first) : 0;
+
+        if (before > 0)
+            memcpy(to, x + (size_t)(first + attributes->first) * y.bytes, (size_t)before * y.bytes);
+        if (before < count)
+            memcpy(to + (size_t)before * y.bytes, x + (size_t)(first + before - end) * y.bytes,
+                   (size_t)(count - before) * y.bytes);
+    }
+}
+
 static void run_concat(const bg_kernel_call *call, uint32_t part)
 {
     const uint32_t axis = ((const bgi_axis_attributes *)call->attributes)->axis;

@@ -83,6 +83,20 @@ void bgi_reference_slice_backward(const bg_kernel_call *call, uint32_t part)
                           (o * dy_size + i) * inner, inner);
 }
 
+void bgi_reference_roll(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_roll_attributes *attributes = call->attributes;
+    const bg_type *y = &call->types[1];
+    const int64_t inner = count_inner(y, attributes->axis), size = y->dims[attributes->axis];
+    const int64_t outer = bg_type_element_count(y) / (inner * size);
+
+    (void)part;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < size; i++)
+            copy_elements(call, 1, (o * size + i) * inner, 0, (o * size + (attributes->first + i) % size) * inner,
+                          inner);
+}
+
 void bgi_reference_concat(const bg_kernel_call *call, uint32_t part)
 {
     const uint32_t axis = ((const bgi_axis_attributes *)call->attributes)->axis;
