@@ -31,6 +31,8 @@ static shape draw_shape(random_state *random)
                .bias = draw_between(random, 0, 1)};
     bg_conv2d_options *o = &s.attributes.options;
 
+    if (draw_between(random, 0, 3) == 0) /* channels for a vector of any instruction set */
+        s.c += 12 * groups;
     if (draw_between(random, 0, 5) == 0) /* a filter for each channel */
         s.c = s.o = groups = draw_between(random, 1, 9);
     o->groups = groups;
@@ -150,6 +152,17 @@ static void test_larger_shapes(void **state)
         {16, 24, 12, 12, 30, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
         {12, 24, 20, 20, 48, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT32, false},
         {9, 10, 20, 20, 40, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_BFLOAT16, true},
+        /* dw with channels in lanes: chains of several images, the last one shorter; of strips, in runs; strides, a
+         * dilation and groups; several vectors with an incomplete one; long filters; several blocks of rows */
+        {7, 32, 8, 8, 40, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {5, 16, 27, 24, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {3, 32, 17, 15, 24, 3, 2, {{0, {2, 1}, {1, 2}, {2, 1}, 2}}, BG_FLOAT32, true},
+        {4, 36, 12, 12, 24, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {2, 16, 10, 11, 9, 5, 5, {{0, {1, 1}, {2, 2}, {1, 1}, 1}}, BG_FLOAT32, true},
+        {2, 16, 5, 5, 300, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
+        /* images of a vector or two, whose copies have a mask for each place */
+        {3, 16, 4, 4, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
+        {9, 5, 2, 3, 6, 5, 3, {{0, {1, 1}, {2, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
     };
 
     (void)state;
@@ -158,29 +171,36 @@ static void test_larger_shapes(void **state)
 }
 
 /* The sum at a position inside the image reads no other position: a NaN stays where windows reach it. */
-static void test_not_finite(void **state)
+static void check_not_finite(int64_t h, int64_t w, int64_t stride)
 {
     random_state random = {79};
+    const shape s = {2, 4, h, w, 6, 3, 3, {{0, {stride, stride}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true};
+    kernel_case forward = begin_case(BGI_KERNEL_CONV2D, &s, s.c * s.kh * s.kw);
+    kernel_case input = begin_case(BGI_KERNEL_CONV2D_BACKWARD_INPUT, &s, s.o * s.kh * s.kw);
+    float *x = case_input(&forward, x_type(&s), &random, -1, 1), *dy;
 
+    x[3 * w + w - 1] = NAN; /* the last column */
+    x[h * w + 7] = INFINITY;
+    case_input(&forward, w_type(&s), &random, -1, 1);
+    case_input(&forward, bg_vector(s.dtype, s.o), &random, -1, 1);
+    case_output(&forward, y_type(&s));
+    finish_case(&forward);
+
+    dy = case_input(&input, y_type(&s), &random, -1, 1);
+    dy[out_size(&s, 1) + out_size(&s, 1) / 2] = NAN;
+    case_input(&input, w_type(&s), &random, -1, 1);
+    case_output(&input, x_type(&s));
+    finish_case(&input);
+}
+
+/* Rows of any width, of whole vectors, and images of a vector. */
+static void test_not_finite(void **state)
+{
     (void)state;
-    for (int stride = 1; stride < 3; stride++) {
-        const shape s = {2, 4, 16, 21, 6, 3, 3, {{0, {stride, stride}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true};
-        kernel_case forward = begin_case(BGI_KERNEL_CONV2D, &s, s.c * s.kh * s.kw);
-        kernel_case input = begin_case(BGI_KERNEL_CONV2D_BACKWARD_INPUT, &s, s.o * s.kh * s.kw);
-        float *x = case_input(&forward, x_type(&s), &random, -1, 1), *dy;
-
-        x[3 * 21 + 20] = NAN; /* the last column */
-        x[16 * 21 + 7] = INFINITY;
-        case_input(&forward, w_type(&s), &random, -1, 1);
-        case_input(&forward, bg_vector(s.dtype, s.o), &random, -1, 1);
-        case_output(&forward, y_type(&s));
-        finish_case(&forward);
-
-        dy = case_input(&input, y_type(&s), &random, -1, 1);
-        dy[2 * out_size(&s, 1) + 4] = NAN;
-        case_input(&input, w_type(&s), &random, -1, 1);
-        case_output(&input, x_type(&s));
-        finish_case(&input);
+    for (int64_t stride = 1; stride < 3; stride++) {
+        check_not_finite(16, 21, stride);
+        check_not_finite(16, 32, stride);
+        check_not_finite(4, 4, stride);
     }
 }
 

@@ -16,7 +16,8 @@ enum {
 
 static inline bool bgi_conv_is_depthwise(const bgi_conv *s)
 {
-    return bgi_direct_may(s) && s->options.groups == s->c && s->o == s->c && s->taps <= BGI_DEPTHWISE_MOST_TAPS;
+    return bgi_direct_may(s) && !bgi_conv_is_matrix(s) && s->options.groups == s->c && s->o == s->c &&
+           s->taps <= BGI_DEPTHWISE_MOST_TAPS;
 }
 
 /* Parts are runs of planes, image after image; for dw, runs of channels, each over all images. Scratch of a runner:

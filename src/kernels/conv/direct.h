@@ -9,13 +9,16 @@
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
  *
+ * Rows of whole vectors are copied only once, with a margin of a vector of zeros between them: taps in other columns
+ * read beside the row.
+ *
  * A stride of s divides an image into s x s phases, images of every s-th row and column, which are copied, so that
  * neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
  * each phase of dx, with the taps that reach the phase.
  *
- * Weights are laid out once a call in the order in which tiles read them. Sums run over channels, then taps, in blocks
- * (product.h), so the forward pass has the bits of the matrix product. Only the channels that a block reads are copied
- * at a time, for as many images as fill a second-level cache.
+ * Weights are laid out once a call, by parts of their own, in the order in which tiles read them. Sums run over
+ * channels, then taps, in blocks (product.h), so the forward pass has the bits of the matrix product. Only the channels
+ * that a block reads are copied at a time, for as many images as fill a second-level cache.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_H
 #define BGI_KERNELS_CONV_DIRECT_H
@@ -27,11 +30,16 @@ enum {
     BGI_DIRECT_RUN_VECTORS = 24,         /* approximate size of a unit's results in each of its channels */
     BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of laid-out weights that are used with all vectors before the next ones
                                             are read */
+    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* the most laid-out weights that stay in a second-level cache as a whole, */
+    BGI_DIRECT_LEAST_VECTORS = 6,        /* so that units of as few vectors read all of them */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
-    BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster, */
-    BGI_DIRECT_SUM_PLANE = 32,           /* unless a channel of results is at most this large */
+    BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
     BGI_DIRECT_LEAST_POSITIONS = 512,    /* in fewer of them, adding up lanes would take too long */
+    BGI_DIRECT_FORWARD_MATRIX = 32,      /* the most positions in which a matrix product of several images at once is */
+    BGI_DIRECT_INPUT_MATRIX = 64,        /* faster than one of each image: forward, and for dx */
+    BGI_DIRECT_LAID_CHANNELS = 8,        /* of dy, whose weights are laid out for one tile after another */
+    BGI_DIRECT_MASKED_VECTORS = 8,       /* the largest copies that have a mask for each place */
     BGI_DIRECT_MOST_STRIDE = 4,
     BGI_DIRECT_MOST_COLUMNS = 16 /* of a filter */
 };
@@ -47,6 +55,7 @@ typedef struct bgi_direct {
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
     int64_t reach;                            /* how many places further down taps reach */
     int64_t rows, columns;                    /* out */
+    int64_t margin; /* zeros before each row of the only copy, which taps of all columns read; 0: each has a copy */
 } bgi_direct;
 
 static inline int64_t bgi_direct_terms(const bgi_direct *d)
@@ -54,9 +63,17 @@ static inline int64_t bgi_direct_terms(const bgi_direct *d)
     return d->channels * d->taps[0] * d->taps[1];
 }
 
-/* Floats of a copied channel for results in `rows` rows. */
+/* The distance of rows of a copy. */
+static inline int64_t bgi_direct_pitch(const bgi_direct *d)
+{
+    return d->columns + d->margin;
+}
+
+/* Floats of a copied channel for results in `rows` rows. A margin follows the last row as well. */
 static inline int64_t bgi_direct_plane(const bgi_direct *d, int64_t rows)
 {
+    if (d->margin > 0)
+        return (rows + d->reach) * bgi_direct_pitch(d) + d->margin;
     return d->taps[1] * d->phase_count * (rows + d->reach) * d->columns;
 }
 
@@ -65,10 +82,24 @@ static inline int64_t bgi_direct_vectors(const bgi_direct *d, int64_t rows, int6
     return (rows * d->columns + lanes - 1) / lanes;
 }
 
-/* Whether copies are shifted phases of the image, whose rows are as wide as those of results. */
+/* Whether copies are shifted phases of the image, whose rows are as wide as those of results. A single tap reads one
+ * phase, which is copied without the others. */
 static inline bool bgi_direct_shifts(const bgi_direct *d)
 {
-    return (d->w + d->step[1] - 1) / d->step[1] == d->columns;
+    const bool is_single = d->taps[0] * d->taps[1] == 1 && d->step[0] * d->step[1] > 1;
+
+    return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
+}
+
+/* Gives rows that are whole vectors a margin of a vector of zeros, in place of copies for other columns: taps read
+ * beside the row. */
+static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
+{
+    bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
+
+    for (int64_t j = 0; j < d->taps[1]; j++)
+        fits = fits && d->offsets[j] >= -lanes && d->offsets[j] <= lanes;
+    d->margin = fits ? lanes : 0;
 }
 
 /* Whether an image is divided before it is copied: into step[0] step[1] phases of this many floats. */
@@ -80,6 +111,16 @@ static inline bool bgi_direct_parts(const bgi_direct *d)
 static inline int64_t bgi_direct_phase_floats(const bgi_direct *d)
 {
     return (d->h + d->step[0] - 1) / d->step[0] * d->columns;
+}
+
+/* Floats of the masks of whole copies for each column of the filter: only of small images, where finding the first and
+ * last places inside the image would take longer than copying. 0: there are none. */
+static inline int64_t bgi_direct_mask_floats(const bgi_direct *d, int64_t lanes)
+{
+    const int64_t size = (d->rows + d->reach) * d->columns, floats = bgi_cpu_round_up(size, lanes);
+    const bool is_whole = d->margin == 0 && bgi_direct_shifts(d) && !bgi_direct_parts(d);
+
+    return is_whole && size >= lanes && floats <= BGI_DIRECT_MASKED_VECTORS * lanes ? floats : 0;
 }
 
 static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
@@ -169,7 +210,7 @@ static inline double bgi_direct_flops(const bgi_conv *s)
     return 2.0 * (double)s->n * (double)s->o * (double)s->k * (double)s->p;
 }
 
-/* A 1 x 1 filter without stride and padding is a matrix product. */
+/* A 1 x 1 filter without stride and padding is a matrix product of each image. */
 static inline bool bgi_conv_is_matrix(const bgi_conv *s)
 {
     const bg_conv2d_options *o = &s->options;
@@ -180,7 +221,7 @@ static inline bool bgi_conv_is_matrix(const bgi_conv *s)
 static inline bool bgi_direct_may(const bgi_conv *s)
 {
     return s->dtype == BG_FLOAT32 && s->options.stride[0] <= BGI_DIRECT_MOST_STRIDE &&
-           s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS && !bgi_conv_is_matrix(s);
+           s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS;
 }
 
 /* Whether vectors are sufficiently filled, and so many that the cost of laying out weights is small. */
@@ -243,6 +284,11 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
     plan->together = (BGI_DIRECT_RUN_VECTORS + vectors - 1) / vectors;
     plan->together = plan->together < fit ? plan->together : fit < 1 ? 1 : fit;
     plan->together = plan->together < s->n ? plan->together : s->n;
+    /* fewer images rather than fewer channels, for which images would be copied several times */
+    while (tiles * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d) <= BGI_DIRECT_SMALL_FLOATS &&
+           plan->together > 1 && (plan->together - 1) * vectors >= BGI_DIRECT_LEAST_VECTORS &&
+           (s->n + plan->together - 1) / plan->together * s->options.groups < wanted)
+        plan->together--;
     plan->strips = 1;
     if (fit < 1 && may_strip) { /* rows that fit, but not strips of a few rows */
         int64_t rows = BGI_DIRECT_COPY_FLOATS / bgi_direct_copy_floats(d, 1 - d->reach) - d->reach;
@@ -279,10 +325,11 @@ static inline int64_t bgi_direct_scratch_floats(const bgi_direct_plan *plan)
 }
 
 /* Tables: places of taps; places of the `terms` of a block; masks of the columns of shifted copies, one row each and
- * the overhang of a vector. They are followed by the phases of a channel. */
+ * the overhang of a vector, and of whole copies. They are followed by the phases of a channel. */
 static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms, int64_t lanes)
 {
-    const int64_t masks = bgi_direct_shifts(d) ? d->taps[1] * (d->columns + lanes) : 0;
+    const int64_t masks =
+        bgi_direct_shifts(d) ? d->taps[1] * (d->columns + lanes + bgi_direct_mask_floats(d, lanes)) : 0;
     const int64_t phases = bgi_direct_parts(d) ? d->step[0] * d->step[1] * bgi_direct_phase_floats(d) : 0;
 
     return bgi_cpu_round_up(d->taps[0] * d->taps[1] + terms + masks, 16) + bgi_cpu_round_up(phases, 16);
@@ -300,11 +347,12 @@ static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uin
 {
     bgi_direct_plan plan = {0};
 
-    if (!bgi_direct_may(s))
+    if (!bgi_direct_may(s) || (bgi_conv_is_matrix(s) && s->p > BGI_DIRECT_FORWARD_MATRIX))
         return false;
     *direct = bgi_direct_forward(s);
     if (!bgi_direct_fills(direct, s->n, lanes))
         return false;
+    bgi_direct_take_margin(direct, lanes);
     bgi_direct_cut(s, direct, s->og, true, lanes, &plan);
     plan.weights_floats = bgi_cpu_round_up(s->options.groups * bgi_direct_weights_floats(direct, s->og, lanes), 16);
     plan.table_floats = bgi_direct_table_floats(direct, BGI_PRODUCT_BLOCK, lanes);
@@ -328,7 +376,7 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
     int64_t q[2], copy = 0, positions = 0, channels;
     bgi_direct d, largest = {0};
 
-    if (!bgi_direct_may(s))
+    if (!bgi_direct_may(s) || (bgi_conv_is_matrix(s) && s->p > BGI_DIRECT_INPUT_MATRIX))
         return false;
     for (q[0] = 0; q[0] < s->options.stride[0]; q[0]++)
         for (q[1] = 0; q[1] < s->options.stride[1]; q[1]++) {
@@ -336,6 +384,7 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
                 continue;
             if (!bgi_direct_fills(&d, s->n, lanes))
                 return false;
+            bgi_direct_take_margin(&d, lanes);
             plan.weights_floats += bgi_direct_weights_floats(&d, s->cg, lanes);
             if (bgi_direct_table_floats(&d, BGI_PRODUCT_BLOCK, lanes) > plan.table_floats)
                 plan.table_floats = bgi_direct_table_floats(&d, BGI_PRODUCT_BLOCK, lanes);
@@ -385,8 +434,7 @@ typedef struct bgi_direct_weights_plan {
 
 static inline bool bgi_direct_may_sum(const bgi_conv *s)
 {
-    return bgi_direct_may(s) && (s->og <= BGI_DIRECT_SUM_CHANNELS || (s->p <= BGI_DIRECT_SUM_PLANE && s->taps > 1 &&
-                                                                      s->n * s->p >= BGI_DIRECT_LEAST_POSITIONS));
+    return bgi_direct_may(s) && !bgi_conv_is_matrix(s) && s->og <= BGI_DIRECT_SUM_CHANNELS;
 }
 
 static inline bool bgi_direct_weights(const bgi_conv *s, int64_t lanes, bool accumulates, bgi_direct *direct,

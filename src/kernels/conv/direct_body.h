@@ -14,9 +14,9 @@
 /* ---- tables ---- */
 
 /* A runner's tables of a convolution: the places of a channel's taps and of a block's terms, and the columns of shifted
- * copies that are inside the image; and memory for the phases of a channel. */
+ * copies that are inside the image; memory for the places of whole copies that are, and for the phases of a channel. */
 typedef struct direct_tables {
-    int32_t *taps, *places, *masks;
+    int32_t *taps, *places, *masks, *whole_masks;
     float *phases;
 } direct_tables;
 
@@ -29,9 +29,10 @@ static inline int64_t floor_of(int64_t a, int64_t b)
 static direct_tables make_tables(const bgi_direct *d, int64_t terms, float *scratch)
 {
     const int64_t count = d->taps[0] * d->taps[1], masks = d->taps[1] * (d->columns + LANES);
+    const int64_t whole = d->taps[1] * bgi_direct_mask_floats(d, LANES);
     int32_t *const taps = (int32_t *)(void *)scratch;
-    const direct_tables tables = {taps, taps + count, taps + count + terms,
-                                  scratch + bgi_cpu_round_up(count + terms + masks, 16)};
+    const direct_tables tables = {taps, taps + count, taps + count + terms, taps + count + terms + masks,
+                                  scratch + bgi_cpu_round_up(count + terms + masks + whole, 16)};
 
     if (bgi_direct_shifts(d))
         for (int64_t j = 0; j < d->taps[1]; j++)
@@ -49,6 +50,12 @@ static inline int64_t phase_index(const bgi_direct *d, int64_t f)
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
 }
 
+/* Where column j of the filter reads a copy: beside the only one, or one of its own, `height` rows long. */
+static inline int64_t find_column(const bgi_direct *d, int64_t j, int64_t height)
+{
+    return d->margin > 0 ? d->margin + d->offsets[j] : j * height * d->columns;
+}
+
 /* Taps of a forward convolution, in the order of its weights. */
 static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int32_t *taps)
 {
@@ -58,7 +65,8 @@ static void find_taps(const bgi_conv *s, const bgi_direct *d, int64_t rows, int3
         for (int64_t kx = 0; kx < s->kw; kx++) {
             const int64_t y = ky * s->options.dilation[0], phase = phase_index(d, y % d->step[0]);
 
-            *taps++ = (int32_t)(((kx * d->phase_count + phase) * height + y / d->step[0]) * d->columns);
+            *taps++ = (int32_t)(find_column(d, kx, d->phase_count * height) +
+                                (phase * height + y / d->step[0]) * bgi_direct_pitch(d));
         }
 }
 
@@ -68,8 +76,8 @@ static void find_taps_backward(const bgi_conv *s, const bgi_direct *d, const int
     for (int64_t ky = 0; ky < s->kh; ky++)
         for (int64_t kx = 0, j = 0; kx < s->kw && bgi_direct_has(s, 0, q[0], ky); kx++)
             if (bgi_direct_has(s, 1, q[1], kx))
-                *taps++ =
-                    (int32_t)((j++ * (rows + d->reach) + bgi_direct_place(s, 0, q[0], ky) + d->padding) * d->columns);
+                *taps++ = (int32_t)(find_column(d, j++, rows + d->reach) +
+                                    (bgi_direct_place(s, 0, q[0], ky) + d->padding) * bgi_direct_pitch(d));
 }
 
 /* The places of terms from..from + count - 1, when channel from / taps comes first. */
@@ -89,29 +97,43 @@ static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_
 
 /* ---- copies ---- */
 
-/* Copies `count` places of a row of `w` elements (NULL: zeros): place i is element i step + first. */
-static void copy_row(const float *row, int64_t w, int64_t first, int64_t step, int64_t count, float *to)
-{
-    const int64_t begin = first < 0 ? (-first + step - 1) / step : 0;
-    int64_t end = row == NULL || w - first <= 0 ? 0 : (w - first - 1) / step + 1, from = begin;
+/* The places of a row of a copy for one column of the filter: place i is element i step + first of a row of `w`
+ * elements, where begin <= i < end; the others are outside the image. */
+typedef struct direct_row {
+    int64_t first, step, w, begin, end, count;
+} direct_row;
 
-    end = end < count ? end : count;
-    if (from >= end)
-        from = end = 0;
-    for (int64_t j = 0; j < from; j++)
+static direct_row find_row(const bgi_direct *d, int64_t j)
+{
+    direct_row row = {.first = d->offsets[j], .step = d->step[1], .w = d->w, .count = d->columns};
+
+    row.begin = row.first < 0 ? (-row.first + row.step - 1) / row.step : 0;
+    row.end = row.w - row.first <= 0 ? 0 : (row.w - row.first - 1) / row.step + 1;
+    row.end = row.end < row.count ? row.end : row.count;
+    if (row.begin >= row.end)
+        row.begin = row.end = 0;
+    return row;
+}
+
+/* Copies a row from x, or zeros when x is NULL. */
+static void copy_row(const direct_row *row, const float *x, float *to)
+{
+    const int64_t begin = x == NULL ? 0 : row->begin, end = x == NULL ? 0 : row->end;
+
+    for (int64_t j = 0; j < begin; j++)
         to[j] = 0.0f;
-    if (step == 1 && from < end)
-        vcopy(row + from + first, end - from, to + from);
-    else if (step == 2)
-        for (int64_t j = from; j < end; j += LANES) {
+    if (row->step == 1 && begin < end)
+        vcopy(x + begin + row->first, end - begin, to + begin);
+    else if (row->step == 2)
+        for (int64_t j = begin; j < end; j += LANES) {
             const int64_t live = end - j < LANES ? end - j : LANES;
 
-            vstore_n(to + j, vload_apart(row, 2 * j + first, w, 2, live), live);
+            vstore_n(to + j, vload_apart(x, 2 * j + row->first, row->w, 2, live), live);
         }
     else
-        for (int64_t j = from; j < end; j++)
-            to[j] = row[j * step + first];
-    for (int64_t j = end; j < count; j++)
+        for (int64_t j = begin; j < end; j++)
+            to[j] = x[j * row->step + row->first];
+    for (int64_t j = end; j < row->count; j++)
         to[j] = 0.0f;
 }
 
@@ -186,6 +208,87 @@ static void copy_shifted(const direct_shift *s, const float *x, float *to)
         vstore(to + p, vset(0.0f));
 }
 
+/* Copies that have a mask for each place: one shift for each column of the filter. Their vectors begin every LANES
+ * places, but the last one ends where a copy does, so that nothing is stored outside. */
+typedef struct direct_masked {
+    direct_shift shifts[BGI_DIRECT_MOST_COLUMNS];
+    int32_t *masks;        /* of the vectors of a copy, one copy after another */
+    int64_t size, vectors; /* of a copy */
+} direct_masked;
+
+static int64_t find_masked_vector(const direct_masked *masked, int64_t vector)
+{
+    const int64_t last = masked->size - LANES, place = vector * LANES;
+
+    return place < last ? place : last;
+}
+
+/* Describes the copies for results in rows first..first + rows - 1, and makes their masks. */
+static void find_masked(const bgi_direct *d, int64_t first, int64_t rows, const direct_tables *tables,
+                        direct_masked *out)
+{
+    int32_t *mask = tables->whole_masks;
+
+    out->masks = mask;
+    out->size = (rows + d->reach) * d->columns;
+    out->vectors = (out->size + LANES - 1) / LANES;
+    for (int64_t j = 0; j < d->taps[1]; j++) {
+        direct_shift *const s = &out->shifts[j];
+
+        *s = find_shift(d, j, 0, first, rows + d->reach, tables->masks);
+        for (int64_t v = 0; v < out->vectors; v++)
+            for (int64_t p = find_masked_vector(out, v), end = p + LANES; p < end; p++)
+                *mask++ = p >= s->begin && p < s->end ? s->masks[p % s->columns] : 0;
+    }
+}
+
+/* Copies channels first..end - 1 for column j of the filter; places outside the image read other channels. */
+static void copy_masked_vectors(const direct_masked *masked, int64_t j, const float *x, int64_t floats, int64_t first,
+                                int64_t end, int64_t plane, float *to)
+{
+    for (int64_t v = 0; v < masked->vectors; v++) {
+        const int64_t place = find_masked_vector(masked, v);
+        const vi mask = vload_int(masked->masks + (j * masked->vectors + v) * LANES);
+
+        for (int64_t c = first; c < end; c++)
+            vstore(to + c * plane + place, (vf)((vi)vload(x + (c * floats + masked->shifts[j].shift + place)) & mask));
+    }
+}
+
+/* Copies channels first..end - 1 without masks, which stores zeros beyond the last copy. */
+static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t first, int64_t end,
+                          float *to)
+{
+    for (int64_t c = first; c < end; c++)
+        for (int64_t j = 0; j < d->taps[1]; j++)
+            copy_shifted(&masked->shifts[j], x + c * d->h * d->w, to + (c * d->taps[1] + j) * masked->size);
+}
+
+/* Copies `channels` channels from `x` on: the first and the last ones, beside which there may be nothing to read,
+ * without masks. */
+static void copy_masked_channels(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t channels,
+                                 float *to)
+{
+    const int64_t floats = d->h * d->w;
+    int64_t first = 0, end = channels;
+
+    for (int64_t j = 0; j < d->taps[1]; j++) {
+        const int64_t shift = masked->shifts[j].shift, before = shift < 0 ? (-shift + floats - 1) / floats : 0;
+        const int64_t left = channels * floats - shift - masked->size, until = left < 0 ? 0 : left / floats + 1;
+
+        first = before > first ? before : first;
+        end = until < end ? until : end;
+    }
+    if (first >= end) {
+        copy_unmasked(d, masked, x, 0, channels, to);
+        return;
+    }
+    copy_unmasked(d, masked, x, 0, first, to);
+    copy_unmasked(d, masked, x, end, channels, to);
+    for (int64_t j = 0; j < d->taps[1]; j++)
+        copy_masked_vectors(masked, j, x, floats, first, end, d->taps[1] * masked->size, to + j * masked->size);
+}
+
 /* Splits a row by columns: column x becomes column x / step of row x % step; these rows are `apart` floats apart. */
 static void part_row(const float *row, int64_t w, int64_t step, int64_t columns, int64_t apart, float *to)
 {
@@ -250,56 +353,109 @@ static void copy_channels(const bgi_direct *d, const float *x, int64_t channels,
                           const direct_tables *tables, float *to)
 {
     const int64_t height = rows + d->reach;
+    direct_row places[BGI_DIRECT_MOST_COLUMNS];
 
     if (bgi_direct_shifts(d)) {
         copy_phases(d, x, channels, first, rows, tables, to);
         return;
     }
+    for (int64_t j = 0; j < d->taps[1]; j++)
+        places[j] = find_row(d, j);
     for (int64_t c = 0; c < channels; c++, x += d->h * d->w)
         for (int64_t j = 0; j < d->taps[1]; j++)
             for (int64_t f = 0; f < d->step[0]; f++)
                 for (int64_t i = 0; i < height && (d->phases >> f & 1u); i++, to += d->columns) {
                     const int64_t y = (first + i) * d->step[0] + f - d->padding;
 
-                    copy_row(y < 0 || y >= d->h ? NULL : x + y * d->w, d->w, d->offsets[j], d->step[1], d->columns, to);
+                    copy_row(&places[j], y < 0 || y >= d->h ? NULL : x + y * d->w, to);
                 }
 }
 
 /* ---- laying weights out ---- */
 
-/* Lays out the weights of all channels of a group, in tiles of [terms][TILE_ROWS]. */
-static void lay_weights_out(const bgi_conv *s, const float *w, float *to)
+/* Lays out the weights of tiles first..end - 1 of a group, in tiles of [terms][TILE_ROWS]. */
+static void lay_weights_out(const bgi_conv *s, const float *w, int64_t first, int64_t end, float *to)
 {
     const int64_t tiles = bgi_direct_tiles(s->og, LANES);
 
-    for (int64_t i = 0; i < tiles; i++, to += TILE_ROWS * s->k) {
+    for (int64_t i = first; i < end; i++) {
         const int64_t from = s->og * i / tiles, count = s->og * (i + 1) / tiles - from;
 
-        transpose_matrix(w + from * s->k, s->k, count, s->k, to, TILE_ROWS, TILE_ROWS);
+        transpose_matrix(w + from * s->k, s->k, count, s->k, to + i * TILE_ROWS * s->k, TILE_ROWS, TILE_ROWS);
     }
 }
 
-/* Lays out the weights for phase q of dx: terms are output channels, then the taps that reach the phase. */
-static void lay_phase_out(const bgi_conv *s, const int64_t q[2], const float *w, float *to)
+/* The rows and columns of the filter whose taps reach phase q of dx: every step-th from `first` on. */
+typedef struct phase_taps {
+    int64_t first[2], step[2];
+} phase_taps;
+
+static phase_taps find_phase_taps(const bgi_conv *s, const int64_t q[2])
+{
+    phase_taps taps;
+
+    for (int dim = 0; dim < 2; dim++) {
+        int64_t first = 0, next;
+
+        while (!bgi_direct_has(s, dim, q[dim], first))
+            first++;
+        for (next = first + 1; !bgi_direct_has(s, dim, q[dim], next);)
+            next++;
+        taps.first[dim] = first;
+        taps.step[dim] = next - first;
+    }
+    return taps;
+}
+
+/* Lays out `count` channels of the weights of one channel of dy: the taps that reach a phase of dx. */
+ALWAYS_INLINE void lay_taps_out(const bgi_conv *s, const phase_taps *taps, const float *w, const int64_t count,
+                                float *to)
+{
+    for (int64_t ky = taps->first[0]; ky < s->kh; ky += taps->step[0])
+        for (int64_t kx = taps->first[1]; kx < s->kw; kx += taps->step[1], to += TILE_ROWS) {
+            const float *at = w + ky * s->kw + kx;
+
+            for (int64_t r = 0; r < count; r++, at += s->taps)
+                to[r] = *at;
+        }
+}
+
+/* Lays out tiles first..end - 1 of the weights of a group for phase q of dx, which some taps reach: terms are output
+ * channels, then these taps, `of_channel` of them. Tiles take a few output channels in turns, because weights of an
+ * output channel are adjacent. */
+static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_channel, const float *w, int64_t first,
+                          int64_t end, float *to)
 {
     const int64_t tiles = bgi_direct_tiles(s->cg, LANES);
+    const phase_taps taps = find_phase_taps(s, q);
 
-    for (int64_t i = 0; i < tiles; i++) {
-        const int64_t from = s->cg * i / tiles, count = s->cg * (i + 1) / tiles - from;
+    for (int64_t some = 0; some < s->og; some += BGI_DIRECT_LAID_CHANNELS)
+        for (int64_t i = first; i < end; i++) {
+            const int64_t from = s->cg * i / tiles, count = s->cg * (i + 1) / tiles - from;
+            const int64_t until = s->og - some < BGI_DIRECT_LAID_CHANNELS ? s->og : some + BGI_DIRECT_LAID_CHANNELS;
 
-        for (int64_t o = 0; o < s->og && !bgi_direct_spreads(s); o++, to += TILE_ROWS * s->taps)
-            transpose_matrix(w + o * s->k + from * s->taps, s->taps, count, s->taps, to, TILE_ROWS, TILE_ROWS);
-        for (int64_t o = 0; o < s->og && bgi_direct_spreads(s); o++)
-            for (int64_t tap = 0; tap < s->taps; tap++) {
-                const float *at = w + o * s->k + from * s->taps + tap;
+            for (int64_t o = some; o < until; o++) {
+                const float *at = w + o * s->k + from * s->taps;
+                float *laid = to + (i * s->og + o) * of_channel * TILE_ROWS;
 
-                if (!bgi_direct_has(s, 0, q[0], tap / s->kw) || !bgi_direct_has(s, 1, q[1], tap % s->kw))
-                    continue;
-                for (int64_t r = 0; r < count; r++)
-                    to[r] = at[r * s->taps];
-                to += TILE_ROWS;
+                if (s->taps == 1 && count == TILE_ROWS)
+                    memcpy(laid, at, TILE_ROWS * sizeof(float));
+                else if (count == TILE_ROWS)
+                    lay_taps_out(s, &taps, at, TILE_ROWS, laid);
+                else
+                    lay_taps_out(s, &taps, at, count, laid);
             }
-    }
+        }
+}
+
+/* The tiles of group `group`, of `tiles` in each, that a part lays out. */
+static void find_laid_tiles(int64_t groups, int64_t group, int64_t tiles, uint32_t part, uint32_t parts, int64_t *first,
+                            int64_t *end)
+{
+    *first = bgi_cpu_part_start(groups * tiles, part, parts) - group * tiles;
+    *end = bgi_cpu_part_start(groups * tiles, part + 1, parts) - group * tiles;
+    *first = *first < 0 ? 0 : *first;
+    *end = *end < tiles ? *end : tiles;
 }
 
 /* ---- forward ---- */
@@ -379,8 +535,10 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int v = 0; v < vectors; v++)
+        for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
+            __builtin_prefetch(t->c[v] + r * t->c_row, 1, 3); /* arrives before the sums are complete */
+        }
     }
     for (int64_t k = 0; k < t->depth; k++, a += TILE_ROWS) {
         const int64_t place = t->places[k];
@@ -487,7 +645,28 @@ static void convolve_run(const direct_job *job, direct_tile tile, int64_t k0, in
     }
 }
 
-static void convolve_block(const direct_job *job, int64_t k0, int64_t depth)
+/* Copies `channels` channels from `x` on, for results in rows first..first + rows - 1, with margins. */
+static void copy_with_margins(const bgi_direct *d, const float *x, int64_t channels, int64_t first, int64_t rows,
+                              float *to)
+{
+    for (int64_t c = 0; c < channels; c++, x += d->h * d->w) {
+        for (int64_t i = 0; i < rows + d->reach; i++, to += bgi_direct_pitch(d)) {
+            const int64_t y = first + i - d->padding;
+
+            vstore(to, vset(0.0f));
+            if (y >= 0 && y < d->h)
+                vcopy(x + y * d->w, d->w, to + d->margin);
+            else
+                for (int64_t p = 0; p < d->w; p += LANES)
+                    vstore(to + d->margin + p, vset(0.0f));
+        }
+        vstore(to, vset(0.0f));
+        to += d->margin;
+    }
+}
+
+/* `masked` may be NULL. */
+static void convolve_block(const direct_job *job, const direct_masked *masked, int64_t k0, int64_t depth)
 {
     const bgi_direct *d = job->direct;
     const int64_t taps = d->taps[0] * d->taps[1], plane = bgi_direct_plane(d, job->rows);
@@ -496,9 +675,17 @@ static void convolve_block(const direct_job *job, int64_t k0, int64_t depth)
     const int64_t runs = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     const int64_t most = BGI_DIRECT_CHUNK_FLOATS / (depth * TILE_ROWS), chunk = most < 1 ? 1 : most;
 
-    for (int64_t i = 0; i < job->images; i++)
-        copy_channels(d, job->x + i * job->x_image + channel * d->h * d->w, channels, job->first_row, job->rows,
-                      &job->tables, job->copies + i * channels * plane);
+    for (int64_t i = 0; i < job->images; i++) {
+        const float *x = job->x + i * job->x_image + channel * d->h * d->w;
+        float *copies = job->copies + i * channels * plane;
+
+        if (d->margin > 0)
+            copy_with_margins(d, x, channels, job->first_row, job->rows, copies);
+        else if (masked)
+            copy_masked_channels(d, masked, x, channels, copies);
+        else
+            copy_channels(d, x, channels, job->first_row, job->rows, &job->tables, copies);
+    }
     find_places(d, plane, k0, depth, &job->tables);
     for (int64_t tile0 = job->first; tile0 < job->end; tile0 += chunk)
         for (int64_t run = 0; run < runs; run++) {
@@ -508,7 +695,7 @@ static void convolve_block(const direct_job *job, int64_t k0, int64_t depth)
             for (int64_t j = from; j < to; j++) {
                 const int64_t image = j / of_image, p = j % of_image * LANES, left = job->rows * d->columns - p;
 
-                tile.b[j - from] = job->copies + image * channels * plane + p;
+                tile.b[j - from] = job->copies + image * channels * plane + p + p / d->columns * d->margin;
                 tile.c[j - from] = job->y + image * job->y_image + p;
                 tile.live[j - from] = left < LANES ? left : LANES;
             }
@@ -519,9 +706,13 @@ static void convolve_block(const direct_job *job, int64_t k0, int64_t depth)
 static void convolve(const direct_job *job)
 {
     const int64_t terms = bgi_direct_terms(job->direct), depth = bgi_product_block(terms);
+    const bool has_masks = bgi_direct_mask_floats(job->direct, LANES) > 0;
+    direct_masked masked;
 
+    if (has_masks)
+        find_masked(job->direct, job->first_row, job->rows, &job->tables, &masked);
     for (int64_t k0 = 0; k0 < terms; k0 += depth)
-        convolve_block(job, k0, terms - k0 < depth ? terms - k0 : depth);
+        convolve_block(job, has_masks ? &masked : NULL, k0, terms - k0 < depth ? terms - k0 : depth);
 }
 
 /* The content of unit `unit` of a plan. */
@@ -545,13 +736,18 @@ static direct_unit find_unit(const bgi_conv *s, const bgi_direct_plan *plan, int
     return found;
 }
 
-static void prepare_forward(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d)
+static void lay_forward_out(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct *d,
+                            uint32_t parts)
 {
     const int64_t floats = bgi_direct_weights_floats(d, s->og, LANES);
 
-    for (int64_t group = 0; group < s->options.groups; group++)
-        lay_weights_out(s, (const float *)call->operands[1] + group * s->og * s->k,
+    for (int64_t group = 0; group < s->options.groups; group++) {
+        int64_t first, end;
+
+        find_laid_tiles(s->options.groups, group, bgi_direct_tiles(s->og, LANES), part, parts, &first, &end);
+        lay_weights_out(s, (const float *)call->operands[1] + group * s->og * s->k, first, end,
                         (float *)call->scratch + group * floats);
+    }
 }
 
 static void convolve_forward(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, const bgi_direct *d,
@@ -613,7 +809,7 @@ static direct_phase find_phase(const bgi_conv *s, int64_t qy, int64_t qx, int64_
     return phase;
 }
 
-static void prepare_backward(const bg_kernel_call *call, const bgi_conv *s)
+static void lay_backward_out(const bg_kernel_call *call, uint32_t part, const bgi_conv *s, uint32_t parts)
 {
     int64_t weights = 0;
 
@@ -621,9 +817,14 @@ static void prepare_backward(const bg_kernel_call *call, const bgi_conv *s)
         for (int64_t qx = 0; qx < s->options.stride[1]; qx++) {
             const direct_phase phase = find_phase(s, qy, qx, &weights);
 
-            for (int64_t group = 0; group < s->options.groups && phase.is_reached; group++)
-                lay_phase_out(s, phase.q, (const float *)call->operands[1] + group * s->og * s->k,
+            for (int64_t group = 0; group < s->options.groups && phase.is_reached; group++) {
+                int64_t first, end;
+
+                find_laid_tiles(s->options.groups, group, bgi_direct_tiles(s->cg, LANES), part, parts, &first, &end);
+                lay_phase_out(s, phase.q, phase.direct.taps[0] * phase.direct.taps[1],
+                              (const float *)call->operands[1] + group * s->og * s->k, first, end,
                               (float *)call->scratch + phase.weights + group * phase.group_weights);
+            }
         }
 }
 
@@ -732,11 +933,12 @@ static void convolve_backward(const bg_kernel_call *call, uint32_t part, const b
             const float *reached[BGI_DIRECT_MOST_STRIDE] = {NULL};
 
             for (int64_t qx = 0; qx < stride; qx++) {
-                const direct_phase phase = find_phase(s, qy, qx, &weights);
+                direct_phase phase = find_phase(s, qy, qx, &weights);
                 float *to = spread + qx * (plan->spread_floats / stride);
 
                 if (!phase.is_reached)
                     continue;
+                bgi_direct_take_margin(&phase.direct, LANES);
                 convolve_phase(call, s, &phase, &u, own, plan->table_floats, to);
                 reached[qx] = to;
             }

@@ -4,17 +4,17 @@
 #include "kernels/conv/attributes.h"
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct.h"
+#include "kernels/conv/lines.h"
 
 static bool take_direct(const bgi_direct_plan *plan, bg_kernel *kernel)
 {
-    kernel->part_count = plan->parts;
+    kernel->part_count = kernel->combine_count = plan->parts;
     kernel->scratch_bytes = (size_t)bgi_direct_scratch_floats(plan) * sizeof(float);
     return true;
 }
 
 static bool take_depthwise(const bgi_depthwise_plan *plan, bg_kernel *kernel)
 {
-    kernel->prepare = NULL;
     kernel->combine = NULL;
     kernel->part_count = plan->parts;
     kernel->scratch_bytes = bgi_depthwise_scratch_bytes(plan);
@@ -37,7 +37,7 @@ bool bgi_cpu_shape_conv2d(const bgi_kernel_request *request, int64_t lanes, bg_k
     }
     if (bgi_direct_forward_plan(&s, lanes, bgi_product_limit(kernel->state), &direct, &plan))
         return take_direct(&plan, kernel);
-    kernel->prepare = NULL;
+    kernel->combine = NULL;
     kernel->part_count = g.parts;
     kernel->scratch_bytes = g.parts * (size_t)g.part_floats * sizeof(float);
     return bgi_dtype_is_single(s.dtype);
@@ -57,7 +57,7 @@ bool bgi_cpu_shape_conv2d_backward_input(const bgi_kernel_request *request, int6
     }
     if (bgi_direct_input_plan(&s, lanes, bgi_product_limit(kernel->state), &direct))
         return take_direct(&direct, kernel);
-    kernel->prepare = NULL;
+    kernel->combine = NULL;
     kernel->part_count = plan.parts;
     kernel->scratch_bytes = plan.parts * (size_t)plan.part_floats * sizeof(float);
     return bgi_dtype_is_single(s.dtype);
@@ -71,11 +71,19 @@ bool bgi_cpu_shape_conv2d_backward_weights(const bgi_kernel_request *request, in
     bgi_conv_weights_plan product;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
+    bgi_lines_plan sums;
     bgi_depthwise_plan depthwise;
 
     if (bgi_conv_is_depthwise(&s)) {
         depthwise = bgi_depthwise_forward(&s, s.c, lanes, &direct);
         return take_depthwise(&depthwise, kernel);
+    }
+    if (bgi_lines_weights(&s, lanes, bgi_product_limit(kernel->state), &sums)) {
+        kernel->combine = sums.runs == 1 && !has_bias ? NULL : kernel->combine;
+        kernel->part_count = sums.parts;
+        kernel->combine_count = sums.combines;
+        kernel->scratch_bytes = (size_t)bgi_lines_scratch_floats(&sums) * sizeof(float);
+        return true;
     }
     if (bgi_direct_weights(&s, lanes, request->output_count == 0, &direct, &plan)) {
         kernel->combine = plan.is_whole && !has_bias ? NULL : kernel->combine;

@@ -10,6 +10,7 @@
 #include "kernels/conv/depthwise_body.h"
 #include "kernels/conv/direct_body.h"
 #include "kernels/conv/fast.h"
+#include "kernels/conv/lines_body.h"
 #include "kernels/linear/gemm_body.h"
 
 /* The output columns that read inside the image through filter column kx: first and end. */
@@ -123,20 +124,6 @@ static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t
     transpose_matrix(spare, k_count, count, k_count, to, width, width);
 }
 
-/* Lays out weights when the product is direct. */
-static void prepare_conv2d(const bg_kernel_call *call)
-{
-    const bgi_conv2d_attributes *attributes = call->attributes;
-    const bgi_conv s =
-        bgi_conv_read(&call->types[0], &call->types[1], &call->types[call->input_count], &attributes->options);
-    bgi_direct direct;
-    bgi_direct_plan plan;
-
-    if (!bgi_conv_is_depthwise(&s) &&
-        bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan))
-        prepare_forward(call, &s, &direct);
-}
-
 /* Applies the following steps to a run of complete results of a matrix product. */
 static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, int64_t count)
 {
@@ -147,7 +134,7 @@ static void finish_matrix(const gemm_job *job, int64_t index, int64_t column, in
     finish_stored(finish, index / s->p % s->o, count, (float *)job->c + index);
 }
 
-/* `finish` may be NULL. */
+/* Lays out a part of the weights when the product is direct, and otherwise convolves. `finish` may be NULL. */
 static void run_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -177,7 +164,7 @@ static void run_convolution(const bg_kernel_call *call, uint32_t part, const con
         return;
     }
     if (bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan)) {
-        convolve_forward(call, part, &s, &direct, &plan, finish);
+        lay_forward_out(call, part, &s, &direct, plan.parts);
         return;
     }
     if (bgi_conv_is_matrix(&s)) {
@@ -199,9 +186,27 @@ static void run_convolution(const bg_kernel_call *call, uint32_t part, const con
     }
 }
 
+/* Convolves when the product is direct. */
+static void combine_convolution(const bg_kernel_call *call, uint32_t part, const conv_finish *finish)
+{
+    const bgi_conv2d_attributes *attributes = call->attributes;
+    const bgi_conv s =
+        bgi_conv_read(&call->types[0], &call->types[1], &call->types[call->input_count], &attributes->options);
+    bgi_direct direct;
+    bgi_direct_plan plan;
+
+    if (bgi_direct_forward_plan(&s, LANES, bgi_product_limit(call->state), &direct, &plan))
+        convolve_forward(call, part, &s, &direct, &plan, finish);
+}
+
 static void run_conv2d(const bg_kernel_call *call, uint32_t part)
 {
     run_convolution(call, part, NULL);
+}
+
+static void combine_conv2d(const bg_kernel_call *call, uint32_t part)
+{
+    combine_convolution(call, part, NULL);
 }
 
 /* Computes units of products of runs of images: `unit` counts the units of a run, then runs. */
@@ -250,11 +255,16 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
     bgi_conv_weights_plan product;
+    bgi_lines_plan lines;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
 
     if (bgi_conv_is_depthwise(&s)) {
         sum_depthwise_weights(call, part, &s);
+        return;
+    }
+    if (bgi_lines_weights(&s, LANES, bgi_product_limit(call->state), &lines)) {
+        sum_lines_of_part(call, part, &s, &lines);
         return;
     }
     if (bgi_direct_weights(&s, LANES, call->output_count == 0, &direct, &plan)) {
@@ -271,13 +281,17 @@ static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t
     const bgi_conv2d_attributes *attributes = call->attributes;
     const bgi_conv s = bgi_conv_read(&call->types[1], &call->types[2], &call->types[0], &attributes->options);
     bgi_conv_weights_plan product;
+    bgi_lines_plan lines;
     bgi_direct direct;
     bgi_direct_weights_plan plan;
     conv_runs runs;
     uint32_t parts;
     int64_t from, end;
 
-    if (bgi_direct_weights(&s, LANES, call->output_count == 0, &direct, &plan)) {
+    if (bgi_lines_weights(&s, LANES, bgi_product_limit(call->state), &lines)) {
+        runs = (conv_runs){lines.runs, lines.sums_floats};
+        parts = lines.combines;
+    } else if (bgi_direct_weights(&s, LANES, call->output_count == 0, &direct, &plan)) {
         runs = (conv_runs){plan.runs, plan.sums_floats};
         parts = plan.combines;
     } else {
@@ -327,16 +341,7 @@ static void spread_patches(const bgi_conv *s, const float *patches, int64_t chan
     }
 }
 
-static void prepare_conv2d_backward_input(const bg_kernel_call *call)
-{
-    const bgi_conv2d_attributes *attributes = call->attributes;
-    const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
-    bgi_direct_plan plan;
-
-    if (!bgi_conv_is_depthwise(&s) && bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &plan))
-        prepare_backward(call, &s);
-}
-
+/* Lays out a part of the weights when the product is direct. */
 static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;
@@ -353,7 +358,7 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
         return;
     }
     if (bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &direct)) {
-        convolve_backward(call, part, &s, &direct);
+        lay_backward_out(call, part, &s, direct.parts);
         return;
     }
     for (int64_t item = bgi_cpu_part_start(plan.items, part, plan.parts);
@@ -389,6 +394,16 @@ static void run_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
         if (s.dtype != BG_FLOAT32)
             narrow(s.dtype, dx, channels * plane, (uint16_t *)call->operands[2] + at);
     }
+}
+
+static void combine_conv2d_backward_input(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_conv2d_attributes *attributes = call->attributes;
+    const bgi_conv s = bgi_conv_read(&call->types[2], &call->types[1], &call->types[0], &attributes->options);
+    bgi_direct_plan plan;
+
+    if (bgi_direct_input_plan(&s, LANES, bgi_product_limit(call->state), &plan))
+        convolve_backward(call, part, &s, &plan);
 }
 
 #endif

@@ -23,7 +23,6 @@ static void prepare_fused_conv2d(const bg_kernel_call *call)
     const uint32_t gamma = bgi_fused_conv2d_gamma(attributes);
     const int64_t channels = call->types[1].dims[0];
     float *const means = call->scratch, *const scales = means + channels, *const shifts = scales + channels;
-    bgi_fused_conv2d_call conv;
 
     for (int64_t c = 0; attributes->norms && c < channels; c++) {
         const float *const *operands = (const float *const *)&call->operands[gamma];
@@ -32,11 +31,12 @@ static void prepare_fused_conv2d(const bg_kernel_call *call)
         settle_scale((double)operands[2][c], 1.0 / sqrt(variance + attributes->epsilon), (double)operands[0][c],
                      (double)operands[1][c], &means[c], &scales[c], &shifts[c]);
     }
-    bgi_fused_conv2d_call_make(call, &conv);
-    prepare_conv2d(&conv.call);
 }
 
-static void run_fused_conv2d(const bg_kernel_call *call, uint32_t part)
+/* Calls `convolve_part` with the convolution alone and what follows it. */
+static void pass_fused_conv2d(const bg_kernel_call *call, uint32_t part,
+                              void (*convolve_part)(const bg_kernel_call *call, uint32_t part,
+                                                    const conv_finish *finish))
 {
     const bgi_fused_conv2d_attributes *attributes = call->attributes;
     const int64_t channels = call->types[1].dims[0];
@@ -55,7 +55,17 @@ static void run_fused_conv2d(const bg_kernel_call *call, uint32_t part)
         finish.steps.shift = finish.steps.scale + channels;
     }
     bgi_fused_conv2d_call_make(call, &conv);
-    run_convolution(&conv.call, part, &finish);
+    convolve_part(&conv.call, part, &finish);
+}
+
+static void run_fused_conv2d(const bg_kernel_call *call, uint32_t part)
+{
+    pass_fused_conv2d(call, part, run_convolution);
+}
+
+static void combine_fused_conv2d(const bg_kernel_call *call, uint32_t part)
+{
+    pass_fused_conv2d(call, part, combine_convolution);
 }
 
 #endif
