@@ -177,34 +177,35 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
 
 /* Zeros before and after are whole vectors, because the next copy, or readable memory after the last one, follows.
  * Stores are aligned to cache lines where `to` is. */
-static void copy_shifted(const direct_shift *s, const float *x, float *to)
+static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 {
-    int64_t p, column = s->column;
+    const direct_shift s = *shift; /* not read again after each store */
+    int64_t p, column = s.column;
 
-    for (p = 0; p < s->begin; p += LANES)
+    for (p = 0; p < s.begin; p += LANES)
         vstore(to + p, vset(0.0f));
-    x += s->shift;
-    if (s->begin < s->head)
-        copy_masked(x + s->begin, s->head - s->begin, s->head_masks, to + s->begin);
-    p = s->head;
-    if (s->is_whole) {
-        for (; p + LANES <= s->end; p += LANES)
+    x += s.shift;
+    if (s.begin < s.head)
+        copy_masked(x + s.begin, s.head - s.begin, s.head_masks, to + s.begin);
+    p = s.head;
+    if (s.is_whole) {
+        for (; p + LANES <= s.end; p += LANES)
             vstore(to + p, vload(x + p));
         column = 0;
-    } else if (s->turn == 0) {
-        const vi mask = vload_int(s->masks + column);
+    } else if (s.turn == 0) {
+        const vi mask = vload_int(s.masks + column);
 
-        for (; p + LANES <= s->end; p += LANES)
+        for (; p + LANES <= s.end; p += LANES)
             vstore(to + p, (vf)((vi)vload(x + p) & mask));
     }
-    for (; p + LANES <= s->end; p += LANES) {
-        vstore(to + p, (vf)((vi)vload(x + p) & vload_int(s->masks + column)));
-        column += s->turn;
-        column -= column >= s->columns ? s->columns : 0;
+    for (; p + LANES <= s.end; p += LANES) {
+        vstore(to + p, (vf)((vi)vload(x + p) & vload_int(s.masks + column)));
+        column += s.turn;
+        column -= column >= s.columns ? s.columns : 0;
     }
-    if (p < s->end)
-        copy_masked(x + p, s->end - p, s->masks + column, to + p);
-    for (p = s->end; p < s->size; p += LANES)
+    if (p < s.end)
+        copy_masked(x + p, s.end - p, s.masks + column, to + p);
+    for (p = s.end; p < s.size; p += LANES)
         vstore(to + p, vset(0.0f));
 }
 
