@@ -22,10 +22,11 @@
 #include "support/folder.h"
 #include "support/toy_plan.h"
 
-enum { WIDTH = 1100, SAMPLES = 2, MOST_WEIGHTS = 16 };
+enum { WIDTH = 96, LARGE_WIDTH = 1100, SAMPLES = 2, MOST_WEIGHTS = 16 };
 
 typedef struct form {
     const char *name;
+    int64_t width;
     uint32_t replicas; /* the optimizer's state is in pieces over them */
     bool is_in_files;
 } form;
@@ -35,6 +36,7 @@ typedef struct rig {
     bg_plan *plan;
     bg_session *session;
     bg_error error;
+    int64_t width;
     uint32_t replicas;
     char folder[TEST_FOLDER_BYTES];
 } rig;
@@ -45,17 +47,17 @@ static void require(const rig *r, bg_status status)
         fail_msg("%s", r->error.message);
 }
 
-/* A parameter of 4.8 MB, which several threads copy, and one that the model has in two sections. */
-static bg_value build(bg_graph *graph)
+/* A parameter, with LARGE_WIDTH of 4.8 MB, which several threads copy, and one that the model has in two sections. */
+static bg_value build(bg_graph *graph, int64_t width)
 {
-    const bg_type type = bg_matrix(BG_FLOAT32, SAMPLES, WIDTH);
+    const bg_type type = bg_matrix(BG_FLOAT32, SAMPLES, width);
     const bg_initializer initializer = {.kind = BG_INITIALIZE_TRUNCATED_NORMAL, .a = 0.5, .b = 0.25};
-    bg_section first = {.name = "shift", .whole = bg_vector(BG_FLOAT32, 2 * WIDTH), .count = WIDTH}, last = first;
+    bg_section first = {.name = "shift", .whole = bg_vector(BG_FLOAT32, 2 * width), .count = width}, last = first;
     bg_value y;
 
-    last.first = WIDTH;
+    last.first = width;
     bg_block_begin(graph, "B", BG_DEVICE_NONE);
-    y = bg_linear_layer(graph, "fc", bg_graph_input(graph, "x", &type), WIDTH, true);
+    y = bg_linear_layer(graph, "fc", bg_graph_input(graph, "x", &type), width, true);
     y = bg_multiply(graph, bg_add(graph, y, bg_graph_section_parameter(graph, "shift.a", &first, &initializer)),
                     bg_graph_section_parameter(graph, "shift.b", &last, &initializer));
     y = bg_reduce(graph, "loss", BG_REDUCE_MEAN, bg_multiply(graph, y, y), NULL, 0, false);
@@ -72,6 +74,7 @@ static void open_rig(rig *r, const form *f)
 
     memset(r, 0, sizeof *r);
     test_folder_create(r->folder);
+    r->width = f->width;
     r->replicas = f->replicas;
     options.execution.strategy = BG_STRATEGY_SINGLE;
     options.execution.cores = 2;
@@ -84,7 +87,7 @@ static void open_rig(rig *r, const form *f)
             BG_PLACE_REMOTE;
     }
     require(r, bg_graph_create(&r->graph, &r->error));
-    loss = build(r->graph);
+    loss = build(r->graph, f->width);
     require(r, bg_plan_create_training(r->graph, loss, &optimizer, &options, &r->plan, &r->error));
     require(r, bg_session_create(r->plan, NULL, &r->session, &r->error));
 }
@@ -99,7 +102,7 @@ static void close_rig(rig *r)
 
 static void train(rig *r)
 {
-    const size_t count = (size_t)r->replicas * SAMPLES * WIDTH;
+    const size_t count = (size_t)r->replicas * SAMPLES * (size_t)r->width;
     float *x = malloc(count * sizeof *x), losses[4];
 
     assert_non_null(x);
@@ -147,14 +150,17 @@ static void expect_newest(rig *r)
 /* After updates values are on the devices; when they were read, on the host too; and one is set. */
 static void values_are_the_newest(void **state)
 {
-    static const form forms[] = {{"plain", 1, false}, {"pieces", 3, false}, {"files", 1, true}, {"both", 2, true}};
-    const bg_type type = bg_vector(BG_FLOAT32, WIDTH);
-    float given[WIDTH];
+    static const form forms[] = {{"plain", LARGE_WIDTH, 1, false},
+                                 {"pieces", WIDTH, 3, false},
+                                 {"files", WIDTH, 1, true},
+                                 {"both", WIDTH, 2, true}};
+    float given[LARGE_WIDTH];
 
     (void)state;
-    for (size_t i = 0; i < WIDTH; i++)
+    for (size_t i = 0; i < LARGE_WIDTH; i++)
         given[i] = (float)i;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const bg_type type = bg_vector(BG_FLOAT32, forms[i].width);
         rig r;
         print_message("%s\n", forms[i].name);
         open_rig(&r, &forms[i]);
@@ -179,7 +185,7 @@ static void updates_do_not_reach_it(void **state)
     rig r;
 
     (void)state;
-    open_rig(&r, &(form){"plain", 1, false});
+    open_rig(&r, &(form){"plain", WIDTH, 1, false});
     train(&r);
     count = copy_all(&r, before);
     copy_all(&r, same);
@@ -205,7 +211,7 @@ static void its_memory_stays(void **state)
     rig r;
 
     (void)state;
-    open_rig(&r, &(form){"plain", 1, false});
+    open_rig(&r, &(form){"plain", WIDTH, 1, false});
     first = bgi_session_take_room(r.session, 1000, &first_is_kept);
     second = bgi_session_take_room(r.session, 1000, &second_is_kept);
     assert_true(first != NULL && second != NULL && first != second);
