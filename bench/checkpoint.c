@@ -222,6 +222,7 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
 /* One checkpoint beside the training, after steps without one. */
 typedef struct turn {
     double plain_s, beside_s; /* medians of steps */
+    double first_s;           /* the copy and the first step after it */
     double copied_s, written_s, processor_s, average, bytes;
     int steps;
 } turn;
@@ -257,6 +258,7 @@ static turn measure_turn(training *t, const char *folder)
     require(bg_checkpoint_finish(writer, &error), &error);
     m.bytes = file_bytes(folder, number);
     m.plain_s = median(plain, PLAIN_STEPS);
+    m.first_s = m.copied_s + beside[0];
     m.beside_s = median(beside, m.steps);
     return m;
 }
@@ -265,27 +267,33 @@ static turn measure_turn(training *t, const char *folder)
 static void measure_beside(training *t, const char *folder, int turns)
 {
     const double resident = read_status("VmRSS:");
-    static double ratios[MOST_TURNS], averages[MOST_TURNS];
-    double peak;
+    static double ratios[MOST_TURNS], averages[MOST_TURNS], firsts[MOST_TURNS];
+    double peak, begun_s;
     turn m = {.steps = 0};
+    bg_error error = {0};
 
     restart_peak();
+    begun_s = now_s();
+    require(bg_checkpoint_reserve_memory(t->session, &error), &error);
+    printf("memory taken in         %.2f s\n", now_s() - begun_s);
     for (int i = 0; i < turns; i++) {
         m = measure_turn(t, folder);
         ratios[i] = m.beside_s / m.plain_s;
         averages[i] = m.average;
+        firsts[i] = m.first_s / m.plain_s;
         printf("copied in               %.2f s\n", m.copied_s);
         printf("written in              %.1f s, of %.1f s of processor time beside the steps\n", m.written_s,
                m.processor_s);
         printf("steps meanwhile         %d, median %.3f s; without %.3f s: %.2f times as long\n", m.steps, m.beside_s,
                m.plain_s, ratios[i]);
-        printf("with the copy           on average %.2f times as long\n", m.average);
+        printf("the step with the copy  %.3f s: %.2f times as long\n", m.first_s, firsts[i]);
+        printf("all of them             on average %.2f times as long\n", m.average);
         fflush(stdout);
     }
     peak = read_status("VmHWM:");
     if (turns > 1)
-        printf("medians of %d turns      %.2f times as long, with the copy on average %.2f\n", turns,
-               median(ratios, turns), median(averages, turns));
+        printf("medians of %d turns      steps %.2f, with the copy %.2f, on average %.2f times as long\n", turns,
+               median(ratios, turns), median(firsts, turns), median(averages, turns));
     printf("memory meanwhile        %.2f GB more, %.2f times the state\n", (peak - resident) * 1e-9,
            (peak - resident) / m.bytes);
 }

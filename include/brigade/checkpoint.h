@@ -71,10 +71,16 @@ BG_API bg_status bg_checkpoint_save(bg_session *session, const char *directory,
                                     const bg_checkpoint_save_options *options, bg_error *error);
 
 /*
- * Writes a checkpoint while training continues. bg_checkpoint_begin copies the state of the session's own devices (it
- * needs memory for one copy) and returns; a thread writes the copy while the session continues training.
+ * Writes a checkpoint while training continues: bg_checkpoint_begin copies the state of the session's own devices with
+ * all of the session's processors and returns; a thread writes the copy while the session continues training. The
+ * session keeps the memory of the copy for the next one, until it is destroyed or bg_checkpoint_release_memory is
+ * called.
  *
  *     begin --> bg_session_run ... --> is it written? --> bg_session_run ... --> finish
+ *
+ * The thread works in pieces of at most 1 MiB. While a run keeps all processors of the session busy, it pauses between
+ * them: writing and reading back take 1/32 of a processor each. So a checkpoint takes at most 32 times the processor
+ * time that it needs, and the time of the disk. bg_checkpoint_finish waits without these pauses.
  *
  * With one process the checkpoint is complete when the thread has written it. With several ranks it is complete after
  * bg_checkpoint_finish, which writes the manifest. Older checkpoints are removed at the end. Only one writer at a time
@@ -90,6 +96,13 @@ BG_API bg_status bg_checkpoint_begin(bg_session *session, const char *directory,
 /* Whether all ranks have written their parts; does not wait for them. */
 BG_API bg_status bg_checkpoint_is_written(bg_checkpoint_writer *writer, bool *out, bg_error *error);
 BG_API bg_status bg_checkpoint_finish(bg_checkpoint_writer *writer, bg_error *error); /* NULL is allowed */
+
+/* Takes the memory for the copy before the first checkpoint needs it, so that the training does not wait while the
+ * system provides it, which can take far longer than the copy. All ranks call it. */
+BG_API bg_status bg_checkpoint_reserve_memory(bg_session *session, bg_error *error);
+/* Frees the memory that the session keeps for bg_checkpoint_begin, unless a writer uses it: call it after
+ * bg_checkpoint_finish. This rank's own; other ranks need not call it. */
+BG_API bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *error);
 
 /* What happens when the checkpoint has another seed, or when one side lacks the state of automatic loss scaling or, in
  * inference, the optimizer's. A weight of another type is always an error; `drop` decides about parameters, buffers and

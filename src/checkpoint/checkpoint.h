@@ -7,6 +7,7 @@
 #include <brigade/checkpoint.h>
 #include <brigade/safetensors.h>
 
+#include "core/pace.h"
 #include "core/text.h"
 #include "core/threads.h"
 
@@ -77,11 +78,11 @@ bg_status bgi_checkpoint_check_sum(const bg_safetensors *file, const char *what,
 
 /* Writes a file whose metadata contain the checksum `sum`, which this function sets. Entries and metadata must be
  * sorted by name. The file is read back, and its checksum compared, before it takes its name; `threads` (NULL: the
- * system) gives the thread that does that. */
+ * system) gives the thread that does that. Both threads wait at `pace` between pieces; NULL: they do not wait. */
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
                                       bg_safetensors_fetch fetch, void *user, const bgi_thread_source *threads,
-                                      char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
+                                      const bgi_pace *pace, char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error);
 
 /* ---- record.c ---- */
 
@@ -117,6 +118,7 @@ typedef struct bgi_checkpoint_content {
     bg_safetensors_fetch fetch; /* of values; after `begin` that of the weights */
     void *user;
     bgi_thread_source threads;          /* the session's */
+    bgi_pace pace;                      /* of writing; after `begin` it never waits */
     char sum[BGI_CHECKPOINT_SUM_BYTES]; /* after writing */
 } bgi_checkpoint_content;
 

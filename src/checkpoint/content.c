@@ -157,5 +157,5 @@ bg_status bgi_checkpoint_write(bgi_checkpoint_content *c, const char *path, bg_e
     qsort(c->entries, c->entry_count, sizeof *c->entries, compare_names);
     qsort(c->metadata, c->metadata_count, sizeof *c->metadata, compare_keys);
     return bgi_checkpoint_write_summed(path, c->entries, c->entry_count, c->metadata, c->metadata_count, c->fetch,
-                                       c->user, &c->threads, c->sum, error);
+                                       c->user, &c->threads, &c->pace, c->sum, error);
 }

@@ -305,7 +305,7 @@ static bg_status write_checkpoint(conversion *c, const char *folder)
                               "%s: the folder already exists; remove it, or name another one", path);
     else
         status = bgi_checkpoint_write_summed(path, c->entries, c->count, c->metadata, c->metadata_count, fetch, c, NULL,
-                                             c->sum, c->error);
+                                             NULL, c->sum, c->error);
     free(path);
     return status;
 }

@@ -11,7 +11,7 @@
 #include "checkpoint/stored.h"
 #include "core/threads.h"
 
-enum { BGI_PART_HOST_BYTES = 64, BGI_PART_ROOM_ALIGNMENT = 64 };
+enum { BGI_PART_HOST_BYTES = 64 };
 
 /* What a rank reports of its part. */
 typedef struct bgi_part_word {
@@ -32,6 +32,7 @@ typedef struct bgi_part_save {
     bgi_checkpoint_content part, manifest; /* the manifest only on rank 0 */
     bgi_part_word *words;                  /* by rank, on rank 0; otherwise only this rank's */
     void *room;                            /* memory for one value, or for all of them */
+    bool room_is_kept;                     /* by the session */
     char *path, *manifest_path;            /* of this rank's part */
     bgi_thread thread;                     /* the thread that writes this rank's part */
     bool is_running;
@@ -47,6 +48,10 @@ typedef bg_status (*bgi_checkpoint_fill)(void *user, bgi_checkpoint_content *con
 /* Agrees on what is written. `copies`: copies this rank's part, so that the weights may change; otherwise they must not
  * change until it is written. */
 bg_status bgi_parts_prepare(bgi_part_save *s, bool copies, bgi_checkpoint_fill fill, void *user);
+/* Makes the memory of such a copy ready. All ranks call it. */
+bg_status bgi_parts_reserve(bgi_part_save *s);
+/* Copies the values of the part, as they are now. */
+bg_status bgi_parts_copy(bgi_part_save *s);
 /* Starts a thread that writes this rank's part; `written` gets the result, also when no thread could be started. */
 void bgi_parts_start(bgi_part_save *s);
 /* Waits until all ranks have written their parts. Ranks report progress meanwhile, so that a slow disk is not taken for

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -204,28 +203,6 @@ struct bg_checkpoint_writer {
     bgi_part_save parts; /* with several ranks; in one process the whole content and its path */
 };
 
-/* Copies all values, one after another. */
-static bg_status copy_values(bgi_part_save *p, bg_weights *weights)
-{
-    bgi_checkpoint_content *c = &p->part;
-    size_t bytes = 1;
-
-    for (size_t i = 0; i < c->entry_count; i++)
-        bytes += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
-    p->room = bgi_aligned_reserve(BGI_PART_ROOM_ALIGNMENT, bytes);
-    if (p->room == NULL)
-        return bgi_error_memory(p->error, "a copy of all values", bytes);
-    bytes = 0;
-    for (size_t i = 0; i < c->entry_count; i++) {
-        const void *value;
-        BGI_TRY(bgi_weights_fetch(weights, bgi_weights_index(weights, c->entries[i].name), &value, p->error));
-        memcpy((char *)p->room + bytes, value, bg_type_size_bytes(&c->entries[i].type));
-        c->entries[i].data = (char *)p->room + bytes;
-        bytes += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
-    }
-    return BG_OK;
-}
-
 static bg_status prepare_alone(bg_checkpoint_writer *w)
 {
     bgi_part_save *p = &w->parts;
@@ -242,7 +219,7 @@ static bg_status prepare_alone(bg_checkpoint_writer *w)
     BGI_TRY(bgi_checkpoint_begin(&p->part, p->session, 0, p->error));
     BGI_TRY(fill_content(&p->part, p->session, &w->options, p->error));
     BGI_TRY(add_weights(&p->part, p->error));
-    return copy_values(p, bg_session_weights(p->session));
+    return bgi_parts_copy(p);
 }
 
 static void free_writer(bg_checkpoint_writer *w)
@@ -299,6 +276,38 @@ bg_status bg_checkpoint_begin(bg_session *session, const char *directory, const 
     }
     free_writer(w);
     return status;
+}
+
+static bg_status reserve_alone(bgi_part_save *p)
+{
+    BGI_TRY(bgi_checkpoint_begin(&p->part, p->session, 0, p->error));
+    BGI_TRY(add_weights(&p->part, p->error));
+    return bgi_parts_copy(p);
+}
+
+bg_status bg_checkpoint_reserve_memory(bg_session *session, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+
+    bgi_part_save parts = {.session = session, .error = error};
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(bg_session_weights(session), session, __func__, error));
+    status = bgi_session_rank_count(session) == 1 ? reserve_alone(&parts) : bgi_parts_reserve(&parts);
+    bgi_parts_clear(&parts);
+    bgi_weights_leave(bg_session_weights(session));
+    return status;
+}
+
+bg_status bg_checkpoint_release_memory(bg_session *session, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_weights_enter(bg_session_weights(session), session, __func__, error));
+    bgi_session_drop_room(session);
+    bgi_weights_leave(bg_session_weights(session));
+    return BG_OK;
 }
 
 bg_status bg_checkpoint_is_written(bg_checkpoint_writer *w, bool *out, bg_error *error)

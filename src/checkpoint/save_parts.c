@@ -51,30 +51,42 @@ static bg_status fetch_part(void *user, const bg_safetensors_entry *entry, const
     return bgi_session_read_part(s->session, bgi_weights_index(weights, entry->name), s->room, error);
 }
 
-/* With `copies`, memory for all values, one after another at multiples of 64 bytes; otherwise for one value at a
- * time. */
-static bg_status take_room(bgi_part_save *s, bool copies)
+/* Takes memory for one value at a time. */
+static bg_status take_room(bgi_part_save *s)
 {
-    bgi_checkpoint_content *c = &s->part;
-    size_t most = ROOM_BYTES_LEAST, all = ROOM_BYTES_LEAST;
+    size_t most = ROOM_BYTES_LEAST;
 
-    for (size_t i = 0; i < c->entry_count; i++) {
-        const size_t size_bytes = bg_type_size_bytes(&c->entries[i].type);
+    for (size_t i = 0; i < s->part.entry_count; i++) {
+        const size_t size_bytes = bg_type_size_bytes(&s->part.entries[i].type);
         most = size_bytes > most ? size_bytes : most;
-        all += bgi_checkpoint_room(size_bytes);
     }
-    s->room = bgi_aligned_reserve(BGI_PART_ROOM_ALIGNMENT, copies ? all : most);
-    if (s->room == NULL)
-        return bgi_error_memory(s->error, copies ? "a copy of this rank's values" : "a value", copies ? all : most);
-    all = 0;
-    for (size_t i = 0; copies && i < c->entry_count; i++) {
-        const bg_weights *weights = bg_session_weights(s->session);
-        char *to = (char *)s->room + all;
-        BGI_TRY(bgi_session_read_part(s->session, bgi_weights_index(weights, c->entries[i].name), to, s->error));
-        c->entries[i].data = to;
+    s->room = bgi_aligned_reserve(BGI_CACHE_LINE_BYTES, most);
+    return s->room != NULL ? BG_OK : bgi_error_memory(s->error, "a value", most);
+}
+
+bg_status bgi_parts_copy(bgi_part_save *s)
+{
+    const bg_weights *weights = bg_session_weights(s->session);
+    bgi_checkpoint_content *c = &s->part;
+    bgi_value_copy *copies = calloc(c->entry_count + 1, sizeof *copies);
+    size_t all = ROOM_BYTES_LEAST, at = 0;
+    bg_status status = BG_OK;
+
+    for (size_t i = 0; i < c->entry_count; i++)
         all += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
+    s->room = copies != NULL ? bgi_session_take_room(s->session, all, &s->room_is_kept) : NULL;
+    if (s->room == NULL) {
+        free(copies);
+        return bgi_error_memory(s->error, "a copy of this rank's values", all);
     }
-    return BG_OK;
+    for (size_t i = 0; i < c->entry_count; i++) {
+        copies[i] = (bgi_value_copy){bgi_weights_index(weights, c->entries[i].name), (char *)s->room + at};
+        c->entries[i].data = copies[i].out;
+        at += bgi_checkpoint_room(bg_type_size_bytes(&c->entries[i].type));
+    }
+    status = bgi_session_copy_values(s->session, copies, c->entry_count, s->error);
+    free(copies);
+    return status;
 }
 
 /* A tensor that this rank has as a whole keeps its shape; other tensors become lists of elements. */
@@ -129,15 +141,23 @@ static bg_status prepare_part(bgi_part_save *s, bool copies)
     if (gethostname(s->words[0].host, sizeof s->words[0].host - 1) != 0)
         snprintf(s->words[0].host, sizeof s->words[0].host, "unknown");
     BGI_TRY(fill_part(s, &s->part));
-    return take_room(s, copies);
+    return copies ? bgi_parts_copy(s) : take_room(s);
+}
+
+/* Whether the training leaves a processor free. */
+static bool is_free(void *user)
+{
+    return bgi_session_leaves_processor(user);
 }
 
 static void write_part(void *user)
 {
     bgi_part_save *s = user;
 
-    if (s->is_beside && s->part.threads.start == NULL) /* a lent thread keeps its priority */
-        bgi_thread_give_way();
+    if (s->is_beside) {
+        s->part.pace.is_free = is_free;
+        s->part.pace.user = s->session;
+    }
     s->written = bgi_checkpoint_write(&s->part, s->path, &s->why);
     memcpy(s->words[0].sum, s->part.sum, sizeof s->words[0].sum);
     atomic_store(&s->is_done, true);
@@ -314,13 +334,30 @@ static bg_status gather_words(bgi_part_save *s)
     return BG_OK;
 }
 
+static void find_place(bgi_part_save *s)
+{
+    s->rank = bgi_session_rank(s->session);
+    s->rank_count = bgi_session_rank_count(s->session);
+    s->step = bg_session_step(s->session);
+}
+
+/* The copy is what writes to each page of the memory for the first time. */
+bg_status bgi_parts_reserve(bgi_part_save *s)
+{
+    bg_status status;
+
+    find_place(s);
+    status = fill_part(s, &s->part);
+    if (status == BG_OK)
+        status = bgi_parts_copy(s);
+    return bgi_session_settle(s->session, status, s->error);
+}
+
 bg_status bgi_parts_prepare(bgi_part_save *s, bool copies, bgi_checkpoint_fill fill, void *user)
 {
     bg_status status;
 
-    s->rank = bgi_session_rank(s->session);
-    s->rank_count = bgi_session_rank_count(s->session);
-    s->step = bg_session_step(s->session);
+    find_place(s);
     BGI_TRY(bgi_session_settle(s->session, begin(s), s->error));
     BGI_TRY(take_tag(s));
     BGI_TRY(bgi_session_pull(s->session, s->error));
@@ -368,7 +405,8 @@ void bgi_parts_clear(bgi_part_save *s)
     bgi_checkpoint_end(&s->manifest);
     free(s->list.steps);
     free(s->words);
-    free(s->room);
+    if (s->session != NULL)
+        bgi_session_return_room(s->session, s->room, s->room_is_kept);
     free(s->path);
     free(s->manifest_path);
 }

@@ -18,10 +18,11 @@
 #include "core/error.h"
 #include "formats/safetensors.h"
 
-/* The checksum of each value, from zero. */
+/* The checksum of each value, from zero; made by one thread. */
 typedef struct parts {
     bgi_crc64 crc; /* of the value to which it is added */
     uint64_t *values;
+    bgi_pace pace; /* of the thread */
 } parts;
 
 typedef struct writing {
@@ -34,8 +35,10 @@ typedef struct writing {
     char *sum;
 } writing;
 
-static bool begin_parts(parts *p, size_t count)
+static bool begin_parts(parts *p, size_t count, const bgi_pace *pace)
 {
+    if (pace != NULL)
+        p->pace = *pace;
     bgi_crc64_init(&p->crc);
     p->values = calloc(count + 1, sizeof *p->values);
     return p->values != NULL;
@@ -43,6 +46,7 @@ static bool begin_parts(parts *p, size_t count)
 
 static void add_part(parts *p, size_t entry, const void *data, size_t size_bytes)
 {
+    bgi_pace_wait(&p->pace);
     p->crc.value = p->values[entry];
     bgi_crc64_add(&p->crc, data, size_bytes);
     p->values[entry] = p->crc.value;
@@ -104,7 +108,7 @@ static bg_status compare_sums(void *user, const bg_safetensors *file, bg_error *
 bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_entry *entries, size_t entry_count,
                                       const bg_safetensors_metadata *metadata, size_t metadata_count,
                                       bg_safetensors_fetch fetch, void *user, const bgi_thread_source *threads,
-                                      char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error)
+                                      const bgi_pace *pace, char sum[BGI_CHECKPOINT_SUM_BYTES], bg_error *error)
 {
     writing *w = calloc(1, sizeof *w);
     const bgi_safetensors_hooks hooks = {.fetch = fetch != NULL ? fetch_value : NULL,
@@ -127,7 +131,7 @@ bg_status bgi_checkpoint_write_summed(const char *path, const bg_safetensors_ent
     w->sum = sum;
     memset(sum, '0', BGI_CHECKPOINT_SUM_BYTES - 1);
     sum[BGI_CHECKPOINT_SUM_BYTES - 1] = '\0';
-    status = begin_parts(&w->written, entry_count) && begin_parts(&w->read, entry_count)
+    status = begin_parts(&w->written, entry_count, pace) && begin_parts(&w->read, entry_count, pace)
                  ? bgi_safetensors_write_hooked(path, entries, entry_count, metadata, metadata_count, &hooks, error)
                  : bgi_error_memory(error, "checksums of values", entry_count * sizeof(uint64_t));
     free(w->written.values);

@@ -236,6 +236,18 @@ static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
     return bg_checkpoint_finish(writer, error);
 }
 
+/* Takes the memory of --checkpoint-async before the first call. */
+static bg_status reserve_memory(const cli_training *training, bg_error *error)
+{
+    const bgi_gpt_config *config = config_of(training);
+    bg_status status;
+
+    if (config->save == NULL || config->test_mode || !options_of(training)->checkpoint_async)
+        return BG_OK;
+    status = bg_checkpoint_reserve_memory(session_of(training), error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint-async");
+}
+
 static bg_status save_checkpoint(cli_training *training, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -273,9 +285,10 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
     run *r = training->state;
     bg_status status = BG_OK;
 
-    if (event->kind == BG_ON_FIT_START)
+    if (event->kind == BG_ON_FIT_START) {
+        status = reserve_memory(training, error);
         begin_section(training, "training");
-    else if (event->kind == BG_ON_EPOCH_START && event->batch == 0)
+    } else if (event->kind == BG_ON_EPOCH_START && event->batch == 0)
         r->position = (gpt_position){.epoch = event->epoch};
     else if (event->kind == BG_ON_CALL_END)
         status = end_call(training, event->call, error);

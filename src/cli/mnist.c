@@ -154,6 +154,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     if (config->recipe.init_path != NULL)
         BGI_TRY(cli_weights_load(bg_trainer_weights(training->trainer), config->recipe.init_path, error));
     BGI_TRY(cli_checkpoint_resume(&config->recipe, training, &run->common.is_resumed, NULL, error));
+    BGI_TRY(cli_checkpoint_reserve(&config->recipe, training, error));
     BGI_TRY(mnist_test_check(config, &run->data, error));
     if (!config->recipe.quiet)
         cli_report_compilation(plan);

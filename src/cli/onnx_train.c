@@ -193,6 +193,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     if (recipe->init_path != NULL)
         BGI_TRY(cli_weights_load(weights, recipe->init_path, error));
     BGI_TRY(cli_checkpoint_resume(recipe, training, &run->common.is_resumed, &owes_validation, error));
+    BGI_TRY(cli_checkpoint_reserve(recipe, training, error));
     if (training->validation != NULL)
         BGI_TRY(bg_trainer_prepare(training->trainer, BG_TRAINER_VALIDATE, error));
     if (owes_validation && training->validation != NULL)

@@ -209,6 +209,8 @@ bg_status cli_checkpoint_check(const cli_recipe *recipe, int *folder, bg_error *
  * be finished. An earlier writer is finished first, and the call returns its error. */
 bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *training, uint64_t epoch, uint64_t batch,
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
+/* With --checkpoint-async: takes the memory for the copy now. */
+bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *training, bg_error *error);
 /* With --resume: loads the weights and the place of the latest checkpoint, if there is one, and sets *is_resumed.
  * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau needs; NULL
  * without plateaus. */

@@ -124,6 +124,16 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint");
 }
 
+bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *training, bg_error *error)
+{
+    bg_status status;
+
+    if (recipe->checkpoint_dir == NULL || !recipe->checkpoint_async)
+        return BG_OK;
+    status = bg_checkpoint_reserve_memory(bg_trainer_session(training->trainer, BG_TRAINER_FIT), error);
+    return status == BG_OK ? BG_OK : bg_error_context(error, status, "--checkpoint-async");
+}
+
 /* ---- going on ---- */
 
 /* Returns false when it exists and is invalid. */

@@ -1,13 +1,10 @@
 /*
- * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors,
- * and who gets them.
+ * threads.c: threads without signals, event counts and timed conditions over POSIX threads; the number of processors.
  */
-#define _DEFAULT_SOURCE /* setpriority */
 #include "core/threads.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -113,21 +110,6 @@ uint32_t bgi_processors_online(void)
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
 
     return count > 0 ? (uint32_t)count : 0;
-}
-
-/* Linux weighs a thread 1.25 times less for each step: 70 against 1024 after twelve. On Linux a thread has its own
- * priority; elsewhere this call would change the priority of the whole process. */
-void bgi_thread_give_way(void)
-{
-#ifdef __linux__
-    enum { STEPS = 12, LOWEST = 19 };
-    int own;
-
-    errno = 0;
-    own = getpriority(PRIO_PROCESS, 0);
-    if (errno == 0)
-        (void)setpriority(PRIO_PROCESS, 0, own + STEPS < LOWEST ? own + STEPS : LOWEST);
-#endif
 }
 
 bool bgi_condition_init(pthread_cond_t *condition)

@@ -55,10 +55,6 @@ void bgi_thread_join(bgi_thread *thread);
 /* The processors of the machine, including those that this process may not use; 0: unknown. */
 uint32_t bgi_processors_online(void);
 
-/* Gives the calling thread, and threads that it starts, a low priority: they get about a sixteenth of a processor that
- * other threads of this process need, and all of an idle one. Does nothing where the system cannot. */
-void bgi_thread_give_way(void);
-
 /* Tells the processor that this is a spin loop. */
 static inline void bgi_pause(void)
 {

@@ -886,6 +886,13 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
     return status;
 }
 
+bool bgi_engine_leaves_processor(const bgi_engine *engine)
+{
+    if (atomic_load(&engine->devices_left.value) == 0 || atomic_load(&engine->is_stopping))
+        return true;
+    return engine->computing_count < engine->processor_count;
+}
+
 /* ---- access from outside ---- */
 
 static bgi_runner *runner_of(const bgi_engine *engine, uint32_t replica, const bgi_place *place)

@@ -388,6 +388,8 @@ struct bgi_engine {
     pid_t process; /* the process with the workers' threads; a process forked from it has none of them */
     bgi_worker *workers;
     uint32_t worker_count;      /* including I/O threads, which come last */
+    uint32_t computing_count;   /* without them */
+    uint32_t processor_count;   /* that they may use; 0: fewer than there are ranks on this host */
     uint32_t worker_room;       /* the number of workers that were allocated, which is larger when one could not be
                                    started */
     pthread_mutex_t help_mutex; /* guards the workers' helps */
@@ -454,6 +456,8 @@ bool bgi_engine_lacks_threads(const bgi_engine *engine);
 void bgi_engine_destroy(bgi_engine *engine);
 /* Runs the plan once; *out_iterations: the number of completed steps. After a failure the engine is dead. */
 bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_iterations, bg_error *error);
+/* bgi_session_leaves_processor. */
+bool bgi_engine_leaves_processor(const bgi_engine *engine);
 /* The address of a place for the host; NULL when the host cannot access it. This and the following functions may be
  * called only between runs. */
 void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);

@@ -153,10 +153,11 @@ typedef struct walking {
     uint32_t rank;
     bgi_visit_part *visit;
     void *user;
-    int64_t done; /* elements of this rank's part so far */
-    uint32_t of;  /* the rank of the current place */
-    char *out;    /* when reading: the destination of the part */
-    char *room;   /* when reading: a place's elements */
+    int64_t done;        /* elements of this rank's part so far */
+    uint32_t of;         /* the rank of the current place */
+    char *out;           /* when reading: the destination of the part */
+    char *room;          /* when reading: a place's elements */
+    bgi_copy_list *list; /* when reading: gets ranges that are to be copied later; NULL: all are copied now */
     size_t element_bytes;
 } walking;
 
@@ -206,9 +207,12 @@ static bg_status read_place(void *user, const part_place *place, bg_error *error
     if (place->rank != w->rank)
         return BG_OK;
     if (variable->section == NULL && variable->shard == NULL) {
-        bgi_engine_read(w->home->engine, place->replica, &variable->places[0],
-                        w->out + (size_t)w->done * w->element_bytes, size_bytes);
+        char *to = w->out + (size_t)w->done * w->element_bytes;
         w->done += place->end - place->first;
+        if (w->list != NULL)
+            return bgi_copy_list_add(w->list, w->home->engine, place->replica, &variable->places[0], to, size_bytes,
+                                     error);
+        bgi_engine_read(w->home->engine, place->replica, &variable->places[0], to, size_bytes);
         return BG_OK;
     }
     w->room = malloc(size_bytes);
@@ -220,13 +224,15 @@ static bg_status read_place(void *user, const part_place *place, bg_error *error
     return status;
 }
 
-bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error)
+bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
+                                bg_error *error)
 {
     const bg_session *home = home_of(session, number);
     const bgi_weight *weight = &session->weights->items[number];
     walking w = {.home = home,
                  .rank = bgi_session_rank(session),
                  .out = out,
+                 .list = list,
                  .element_bytes = bg_dtype_size_bytes(weight->type.dtype)};
 
     if (home != NULL)
@@ -234,6 +240,11 @@ bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void
     if (w.rank == 0)
         memcpy(out, weight->data, bg_type_size_bytes(&weight->type));
     return BG_OK;
+}
+
+bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error)
+{
+    return bgi_session_list_part(session, number, NULL, out, error);
 }
 
 bg_status bgi_session_pull(bg_session *session, bg_error *error)

@@ -881,6 +881,7 @@ static void close_session(bg_session *session)
     free(session->carried);
     free(session->condition_memory);
     free(session->cut);
+    bgi_session_drop_room(session);
     free(session->owners);
     free(session->readers);
     free(session->hosts);

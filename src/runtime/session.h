@@ -12,6 +12,20 @@
 
 typedef struct bgi_memmap bgi_memmap;
 
+/* Copies that several threads do together (copy_list.c). Zeroed at first; the owner frees `pieces`. */
+typedef struct bgi_copy_piece bgi_copy_piece;
+typedef struct bgi_copy_list {
+    bgi_copy_piece *pieces;
+    size_t count, capacity;
+} bgi_copy_list;
+
+/* Memory for copies of values, kept from one checkpoint to the next. */
+typedef struct bgi_snapshot_room {
+    void *memory;
+    size_t size_bytes;
+    atomic_bool is_used; /* cleared by the thread that is done with it */
+} bgi_snapshot_room;
+
 /* The state of a session that reads published values (reader.c). Its own weights are a table of its variables: a
  * published value is borrowed for a run, and a value that the session writes is its own. */
 typedef struct bgi_reading {
@@ -64,6 +78,7 @@ struct bg_session {
     bgi_shared_trace *shared_traces; /* by device; NULL: not shared since the last run */
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
+    bgi_snapshot_room room;
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
@@ -112,6 +127,16 @@ void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable
 bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *variable, const bgi_plan_variable *first,
                                bg_error *error);
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error);
+
+/* copy_list.c: adds a copy of a range of a device's memory, or of the host's. */
+bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint32_t replica, const bgi_place *place,
+                            void *to, size_t size_bytes, bg_error *error);
+bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);
+/* Makes the copies with at most so many threads, among them the caller's. */
+void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
+/* rank_parts.c: bgi_session_read_part, in which ranges that lie in one piece are only added to the list. */
+bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
+                                bg_error *error);
 
 /* rank_index.c: sends the value of a new weight from the index of the files, which rank 0 has open, to the ranks that
  * have variables of it, or to all when it has a host copy. *out_data: its address; NULL on other ranks. `number`: its

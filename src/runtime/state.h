@@ -71,6 +71,24 @@ bg_status bgi_session_walk_parts(const bg_session *session, uint32_t number, bgi
 /* Reads this rank's part of the newest value; bgi_session_pull comes first. It does not communicate with other
  * ranks. */
 bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error);
+/* Copies many values at a time with all processors of the session: this rank's parts, after bgi_session_pull, or in one
+ * process whole values. `out` has memory for each. */
+typedef struct bgi_value_copy {
+    uint32_t number;
+    void *out;
+} bgi_value_copy;
+bg_status bgi_session_copy_values(const bg_session *session, const bgi_value_copy *copies, size_t count,
+                                  bg_error *error);
+/* Memory for copies; NULL: out of memory. Called inside the weights. The session keeps it when it is returned
+ * (*out_is_kept), for the next call, until it ends or bgi_session_drop_room is called. While one caller has it, others
+ * get memory that is freed. Any thread may return it. */
+void *bgi_session_take_room(bg_session *session, size_t size_bytes, bool *out_is_kept);
+void bgi_session_return_room(bg_session *session, void *memory, bool is_kept);
+void bgi_session_drop_room(bg_session *session); /* does nothing while a caller has it */
+/* Whether a processor of this session is free: no run goes on, or it has fewer workers than processors. That a worker
+ * sleeps says little: it may have work again within microseconds. Any thread may ask, as long as the session lives. */
+bool bgi_session_leaves_processor(const bg_session *session);
+
 /* Brings all values to their homes. All ranks call it. */
 bg_status bgi_session_pull(bg_session *session, bg_error *error);
 /* The range from the first to the last element on the devices of a rank, which a rank that restores the weight must

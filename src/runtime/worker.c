@@ -429,6 +429,8 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     total = wanted + count_io_threads(engine, wanted, share);
     engine->tolerance = choose_tolerance(engine, wanted);
     engine->has_helpers = wanted > 1;
+    engine->computing_count = wanted;
+    engine->processor_count = is_crowded ? 0 : share;
     engine->sees_to_sums = engine->ranks != NULL && total == wanted && wanted <= engine->local_count;
     engine->spin_ns = wanted <= share && !is_crowded ? SPIN_NS : SPIN_CROWDED_NS;
     engine->yield_ns = wanted <= share && !is_crowded && engine->ranks != NULL ? YIELD_NS : 0;

@@ -2,22 +2,18 @@
  * test_background.c: checkpoints that are written during training contain the state at their beginning, a failure to
  * write is reported at the end, and older checkpoints are kept by time.
  */
-#define _DEFAULT_SOURCE /* getpriority */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +22,9 @@
 #include "checkpoint/checkpoint.h"
 #include "core/file.h"
 #include "plan/plan.h"
+#include "runtime/session.h"
 #include "support/folder.h"
+#include "support/held_thread.h"
 #include "support/models.h"
 
 enum { MICRO_BATCH = 4, PATH_BYTES = 160 };
@@ -153,60 +151,6 @@ static void test_writing_beside_training(void **state)
     test_folder_remove(folder);
 }
 
-/* The niceness of a thread; 100: it is gone. */
-static int nice_of(const char *thread)
-{
-    const id_t number = (id_t)strtoul(thread, NULL, 10);
-    int found;
-
-    errno = 0;
-    found = number > 0 ? getpriority(PRIO_PROCESS, number) : 100;
-    return errno == 0 ? found : 100;
-}
-
-static bool has_thread_with(int niceness)
-{
-    DIR *folder = opendir("/proc/self/task");
-    bool found = false;
-
-    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;)
-        found = nice_of(entry->d_name) == niceness;
-    if (folder != NULL)
-        closedir(folder);
-    return found;
-}
-
-/* The thread that writes has a lower priority than the training, which keeps its own; a save that the training waits
- * for has the full one. */
-static void test_the_writer_gives_way(void **state)
-{
-    const int own = getpriority(PRIO_PROCESS, 0), lower = own + 12 < 19 ? own + 12 : 19;
-    char folder[TEST_FOLDER_BYTES];
-    bg_checkpoint_writer *writer = NULL;
-    bool was_seen = false;
-    rig r;
-
-    (void)state;
-    if (access("/proc/self/task", R_OK) != 0 || lower == own)
-        skip();
-    test_folder_create(folder);
-    open_rig(&r);
-    for (int attempt = 0; attempt < 200 && !was_seen; attempt++) {
-        bool is_written = false;
-        assert_false(has_thread_with(lower));
-        assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
-        while (!is_written && !was_seen) {
-            was_seen = has_thread_with(lower);
-            assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
-        }
-        assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
-    }
-    assert_true(was_seen);
-    assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
-    close_rig(&r);
-    test_folder_remove(folder);
-}
-
 /* A failure to write is reported at the end; the previous checkpoint stays. */
 static void test_a_folder_that_cannot_be_written(void **state)
 {
@@ -287,6 +231,50 @@ static bool lend_thread(void *user, void (*function)(void *argument), void *argu
     l->function = function;
     l->argument = argument;
     return pthread_create(&l->thread, NULL, run_lent, l) == 0;
+}
+
+/* The thread writes after the training has ended, and the file has the state of the moment that was asked for. Its
+ * memory stays for the next checkpoint; while a writer has it, it is not released. */
+static void test_a_late_writer(void **state)
+{
+    test_held_thread held = TEST_HELD_THREAD;
+    char folder[TEST_FOLDER_BYTES];
+    bg_checkpoint_writer *writer = NULL;
+    bool is_written = false;
+    rig r, other, whole;
+
+    (void)state;
+    test_folder_create(folder);
+    open_rig_with(&r, test_held_thread_start, &held);
+    train(&r, 1);
+    assert_int_equal(bg_checkpoint_reserve_memory(r.session, &r.error), BG_OK);
+    assert_non_null(r.session->room.memory);
+    for (int turn = 0; turn < 2; turn++) {
+        const void *memory = r.session->room.memory;
+        assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
+        assert_ptr_equal(r.session->room.memory, memory);
+        assert_int_equal(bg_checkpoint_release_memory(r.session, &r.error), BG_OK);
+        train(&r, 2);
+        assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &r.error), BG_OK);
+        assert_false(is_written);
+        test_held_thread_release(&held);
+        assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
+        test_held_thread_join(&held);
+        assert_non_null(r.session->room.memory);
+        open_rig(&other);
+        assert_int_equal(bg_checkpoint_load(other.session, folder, NULL, NULL, &other.error), BG_OK);
+        open_rig(&whole);
+        train(&whole, 1 + 2 * turn);
+        expect_same(&whole, &other);
+        train(&other, 2);
+        expect_same(&r, &other);
+        close_rig(&whole);
+        close_rig(&other);
+    }
+    assert_int_equal(bg_checkpoint_release_memory(r.session, &r.error), BG_OK);
+    assert_null(r.session->room.memory);
+    close_rig(&r);
+    test_folder_remove(folder);
 }
 
 /* The writer's thread is the program's; without one the failure is reported at the end. A save needs none. */
@@ -380,12 +368,9 @@ static void test_best_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writing_beside_training),
-        cmocka_unit_test(test_the_writer_gives_way),
-        cmocka_unit_test(test_a_folder_that_cannot_be_written),
-        cmocka_unit_test(test_older_ones_by_time),
-        cmocka_unit_test(test_lent_thread),
-        cmocka_unit_test(test_best_ones),
+        cmocka_unit_test(test_writing_beside_training), cmocka_unit_test(test_a_folder_that_cannot_be_written),
+        cmocka_unit_test(test_older_ones_by_time),      cmocka_unit_test(test_lent_thread),
+        cmocka_unit_test(test_a_late_writer),           cmocka_unit_test(test_best_ones),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -894,7 +894,7 @@ static bg_status write_large(const char *path, const bg_safetensors_entry *entri
 {
     const bg_safetensors_metadata metadata[] = {{.key = BGI_CHECKPOINT_SUM, .value = sum}, {.key = "x", .value = "y"}};
     char expected[BGI_CHECKPOINT_SUM_BYTES];
-    bg_status status = bgi_checkpoint_write_summed(path, entries, 3, metadata, 2, NULL, NULL, NULL, sum, error);
+    bg_status status = bgi_checkpoint_write_summed(path, entries, 3, metadata, 2, NULL, NULL, NULL, NULL, sum, error);
 
     assert_int_equal(bgi_checkpoint_sum(entries, 3, metadata, 2, NULL, NULL, expected, NULL), BG_OK);
     if (status == BG_OK)

@@ -22,6 +22,7 @@
 #include "ranks/wrap.h"
 #include "runtime/state.h"
 #include "support/folder.h"
+#include "support/held_thread.h"
 #include "support/models.h"
 
 enum { MICRO_BATCH = 4, PATH_BYTES = 128 };
@@ -38,7 +39,8 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-static void open_rig(rig *r, bg_strategy strategy, bool is_alone)
+/* `held`: lends the thread that writes checkpoints; NULL: the system does. */
+static void open_rig_with(rig *r, bg_strategy strategy, bool is_alone, test_held_thread *held)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
     bg_options options = bg_options_defaults();
@@ -51,6 +53,8 @@ static void open_rig(rig *r, bg_strategy strategy, bool is_alone)
     options.execution.gradient_accumulation = 2;
     options.execution.cores = 1;
     options.execution.wait_limit_s = 20.0;
+    options.execution.start_thread = held != NULL ? test_held_thread_start : NULL;
+    options.execution.start_thread_user = held;
     assert_int_equal(bg_graph_create(&r->graph, &r->error), BG_OK);
     loss = test_model_at(0)->build(r->graph, MICRO_BATCH);
     assert_int_equal(bg_plan_create_training(r->graph, loss, &optimizer, &options, &r->plan, &r->error), BG_OK);
@@ -58,6 +62,11 @@ static void open_rig(rig *r, bg_strategy strategy, bool is_alone)
         r->plan->options.execution.transport = NULL;
     if (bg_session_create(r->plan, NULL, &r->session, &r->error) != BG_OK)
         fail_msg("%s", r->error.message);
+}
+
+static void open_rig(rig *r, bg_strategy strategy, bool is_alone)
+{
+    open_rig_with(r, strategy, is_alone, NULL);
 }
 
 static void close_rig(rig *r)
@@ -238,10 +247,11 @@ static void from_one_file_to_ranks(void **state)
     test_folder_remove(folder_of(folder, "one", false));
 }
 
-/* Each rank copies its own part, and training continues. */
+/* Each rank copies its own part, and training continues; the thread that writes the copy begins after that. */
 static void writing_beside_training(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
+    test_held_thread held = TEST_HELD_THREAD;
     bg_checkpoint_writer *writer = NULL;
     char folder[PATH_BYTES];
     bool is_written = false;
@@ -252,13 +262,18 @@ static void writing_beside_training(void **state)
     options.info = "parts";
     open_rig(&whole, BG_STRATEGY_PIPELINED, false);
     train(&whole, 3);
-    open_rig(&half, BG_STRATEGY_PIPELINED, false);
+    open_rig_with(&half, BG_STRATEGY_PIPELINED, false, &held);
     train(&half, 3);
+    assert_int_equal(bg_checkpoint_reserve_memory(half.session, &half.error), BG_OK);
     assert_int_equal(bg_checkpoint_begin(half.session, folder, &options, &writer, &half.error), BG_OK);
     train(&half, 2);
+    assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &half.error), BG_OK);
+    assert_false(is_written);
+    test_held_thread_release(&held);
     while (!is_written)
         assert_int_equal(bg_checkpoint_is_written(writer, &is_written, &half.error), BG_OK);
     assert_int_equal(bg_checkpoint_finish(writer, &half.error), BG_OK);
+    test_held_thread_join(&held);
     open_rig(&other, BG_STRATEGY_PIPELINED, false);
     load(&other, folder);
     expect_same(&whole, &other);

@@ -1,0 +1,30 @@
+/*
+ * pace.h: work beside a computation that needs the same processors. The work is cut into pieces of less than a
+ * millisecond, and its thread calls bgi_pace_wait before each of them:
+ *
+ *     piece, wait, piece, wait ...        a processor is free: no time
+ *                                         otherwise: BGI_PACE_SHARE - 1 times the processor time of the piece
+ *
+ * So the work takes at most 1 / BGI_PACE_SHARE of a processor that the computation needs, and all of one that is free.
+ * It never stands still, and it has the thread's own priority: a thread of a low priority would stop for as long as any
+ * other program computes, even while somebody waits for it, and its priority could not be raised again.
+ */
+#ifndef BGI_CORE_PACE_H
+#define BGI_CORE_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BGI_PACE_SHARE = 32 };
+
+/* Of one thread. A zeroed one never waits. */
+typedef struct bgi_pace {
+    bool (*is_free)(void *user); /* whether a processor is free; called often, by the thread that works. NULL: yes */
+    void *user;                  /* of is_free */
+    uint64_t used_ns;            /* the thread's processor time when the piece began */
+    bool has_begun;
+} bgi_pace;
+
+void bgi_pace_wait(bgi_pace *pace);
+
+#endif
