@@ -33,6 +33,7 @@ check "ends with 0: $(cat predicted.err)" test $? -eq 0
 check "devices of their own" grep -q '^4 devices of their own: an update takes .* images/s; idle [0-9.]* %$' predicted.out
 check "and the cores that are here" grep -q '^[0-9]* cores* shared by them: an update takes .* images/s; idle [0-9.]* %$' predicted.out
 check "where time goes, a row for each device" test "$(grep -c '^device [0-3]   *[0-9.]*  *[0-9.]' predicted.out)" -ge 4
+check "the memory of the process" grep -q '^the process takes [0-9.]* MB: weights [0-9.]* kB, .*program ' predicted.out
 check "the picture" sh -c 'grep -q "^<svg " "$1" && grep -c "<rect class=.F" "$1" | grep -q "^41$"' sh picture.svg
 check "the page has it all, and no script" sh -c 'grep -q "<h2>Memory of devices</h2>" "$1" && grep -q "<svg " "$1" &&
     grep -q "<h2>Memory by phase</h2>" "$1" && ! grep -q -i "<script\|src=\|href=" "$1"' sh page.html
