@@ -142,9 +142,9 @@ BG_API uint32_t bg_session_find_output(const bg_session *session, const char *na
 /* Runs `device_iterations` weight updates (training) or micro-batches (inference). `inputs[i]` and `outputs[i]` have
  * the sizes of the streams; an output may be NULL if it is not needed. Errors: BG_ERROR_TIMEOUT if no device made
  * progress for options.execution.wait_limit_s, naming the device, its action and what it waits for; otherwise the
- * failure of the lowest device. After a failure the session cannot run again, and weights whose newest values only this
- * session had are lost: reading them is an error until they are set again. If a kernel does not return, keep its plan
- * until it does. The session can be destroyed; its memory is freed when the kernel returns. */
+ * failure of the lowest device. After a failure the session cannot run again. Weights that it trains, and others whose
+ * newest values only it had, are lost: reading them is an error until they are set again. If a kernel does not return,
+ * keep its plan until it does. The session can be destroyed; its memory is freed when the kernel returns. */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */

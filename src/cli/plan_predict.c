@@ -16,6 +16,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "predict/call_costs.h"
+#include "predict/memory.h"
 #include "predict/prediction.h"
 
 #define AT(field) .offset = offsetof(cli_prediction, field)
@@ -387,6 +388,21 @@ static bg_status show(const cli_prediction *prediction, const bg_plan *plan, con
     return status;
 }
 
+/* The memory of a training of this plan in one process, before this process measures anything. The result is malloc'ed,
+ * or NULL where the system does not tell the memory of a process. */
+static bg_status describe_process(const bg_plan *plan, uint32_t cores, char **out_text, bg_error *error)
+{
+    bgi_process_memory memory;
+    const bg_status status = bgi_process_memory_predict(plan, cores, 0, &memory, error);
+
+    *out_text = NULL;
+    if (status == BG_ERROR_UNSUPPORTED) {
+        bg_error_clear(error);
+        return BG_OK;
+    }
+    return status != BG_OK ? status : bgi_process_memory_print(&memory, out_text, error);
+}
+
 bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                               const char *samples, bg_error *error)
 {
@@ -395,17 +411,22 @@ bg_status cli_prediction_show(const cli_prediction *prediction, const cli_build 
     bgi_machine_prices machine;
     bgi_prices described;
     uint32_t counted = 0, known = 0;
+    char *process = NULL;
     bg_status status;
 
     if (prediction->model != NULL) {
         bgi_prices_of_model(prediction->model, &described);
         return show(prediction, plan, &described, 0, samples, error);
     }
+    BGI_TRY(describe_process(plan, cores, &process, error));
     status = find_costs(prediction, build, plan, cores, &costs, &counted, &known, error);
     if (status == BG_OK) {
         bgi_prices_of_machine(&costs, counted, known, &machine);
         status = show(prediction, plan, &machine.prices, cores, samples, error);
     }
+    if (status == BG_OK && process != NULL && bg_plan_options(plan)->execution.planned_ranks <= 1)
+        fputs(process, stdout);
+    free(process);
     bgi_call_costs_clear(&costs);
     return status;
 }

@@ -156,6 +156,16 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 /* Allocations of at least half a huge page, so that whole pages at most double the memory. */
 enum { HUGE_PAGE_BYTES = 2 << 20, HUGE_PAGES_FROM_BYTES = HUGE_PAGE_BYTES / 2 };
 
+static size_t round_to_huge_pages(size_t size_bytes)
+{
+    return (size_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+}
+
+size_t bgi_aligned_resident_bytes(size_t size_bytes)
+{
+    return size_bytes >= HUGE_PAGES_FROM_BYTES ? round_to_huge_pages(size_bytes) : size_bytes;
+}
+
 /* Tensors are walked in strides, a page a step, and those of a pipeline are in the memory of several devices: with
  * pages of 4096 bytes the processor would spend its time on address translation. This is only advice; systems without
  * huge pages ignore it. */
@@ -164,7 +174,7 @@ static void *take_huge_pages(size_t alignment, size_t size_bytes)
     void *memory = NULL;
 
 #if defined(MADV_HUGEPAGE)
-    const size_t whole_bytes = (size_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    const size_t whole_bytes = round_to_huge_pages(size_bytes);
 
     if (whole_bytes < size_bytes ||
         posix_memalign(&memory, alignment < HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : alignment, whole_bytes) != 0)

@@ -161,6 +161,9 @@ bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *re
 bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
 bg_status bgi_lay_out_repeats(bgi_compiler *c, size_t *offsets, bg_error *error);
 
+/* outputs.c: whether the host gets the value. */
+bool bgi_is_plan_output(const bgi_compiler *c, uint32_t root);
+
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
 /* Where a variable or constant is on a device; all zero when the device has none. */
@@ -237,6 +240,12 @@ static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *valu
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
+}
+
+/* The bytes of a value in a slot, with the padding behind it. */
+static inline size_t bgi_slot_part_bytes(const bgi_compiler *compiler, const bgi_value *value)
+{
+    return bgi_align(bgi_travels_as_piece(value) ? bgi_piece_bytes(value) : bgi_stored_bytes(compiler->plan, value));
 }
 
 static inline size_t bgi_home_piece_bytes(const bgi_compiler *compiler, uint32_t id)

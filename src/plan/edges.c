@@ -100,7 +100,7 @@ static void join_edge(bgi_compiler *c, const bg_schedule_edge *edge, const bgi_e
     }
     *out_edge = e;
     *out_offset = c->plan->edges[e].slot_bytes;
-    c->plan->edges[e].slot_bytes += bgi_align(is_piece ? size : bgi_stored_bytes(c->plan, value));
+    c->plan->edges[e].slot_bytes += bgi_slot_part_bytes(c, value);
     c->plan->edges[e].payload_bytes += size;
     c->edges->list[e].size_bytes += size;
 }

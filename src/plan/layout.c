@@ -1,8 +1,8 @@
 /*
  * layout.c: places every value in memory.
  *
- *   a device's arena:  | weights | gradients | state | windows | stash slots | stream slots, host buffers | transients
- * |
+ *   a device's arena:
+ *   | weights | gradients | state | windows | stash slots | stream slots, host buffers | last stash | transients |
  *
  * A value that stays inside its segment is transient: its offset follows from its lifetime in the segment. All segments
  * of a device share that memory, because they run one at a time. A value that crosses to another segment lives in the
@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "plan/pack.h"
+#include "plan/reuse.h"
 
 /* ---- variables and constants ---- */
 
@@ -187,18 +188,32 @@ static void place_class(bgi_compiler *c, bg_memory_class memory_class, size_t *o
 
 /* ---- slots ---- */
 
+static void place_edge(bgi_compiler *c, uint32_t e, size_t *offsets)
+{
+    bgi_plan_edge *edge = &c->plan->edges[e];
+    const bg_memory_class memory_class = edge->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM;
+
+    edge->depth = bg_schedule_edge_depth(c->plan->schedule, e);
+    edge->offset = offsets[edge->to_device];
+    offsets[edge->to_device] += edge->slot_bytes * edge->depth;
+    c->plan->devices[edge->to_device].class_bytes[memory_class] += edge->slot_bytes * edge->depth;
+}
+
 static void place_edges(bgi_compiler *c, bool stash, size_t *offsets)
 {
     for (uint32_t e = 0; e < c->edges->count; e++) {
-        bgi_plan_edge *edge = &c->plan->edges[e];
-        const bg_memory_class memory_class = edge->is_stash ? BG_MEMORY_STASH : BG_MEMORY_STREAM;
-        if (edge->is_stash != stash || c->edges->facts[e].is_remote || bgi_is_of_repeats(c, e))
-            continue;
-        edge->depth = bg_schedule_edge_depth(c->plan->schedule, e);
-        edge->offset = offsets[edge->to_device];
-        offsets[edge->to_device] += edge->slot_bytes * edge->depth;
-        c->plan->devices[edge->to_device].class_bytes[memory_class] += edge->slot_bytes * edge->depth;
+        const bgi_plan_edge *edge = &c->plan->edges[e];
+        if (edge->is_stash == stash && !c->edges->facts[e].is_remote && !bgi_is_of_repeats(c, e) &&
+            c->placement->tail_edges[edge->to_device] != e)
+            place_edge(c, e, offsets);
     }
+}
+
+static void place_tail_edges(bgi_compiler *c, size_t *offsets)
+{
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
+        if (c->placement->tail_edges[d] != BGI_NO_EDGE)
+            place_edge(c, c->placement->tail_edges[d], offsets);
 }
 
 /* The crossing whose slot the producer of a value writes: a local one if there is one, otherwise the first; UINT32_MAX:
@@ -221,14 +236,6 @@ static uint32_t find_written_crossing(const bgi_compiler *c, bg_value root, uint
     return first;
 }
 
-static bool is_output(const bgi_compiler *c, uint32_t root)
-{
-    for (uint32_t i = 0; i < c->plan->output_count; i++)
-        if (c->partition->roots[c->output_values[i].id].id == root)
-            return true;
-    return false;
-}
-
 static void place_results(bgi_compiler *c)
 {
     for (uint32_t v = 1; v < c->graph->value_count; v++) {
@@ -239,14 +246,15 @@ static void place_results(bgi_compiler *c)
         crossing = find_written_crossing(c, (bg_value){v}, c->partition->op_stages[value->op]);
         if (crossing != UINT32_MAX)
             c->placement->storage[v] = bgi_crossing_write_slot(c, crossing);
-        if (crossing == UINT32_MAX || (c->placement->storage[v].memory == BGI_MEMORY_WINDOW && is_output(c, v)))
+        if (crossing == UINT32_MAX ||
+            (c->placement->storage[v].memory == BGI_MEMORY_WINDOW && bgi_is_plan_output(c, v)))
             c->placement->is_transient[v] = true;
     }
 }
 
 /* Places inputs in the slot of the stage's own stash when the backward pass reads them, otherwise in a buffer for one
- * micro-batch. */
-static void place_inputs(bgi_compiler *c, size_t *offsets)
+ * micro-batch. Buffers come before the last stash, whose slots get their places in between. */
+static void place_inputs(bgi_compiler *c, bool in_slots, size_t *offsets)
 {
     const uint32_t stages = c->stages->stage_count;
 
@@ -259,10 +267,10 @@ static void place_inputs(bgi_compiler *c, size_t *offsets)
             if (!c->placement->input_is_used[(size_t)n * stages + s])
                 continue;
             crossing = find_written_crossing(c, (bg_value){v}, s);
-            if (crossing != UINT32_MAX) {
+            if (crossing != UINT32_MAX && in_slots)
                 *place = bgi_crossing_write_slot(c, crossing);
+            if (crossing != UINT32_MAX || in_slots)
                 continue;
-            }
             *place = (bgi_operand){.edge = BGI_NO_EDGE, .offset = offsets[device]};
             offsets[device] += size;
             c->plan->devices[device].class_bytes[BG_MEMORY_STREAM] += size;
@@ -307,17 +315,22 @@ static void add_unit(bgi_packer *packer, size_t size, uint32_t first, uint32_t l
 }
 
 /* Collects the lifetimes of the transients of one segment. */
-static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packer *packer, uint32_t *last_use)
+static void collect_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, const bgi_life_times *times)
 {
+    const bgi_segment *segment = &c->partition->segments[index];
+
     for (uint32_t p = 0; p < segment->op_count; p++) {
         const bgi_op *op = &c->graph->ops[segment->ops[p]];
-        for (uint32_t i = 0; i < op->input_count; i++)
-            last_use[c->partition->roots[op->inputs[i].id].id] = p;
-        for (uint32_t i = 0; i < op->output_count; i++)
-            last_use[c->partition->roots[op->outputs[i].id].id] = p;
+        for (uint32_t i = 0; i < bgi_op_operand_count(op); i++) {
+            const uint32_t value = (i < op->input_count ? op->inputs[i] : op->outputs[i - op->input_count]).id;
+            times->last_use[c->partition->roots[value].id] = p;
+            times->used_in[c->partition->roots[value].id] = index + 1;
+            if (i >= op->input_count)
+                times->made_at[value] = p;
+        }
     }
-    for (uint32_t i = 0; i < c->plan->output_count; i++)
-        last_use[c->partition->roots[c->output_values[i].id].id] = segment->op_count; /* the host reads it afterward */
+    for (uint32_t i = 0; i < c->plan->output_count; i++) /* the host reads it afterward */
+        times->last_use[c->partition->roots[c->output_values[i].id].id] = segment->op_count;
     for (uint32_t p = 0; p < segment->op_count; p++) {
         const bgi_op *op = &c->graph->ops[segment->ops[p]];
         if (bgi_partition_is_alias(c->partition, op))
@@ -327,41 +340,62 @@ static void collect_units(bgi_compiler *c, const bgi_segment *segment, bgi_packe
             uint32_t reused;
             if (v == 0 || !c->placement->is_transient[v])
                 continue;
-            reused = i == 0 ? reusable_unit(c, packer, op, p, last_use) : UINT32_MAX;
+            reused = i == 0 ? reusable_unit(c, packer, op, p, times->last_use) : UINT32_MAX;
             if (reused != UINT32_MAX) {
                 packer->unit_of[v] = reused;
-                packer->spans[reused].last = last_use[v];
+                packer->spans[reused].last = times->last_use[v];
                 continue;
             }
             packer->unit_of[v] = packer->unit_count;
-            add_unit(packer, bgi_stored_bytes(c->plan, &c->graph->values[v]), p, last_use[v]);
+            add_unit(packer, bgi_stored_bytes(c->plan, &c->graph->values[v]), p, times->last_use[v]);
         }
     }
 }
 
-/* `last_use`, `unit_of`: by value; only entries of values that the segment makes are changed, and they are restored. */
-static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, uint32_t *last_use, uint32_t *unit_of,
-                                 bg_error *error)
+/* Units smaller than this share of a segment's transients stay among these, where caches find them. */
+enum { LEAST_SHARE = 32 };
+
+/* Places units: in slots, if `least_bytes` is not 0, and the others in the memory of transients. */
+static bool place_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, const bgi_life_times *times,
+                        uint32_t value_units, size_t base, size_t least_bytes, bgi_operand *places)
+{
+    const uint32_t count = packer->unit_count;
+    size_t *peak = &c->placement->segment_peaks[index];
+
+    if (least_bytes > 0)
+        return bgi_reuse_slots(c, index, times, packer->units, value_units, count, least_bytes, base, places, peak);
+    if (!bgi_pack(packer->units, count, peak))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        places[i] = (bgi_operand){.edge = BGI_NO_EDGE, .offset = base + packer->units[i].offset};
+    return true;
+}
+
+/* `unit_of`: by value; only entries of values that the segment makes are changed, and they are restored. */
+static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, size_t least_bytes,
+                                 const bgi_life_times *times, uint32_t *unit_of, bg_error *error)
 {
     const bgi_segment *segment = &c->partition->segments[index];
     bgi_arena arena = {0};
     bgi_packer packer = {.unit_of = unit_of};
+    bgi_operand *places;
     uint32_t most = 0, scratch;
 
     for (uint32_t p = 0; p < segment->op_count; p++)
         most += c->graph->ops[segment->ops[p]].output_count + 1;
     packer.units = bgi_arena_allocate(&arena, most, sizeof *packer.units);
     packer.spans = bgi_arena_allocate(&arena, most, sizeof *packer.spans);
-    if (packer.units == NULL || packer.spans == NULL) {
+    places = bgi_arena_allocate(&arena, most, sizeof *places);
+    if (packer.units == NULL || packer.spans == NULL || places == NULL) {
         bgi_arena_clear(&arena);
         return bgi_error_memory(error, "life times", most * sizeof *packer.units);
     }
-    collect_units(c, segment, &packer, last_use);
+    collect_units(c, index, &packer, times);
     scratch = packer.unit_count;
     for (uint32_t p = 0; p < segment->op_count; p++)
         if (c->kernels[segment->ops[p]].scratch_bytes > 0)
             add_unit(&packer, c->kernels[segment->ops[p]].scratch_bytes, p, p);
-    if (!bgi_pack(packer.units, packer.unit_count, &c->placement->segment_peaks[index])) {
+    if (!place_units(c, index, &packer, times, scratch, base, least_bytes, places)) {
         bgi_arena_clear(&arena);
         return bgi_error_memory(error, "life times", most * sizeof *packer.units);
     }
@@ -370,30 +404,63 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, u
             const uint32_t v = c->graph->ops[segment->ops[p]].outputs[i].id;
             if (unit_of[v] == UINT32_MAX)
                 continue;
-            c->placement->storage[v] =
-                (bgi_operand){.edge = BGI_NO_EDGE, .offset = base + packer.units[unit_of[v]].offset};
+            c->placement->storage[v] = places[unit_of[v]];
             unit_of[v] = UINT32_MAX;
         }
     for (uint32_t p = 0; p < segment->op_count; p++)
         if (c->kernels[segment->ops[p]].scratch_bytes > 0)
-            c->placement->scratch_offsets[segment->ops[p]] = base + packer.units[scratch++].offset;
+            c->placement->scratch_offsets[segment->ops[p]] = places[scratch++].offset;
     bgi_arena_clear(&arena);
+    return BG_OK;
+}
+
+/* Transients below this share of a device's memory are not worth the search. */
+enum { WORTHWHILE_SHARE = 32 };
+
+/* Moves transients of a device's largest segments to slots, as far as this makes the device smaller. `before`: by
+ * segment, the bytes of its transients without slots. */
+static bg_status reuse_slots(bgi_compiler *c, uint32_t device, size_t base, const size_t *before,
+                             const bgi_life_times *times, uint32_t *unit_of, bg_error *error)
+{
+    const bgi_partition *partition = c->partition;
+    size_t *peaks = c->placement->segment_peaks, most = 0;
+
+    for (uint32_t s = 0; s < partition->segment_count; s++) {
+        if (bgi_stage_device(c, partition->segments[s].stage) != device)
+            continue;
+        if (before[s] > base / WORTHWHILE_SHARE && partition->segments[s].kind != BGI_SEGMENT_UPDATE)
+            BGI_TRY(lay_out_segment(c, s, base, before[s] / LEAST_SHARE + 1, times, unit_of, error));
+        most = peaks[s] > most ? peaks[s] : most;
+    }
+    for (uint32_t s = 0; s < partition->segment_count; s++)
+        if (bgi_stage_device(c, partition->segments[s].stage) == device && peaks[s] != before[s] && before[s] <= most)
+            BGI_TRY(lay_out_segment(c, s, base, 0, times, unit_of, error));
     return BG_OK;
 }
 
 static bg_status lay_out_transients(bgi_compiler *c, const size_t *offsets, bg_error *error)
 {
-    uint32_t *last_use = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *last_use);
-    uint32_t *unit_of = bgi_arena_allocate(&c->scratch, c->graph->value_count, sizeof *unit_of);
+    const size_t values = c->graph->value_count;
+    const bgi_life_times times = {.made_at = bgi_arena_allocate(&c->scratch, values, sizeof(uint32_t)),
+                                  .last_use = bgi_arena_allocate(&c->scratch, values, sizeof(uint32_t)),
+                                  .used_in = bgi_arena_allocate(&c->scratch, values, sizeof(uint32_t))};
+    uint32_t *unit_of = bgi_arena_allocate(&c->scratch, values, sizeof *unit_of);
+    size_t *before = bgi_arena_allocate(&c->scratch, c->partition->segment_count, sizeof *before);
 
-    if (last_use == NULL || unit_of == NULL)
-        return bgi_error_memory(error, "life times", 2 * c->graph->value_count * sizeof *last_use);
-    for (size_t v = 0; v < c->graph->value_count; v++)
+    if (times.made_at == NULL || times.last_use == NULL || times.used_in == NULL || unit_of == NULL || before == NULL)
+        return bgi_error_memory(error, "life times", 4 * values * sizeof *unit_of);
+    for (size_t v = 0; v < values; v++)
         unit_of[v] = UINT32_MAX;
     for (uint32_t s = 0; s < c->partition->segment_count; s++) {
         const uint32_t device = bgi_stage_device(c, c->partition->segments[s].stage);
+        BGI_TRY(lay_out_segment(c, s, offsets[device], 0, &times, unit_of, error));
+        before[s] = c->placement->segment_peaks[s];
+    }
+    for (uint32_t d = 0; d < c->stages->device_count; d++)
+        BGI_TRY(reuse_slots(c, d, offsets[d], before, &times, unit_of, error));
+    for (uint32_t s = 0; s < c->partition->segment_count; s++) {
+        const uint32_t device = bgi_stage_device(c, c->partition->segments[s].stage);
         size_t *transient = &c->plan->devices[device].class_bytes[BG_MEMORY_TRANSIENT];
-        BGI_TRY(lay_out_segment(c, s, offsets[device], last_use, unit_of, error));
         if (c->placement->segment_peaks[s] > *transient)
             *transient = c->placement->segment_peaks[s];
     }
@@ -432,12 +499,13 @@ static bg_status allocate_placement(bgi_compiler *c, bg_error *error)
     p->first_places = bgi_arena_allocate(&c->scratch, values + 1, sizeof *p->first_places);
     p->input_places = bgi_arena_allocate(&c->scratch, p->input_count * stages, sizeof *p->input_places);
     p->input_is_used = bgi_arena_allocate(&c->scratch, p->input_count * stages, sizeof *p->input_is_used);
+    p->tail_edges = bgi_arena_allocate(&c->scratch, devices, sizeof *p->tail_edges);
     p->segment_peaks = bgi_arena_allocate(&c->scratch, c->partition->segment_count, sizeof *p->segment_peaks);
     p->scratch_offsets = bgi_arena_allocate(&c->scratch, c->graph->op_count, sizeof *p->scratch_offsets);
     c->plan->devices = bgi_arena_allocate(&c->plan->arena, devices, sizeof *c->plan->devices);
     if (p->storage == NULL || p->is_transient == NULL || p->windows == NULL || p->first_places == NULL ||
-        p->input_places == NULL || p->input_is_used == NULL || p->segment_peaks == NULL || p->scratch_offsets == NULL ||
-        c->plan->devices == NULL)
+        p->input_places == NULL || p->input_is_used == NULL || p->tail_edges == NULL || p->segment_peaks == NULL ||
+        p->scratch_offsets == NULL || c->plan->devices == NULL)
         return bgi_error_memory(error, "the layout", values * sizeof *p->storage);
     return list_places(c, error);
 }
@@ -457,11 +525,15 @@ bg_status bgi_lay_out(bgi_compiler *c, bg_error *error)
     place_class(c, BG_MEMORY_STATE, offsets);
     place_class(c, BG_MEMORY_REMOTE, remote_offsets);
     BGI_TRY(bgi_lay_out_remote(c, offsets, remote_offsets, error));
+    if (!bgi_choose_tail_edges(c))
+        return bgi_error_memory(error, "the layout", c->graph->value_count * sizeof(uint32_t));
     place_edges(c, true, offsets);
     BGI_TRY(bgi_lay_out_repeats(c, offsets, error));
     place_edges(c, false, offsets);
+    place_inputs(c, false, offsets);
+    place_tail_edges(c, offsets);
     place_results(c);
-    place_inputs(c, offsets);
+    place_inputs(c, true, offsets);
     BGI_TRY(lay_out_transients(c, offsets, error));
     for (uint32_t d = 0; d < devices; d++) {
         c->plan->devices[d].arena_bytes = offsets[d] + c->plan->devices[d].class_bytes[BG_MEMORY_TRANSIENT];

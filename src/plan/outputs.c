@@ -128,3 +128,11 @@ bg_status bgi_name_loss(bgi_compiler *c, bg_error *error)
         }
     return BG_OK;
 }
+
+bool bgi_is_plan_output(const bgi_compiler *c, uint32_t root)
+{
+    for (uint32_t i = 0; i < c->plan->output_count; i++)
+        if (c->partition->roots[c->output_values[i].id].id == root)
+            return true;
+    return false;
+}

@@ -213,7 +213,16 @@ static bool occupy(packer *p, const bgi_span *span, size_t begin, size_t end)
     return good;
 }
 
-static bool place_unit(packer *p, bgi_unit *unit)
+static bool occupy_unit(packer *p, const bgi_unit *unit)
+{
+    bool good = true;
+
+    for (uint32_t s = 0; good && unit->size > 0 && s < unit->span_count; s++)
+        good = occupy(p, &unit->spans[s], unit->offset, unit->offset + unit->size);
+    return good;
+}
+
+static bool place_unit(packer *p, bgi_unit *unit, size_t limit)
 {
     bool good = true;
 
@@ -225,9 +234,11 @@ static bool place_unit(packer *p, bgi_unit *unit)
         good = look_at_span(p, &unit->spans[s]);
     if (good)
         unit->offset = find_gap(p, unit->size);
-    for (uint32_t s = 0; good && s < unit->span_count; s++)
-        good = occupy(p, &unit->spans[s], unit->offset, unit->offset + unit->size);
-    return good;
+    if (unit->offset > limit || unit->size > limit - unit->offset) {
+        unit->offset = BGI_UNIT_HAS_NO_PLACE;
+        return good;
+    }
+    return good && occupy_unit(p, unit);
 }
 
 /* Larger units come before smaller ones, equal ones by number, so that the order does not depend on the sort. */
@@ -251,24 +262,39 @@ static void clear_packer(packer *p)
     free(p->sets);
 }
 
-bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak)
+/* Places the units behind the first `fixed_count`, which are in place. */
+static bool pack(bgi_unit *units, uint32_t fixed_count, uint32_t count, size_t limit)
 {
     packer p = {0};
     bgi_unit **order = malloc(((size_t)count + 1) * sizeof(bgi_unit *));
     bool good = order != NULL && list_moments(&p, units, count);
-    size_t peak = 0;
 
     for (uint32_t i = 0; good && i < count; i++)
         order[i] = &units[i];
-    if (good && count > 0)
-        qsort(order, count, sizeof(bgi_unit *), compare_units);
-    for (uint32_t i = 0; good && i < count; i++) {
-        good = place_unit(&p, order[i]);
-        if (order[i]->offset + order[i]->size > peak)
-            peak = order[i]->offset + order[i]->size;
-    }
+    for (uint32_t i = 0; good && i < fixed_count; i++)
+        good = occupy_unit(&p, &units[i]);
+    if (good && count > fixed_count)
+        qsort(order + fixed_count, count - fixed_count, sizeof(bgi_unit *), compare_units);
+    for (uint32_t i = fixed_count; good && i < count; i++)
+        good = place_unit(&p, order[i], limit);
     clear_packer(&p);
     free(order);
+    return good;
+}
+
+bool bgi_pack_around(bgi_unit *units, uint32_t fixed_count, uint32_t count, size_t limit)
+{
+    return pack(units, fixed_count, count, limit);
+}
+
+bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak)
+{
+    size_t peak = 0;
+    const bool good = pack(units, 0, count, SIZE_MAX);
+
+    for (uint32_t i = 0; good && i < count; i++)
+        if (units[i].offset + units[i].size > peak)
+            peak = units[i].offset + units[i].size;
     *out_peak = peak;
     return good;
 }

@@ -110,6 +110,7 @@ typedef struct bgi_placement {
     bgi_operand *input_places; /* [input * stage_count + stage] */
     bool *input_is_used;       /* the same index */
     uint32_t input_count;
+    uint32_t *tail_edges;    /* by device: the stash right before the transients; BGI_NO_EDGE: none */
     size_t *segment_peaks;   /* transient bytes, by segment */
     size_t *scratch_offsets; /* by op */
 } bgi_placement;

@@ -16,6 +16,7 @@
 #include "options/optimizer.h"
 #include "runtime/agree.h"
 #include "runtime/host_memory.h"
+#include "runtime/record.h"
 
 enum { LITTLE_BYTES = 64 << 20 };
 
@@ -38,26 +39,51 @@ static void *take_lines(size_t count, size_t element_bytes)
                                                  : NULL;
 }
 
+/* Rings of records of a device. */
+static uint32_t count_rings(const bg_plan *plan, const bgi_plan_device *device)
+{
+    return !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
+}
+
+/* A double, because a sum of sizes may overflow although each size fits. */
+static double count_table_bytes(const bg_plan *plan)
+{
+    const size_t link_bytes = sizeof(bgi_link) + 2 * sizeof(bgi_counter);
+    const size_t group_bytes = sizeof(bgi_group) + sizeof(uint32_t) + 2 * sizeof(bgi_counter);
+    const uint64_t tables = (uint64_t)plan->edge_count * link_bytes +
+                            (uint64_t)plan->device_count * (sizeof(bgi_runner) + (BG_MESH_ALL + 1) * group_bytes);
+
+    return (double)tables * plan->replicas;
+}
+
+static double count_ring_bytes(const bg_plan *plan, const bgi_plan_device *device)
+{
+    return (double)count_rings(plan, device) * plan->options.reporting.trace_events * (double)sizeof(bg_trace_event);
+}
+
+uint64_t bgi_engine_table_bytes(const bg_plan *plan)
+{
+    double bytes = count_table_bytes(plan);
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        bytes += count_ring_bytes(plan, &plan->devices[d]) * plan->replicas;
+    return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
+}
+
 /* The memory of this rank's devices, and of the tables that grow with all devices. */
 static uint64_t count_bytes(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
-    const size_t link_bytes = sizeof *engine->links + 2 * sizeof(bgi_counter);
-    const size_t group_bytes = sizeof *engine->groups + sizeof *engine->members + 2 * sizeof(bgi_counter);
-    uint64_t tables = (uint64_t)plan->edge_count * link_bytes +
-                      (uint64_t)plan->device_count * (sizeof *engine->runners + (BG_MESH_ALL + 1) * group_bytes);
-    double bytes = (double)tables * plan->replicas; /* a double, because a sum of sizes may overflow although each size
-                                                       fits */
+    double bytes = count_table_bytes(plan);
 
     for (uint32_t i = 0; i < engine->device_count; i++) {
         const bgi_plan_device *device = &plan->devices[i % plan->device_count];
         const bool is_file = engine->stores.address != NULL && engine->stores.address(engine->stores.user, i) != NULL;
-        const uint32_t rings = !plan->options.reporting.trace ? 0 : device->transfer_count > 0 ? 2 : 1;
         if (!bgi_ranks_has(engine->ranks, i))
             continue;
         bytes -= engine->in_place != NULL ? (double)engine->in_place[i % plan->device_count].bytes : 0.0;
         bytes += (double)device->arena_bytes + (is_file ? 0.0 : (double)device->remote_bytes);
-        bytes += (double)rings * plan->options.reporting.trace_events * (double)sizeof(bg_trace_event);
+        bytes += count_ring_bytes(plan, device);
     }
     return bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX;
 }

@@ -31,4 +31,7 @@ uint32_t bgi_session_worker_count(const bg_session *session);
 /* Clears the record and records from the next run on, or stops recording. */
 void bgi_session_record(bg_session *session, bool on);
 
+/* The bytes of a plan's tables and records in one process, without the memory of devices. */
+uint64_t bgi_engine_table_bytes(const bg_plan *plan);
+
 #endif

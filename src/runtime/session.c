@@ -274,11 +274,13 @@ static void return_weights(bg_session *session)
         }
 }
 
-/* Sessions keep no host copy of values in files, nor with several ranks. */
+/* A training session keeps no host copy of weights and optimizer state, nor does one of several ranks, nor one of
+ * values in files. Sessions for inference share the weights that were given. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
-    return session->owners != NULL ? bgi_session_has_all(session, &session->plan->variables[number])
-                                   : bgi_session_is_in_stores(session, number);
+    return session->owners != NULL || session->plan->training
+               ? bgi_session_has_all(session, &session->plan->variables[number])
+               : bgi_session_is_in_stores(session, number);
 }
 
 /* Whether all bits are 0. */
@@ -327,10 +329,14 @@ static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t 
     const bgi_weight *weight = &session->weights->items[index];
     void *data = weight->data;
 
-    if (session->owners == NULL)
-        return bgi_memmap_index_value(bgi_memmap_found(session->memmap), session->weights, index, 0, data,
-                                      bg_type_size_bytes(&weight->type), error);
-    BGI_TRY(bgi_session_spread(session, number, &data, error));
+    if (session->owners != NULL) {
+        BGI_TRY(bgi_session_spread(session, number, &data, error));
+    } else {
+        if (weight->home != NULL)
+            BGI_TRY(bgi_weights_take_view(session->weights, index, &data, error));
+        BGI_TRY(bgi_memmap_index_value(bgi_memmap_found(session->memmap), session->weights, index, 0, data,
+                                       bg_type_size_bytes(&weight->type), error));
+    }
     if (weight->home == NULL)
         return BG_OK;
     for (uint32_t i = number; data != NULL && i != UINT32_MAX; i = next_of_weight(session, index, i))
@@ -537,12 +543,21 @@ static bg_status attach_all(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
+/* Whether a weight moves to the session: files take values from hosts and from sessions in memory. */
+static bool takes_home(const bg_session *session, uint32_t number, const bgi_weight *weight)
+{
+    if (weight->home == NULL)
+        return is_at_home(session, number);
+    return weight->home != session && session->owners == NULL && weight->home->owners == NULL &&
+           bgi_session_is_in_stores(session, number) && !bgi_session_is_in_stores(weight->home, weight->home_variable);
+}
+
 /* Moves weights that were given to the session, once nothing can fail any more. */
 static void move_home(bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         const uint32_t index = session->variables[i].weight;
-        if (index != UINT32_MAX && session->weights->items[index].home == NULL && is_at_home(session, i))
+        if (index != UINT32_MAX && takes_home(session, i, &session->weights->items[index]))
             bgi_weights_move_home(session->weights, index, session, i);
     }
 }
@@ -1159,7 +1174,8 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     bg_status status;
 
     bgi_session_drop_traces(session);
-    BGI_TRY(pull_weights(session, error));
+    if (!session->engine->is_dead) /* whose values are lost; the engine says why it does not run */
+        BGI_TRY(pull_weights(session, error));
     BGI_TRY(bgi_memmap_begin(session->memmap, error));
     bgi_memmap_keep(session->memmap);
     run->step = session->weights->step;

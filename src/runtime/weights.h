@@ -2,10 +2,10 @@
  * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that copy or in the
  * session that trained it last. The version counts values: a session uploads when its own version differs.
  *
- * A weight may be at home in a session whose remote buffers are files (memmap.h). It then has no host copy, so a model
- * that is larger than memory is not stored twice. Its value is where the session computes with it. A reader gets an
- * address in the file, or a buffer of the weights in which the replicas' pieces are joined; the next reader reuses that
- * buffer. While `newest` is neither NULL nor the home, another session has a newer value.
+ * A weight is at home in the first session that trains it, or whose remote buffers are files (memmap.h). It then has no
+ * host copy, so a large model is not stored twice. Its value is where the session computes with it. A reader gets an
+ * address in the device's memory or in the file, or a buffer of the weights in which the replicas' pieces are joined;
+ * the next reader reuses that buffer. While `newest` is neither NULL nor the home, another session has a newer value.
  *
  * In sessions of several ranks all weights are at home: a rank has its own devices' parts and no host copy. All ranks
  * fetch a value together, and the ranks that read it join it in that buffer.

@@ -9,9 +9,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/plan_check.h"
 #include "support/random_model.h"
+#include "support/zoo.h"
 
 /* Random models under random strategies: every content arrives where the graph says it must. */
 static void test_random_training(void **state)
@@ -50,11 +52,44 @@ static void test_random_inference(void **state)
     }
 }
 
+/* Models with scratch and with stashes of several slots, in which transients lie where those are free. */
+static void test_zoo(void **state)
+{
+    static const struct {
+        const char *model, *schedule; /* NULL: a single device */
+    } cases[] = {{"digits", NULL}, {"digits", "gpipe"}, {"digits", "zb-h1"}, {"gpt", NULL},
+                 {"gpt", "gpipe"}, {"gpt", "zb-h1"},    {"unet", NULL},      {"bert", NULL},
+                 {"llama", NULL},  {"vit", NULL},       {"recurrent", NULL}};
+    char what[64];
+
+    (void)state;
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        const bool is_single = cases[n].schedule == NULL;
+        bg_options options = bg_options_defaults();
+        const test_zoo_model *model;
+        bg_graph *graph = NULL;
+        unsigned i = 0;
+
+        while ((model = test_zoo_at(i)) != NULL && strcmp(model->name, cases[n].model) != 0)
+            i++;
+        assert_non_null(model);
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        options.execution.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+        options.execution.schedule = cases[n].schedule;
+        options.execution.stages = is_single ? NULL : "auto:2";
+        options.execution.gradient_accumulation = 3;
+        snprintf(what, sizeof what, "%s, %s", model->name, is_single ? "single" : cases[n].schedule);
+        bgi_test_check_training(graph, model->build(graph, 2), &options, what);
+        bg_graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_training),
         cmocka_unit_test(test_random_inference),
+        cmocka_unit_test(test_zoo),
     };
 
     return cmocka_run_group_tests_name("plan/layout", tests, NULL, NULL);

@@ -53,17 +53,21 @@ static bool meet(const bgi_unit *a, const bgi_unit *b)
 
 static bool overlaps(const bgi_unit *a, size_t a_offset, const bgi_unit *b, size_t b_offset)
 {
-    return a_offset < b_offset + b->size && b_offset < a_offset + a->size;
+    return a->size > 0 && b->size > 0 && a_offset < b_offset + b->size && b_offset < a_offset + a->size;
 }
 
-/* Offsets and peak by the definition in pack.h. */
-static size_t pack_by_pairs(const problem *p, size_t *offsets)
+/* Offsets and peak by the definition in pack.h. The first `fixed_count` units have their places. */
+static size_t pack_by_pairs(const problem *p, uint32_t fixed_count, size_t limit, size_t *offsets)
 {
     bool is_placed[MOST_UNITS] = {false};
     size_t peak = 0;
 
     memset(offsets, 0, MOST_UNITS * sizeof *offsets);
-    for (uint32_t n = 0; n < p->count; n++) {
+    for (uint32_t i = 0; i < fixed_count; i++) {
+        is_placed[i] = true;
+        offsets[i] = p->units[i].offset;
+    }
+    for (uint32_t n = fixed_count; n < p->count; n++) {
         uint32_t next = MOST_UNITS;
         bool moved = true;
 
@@ -73,14 +77,16 @@ static size_t pack_by_pairs(const problem *p, size_t *offsets)
         while (moved) {
             moved = false;
             for (uint32_t i = 0; i < p->count; i++)
-                if (is_placed[i] && meet(&p->units[i], &p->units[next]) &&
+                if (is_placed[i] && offsets[i] != BGI_UNIT_HAS_NO_PLACE && meet(&p->units[i], &p->units[next]) &&
                     overlaps(&p->units[i], offsets[i], &p->units[next], offsets[next])) {
                     offsets[next] = offsets[i] + p->units[i].size;
                     moved = true;
                 }
         }
         is_placed[next] = true;
-        if (offsets[next] + p->units[next].size > peak)
+        if (p->units[next].size > 0 && offsets[next] + p->units[next].size > limit)
+            offsets[next] = BGI_UNIT_HAS_NO_PLACE;
+        else if (offsets[next] + p->units[next].size > peak)
             peak = offsets[next] + p->units[next].size;
     }
     return peak;
@@ -96,7 +102,7 @@ static void test_units_are_where_the_definition_says(void **state)
         problem p;
 
         make_problem(&p, &seed);
-        wanted = pack_by_pairs(&p, offsets);
+        wanted = pack_by_pairs(&p, 0, SIZE_MAX, offsets);
         assert_true(bgi_pack(p.units, p.count, &peak));
         assert_int_equal(peak, wanted);
         for (uint32_t i = 0; i < p.count; i++)
@@ -104,9 +110,38 @@ static void test_units_are_where_the_definition_says(void **state)
     }
 }
 
+static void test_units_lie_around_others(void **state)
+{
+    uint64_t seed = 6;
+    unsigned without = 0;
+
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        const size_t limit = 64 * (size_t)bgi_test_random_below(&seed, 40);
+        size_t offsets[MOST_UNITS];
+        uint32_t fixed;
+        problem p;
+
+        make_problem(&p, &seed);
+        fixed = bgi_test_random_below(&seed, p.count + 1);
+        for (uint32_t i = 0; i < fixed; i++)
+            p.units[i].offset = 64 * (size_t)bgi_test_random_below(&seed, 30); /* they may overlap */
+        pack_by_pairs(&p, fixed, limit, offsets);
+        assert_true(bgi_pack_around(p.units, fixed, p.count, limit));
+        for (uint32_t i = 0; i < p.count; i++) {
+            assert_int_equal(p.units[i].offset, offsets[i]);
+            without += offsets[i] == BGI_UNIT_HAS_NO_PLACE;
+        }
+    }
+    assert_true(without > 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_units_are_where_the_definition_says)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_units_are_where_the_definition_says),
+        cmocka_unit_test(test_units_lie_around_others),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
