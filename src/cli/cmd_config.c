@@ -36,11 +36,11 @@ static const cli_option config_table[] = {
     {CLI_COUNT, "encoder-layers", AT(encoder_layers), .value = "N", .minimum = 1, .maximum = 1000000,
      .default_text = "none", .help = "layers of the encoder, if the model has a decoder too"},
     {CLI_COUNT, "decoder-layers", AT(decoder_layers), .value = "N", .minimum = 1, .maximum = 1000000,
-     .default_text = "none", .help = "of the same"},
+     .default_text = "none", .help = "layers of the decoder"},
     {CLI_COUNT, "batch-size", AT(batch_size), .value = "N", .minimum = 1, .maximum = 1000000,
      .help = "samples in a micro-batch"},
     {CLI_COUNT, "devices", AT(devices), .value = "N", .minimum = 1, .maximum = 1000000, .default_text = "any number",
-     .help = "devices there are"},
+     .help = "number of available devices"},
     CLI_OPTIONS_END,
 };
 

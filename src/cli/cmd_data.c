@@ -28,7 +28,7 @@ typedef struct digits_config {
 static const cli_option digits_options[] = {
     {CLI_COUNT, "count", AT(count), .value = "N", .minimum = 1, .maximum = 10000000, .help = "training images"},
     {CLI_COUNT, "test-count", AT(test_count), .value = "N", .minimum = 1, .maximum = 10000000, .help = "test images"},
-    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the digits"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "seed of the digits"},
     {CLI_TEXT, "dir", AT(folder), .value = "DIR", .help = "folder for the four IDX files"},
     {CLI_TEXT, "out", AT(sheet_path), .value = "FILE.pgm", .help = "a picture of the first training images"},
     CLI_OPTIONS_END,

@@ -30,9 +30,10 @@ typedef struct bench_config {
 
 static const cli_option bench_options[] = {
     {CLI_HEADING, .help = "The measurement"},
-    {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 1, .maximum = 1000000, .help = "measured one by one"},
-    {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "those of the data",
-     .help = "in each epoch"},
+    {CLI_COUNT, "epochs", AT(epochs), .value = "N", .minimum = 1, .maximum = 1000000,
+     .help = "passes over the data, each measured separately"},
+    {CLI_COUNT, "elements", AT(elements), .value = "N", .maximum = 1000000000, .default_text = "all of the data",
+     .help = "elements to read in each epoch"},
     {CLI_FLAG, "no-memcpy", AT(no_memcpy), .help = "omit the copy that imitates the transfer to a device"},
     {CLI_REAL, "device-rate", AT(device_rate), .value = "IMAGES_PER_S", .default_text = "none",
      .help = "speed of a device, to find out whether it or the data limit a run"},
@@ -45,21 +46,21 @@ static const cli_option bench_options[] = {
     {CLI_COUNT, "prefetch", AT(prefetch), .value = "N", .minimum = 1, .maximum = 1024, .help = "batches ahead"},
     {CLI_FLAG, "keep-last", AT(keep_last), .help = "include the smaller last batch"},
     {CLI_FLAG, "stream", AT(stream), .help = "read the data in sequence, without an index"},
-    {CLI_COUNT, "shards", AT(shards), .value = "N", .maximum = 65536, .default_text = "one a worker",
-     .help = "with --stream: read side by side"},
+    {CLI_COUNT, "shards", AT(shards), .value = "N", .maximum = 65536, .default_text = "one for each worker",
+     .help = "with --stream: shards to read side by side"},
     {CLI_COUNT, "rebatched-size", AT(rebatched_size), .value = "N", .maximum = 1000000,
      .default_text = "the batch size", .help = "with async-rebatched: samples that a shard passes on at once"},
     {CLI_HEADING, .help = "The data"},
     {CLI_FLAG, "shuffle", AT(shuffle), .help = "a new order for each epoch"},
     {CLI_COUNT, "shuffle-buffer", AT(shuffle_buffer), .value = "N", .maximum = UINT32_MAX,
      .default_text = "all samples", .help = "with --shuffle: size of the shuffle buffer"},
-    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "of the order"},
+    {CLI_COUNT, "seed", AT(seed), .value = "N", .maximum = UINT64_MAX, .help = "seed of the order"},
     {CLI_FLAG, "cache", AT(cache), .help = "keep samples in memory after they are read"},
     {CLI_FLAG, "normalize", AT(normalize), .help = "images as float32, normalized like MNIST"},
     {CLI_COUNT, "sequence-length", AT(sequence_length), .value = "N", .minimum = 1, .maximum = 1000000,
-     .help = "of .u16 and .u32 files"},
+     .help = "tokens of a sequence in .u16 and .u32 files"},
     {CLI_COUNT, "stride", AT(stride), .value = "N", .maximum = 1000000, .default_text = "the length",
-     .help = "from sequence to sequence"},
+     .help = "tokens from the start of a sequence to that of the next"},
     {CLI_COUNT, "channels", AT(channels), .value = "N", .maximum = 4, .default_text = "the first image's",
      .help = "channels of PNG images: 1, 3 or 4"},
     {CLI_TEXT, "label", AT(label), .value = "COLUMN", .default_text = "none", .help = "of CSV files"},
@@ -154,7 +155,8 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* Of an epoch; for a stream, where the number is unknown, those that its samples would make without shards. */
+/* The number of elements of an epoch. For a stream, whose number is unknown, it is the number that its samples would
+ * make without shards. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =
@@ -285,7 +287,7 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--device-rate is 0; expected a number of samples a second above 0");
+                                "--device-rate is 0; expected a number of samples per second above 0");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
             return bg_error_set(

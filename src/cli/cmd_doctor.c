@@ -105,7 +105,7 @@ static void judge_processors(examination *e)
                  "%u ranks of this host are not pinned: each starts its share of threads, which may run on all %u "
                  "processors and get into each other's way.",
                  e->ranks.on_host, m->online);
-        say_remedy(f, "Give each rank its part: mpirun --map-by slot:pe=%u --bind-to core, or --cores %u.",
+        say_remedy(f, "Give each rank its own processors: mpirun --map-by slot:pe=%u --bind-to core, or --cores %u.",
                    m->online / e->ranks.on_host > 0 ? m->online / e->ranks.on_host : 1,
                    m->online / e->ranks.on_host > 0 ? m->online / e->ranks.on_host : 1);
     }
@@ -261,7 +261,7 @@ static void print_machine(const doctor_machine *m)
     printf("Huge pages     %s\n", m->huge_pages[0] != '\0' ? m->huge_pages : "unknown");
 }
 
-/* By the slowest links, because a step waits for them. */
+/* Uses the slowest links, because a step waits for them. */
 static void print_plan_option(const doctor_ranks *ranks)
 {
     double latency_us = 0.0, bytes_per_s = ranks->links[0].bytes_per_s;

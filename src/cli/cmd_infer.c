@@ -47,7 +47,7 @@ static const cli_option infer_flags[] = {
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
     {CLI_LIBRARY, .name = "stages", .default_text = "one"},
     {CLI_LIBRARY, .name = "replicas"},
-    {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
+    {CLI_LIBRARY, .name = "devices", .default_text = "one for each stage"},
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
     {CLI_LIBRARY, .name = "precision"},
     CLI_PROFILE_OPTIONS(infer_settings, profile),
@@ -137,7 +137,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Of the calls, or of the one smaller call when there was no other. */
+/* Writes the profile of the calls, or of the one smaller call if there was no other. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

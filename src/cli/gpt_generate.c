@@ -34,7 +34,7 @@ typedef struct generate_config {
 
 static const cli_option generate_options[] = {
     {CLI_TEXT, "hf-model", AT(directory), .value = "DIR", .help = "config.json, model.safetensors and a tokenizer"},
-    {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the model's folder's",
+    {CLI_TEXT, "tokenizer", AT(tokenizer), .value = "DIR|bytes", .default_text = "the one of the model",
      .help = "tokenizer.json or vocab.json and merges.txt; or a token for each byte"},
     {CLI_TEXT, "prompt", AT(prompt), .value = "TEXT", .default_text = "the end of a text",
      .help = "text to continue; <|endoftext|> in it is the special token"},

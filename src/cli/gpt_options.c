@@ -39,7 +39,7 @@ const cli_option gpt_pretrain_flags[] = {
     {CLI_COUNT, "checkpoint-keep-every", AT(checkpoint_interval_s), .value = "SECONDS", .maximum = UINT32_MAX,
      .default_text = "none", .help = "also keep one older checkpoint for each interval of this many seconds"},
     {CLI_TEXT, "checkpoint-keep-best", AT(checkpoint_best), .value = "METRIC", .default_text = "none",
-     .help = "also keep the checkpoint with the best METRIC: loss, the mean since the checkpoint before"},
+     .help = "also keep the checkpoint with the best METRIC: loss, the mean since the previous checkpoint"},
     {CLI_TEXT, "load", AT(load), .value = "DIR", .default_text = "checkpoint.load",
      .help = "resume from the newest checkpoint in DIR, or from FILE, with the same bits"},
     {CLI_TEXT, "log", AT(log_path), .value = "FILE", .default_text = "none",
@@ -182,7 +182,7 @@ static bg_status check_kept(const gpt_options *options, const bgi_gpt_config *co
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is given without --save DIR, the folder that it needs",
                             alone);
     if (options->checkpoint_best != NULL && strcmp(options->checkpoint_best, "loss") != 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures `loss` alone",
+        return bg_error_set(error, BG_ERROR_INVALID, "--checkpoint-keep-best %s: the training measures only `loss`",
                             options->checkpoint_best);
     return BG_OK;
 }
@@ -221,7 +221,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
     if (options->stop > 0 && options->stop % (uint64_t)config->device_iterations != 0)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "--steps %llu is not divisible by execution.device_iterations %lld: a call does this number of updates",
+            "--steps %llu is not divisible by execution.device_iterations %lld: a call makes this number of updates",
             (unsigned long long)options->stop, (long long)config->device_iterations);
     return BG_OK;
 }
@@ -362,7 +362,7 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
-/* With --replay: one update from the start of its data, without writing anything. */
+/* With --replay it makes one update from the start of its data, without writing anything. */
 static void take_replay(const gpt_options *options, bgi_gpt_config *config)
 {
     if (options->library.replay == NULL)
@@ -399,7 +399,7 @@ static bg_status read_all(const gpt_options *options, bgi_gpt_config *config, bg
 }
 
 /* execution.available_memory_proportion becomes --matmul-proportion, unless it is the example's default or the flag is
- * given. Of several values a single device uses the first. */
+ * given. If there are several values, a single device uses the first. */
 static bg_status take_proportions(gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     bg_memory_options *memory = &options->library.options.memory;

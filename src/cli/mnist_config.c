@@ -26,7 +26,7 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "optimizer", AT(recipe.optimizer), .value = "NAME",
      .help = "a name, and settings that differ from their defaults: sgd:momentum=0.9,nesterov; "
              "`brigade options optimizers` lists them"},
-    {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
+    {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
              "step or inverse_root, with settings that differ from its defaults: cosine:warmup=100,final=0.1"},
@@ -139,7 +139,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* Translates options by name to flags with words of their own. */
+/* Translates options by name to flags that have different words. */
 static void take_named(mnist_config *config)
 {
     cli_library *library = &config->recipe.library;
@@ -165,7 +165,7 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error)
     if (options->execution.device_iterations == 0 || options->execution.gradient_accumulation == 0 ||
         options->replicas.count == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: device_iterations, gradient_accumulation and replicas are at least 1");
+                            "options: device_iterations, gradient_accumulation and replicas must be at least 1");
     return BG_OK;
 }
 

@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* "x=FILE,target=FILE", or each in a word of its own. */
+/* The form is "x=FILE,target=FILE", or each pair is a separate word. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -244,8 +244,8 @@ static bg_status check_counts(const onnx_settings *settings, const sources *s, b
             bgi_string_add(&list, "%s`%s`", list.length > 0 ? ", " : "", contents->inputs[i].name);
     }
     if (list.length > 0) {
-        bg_error_set(error, BG_ERROR_INVALID, "--%s: no data for %s; give NAME=FILE for each input", s->option,
-                     list.data);
+        bg_error_set(error, BG_ERROR_INVALID, "--%s: there are no data for %s; give NAME=FILE for each input",
+                     s->option, list.data);
         bgi_string_clear(&list);
         return BG_ERROR_INVALID;
     }
@@ -503,11 +503,12 @@ static bg_status join_inputs(onnx_settings *settings, sources *s, onnx_data *out
 static bg_status join(onnx_settings *settings, sources *s, onnx_data *out, bg_error *error)
 {
     if (settings->target_name != NULL && s->target == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--%s: no target for --loss %s; %s, or name an output of the model that is a loss with "
-                            "--loss",
-                            s->option, settings->loss->name,
-                            strcmp(s->option, "input") == 0 ? "give --target FILE" : "add target=FILE");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--%s: there is no target for --loss %s; %s, or name an output of the model that is a loss with "
+            "--loss",
+            s->option, settings->loss->name,
+            strcmp(s->option, "input") == 0 ? "give --target FILE" : "add target=FILE");
     if (settings->target_name == NULL && s->target != NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--%s gives a target, but the loss is inside the model; leave the target out", s->option);

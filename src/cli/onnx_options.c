@@ -60,7 +60,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "optimizer", AT(recipe.optimizer), .value = "NAME",
      .help = "a name, and settings that differ from their defaults: sgd:momentum=0.9,nesterov; "
              "`brigade options optimizers` lists them"},
-    {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "of the optimizer"},
+    {CLI_REAL, "learning-rate", AT(recipe.learning_rate), .value = "X", .help = "learning rate of the optimizer"},
     {CLI_TEXT, "rate-schedule", AT(recipe.rate_schedule), .value = "RULE", .default_text = "constant",
      .help = "schedule of the learning rate over --steps updates: constant, linear, cosine, polynomial, one_cycle, "
              "step, inverse_root or plateau (of the validations' losses), with settings that differ from its defaults: "
@@ -82,11 +82,11 @@ const cli_option onnx_train_flags[] = {
 
     {.help = "Devices"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
-    {CLI_LIBRARY, .name = "schedule", .default_text = "interleaved; grouped where stages share devices"},
+    {CLI_LIBRARY, .name = "schedule", .default_text = "interleaved; grouped if stages share devices"},
     {CLI_LIBRARY, .name = "stages", .default_text = "one",
      .more = "Blocks are the scopes of the nodes in the file, and `loss`"},
     {CLI_LIBRARY, .name = "replicas"},
-    {CLI_LIBRARY, .name = "devices", .default_text = "as many as stages"},
+    {CLI_LIBRARY, .name = "devices", .default_text = "one for each stage"},
     {CLI_LIBRARY, .name = "device-memory"},
     {CLI_LIBRARY, .name = "cores", .default_text = "all"},
     {CLI_LIBRARY, .name = "recompute"},

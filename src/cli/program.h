@@ -23,7 +23,7 @@ extern volatile sig_atomic_t cli_received_signal;
 bool cli_is_asked_to_stop(void *user);
 /* Notes SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* For work that leaves nothing behind and rarely checks for signals: from here on a signal, also an earlier one, ends
+/* For work that leaves nothing behind and rarely checks for signals. From here on a signal, also an earlier one, ends
  * the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
 void cli_end_at_signals(const char *command);
 
@@ -54,7 +54,7 @@ enum { CLI_LOG_DIGITS = 9 };
 
 /* ---- weight files (weights.c) ---- */
 
-/* Every parameter must be in the file with the right shape, and nothing else; all differences are listed. */
+/* The file must have every parameter with the right shape, and nothing else; all differences are listed. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
 /* With several ranks the first one writes. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
@@ -82,8 +82,8 @@ bg_status cli_files_check(const cli_file *files, size_t count, bg_error *error);
 typedef struct cli_library {
     cli_table *table; /* the command's options, and which of them were given */
     bool given[CLI_OPTION_LIMIT];
-    bg_options options; /* of flags that are options; before reading, the command's defaults */
-    /* Of flags with a special form (flags.def); NULL or count 0: not given. */
+    bg_options options; /* the values of flags that are options; before reading, the command's defaults */
+    /* Flags with a special form (flags.def); NULL or count 0: not given. */
     const char *phases, *recompute, *offload, *offload_rules, *shard, *accumulator_type, *loss_scaling;
     cli_reals device_speeds;
     cli_sizes device_memory; /* one for all, or one for each */
@@ -98,8 +98,9 @@ typedef struct cli_library {
     {                                                                                                                  \
         CLI_TEXT, "options", AT(library.options_path),                                                                 \
             .value = "FILE", .default_text = "none",                                                                   \
-            .help = "the library's options by name, a line each or JSON, as in $BRIGADE_OPTIONS; they hold over all "  \
-                    "others (`brigade options` lists them)"                                                            \
+            .help =                                                                                                    \
+                "the library's options by name, one on each line or JSON, as in $BRIGADE_OPTIONS; they override all "  \
+                "others (`brigade options` lists them)"                                                                \
     }
 
 /* --replay, for the list of a training command. */
@@ -138,7 +139,7 @@ bg_status cli_options_check(const bg_options *options, bg_error *error);
 bg_status cli_classes_find(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error);
 /* "none", "stage", ... or a share; NULL: unchanged options. False when the text is neither. */
 bool cli_recompute_find(const char *text, bg_options *options);
-/* "4096", "auto" or "auto:4096"; NULL: unchanged options. False when it is none of them. */
+/* "4096", "auto" or "auto:4096"; NULL: unchanged options. Returns false if the text is none of them. */
 bool cli_loss_scaling_find(const char *text, bg_options *options);
 /* Whether the scale is automatic. */
 bool cli_loss_scaling_is_auto(const char *text);

@@ -1,10 +1,10 @@
 /*
- * recipe_checkpoint.c: --checkpoint, --resume: the state of a training with its position in the data, which is a JSON
- * object in the checkpoint's blob:
+ * recipe_checkpoint.c: --checkpoint and --resume: the state of a training with its position in the data, which is a
+ * JSON object in the checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
- * With --rate-schedule plateau, the blob contains the schedule's state too:
+ * With --rate-schedule plateau, the blob also contains the schedule's state:
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
@@ -192,7 +192,7 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s stands at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
                             " %s begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
-                            "--replicas of the training that it is of",
+                            "--replicas of the training that wrote it",
                             path, recipe->sample_word, (uint64_t)place->image, per_call, recipe->sample_words);
     return BG_OK;
 }
@@ -248,7 +248,7 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
     options.optimizer_option = "--resume-optimizer";
     status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT),
                                 replay != NULL ? replay : recipe->checkpoint_dir, &options, &found, error);
-    /* With several ranks this one's folder may be empty while others have checkpoints. */
+    /* With several ranks the folder of this rank may be empty while others have checkpoints. */
     if (status == BG_ERROR_NOT_FOUND && replay == NULL) {
         bg_error_clear(error);
         if (cli_ranks_is_first())

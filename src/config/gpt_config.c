@@ -182,7 +182,7 @@ static const char *find_nearest(const char *path, char group[PATH_BYTES])
         return find_by_word(word)->path;
     nearest = bgi_text_nearest(path, names, FIELDS);
     nearest_word = bgi_text_nearest(word, words, FIELDS);
-    /* Of the fields with the same word it takes the one in the nearest group. */
+    /* Among the fields with the same word it takes the one in the nearest group. */
     if (nearest != NULL && nearest_word != NULL && strcmp(last_word_of(nearest), nearest_word) == 0)
         return nearest;
     if (nearest_word != NULL)
@@ -593,12 +593,12 @@ static void check_model(const bgi_gpt_config *config, bgi_problems *problems)
     if (config->heads % config->tensor_parallel_1 != 0)
         bgi_problems_add(problems, NULL,
                          "model.attention.heads %" PRId64 " is not divisible by execution.tensor_parallel_1 %" PRId64
-                         ": each replica along that axis has as many heads",
+                         ": each replica along that axis has an equal number of heads",
                          config->heads, config->tensor_parallel_1);
     if (config->hidden_size % config->tensor_parallel_2 != 0)
         bgi_problems_add(problems, NULL,
                          "model.hidden_size %" PRId64 " is not divisible by execution.tensor_parallel_2 %" PRId64
-                         ": each replica along that axis has as much of it",
+                         ": each replica along that axis has an equal part",
                          config->hidden_size, config->tensor_parallel_2);
     if (config->data_parallel * config->tensor_parallel_1 * config->tensor_parallel_2 > MOST_REPLICAS)
         bgi_problems_add(problems, NULL,
@@ -715,7 +715,7 @@ static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
     if (config->steps % config->device_iterations != 0)
         bgi_problems_add(problems, NULL,
                          "training.steps %" PRId64 " is not divisible by execution.device_iterations %" PRId64
-                         ": a call makes so many updates",
+                         ": a call makes this number of updates",
                          config->steps, config->device_iterations);
     if (config->checkpoint_steps % config->device_iterations != 0)
         bgi_problems_add(problems, NULL,

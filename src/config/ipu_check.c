@@ -129,7 +129,7 @@ static bool check_elements(const bgi_ipu_field *field, const json_t *list, bgi_p
         else if (!is_in_range(field, item))
             bgi_problems_add(problems, field->name, "`%s[%zu]` is %s; every element must be at least %g%s", field->name,
                              i, value_text(item, text), field->least,
-                             field->kinds & BGI_INTEGERS && field->least == 0 ? " (splits know no wildcards)" : "");
+                             field->kinds & BGI_INTEGERS && field->least == 0 ? " (splits have no wildcards)" : "");
     }
     return problems->count == before;
 }
@@ -319,11 +319,10 @@ static void check_serialized(const bg_ipu_config *config, bgi_ipu_field_id facto
     if (holds_null(config, splits))
         return;
     if (!holds_null(config, factor))
-        bgi_problems_add(
-            problems, bgi_ipu_fields[splits].name,
-            "Only one of `%s` and `%s` should be used: the factor serializes the %s on the device where it "
-            "is, the splits say which devices have its pieces; set one of them to null",
-            bgi_ipu_fields[factor].name, bgi_ipu_fields[splits].name, layer);
+        bgi_problems_add(problems, bgi_ipu_fields[splits].name,
+                         "Only one of `%s` and `%s` should be used: the factor serializes the %s on its device, and "
+                         "the splits say which devices have its pieces; set one of them to null",
+                         bgi_ipu_fields[factor].name, bgi_ipu_fields[splits].name, layer);
     check_length(config, splits, devices, problems);
     wrong = bgi_splits_check(value->integers, value->count);
     if (wrong != NULL)

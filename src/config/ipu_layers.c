@@ -80,7 +80,7 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
     if (device_count < 1)
         return bg_error_set(error, BG_ERROR_INVALID, "the number of devices is 0; it must be at least 1");
     if (layer_count > INT32_MAX)
-        return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu64 " layers; there are at most %d", layer_count,
+        return bg_error_set(error, BG_ERROR_INVALID, "%" PRIu64 " layers; a model can have at most %d", layer_count,
                             INT32_MAX);
     if (device_count == 1) {
         out[0] = (int64_t)layer_count;

@@ -150,7 +150,7 @@ bg_status bg_run_options_add_anchor(bg_run_options *options, const char *output,
                             name_of(&made), (int)mode);
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(name_of(&old[i]), name_of(&made)) == 0)
-            return bg_error_set(error, BG_ERROR_INVALID, "there is an anchor `%s` already; give this one another name",
+            return bg_error_set(error, BG_ERROR_INVALID, "anchor `%s` already exists; give this one another name",
                                 name_of(&made));
     made.output = bgi_arena_string(&options->arena, output);
     made.name = name != NULL ? bgi_arena_string(&options->arena, name) : NULL;

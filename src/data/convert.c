@@ -1,6 +1,6 @@
 /*
  * convert.c: converts one tensor of each sample to the element type and the shape that a model needs, normalizes it on
- * request, and gives it other dimensions with as many elements. The other tensors are copied.
+ * request, and can give it other dimensions with the same number of elements. The other tensors are copied.
  *
  * Integers are converted to integers exactly or refused; other conversions go through double, which is then rounded to
  * float32. Normalization is in float32, operation by operation as in torchvision.
@@ -145,7 +145,7 @@ static void normalize(const conversion *c, const void *in, void *out)
     }
 }
 
-/* The most frequent conversions have loops of their own. */
+/* The most frequent conversions have separate loops. */
 static bg_status convert_sample(const conversion *c, const void *in, void *out, bg_error *error)
 {
     if (c->channel_count > 0) {
@@ -211,7 +211,7 @@ static bg_status check_channels(const bg_type *from, const bg_convert_options *o
     if (options->channel_count == 0)
         return BG_OK;
     if (!bg_dtype_is_float(options->type.dtype))
-        return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, and %s was asked for",
+        return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, but %s was requested",
                             bg_dtype_name(options->type.dtype));
     if (options->channel_count > 1 && (from->rank == 0 || from->dims[0] != options->channel_count))
         return bg_error_set(error, BG_ERROR_INVALID,

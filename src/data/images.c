@@ -26,7 +26,7 @@ static bg_status check_channels(const char *name, uint32_t channels, bg_error *e
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
                         "%s: %" PRIu32
-                        " channels were asked for, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for those of the file",
+                        " channels were requested, expected 1 (gray), 3 (RGB), 4 (RGBA), or 0 for those of the file",
                         name, channels);
 }
 

@@ -1,6 +1,6 @@
 /*
  * loader.c: makes batches ahead of the consumer. It knows data sets through bgi_dataset_gather and orders through
- * order.h, and nothing of how a batch is used.
+ * order.h, and does not know how a batch is used.
  *
  * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
  *
@@ -13,16 +13,16 @@
  *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
  * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
- * Where there are helpers, workers therefore leave filling to them while half of the batches ahead are ready, and only
+ * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are ready, and only
  * open the next batches. The first call of a helper shows that there are helpers.
  *
  * Batches are opened in sequence, and each sample is copied to the place of its index, so the content of a batch does
  * not depend on the number or speed of workers. Workers open batches only up to the last free slot, which limits how
  * far they run ahead. A restart pauses claiming, waits for the chunks in progress, and empties the ring.
  *
- * `mutex` guards everything in bg_loader except: options and order (constant), is_helped (atomic), `order_indices` (of
- * the one worker that opens), a slot's indices and tensors (of the worker that opens it until it is open; then of those
- * that claimed its chunks; then of the consumer).
+ * `mutex` guards everything in bg_loader with these exceptions: options and order are constant; is_helped is atomic;
+ * `order_indices` belongs to the one worker that opens; a slot's indices and tensors belong to the worker that opens it
+ * until it is open, then to those that claimed its chunks, then to the consumer.
  */
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -62,7 +62,7 @@ typedef struct slot {
     bg_error error;
 } slot;
 
-/* A thread; the first one's scratch is the caller's when there are no threads, the last one's is a helper's. */
+/* A thread. If there are no threads, the first one's scratch is the caller's; the last one's is a helper's. */
 typedef struct worker {
     bg_loader *loader;
     bgi_thread thread;
@@ -109,7 +109,7 @@ struct bg_loader {
     uint64_t next_position; /* below batch_count */
 
     uint64_t epoch;    /* the consumer's */
-    uint64_t position; /* of the consumer's next batch; batch_count: the epoch has ended */
+    uint64_t position; /* position of the consumer's next batch; batch_count: the epoch has ended */
     bool has_failed;   /* the failure of the batch first_sequence was reported to it */
     bg_loader_statistics statistics;
 };
@@ -459,7 +459,7 @@ static size_t choose_chunk(const bg_loader *loader)
     return chunk;
 }
 
-/* 0: helpers have nothing to do. Only copies of a few samples take microseconds; and without threads the ring has one
+/* 0: helpers have nothing to do. Only copies of a few samples take microseconds, and without threads the ring has one
  * batch. */
 static size_t choose_help(const bg_loader *loader)
 {
@@ -845,7 +845,7 @@ bg_status bg_loader_next(bg_loader *loader, bg_batch *out, bg_error *error)
     if (loader->stream != NULL)
         return bgi_stream_loader_next(loader->stream, out, error);
     if (!loader->is_begun || loader->is_early)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch was begun (bg_loader_begin_epoch)");
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch has begun; call bg_loader_begin_epoch first");
     pthread_mutex_lock(&loader->mutex);
     status = take_batch(loader, out, error);
     pthread_mutex_unlock(&loader->mutex);

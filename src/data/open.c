@@ -41,7 +41,7 @@ static bg_status choose(const char *path, bg_npz *npz, const char *const *names,
 
     if (count > BG_DATASET_MAX_TENSORS)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: %" PRIu32 " arrays are asked for, expected at most %d; name some of them", path, count,
+                            "%s: %" PRIu32 " arrays are requested, expected at most %d; name some of them", path, count,
                             BG_DATASET_MAX_TENSORS);
     for (uint32_t i = 0; i < count; i++) {
         bg_array *found = name_count > 0 ? (bg_array *)(uintptr_t)bg_npz_find(npz, names[i]) : &npz->arrays[i];

@@ -46,7 +46,7 @@ typedef struct shard {
     uint64_t first, next; /* the numbers of taken and of filled pieces */
     bool is_over;         /* the consumer has seen the end of its epoch */
     piece *pieces;
-    /* Written without the lock by the thread that reads the shard, so it is apart from the flags above, which share a
+    /* The thread that reads the shard writes it without the lock, so it is separate from the flags above, which share a
      * word. */
     bool is_open;
 } shard;
@@ -554,7 +554,7 @@ bg_status bgi_stream_loader_next(bgi_stream_loader *loader, bg_batch *out, bg_er
     bg_status status;
 
     if (!loader->is_begun || loader->is_early)
-        return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch was begun (bg_loader_begin_epoch)");
+        return bg_error_set(error, BG_ERROR_INVALID, "loader: no epoch has begun; call bg_loader_begin_epoch first");
     pthread_mutex_lock(&loader->mutex);
     status = take_batch(loader, out);
     loader->statistics.batch_count += status == BG_OK && out->sample_count > 0;

@@ -113,7 +113,7 @@ static bg_status check_dtype(const parser *p, const char *tensor, const descript
                             "%s: tensor `%.200s`: its dtype is `%.40s`, expected F32, BF16, F16, F64, I32 or U8",
                             p->name, tensor, d->dtype);
     out->storage = (uint64_t)storage & 0xff;
-    /* It serves to check sizes; a foreign entry loses it at the end. */
+    /* It serves to check sizes; an entry of an unsupported type loses it at the end. */
     out->entry.type.dtype = find_stand_in(&storages[storage]);
     return BG_OK;
 }
@@ -352,10 +352,10 @@ static bg_status sort_names(const parser *p)
         qsort(file->metadata, file->metadata_count, sizeof *file->metadata, compare_keys);
     for (size_t i = 1; i < file->entry_count; i++)
         if (compare_names(&file->entries[i - 1], &file->entries[i]) == 0)
-            return fail_tensor(p, file->entries[i].entry.name, BG_ERROR_PARSE, "is there twice: a duplicate");
+            return fail_tensor(p, file->entries[i].entry.name, BG_ERROR_PARSE, "occurs twice (a duplicate)");
     for (size_t i = 1; i < file->metadata_count; i++)
         if (compare_keys(&file->metadata[i - 1], &file->metadata[i]) == 0)
-            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: metadata `%.200s` are there twice: a duplicate", p->name,
+            return bg_error_set(p->error, BG_ERROR_PARSE, "%s: metadata `%.200s` occur twice (a duplicate)", p->name,
                                 file->metadata[i].key);
     return BG_OK;
 }

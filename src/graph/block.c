@@ -28,7 +28,7 @@ static uint32_t find_or_add(bg_graph *graph, const char *name, uint32_t device)
         if (graph->blocks[i].device == BG_DEVICE_NONE)
             graph->blocks[i].device = device;
         else if (device != BG_DEVICE_NONE && device != graph->blocks[i].device)
-            bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s` is on device %u already, and now it is given device %u",
+            bg_graph_fail(graph, BG_ERROR_INVALID, "block `%s` is already on device %u, but now it is given device %u",
                           name, graph->blocks[i].device, device);
         return (uint32_t)i;
     }

@@ -218,7 +218,7 @@ bg_value bg_graph_input(bg_graph *graph, const char *name, const bg_type *type)
 
     for (size_t i = 1; i < graph->value_count && name != NULL && !has_failed(graph); i++)
         if (graph->values[i].kind == BGI_VALUE_INPUT && strcmp(graph->values[i].name, name) == 0)
-            bg_graph_fail(graph, BG_ERROR_INVALID, "input `%s` exists already; names of inputs are unique", name);
+            bg_graph_fail(graph, BG_ERROR_INVALID, "input `%s` already exists; names of inputs must be unique", name);
     return add_leaf(graph, "input", name, type, &value);
 }
 
@@ -271,9 +271,9 @@ bg_value bg_graph_variable(bg_graph *graph, const char *name, const bg_type *typ
     if (!has_failed(graph))
         bgi_initializer_check_rank(&value.initializer, type->rank, name, &graph->error);
     if (!has_failed(graph) && !bg_value_is_null(bg_graph_find_variable(graph, name)))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` exists already; names of variables are unique", name);
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s` already exists; names of variables must be unique", name);
     if (!has_failed(graph) && bgi_graph_has_whole(graph, name))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a tensor with this name exist already",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "variable `%s`: sections of a tensor with this name already exist",
                       name);
     if (has_failed(graph) || !reserve_variable(graph))
         return (bg_value){0};
@@ -586,7 +586,7 @@ void bg_graph_output(bg_graph *graph, const char *name, bg_value value)
     }
     for (size_t i = 0; i < graph->output_count; i++)
         if (strcmp(graph->outputs[i].name, name) == 0) {
-            bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` exists already; names of outputs are unique", name);
+            bg_graph_fail(graph, BG_ERROR_INVALID, "output `%s` already exists; names of outputs must be unique", name);
             return;
         }
     output.name = bgi_arena_string(&graph->arena, name);

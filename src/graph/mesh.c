@@ -114,7 +114,7 @@ static bg_status check_section(const bg_graph *graph, const bg_section *section,
                                bg_error *error)
 {
     if (!bg_value_is_null(bg_graph_find_variable(graph, section->name)))
-        return bg_error_set(error, BG_ERROR_INVALID, "it is a section of `%s`, which is a variable itself",
+        return bg_error_set(error, BG_ERROR_INVALID, "it is a section of `%s`, which is also a variable",
                             section->name);
     for (bg_value v = bgi_graph_find_section(graph, section->name, 0); !bg_value_is_null(v);
          v = bgi_graph_find_section(graph, section->name, v.id)) {

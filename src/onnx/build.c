@@ -382,7 +382,7 @@ static bool any_refused(const bgi_mapper *m)
 
 static const char *reason_of(const bgi_mapper *m)
 {
-    return m->reason[0] != '\0' ? m->reason : "the library has no way to express it";
+    return m->reason[0] != '\0' ? m->reason : "the library cannot express it";
 }
 
 /* A node of a branch is reported with the node that has the branch. */
@@ -499,7 +499,8 @@ static const BgiOnnx__Graph *choose_branch(bgi_onnx_build *b, const BgiOnnx__Nod
         if (strcmp(node->attribute[i]->name, wanted) == 0)
             branch = node->attribute[i]->g;
     if (branch == NULL || branch->n_output != node->n_output) {
-        snprintf(reason, size, "attribute `%s` is missing, or has other outputs than the node", wanted);
+        snprintf(reason, size, "attribute `%s` is missing, or the outputs of its graph differ from those of the node",
+                 wanted);
         return NULL;
     }
     return branch;
@@ -515,7 +516,7 @@ static bool check_names(bgi_onnx_build *b, const BgiOnnx__Node *node, char *reas
         }
     for (size_t i = 0; i < node->n_output; i++)
         if (node->output[i][0] != '\0' && find_item(b, node->output[i]) != NULL) {
-            snprintf(reason, size, "the name `%.200s` is taken already", node->output[i]);
+            snprintf(reason, size, "the name `%.200s` is already used", node->output[i]);
             return false;
         }
     return true;
@@ -530,7 +531,7 @@ static bg_status add_branch_constants(bgi_onnx_build *b, const BgiOnnx__Graph *b
 
         if (find_item(b, tensor->name) != NULL || bgi_onnx_element_dtype(tensor->data_type) == BG_DTYPE_NONE) {
             snprintf(reason, size,
-                     "initializer `%.200s` of its branch: the name is taken, or graphs do not have its type",
+                     "initializer `%.200s` of its branch: the name is already used, or graphs do not have its type",
                      tensor->name);
             *is_well = false;
             return BG_OK;

@@ -129,7 +129,7 @@ static bg_status check_attributes(const bg_onnx *onnx, const BgiOnnx__Node *node
             return bg_error_set(error, BG_ERROR_PARSE, "node `%s`: attribute %zu has no name", name, i);
         for (size_t k = 0; k < i; k++)
             if (strcmp(node->attribute[k]->name, attribute->name) == 0)
-                return bg_error_set(error, BG_ERROR_PARSE, "node `%s`: attribute `%s` is there twice", name,
+                return bg_error_set(error, BG_ERROR_PARSE, "node `%s`: attribute `%s` occurs twice", name,
                                     attribute->name);
         if (attribute->t != NULL) {
             const bg_status status = bgi_onnx_tensor_check(onnx, attribute->t, &tensor, error);
@@ -173,8 +173,8 @@ static bg_status check_branch(const bg_onnx *onnx, const BgiOnnx__Graph *graph, 
 static bg_status define(bgi_names *names, const char *name, const char *what, const char *who, bg_error *error)
 {
     if (bgi_names_find(names, name) != BGI_NAMES_NONE)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s `%s`: the name `%s` is taken already: expected one that is new",
-                            what, who, name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s `%s`: the name `%s` is already used: expected a new one", what,
+                            who, name);
     if (bgi_names_add(names, name) == BGI_NAMES_NONE)
         return bgi_error_memory(error, "names", names->count);
     return BG_OK;
@@ -206,8 +206,7 @@ static bg_status check_nodes(bg_onnx *onnx, bgi_names *names, bg_error *error)
     }
     for (size_t i = 0; i < graph->n_output; i++)
         if (bgi_names_find(names, text_of(graph->output[i]->name)) == BGI_NAMES_NONE)
-            return bg_error_set(error, BG_ERROR_PARSE, "output `%s` is made by no node",
-                                text_of(graph->output[i]->name));
+            return bg_error_set(error, BG_ERROR_PARSE, "no node makes output `%s`", text_of(graph->output[i]->name));
     return BG_OK;
 }
 
@@ -419,7 +418,7 @@ static bg_status describe(bg_onnx *onnx, bg_error *error)
     BGI_TRY(status);
     if ((onnx->contents.opset < BGI_ONNX_OLDEST && (onnx->contents.opset < 1 || !are_unchanged(graph))) ||
         onnx->contents.opset > BGI_ONNX_NEWEST)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file is of opset %" PRId64 ": %d to %d are possible",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the file has opset %" PRId64 ": %d to %d are supported",
                             onnx->contents.opset, BGI_ONNX_OLDEST, BGI_ONNX_NEWEST);
     return bgi_onnx_classify(onnx, &options, error);
 }

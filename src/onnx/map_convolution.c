@@ -15,7 +15,7 @@
 
 enum { MOST = 3 };
 
-/* What a window does along each spatial axis. */
+/* The parameters of a window along each spatial axis. */
 typedef struct window {
     uint32_t axes; /* the number of spatial axes */
     int64_t in[MOST], kernel[MOST], stride[MOST], dilation[MOST], before[MOST], after[MOST], out[MOST];
@@ -118,7 +118,7 @@ static bool check_spatial(bgi_mapper *m, bg_value x, bg_type *type)
     if (bg_value_is_null(x))
         return false;
     if (type->rank < 3 || type->rank > 2 + MOST)
-        return bgi_map_refuse(m, "x has %u dimensions: 3 to 5 are possible", type->rank);
+        return bgi_map_refuse(m, "x has %u dimensions: 3 to 5 are supported", type->rank);
     return true;
 }
 
@@ -290,7 +290,7 @@ static bool map_conv_integer(bgi_mapper *m)
 
 /* ---- transposed convolution: over x with zeros between its elements ---- */
 
-/* Adds stride - 1 zeros behind each element of one axis except the last. */
+/* Adds stride - 1 zeros after each element of one axis except the last. */
 static bg_value spread(bgi_mapper *m, bg_value x, uint32_t axis, int64_t stride)
 {
     const bg_type type = bgi_map_type(m, x);
@@ -502,7 +502,7 @@ static bool map_average_pool(bgi_mapper *m)
         return false;
     for (uint32_t i = 0; i < w.axes; i++)
         if (w.dilation[i] != 1)
-            return bgi_map_refuse(m, "attribute `dilations` has %" PRId64 ": 1 alone is possible", w.dilation[i]);
+            return bgi_map_refuse(m, "attribute `dilations` has %" PRId64 ": only 1 is supported", w.dilation[i]);
     return bgi_map_out(m, 0, pool(m, x, &w, false, bgi_map_int(m, "count_include_pad", 0) != 0));
 }
 

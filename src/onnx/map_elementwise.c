@@ -265,7 +265,7 @@ static bool is_power_of_two(double x)
     return isfinite(x) && fabs(frexp(x, &exponent)) == 0.5;
 }
 
-/* x with a known number as one op without a second operand; false when there is no such op. */
+/* Combines x with a known number in one op without a second operand; returns false if there is no such op. */
 static bool with_number(bgi_mapper *m, bg_binary function, bg_value *out)
 {
     for (uint32_t side = 0; side < 2; side++) {
@@ -523,7 +523,7 @@ static bool map_clip(bgi_mapper *m)
     } else {
         is_known = (low != NULL || !bgi_map_given(m, 1)) && (high != NULL || !bgi_map_given(m, 2));
         if ((low != NULL && low->count != 1) || (high != NULL && high->count != 1))
-            return bgi_map_refuse(m, "a bound has several elements: expected one");
+            return bgi_map_refuse(m, "a bound has several elements; it must have one");
         bounds[0] = low != NULL ? bgi_tensor_real(low, 0) : bounds[0];
         bounds[1] = high != NULL ? bgi_tensor_real(high, 0) : bounds[1];
     }

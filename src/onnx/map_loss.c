@@ -56,8 +56,8 @@ static bool check_operands(bgi_mapper *m, bg_value scores, bg_value labels)
     if (bg_value_is_null(scores) || bg_value_is_null(labels))
         return bgi_map_refuse(m, "it takes two operands at least");
     if (type.rank < 2 || label_type.rank + 1 != type.rank || label_type.dims[0] != type.dims[0])
-        return bgi_map_refuse(m, "labels of %u dimensions for scores of %u: expected one less", label_type.rank,
-                              type.rank);
+        return bgi_map_refuse(m, "labels have %u dimensions and scores have %u; labels must have one less",
+                              label_type.rank, type.rank);
     for (uint32_t i = 2; i < type.rank; i++)
         if (type.dims[i] != label_type.dims[i - 1])
             return bgi_map_refuse(m, "dimension %u of the scores is %" PRId64 ", of the labels %" PRId64, i,

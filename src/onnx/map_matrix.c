@@ -150,10 +150,10 @@ static bool has_letter(const term *t, char c, uint32_t *place)
     return false;
 }
 
-/* The dimensions of "..." have letters of their own, counted from the last one, so that operands agree on them. */
+/* The dimensions of "..." have separate letters, counted from the last one, so that operands agree on them. */
 static const char ellipsis[BG_MAX_RANK] = {'6', '5', '4', '3', '2', '1'};
 
-/* `dots`: the number of dimensions of "..."; UINT32_MAX: as many as the operand's `rank` leaves. */
+/* `dots`: the number of dimensions of "..."; UINT32_MAX: all dimensions of the operand's `rank` without a letter. */
 static bool read_term(bgi_mapper *m, const char **at, const char *end, uint32_t rank, uint32_t dots, term *out)
 {
     const char *from = *at;
@@ -344,7 +344,7 @@ static bool read_equation(bgi_mapper *m, const bg_value *operands, term *terms, 
         return true;
     }
     if (end - at < 2 || at[0] != '-' || at[1] != '>')
-        return bgi_map_refuse(m, "attribute `equation`: expected \"->\"");
+        return bgi_map_refuse(m, "attribute `equation` must have \"->\"");
     at += 2;
     if (!read_term(m, &at, end, 0, dots, out) || at != end)
         return bgi_map_refuse(m, "attribute `equation`: the result is not understood");
@@ -380,7 +380,7 @@ static bool map_einsum(bgi_mapper *m)
     bg_value operands[EINSUM_OPERANDS], both[2];
 
     if (m->input_count < 1 || m->input_count > EINSUM_OPERANDS)
-        return bgi_map_refuse(m, "%u operands: 1 to %d are possible", m->input_count, EINSUM_OPERANDS);
+        return bgi_map_refuse(m, "%u operands: 1 to %d are supported", m->input_count, EINSUM_OPERANDS);
     for (uint32_t i = 0; i < m->input_count; i++) {
         operands[i] = bgi_map_in(m, i);
         if (bg_value_is_null(operands[i]))

@@ -112,8 +112,8 @@ static bool map_linear_classifier(bgi_mapper *m)
     int64_t columns;
 
     if (labels == NULL || labels->n_ints < 2)
-        return bgi_map_refuse(m, "attribute `classlabels_ints` is missing: labels that are texts, or fewer than two "
-                                 "classes, are not possible");
+        return bgi_map_refuse(m, "attribute `classlabels_ints` is missing: labels that are strings, or fewer than two "
+                                 "classes, are not supported");
     if (bg_value_is_null(rows(m, &columns)))
         return false;
     if (coefficients == NULL || (int64_t)coefficients->n_floats != (int64_t)labels->n_ints * columns)

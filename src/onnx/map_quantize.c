@@ -27,7 +27,7 @@ static bg_value beside(bgi_mapper *m, uint32_t input, const bg_type *x)
 static bool check_element(bgi_mapper *m, int32_t element)
 {
     return element == BGI_ONNX_UINT8 || element == BGI_ONNX_INT8 ||
-           bgi_map_refuse(m, "quantized elements of type %s: int8 and uint8 are possible",
+           bgi_map_refuse(m, "quantized elements of type %s: only int8 and uint8 are supported",
                           bgi_onnx_element_name(element));
 }
 

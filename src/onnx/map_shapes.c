@@ -382,7 +382,7 @@ static bool map_pad(bgi_mapper *m)
         for (axis_count = 0; axis_count < type.rank; axis_count++)
             axes[axis_count] = axis_count;
     if (count != 2 * axis_count)
-        return bgi_map_refuse(m, "%u numbers of padding for %u axes: expected two for each", count, axis_count);
+        return bgi_map_refuse(m, "padding has %u numbers for %u axes; each axis needs two", count, axis_count);
     for (uint32_t i = 0; i < axis_count; i++) {
         int32_t axis;
 

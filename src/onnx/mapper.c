@@ -130,7 +130,7 @@ bg_value bgi_map_in(bgi_mapper *m, uint32_t input)
     case BGI_ITEM_TRANSPOSE:
         return make_transpose(m, item);
     default:
-        bgi_map_refuse(m, "`%s` is not there", item->name);
+        bgi_map_refuse(m, "`%s` does not exist", item->name);
         return (bg_value){0};
     }
 }
@@ -284,7 +284,7 @@ bool bgi_map_axis(bgi_mapper *m, int64_t given, uint32_t rank, bool and_end, int
 
     *out = 0;
     if (given < -(int64_t)rank || given >= limit)
-        return bgi_map_refuse(m, "axis %" PRId64 " is outside of %u dimensions", given, rank);
+        return bgi_map_refuse(m, "axis %" PRId64 " is outside of the %u dimensions", given, rank);
     *out = (int32_t)(given < 0 ? given + rank : given);
     return true;
 }

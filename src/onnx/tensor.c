@@ -328,7 +328,7 @@ bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tens
 
     *out = (bgi_tensor){.element = tensor->data_type, .count = 1};
     if (!is_element(tensor->data_type))
-        return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: element type %d is none of 1 to %d", name,
+        return bg_error_set(error, BG_ERROR_PARSE, "tensor `%s`: element type %d is not one of 1 to %d", name,
                             tensor->data_type, BGI_ONNX_ELEMENT_COUNT - 1);
     out->dtype = elements[tensor->data_type].dtype;
     if (tensor->n_dims > BGI_ONNX_MAX_RANK)

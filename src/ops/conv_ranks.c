@@ -146,11 +146,10 @@ static bool read_spec(bg_graph *graph, const bg_value *operands, const bg_conv_o
         return false;
     if (x.rank < 3 || x.rank > 2 + MOST_DIMS || weight.rank != x.rank || !bg_dtype_is_float(x.dtype) ||
         weight.dtype != x.dtype) {
-        bgi_graph_fail_op(
-            graph, s->op, s->name, BG_ERROR_SHAPE,
-            "x is %s and weight is %s: both must be floats of one type with 3, 4 or 5 dimensions: [N,C,L], "
-            "[N,C,H,W] or [N,C,D,H,W], and of the weight channels and filters in front",
-            bg_type_text(&x, text), bg_type_text(&weight, weight_text));
+        bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_SHAPE,
+                          "x is %s and weight is %s; both must be floats of one type with 3, 4 or 5 dimensions. x is "
+                          "[N,C,L], [N,C,H,W] or [N,C,D,H,W]; the first two dimensions of the weight are channels",
+                          bg_type_text(&x, text), bg_type_text(&weight, weight_text));
         return false;
     }
     s->dims = x.rank - 2;

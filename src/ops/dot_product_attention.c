@@ -1,7 +1,7 @@
 /*
  * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
  * Like attention.c it keeps of the scores only the logarithm of each row's sum of exponentials. The bias's gradient is
- * an op of its own, which computes the scores again: its result has the size of the bias, while sums over samples and
+ * a separate op, which computes the scores again. Its result has the size of the bias, while sums over samples and
  * heads inside the other gradients' op would need that size for each of them.
  */
 #include <brigade/ops.h>
@@ -252,7 +252,7 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
                             bg_type_text(cache, text), bg_type_text(q, other));
     wanted = *k;
     wanted.dims[1] = cache->dims[1];
-    BGI_TRY(bgi_shape_equal(cache, "the key cache", &wanted, "the key's type with L places", error));
+    BGI_TRY(bgi_shape_equal(cache, "the key cache", &wanted, "the key's type with L positions", error));
     BGI_TRY(bgi_shape_equal(&op->types[4], "the value cache", &wanted, "the key cache's type", error));
     wanted = bg_vector(BG_INT32, q->dims[0]);
     BGI_TRY(bgi_shape_equal(&op->types[5], "positions", &wanted, "one for each sample", error));
@@ -364,7 +364,7 @@ bg_value bg_length_mask(bg_graph *graph, const char *name, bg_value lengths, int
     }
     data = malloc(bg_type_size_bytes(&places_type));
     if (data == NULL) {
-        bg_graph_fail(graph, BG_ERROR_MEMORY, "out of memory for a mask of %lld places", (long long)length);
+        bg_graph_fail(graph, BG_ERROR_MEMORY, "out of memory for a mask of %lld positions", (long long)length);
         return (bg_value){0};
     }
     for (int64_t i = 0; i < length; i++)

@@ -231,7 +231,7 @@ bool bgi_cache_load(bgi_cache *cache, bg_plan *plan)
         status = bgi_cache_read(cache, data, size_bytes, plan, &reason);
     free(data);
     if (status != BG_OK && status != BG_ERROR_NOT_FOUND) /* another process may have deleted the file in the meantime */
-        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, the plan is compiled again: %s", cache->path,
+        log_format(cache, BG_LOG_WARNING, "cache: %s is not used, so the plan is compiled again: %s", cache->path,
                    reason.message);
     return status == BG_OK;
 }

@@ -143,7 +143,7 @@ static bg_status check_concurrent(const bgi_stages *stages, bg_error *error)
         for (uint32_t t = s; t-- > 0 && stages->stage_positions[t] == stages->stage_positions[s];)
             if (stages->stage_devices[t] == stages->stage_devices[s])
                 return bg_error_set(error, BG_ERROR_INVALID,
-                                    "concurrent stages %u and %u are both on device %u; give each a device of its own, "
+                                    "concurrent stages %u and %u are both on device %u; give each a separate device, "
                                     "or separate them with | instead of &",
                                     t, s, stages->stage_devices[s]);
     return BG_OK;

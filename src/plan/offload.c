@@ -15,8 +15,8 @@
  *
  *     optimizer state         needs no buffer: it is loaded and stored inside the update, one variable after another.
  *
- * For which edges a remote store pays is known only with a schedule. So the schedule is made first without remote
- * edges, and made again with them until nothing changes.
+ * The edges for which a remote store pays off are known only with a schedule. So the schedule is made first without
+ * remote edges, and made again with them until nothing changes.
  */
 #include "plan/compile.h"
 
@@ -230,9 +230,10 @@ static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
     if (!bgi_asks_for_pieces(&c->plan->options, 1u << BG_LOCATION_ACTIVATIONS))
         return BG_OK;
     if (c->plan->tensor_1 * c->plan->tensor_2 <= 1)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "activations are sharded, but the model has no tensor-parallel replicas, and only these "
-                            "have activations in common; shard weights, accumulators or the optimizer's state");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "activations are sharded, but the model has no tensor-parallel replicas, and only such replicas have "
+            "activations in common; shard weights, accumulators or the optimizer's state");
     return bgi_find_equal_axes(c->graph, &c->scratch, &c->residency->equal_axes, error);
 }
 
@@ -339,7 +340,7 @@ static void find_update_readers(const bgi_compiler *c, update_readers *found)
     }
 }
 
-/* The actions of each stage, as places in the devices' lists joined one behind another. */
+/* The actions of each stage, as places in the devices' lists, which are joined one after another. */
 typedef struct stage_actions {
     bgi_buckets places;
     const bg_action **actions; /* by place */
@@ -367,8 +368,8 @@ static bg_status find_stage_actions(bgi_compiler *c, stage_actions *out, bg_erro
                : bgi_error_memory(error, "remote gradients", total * sizeof *stages);
 }
 
-/* From REDUCE on, and after the ops that read the whole have run, a replica needs only its piece: whether the first
- * LOAD of the buffer in a step comes after that. */
+/* After REDUCE, and after the ops that read the whole have run, a replica needs only its piece. Returns whether the
+ * first LOAD of the buffer in a step comes after that. */
 static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint32_t buffer, uint32_t last_whole)
 {
     uint32_t still_open = 1 + (last_whole > 0);
@@ -456,7 +457,7 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* Where many micro-batches on one device wait for the stage's forward pass and its backward pass follows soon: in
+/* Whether many micro-batches on one device wait for the stage's forward pass and its backward pass follows soon: in
  * phases, the stage of the head. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {

@@ -181,10 +181,11 @@ static void check_location(problem_list *list, const bg_options *options, const 
                            (location->place == BG_PLACE_DEFAULT && options->execution.strategy == BG_STRATEGY_PHASED);
 
     if (location->sharded && (classes >> BG_LOCATION_ACTIVATIONS & 1) != 0 && !is_remote)
-        add_problem(list,
-                    "%s: activations are sharded and on the device, where the backward pass needs them whole; make "
-                    "them remote: of those that tensor-parallel replicas have in common each store then keeps a piece",
-                    what);
+        add_problem(
+            list,
+            "%s: activations are sharded and on the device, where the backward pass needs them whole; make them "
+            "remote: each store then keeps a piece of the activations that tensor-parallel replicas have in common",
+            what);
     if (location->sharded && (classes >> BG_LOCATION_WEIGHTS & 1) != 0 && !is_remote)
         add_problem(
             list,
@@ -210,7 +211,7 @@ static void check_locations(problem_list *list, const bg_options *options)
     }
     if (options->execution.phases_parallel && is_serial_only)
         add_problem(list,
-                    "phase_liveness is %s and the phases are parallel, which are for loads that overlap; use "
+                    "phase_liveness is %s, but the phases are parallel and need loads that overlap; use "
                     "off_chip_after_fwd or always_live, or serial phases",
                     bgi_phase_liveness_name(options->memory.phase_liveness));
 }

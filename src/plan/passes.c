@@ -340,8 +340,8 @@ static bg_status run(bgi_compiler *c, const pass *p, bg_error *error)
     bg_status status;
 
     if ((c->made & p->needs) != p->needs)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` needs results %#x, there are %#x", p->name, p->needs,
-                            c->made);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "pass `%s` needs results %#x, but only %#x exist", p->name,
+                            p->needs, c->made);
     BGI_TRY(check_stop(&c->plan->options, error));
     BGI_TRY(report_progress(c, p, error));
     BGI_TRY(run_alone(c, p, error));

@@ -15,8 +15,8 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the schedule is
- * one that does not move the stages. */
+/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the schedule does not move the
+ * stages. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
 {
@@ -66,7 +66,7 @@ bg_status bgi_adapt_generator(bgi_compiler *c, bg_error *error)
         has_one = has_one && c->stages->stage_devices[s] == c->stages->stage_devices[0];
     if (has_one)
         bgi_log(options, BG_LOG_WARNING,
-                "all stages are on one device: one micro-batch runs at a time, without a pipeline");
+                "all stages are on one device, so one micro-batch runs at a time, without a pipeline");
     else if (strcmp(name, c->scheduling->generator->name) != 0)
         bgi_log(options, BG_LOG_INFO,
                 "stages share devices, which `interleaved` does not support in training, so the schedule is `grouped`");
@@ -229,8 +229,8 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
 
 /* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it,
  * which TensorFlow for IPU ran with N; the stricter limit holds, whether or not the caller names the schedule.
- * TensorFlow's `grouped` needs 2 N, because its loss is a step of its own. The other schedules have limits of their
- * own. N counts positions: concurrent stages count once. */
+ * TensorFlow's `grouped` needs 2 N, because its loss is a separate step. The other schedules have different limits. N
+ * counts positions: concurrent stages count once. */
 static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator, uint32_t positions)
 {
     if (positions < 2)
@@ -272,7 +272,7 @@ static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Creates the generator's schedule, or takes the one that a trial has made. */
+/* Creates the generator's schedule, or uses the one that a trial has made. */
 static bg_status create_schedule(bgi_compiler *c, bgi_schedule_facts *out_facts, bg_error *error)
 {
     bg_plan *plan = c->plan;
@@ -293,8 +293,8 @@ bg_status bgi_create_schedule(bgi_compiler *c, bg_error *error)
 
     BGI_TRY(make_problem(c, error));
     BGI_TRY(create_schedule(c, &facts, error));
-    /* For which edges a remote store pays is known only with a schedule, so the schedule is made again until nothing
-     * changes. */
+    /* The edges for which a remote store pays off are known only with a schedule, so the schedule is made again until
+     * nothing changes. */
     while (bgi_decide_remote_edges(c)) {
         bgi_schedule_facts_clear(&facts);
         bg_schedule_destroy(plan->schedule);

@@ -55,7 +55,7 @@ static bg_status read_number(const char *name, const json_t *object, const char 
     const json_t *value = json_object_get(object, key);
 
     if (!json_is_number(value))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: no number `%s`", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: there is no number `%s`", name, key);
     *out = json_number_value(value);
     if (!isfinite(*out) || *out < 0.0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is %g; it must be zero or more", name, key, *out);
@@ -84,7 +84,7 @@ static bg_status check_owner(const char *name, const json_t *root, const char *k
     const char *value = json_string_value(json_object_get(root, key));
 
     if (value == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: no text `%s`", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: there is no text `%s`", name, key);
     if (strcmp(value, own) != 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: its `%s` is %.80s, not %.80s", name, key, value, own);
     return BG_OK;

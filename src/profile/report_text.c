@@ -118,7 +118,7 @@ static void print_summary(page *p, const json_t *root)
                    real_at(rates, "flops_per_s") / 1e9,
                    100.0 * share_of(real_at(rates, "flops_per_s"), real_at(machine, "flops_per_s")),
                    real_at(machine, "flops_per_s") / 1e9, real_at(machine, "workers"));
-    bgi_string_add(&p->text, "bubble: %.1f %% of device time; of the schedule with a core a device: %.1f %%\n",
+    bgi_string_add(&p->text, "the bubble is %.1f %% of device time; it would be %.1f %% if each device had a core\n",
                    100.0 * real_at(time, "bubble_share"), 100.0 * real_at(time, "simulated_idle_share"));
 }
 

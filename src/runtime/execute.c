@@ -45,7 +45,7 @@ static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t li
 {
     if (limit > plan->iterations && !bgi_plan_counts_steps(plan))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%llu iterations: in inference the device iterations are part of the plan",
+                            "%llu iterations: in inference the plan determines the device iterations",
                             (unsigned long long)run->iterations);
     for (uint32_t i = 0; i < bgi_plan_output_count(plan) && limit > plan->iterations && !run->synthetic; i++) {
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;

@@ -209,7 +209,7 @@ static bg_status search_orders(automatic *a, bg_error *error)
         return BG_OK;
     a->search.work_left = work;
     BGI_TRY(try_rules(a, error));
-    /* Each of the following steps has a limit of its own, independent of what earlier ones used. */
+    /* Each of the following steps has a separate limit, independent of what earlier ones used. */
     a->search.work_left = work / 2;
     BGI_TRY(vary_caps(a, error));
     a->search.work_left = work / 2;
@@ -258,7 +258,7 @@ cleanup:
 
 const bg_schedule_generator bgi_schedule_automatic = {
     .name = "auto",
-    .summary = "the order that ends first with the costs and memory given (searched)",
+    .summary = "the order that ends first with the given costs and memory (searched)",
     .generate = generate,
     .minimum_micro_batches = bgi_schedule_minimum_of_one,
     .placement = BG_PLACEMENT_ANY,

@@ -61,7 +61,7 @@ static bg_status place_actions(const checker *check, uint32_t device)
         place = &check->positions[check->layout->rows[row].first + action->micro_batch];
         if (*place != 0)
             return bg_error_set(check->error, BG_ERROR_INVALID,
-                                "device %" PRIu32 ", action %" PRIu32 " (%s) is there before, as action %" PRIu32
+                                "device %" PRIu32 ", action %" PRIu32 " (%s) also occurs as action %" PRIu32
                                 "; each action runs once a step",
                                 device, position, bgi_action_text(action, text), *place - 1);
         *place = position + 1;
@@ -79,8 +79,8 @@ static bg_status check_row(const checker *check, uint32_t row)
         const bg_action action = bgi_schedule_layout_action(check->layout, row, micro_batch);
         if (places[micro_batch] == 0)
             return bg_error_set(check->error, BG_ERROR_INVALID,
-                                "device %" PRIu32 " lacks %s; each action of the problem must be there once",
-                                info->device, bgi_action_text(&action, text));
+                                "device %" PRIu32 " lacks %s; each action of the problem must occur once", info->device,
+                                bgi_action_text(&action, text));
         if (micro_batch > 0 && places[micro_batch] < places[micro_batch - 1]) {
             const bg_action before = bgi_schedule_layout_action(check->layout, row, micro_batch - 1);
             return bg_error_set(check->error, BG_ERROR_INVALID,

@@ -1,5 +1,5 @@
 /*
- * infer.c: infers the problem that lists of actions solve, for schedules that come from a file alone. For what a list
+ * infer.c: infers the problem that lists of actions solve, for schedules that come only from a file. For what a list
  * does not show (sizes, costs, edges that skip stages) it assumes a plain chain. The inferred problem is not proven:
  * the verifier then reports what the lists lack.
  */
@@ -41,7 +41,7 @@ static bg_status check_census(const census *all, bg_error *error)
     if ((uint64_t)all->stage_count * all->micro_batch_count > all->action_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the schedule names stage %" PRIu32 " and micro-batch %" PRIu32
-                            ", which takes at least %" PRIu64 " actions, but it has %" PRIu64
+                            ", which needs at least %" PRIu64 " actions, but it has %" PRIu64
                             "; each stage runs each micro-batch once",
                             all->stage_count - 1, all->micro_batch_count - 1,
                             (uint64_t)all->stage_count * all->micro_batch_count, all->action_count);

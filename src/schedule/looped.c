@@ -1,7 +1,7 @@
 /*
  * looped.c: 1F1B with several stages a device ("virtual stages", the interleaved schedule of Narayanan et al.,
  * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
- * on each, stage k is on device k mod p; the ramps are v times shorter than with one big stage a device.
+ * on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
  *
  * Micro-batches come in rounds of p: a device runs its first stage for p of them, then its second stage for the same
  * ones, and so on; backward passes run in the same way from its last stage on. The device of lane i does 2 (p - 1 - i)
@@ -40,13 +40,13 @@ static bg_status reject(const bg_schedule_problem *problem, const loops *l, uint
 {
     return bg_error_set(
         error, BG_ERROR_INVALID,
-        "stage %" PRIu32 " is on device %" PRIu32 ", which does not fit; with %" PRIu32 " stages on device %" PRIu32
+        "stage %" PRIu32 " is on device %" PRIu32 ", which is not allowed; with %" PRIu32 " stages on device %" PRIu32
         " this strategy needs as many on each device, every one %" PRIu32
         " positions after the one before (stage k on device k mod %" PRIu32 "): place them so, or use \"looped-bfs\"",
         stage, problem->stage_devices[stage], l->loop_count, problem->stage_devices[0], l->lane_count, l->lane_count);
 }
 
-/* Checks that each device has v stages, and that its n-th stage is n * p positions behind its first. */
+/* Checks that each device has v stages, and that its n-th stage is n * p positions after its first. */
 static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32_t *counts, bg_error *error)
 {
     const uint32_t positions = bgi_schedule_position_count(problem);

@@ -13,7 +13,7 @@ static bg_status reject_counts(const bg_schedule_generator *generator, uint32_t 
                                const char *wanted, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "schedule `%s` wants %s; there are %" PRIu32 " stages and %" PRIu32
+                        "schedule `%s` needs %s, but there are %" PRIu32 " stages and %" PRIu32
                         " devices: change one of them, or say which device each stage is on",
                         generator->name, wanted, stage_count, device_count);
 }
@@ -44,11 +44,11 @@ bg_status bg_schedule_place(const bg_schedule_generator *generator, uint32_t sta
         break;
     case BG_PLACEMENT_FOLD:
         if (stage_count % 2 != 0 || stage_count / 2 != device_count)
-            return reject_counts(generator, stage_count, device_count, "two stages a device", error);
+            return reject_counts(generator, stage_count, device_count, "two stages on each device", error);
         break;
     case BG_PLACEMENT_ANY:
         if (device_count > stage_count)
-            return reject_counts(generator, stage_count, device_count, "at most a device a stage", error);
+            return reject_counts(generator, stage_count, device_count, "at most one device per stage", error);
         break;
     case BG_PLACEMENT_ONE:
         if (device_count != 1)

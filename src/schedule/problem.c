@@ -141,7 +141,7 @@ static bg_status check_positions(const bg_schedule_problem *problem, bg_error *e
         if (other != 0 && problem->stage_positions[other - 1] == problem->stage_positions[stage])
             status = bg_error_set(error, BG_ERROR_INVALID,
                                   "stages %" PRIu32 " and %" PRIu32 " are concurrent (position %" PRIu32
-                                  "), but both are on device %" PRIu32 "; give each a device of its own, or put them "
+                                  "), but both are on device %" PRIu32 "; give each a separate device, or put them "
                                   "one after the other",
                                   other - 1, stage, problem->stage_positions[stage], device);
         latest[device] = stage + 1;

@@ -1,7 +1,7 @@
 /*
  * run.c: abstract execution. It knows rows, edges and counters, and no strategy.
  *
- * Of a strict problem one action is executed at a time over all devices: among those that can run, the one that is
+ * In a strict problem one action is executed at a time over all devices: among those that can run, the one that is
  * first in the data flow (by micro-batch, then by place on the way forward and back). Everything that it starts,
  * including transfers, is complete before the next one begins. Once such an execution has determined the order, later
  * ones follow it.
@@ -326,7 +326,7 @@ static void advance(execution *exec, uint32_t device)
 
 /* ---- one action at a time ---- */
 
-/* UINT64_MAX - 1: the action has no place of its own and takes that of the compute actions beside it. */
+/* UINT64_MAX - 1: the action has no separate place and takes that of the compute actions beside it. */
 static uint64_t rank_of(const bg_schedule_problem *problem, const bg_action *action)
 {
     const uint64_t positions = bgi_schedule_position_count(problem);
@@ -458,7 +458,7 @@ static bg_status report_deadlock(const execution *exec, uint32_t device, bg_erro
     return bg_error_set(error, BG_ERROR_INVALID,
                         "deadlock: in step %" PRIu32 " device %" PRIu32 ", action %" PRIu32
                         " (%s), micro-batch %" PRIu32 ", waits for %s of edge %" PRIu32 " by %s on device %" PRIu32
-                        ", which waits as well; one of them must do earlier what the other needs",
+                        ", which also waits; one of them must do earlier what the other needs",
                         state->step, device, state->position, bgi_action_text(waiting, waiting_text),
                         waiting->micro_batch, is_message ? "the message" : "the release of a slot", state->wait_edge,
                         bgi_action_text(&awaited, awaited_text), layout->rows[row].device);

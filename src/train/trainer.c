@@ -114,7 +114,7 @@ static bg_status check_options(const bg_trainer_options *options, bg_error *erro
     bgi_ipu_strategy_check(&options->strategy, &problems);
     if ((options->model == NULL) == (options->add_model == NULL))
         bgi_string_add(&problems, "%s; give the function that adds the model to a graph; ",
-                       options->model == NULL ? "model is NULL" : "model and add_model are both set");
+                       options->model == NULL ? "model is NULL" : "both model and add_model are set");
     if (options->micro_batch[BG_TRAINER_FIT] < 1)
         bgi_string_add(&problems, "micro_batch of fit is 0; give at least 1 sample; ");
     if (options->accumulate_grad_batches < 1)

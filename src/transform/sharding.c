@@ -128,9 +128,10 @@ static bg_status check_state(const bg_graph *graph, const bg_options *options, b
         return BG_OK;
     for (size_t o = 0; o < graph->op_count; o++)
         if (is_update(&graph->ops[o]) && has_state(&graph->ops[o]))
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "options: accumulators are sharded, but the optimizer's state is not; a replica that "
-                                "gets the gradients of a piece can keep only that piece's state: shard the state too");
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "options: accumulators are sharded, but the optimizer's state is not; a replica that gets the "
+                "gradients of a piece can keep only the state of that piece: shard the state too");
     return BG_OK;
 }
 
@@ -188,8 +189,7 @@ static bool is_input(const bgi_op *op, bg_value value)
     return false;
 }
 
-/* Whether only the update itself and copies touch the members in the update, and nothing else touches the state at
- * all. */
+/* Whether only the update itself and copies touch the members in the update, and no other op touches the state. */
 static bool has_only_elementwise(const bgi_sharder *s, uint32_t update)
 {
     const bg_graph *graph = s->graph;
@@ -318,7 +318,7 @@ static void warn_of_whole(const bgi_sharder *s, uint32_t update)
     char text[320];
 
     snprintf(text, sizeof text,
-             "the optimizer's state of `%s` is not sharded: the update reads the whole of its weights or state",
+             "the optimizer's state of `%s` is not sharded: the update reads its whole weights or state",
              bg_graph_name(s->graph, s->graph->ops[update].inputs[PARAMETER]));
     warn(s->options, text);
 }

@@ -112,7 +112,7 @@ static bg_status check_op_variables(const bg_graph *graph, const bgi_stages *sta
             return bg_error_set(
                 error, BG_ERROR_INVALID,
                 "concurrent stages %u and %u share the variable `%s`; separate them with | instead of &, "
-                "or give each a variable of its own",
+                "or give each a separate variable",
                 *user, stage, graph->values[v].name);
         *user = stage;
     }

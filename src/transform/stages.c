@@ -1,10 +1,10 @@
 /*
  * stages.c: determines the stage of each block, and the devices that its blocks or the text ask for.
  *
- * Single: one stage holds everything. By a text: stage_text.c reads it. Automatic: blocks in the order in which ops
- * name them; either neighbors with one device id form a stage (without ids each block is a stage), or each block is the
- * next stage. Ops before the first annotation belong to stage 0. Stages without a device are placed later by the
- * schedule.
+ * Single: one stage holds everything. Assigns stages by a text, which stage_text.c reads. Automatic: blocks in the
+ * order in which ops name them; either neighbors with one device id form a stage (without ids each block is a stage),
+ * or each block is the next stage. Ops before the first annotation belong to stage 0. Stages without a device are
+ * placed later by the schedule.
  */
 #include "transform/transform.h"
 
@@ -15,7 +15,7 @@
 
 #define NO_STAGE UINT32_MAX
 
-/* Appends a stage in a phase of its own. */
+/* Appends a stage in a separate phase. */
 static bg_status add_next(bgi_stages *stages, uint32_t device, bg_error *error)
 {
     const uint32_t number = stages->stage_count;
@@ -49,7 +49,7 @@ static bg_status check_devices_given(const bgi_block *block, const bgi_block **w
     if (*with == NULL || *without == NULL)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "block `%s` has device %u but block `%s` has none; give all blocks a device, or none, or "
+                        "block `%s` has device %u but block `%s` has none; give a device to all blocks or to none, or "
                         "say which blocks form stages",
                         (*with)->name, (*with)->device, (*without)->name);
 }

@@ -279,7 +279,7 @@ static void add_update(bgi_trainer *trainer, const bgi_final_gradient *whole)
     trainer->scale = scale;
 }
 
-/* Adds the rows of a parameter's first gradient to its second gradient, in place. Returns false when there are no
+/* Adds the rows of a parameter's first gradient to its second gradient, in place. Returns false if there are no
  * rows. */
 static bool add_rows(bgi_trainer *trainer, const bgi_parameter_gradient *gradients, const bgi_accumulator *accumulators)
 {
@@ -388,9 +388,10 @@ static void warn_of_what_is_idle(const bgi_trainer *trainer)
     char text[192];
 
     if (trainer->options->numerics.stochastic_rounding && !keeps_16_bits(trainer->graph))
-        warn(trainer->options, "stochastic rounding changes nothing: weights and the optimizer's state are kept in "
-                               "float32; keep weights in "
-                               "bfloat16 or float16, or set stochastic_rounding to false");
+        warn(
+            trainer->options,
+            "stochastic rounding has no effect: weights and the optimizer's state are kept in float32; keep weights in "
+            "bfloat16 or float16, or set stochastic_rounding to false");
     if (optimizer->kind == BG_SGD && !optimizer->combined && optimizer->velocity_scaling != 1.0 &&
         optimizer->velocity_scaling != 0.0) {
         snprintf(text, sizeof text,
@@ -407,7 +408,7 @@ static bg_status refuse_accumulators(const bg_graph *graph, bg_error *error)
     for (size_t v = 1; v < graph->value_count; v++)
         if (graph->values[v].kind == BGI_VALUE_VARIABLE && graph->values[v].role == BG_ROLE_ACCUMULATOR)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "the model has an accumulator of its own, `%s`: training already accumulates gradients "
+                                "the model has its own accumulator, `%s`: training already accumulates gradients "
                                 "over options.gradient_accumulation micro-batches; leave it out",
                                 graph->values[v].name);
     return BG_OK;
@@ -438,11 +439,11 @@ static bg_status check_synchronized(const bgi_trainer *trainer, bg_error *error)
         return BG_OK;
     for (size_t o = 0; o < trainer->graph->op_count; o++)
         if (trainer->graph->ops[o].type == &bgi_op_sync_batch_norm)
-            return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                "batch norm `%s` is synchronized over replicas, the loss is a mean over counted labels "
-                                "and gradients are a running mean: the replicas' counts weight gradients that have "
-                                "parts of all replicas' losses; use BG_ACCUMULATE_MEAN",
-                                trainer->graph->ops[o].name);
+            return bg_error_set(
+                error, BG_ERROR_UNSUPPORTED,
+                "batch norm `%s` is synchronized over replicas, so gradients have parts of all replicas' losses, but a "
+                "running mean weights them with the label counts of single replicas; use BG_ACCUMULATE_MEAN",
+                trainer->graph->ops[o].name);
     return BG_OK;
 }
 
@@ -479,7 +480,7 @@ static bg_status check_custom(const bgi_trainer *trainer, bg_error *error)
     if (trainer->optimizer->kind != BG_CUSTOM || !trainer->options->numerics.stochastic_rounding)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                        "stochastic_rounding: the update of `%s` is not the library's and does its own rounding; leave "
+                        "stochastic_rounding: the update of `%s` is a custom one, which does its own rounding; leave "
                         "stochastic_rounding off, or use one of the library's optimizers",
                         trainer->optimizer->rule->name);
 }

@@ -41,7 +41,7 @@ for value in fast '' 1, ,1 1,,2 -1 nan 1e999 0x1 '1 '; do
 done
 error 2 '--update is `1;2`; it must be a number of at least 0, or one for each stage' schedule list --update '1;2'
 error 1 'there are 4 stages and 8 devices' schedule show grouped --devices 8
-error 1 'schedule `single` wants one device for all stages; there are 4 stages and 2 devices' schedule show single --devices 2
+error 1 'schedule `single` needs one device for all stages, but there are 4 stages and 2 devices' schedule show single --devices 2
 for name in interleaved auto; do
     error 1 'use a larger unit of time' schedule show $name --forward 1e308
 done
@@ -107,7 +107,7 @@ error 2 '--device-speeds has 2 values and --device-memory has 3' mnist --device-
 error 2 '--auto-round-devices is given without --ipu-limits' mnist --auto-round-devices
 error 1 'device_mapping has 2 devices, but there are 4 stages' plan mnist --device-mapping 0,1
 error 1 'device_mapping and @ in stages' plan mnist --stages 'B1@0|B2,B3,B4@1' --device-mapping 0,1
-error 1 'wants a device a stage; there are 4 stages and 2 devices' plan mnist --devices 2
+error 1 'needs a device a stage, but there are 4 stages and 2 devices' plan mnist --devices 2
 error 1 'the model can be cut into at most 4 stages at block borders' plan mnist --stages auto:9
 error 1 'stages are `auto:none`' plan mnist --stages auto:none
 error 1 'no cut into 2 stages fits' plan mnist --stages auto:2 --device-memory 500K

@@ -129,7 +129,7 @@ error 2 'wrong.yaml:2:3: unknown key `model.layerz`; did you mean `model.layers`
 error 2 '--schedule is `interleave`; it must be one of' gpt pretrain $one --strategy pipelined --schedule interleave
 error 2 'add --save DIR' gpt pretrain $one --checkpoint-steps 5
 error 2 '--checkpoint-keep-best is given without --save DIR, the folder that it needs' gpt pretrain $one --checkpoint-keep-best loss
-error 2 'the training measures `loss` alone' gpt pretrain $one --save x --checkpoint-keep-best accuracy
+error 2 'the training measures only `loss`' gpt pretrain $one --save x --checkpoint-keep-best accuracy
 error 2 'checkpoints go into a folder' gpt pretrain $one --save x.safetensors
 error 2 '--steps 200 is more than training.steps 100' gpt pretrain $one training.steps=100 --steps 200
 error 1 'the benchmark keeps remote buffers in memory' gpt bench $one memmap_dir=x

@@ -233,7 +233,7 @@ error 1 'activations are sharded, but the model has no tensor-parallel replicas'
     gpt pretrain $one --shard activations
 error 2 'activations are sharded and on the device' gpt pretrain $one --shard activations --offload weights
 error 2 'weights are sharded and on the device' gpt pretrain $one --shard weights --offload none
-error 2 'the phases are parallel, which are for loads that overlap' \
+error 2 'the phases are parallel and need loads that overlap' \
     gpt pretrain $one --phases parallel --phase-liveness off_chip_after_each_phase
 error 2 '--seed is `-1`' gpt pretrain $one --seed -1
 error 2 '--steps is `0`' gpt pretrain $one --steps 0

@@ -44,7 +44,7 @@ check "the preset rounds at random" sh -c '! cmp -s preset.safetensors nearest16
 begin_case idle-rounding
 # The presets ask for it, which float32 has no use for: one line, in the log file of the library too, whatever made the plan.
 default='--set tensor_parallel_1=1 tensor_parallel_2=1 data_parallel=1 precision=float32'
-idle="stochastic rounding changes nothing: weights and the optimizer's state are kept in float32; keep weights in bfloat16 or"
+idle="stochastic rounding has no effect: weights and the optimizer's state are kept in float32; keep weights in bfloat16 or"
 for run in compiled cached; do
     "$program" gpt pretrain $default --steps 1 --quiet --cache-dir idle.plans --log-dir idle.$run >out 2>err
     check "idle rounding, $run: $(cat err)" test "$(grep -c "^brigade gpt: warning: $idle float16, or set stochastic" err)" -eq 1

@@ -60,7 +60,7 @@ error 2 'no output is named; give --output NAME=FILE.npy for each output to writ
 error 2 '--output scores=a.npy: expected NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
 error 2 '--output names output `logits` twice' infer "$net" --input "$x" --output a.npy --output logits=b.npy
 error 2 "--output logits=a.txt: the file's name must end in .npy" infer "$net" --input "$x" --output logits=a.txt
-error 2 '--input: no data for `x`' infer "$net" --output a.npy
+error 2 '--input: there are no data for `x`' infer "$net" --output a.npy
 error 1 '--output: nowhere/a.npy' infer "$net" --input "$x" --output nowhere/a.npy
 error 1 'a sample is float32[3], but the model needs float32[1,8,8]' infer "$net" --input "x=$files/table.csv:0,1,2" --output c.npy
 check "nothing is left" test ! -e c.npy

@@ -89,7 +89,7 @@ lines plan.out 'loaded from cache in'
 for file in plans/*; do echo broken >"$file"; done
 "$program" mnist --compile-only --cache-dir plans --data-dir /nowhere >plan.out 2>plan.err
 lines plan.out 'compiled in'
-check "a bad file is not used: $(cat plan.err)" grep -q 'is not used, the plan is compiled again: it is not a plan file' plan.err
+check "a bad file is not used: $(cat plan.err)" grep -q 'is not used, so the plan is compiled again: it is not a plan file' plan.err
 
 begin_case compile-only-runs-nothing
 "$program" mnist --compile-only --schedule gpipe --data-dir /nowhere >plan.out

@@ -27,7 +27,7 @@ error 2 '--input z=a.npy: expected NAME=FILE with an input of the model: `x`' tr
 error 2 '--input x=: expected NAME=FILE' train "$net" --input x=
 error 1 '--input: none.npy: cannot open: No such file or directory' train "$net" --input x=none.npy --target "$y"
 error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
-error 2 '--input: no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
+error 2 '--input: there are no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
 error 1 'there is no array `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/test.npz:pixels" --target "$y"
 error 2 'the name of the array is missing; add one after a colon: the file has `images`, `labels`' train "$net" --input "x=$files/test.npz" --target "$y"
 error 1 'there is no tensor `pixels`; the file has `images`, `labels`' train "$net" --input "x=$files/data.safetensors:pixels" --target "$y"
@@ -41,10 +41,10 @@ head -c 500 "$files/images.npy" >cut.npy
 error 1 'cut.npy' train "$net" --input x=cut.npy --target "$y"
 
 begin_case target
-error 2 '--input: no target for --loss cross-entropy; give --target FILE' train "$net" --input $x
+error 2 '--input: there is no target for --loss cross-entropy; give --target FILE' train "$net" --input $x
 error 2 '--target is given without --input' train "$net" --target "$y"
 error 2 '--validation is given without --input' train "$net" --validation $x
-error 2 '--validation: no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x
+error 2 '--validation: there is no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x
 error 2 '--target is given, but the loss is inside the model' train "$files/inside.onnx" --input "x=$files/inside.npz:rows" \
     "labels=$files/inside.npz:labels" --target "$y" --loss loss
 error 2 '--loss hinge: expected cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output' \

@@ -181,7 +181,7 @@ static void test_every_type(void **state)
     static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
     static const struct {
         const char *names[12];
-        const char *taken; /* by value: what may be set without other fields */
+        const char *taken; /* by value: the string that may be set without other fields */
     } kinds[] = {
         {{"auto_loss_scaling", "enable_half_partials", "execute_encoder_on_cpu_for_generation", "explicit_ir_inference",
           "optimizer_state_offchip", "recompute_checkpoint_every_layer", "replicated_tensor_sharding"},
@@ -237,7 +237,7 @@ static void test_cross_checks(void **state)
            "`inference_matmul_proportion` = [0.1] should use");
     refuse("{\"inference_layers_per_ipu\": [3, 3], \"inference_serialized_embedding_splits_per_ipu\": [1]}",
            BG_ERROR_INVALID, "should use the same number of IPUs as");
-    /* With a wildcard the length is looked at when the layers are known. */
+    /* With a wildcard the length is checked once the layers are known. */
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
@@ -268,7 +268,7 @@ static void test_splits(void **state)
     refuse("{\"layers_per_ipu\": [3, 3], \"serialized_embedding_splits_per_ipu\": [0, 0]}", BG_ERROR_INVALID,
            "at least one split");
     refuse("{\"layers_per_ipu\": [3, 3], \"serialized_embedding_splits_per_ipu\": [-1, 1]}", BG_ERROR_INVALID,
-           "splits know no wildcards");
+           "splits have no wildcards");
 }
 
 /* One pass finds all, each with its place. */
@@ -571,7 +571,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     bg_ipu_config_destroy(again);
     bg_ipu_config_destroy(config);
 
-    /* From here: every field and a version. */
+    /* From here on the file has every field and a version. */
     assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
     assert_int_equal(bg_ipu_config_print_json(config, &text, NULL), BG_OK);
     for (size_t i = 0; bg_ipu_config_field_at(i) != NULL; i++)
@@ -715,7 +715,7 @@ static void test_inferred_values_stay_inferred(void **state)
                          BG_OK);
         assert_true(bg_ipu_config_equal(config, again));
         free(text);
-        /* And written by that one. */
+        /* The file that this one wrote is the same. */
         assert_int_equal(bg_ipu_config_print_json(again, &text, NULL), BG_OK);
         third = parse(text);
         for (size_t i = is_given; i < sizeof inferred / sizeof inferred[0]; i++) {

@@ -277,7 +277,7 @@ static void test_texts_are_utf8(void **state)
     bg_run_options_destroy(options);
 }
 
-/* One line a form; later lines override. */
+/* There is one line for each form; later lines override. */
 static void test_lines(void **state)
 {
     static const char text[] = "# as PopTorch has them\n"
@@ -461,7 +461,7 @@ static void test_anchors(void **state)
     text[0] = 'x';
     assert_int_equal(bg_run_options_add_anchor(clone, "loss", NULL, BG_OUTPUT_SUM, 1, NULL), BG_OK);
     assert_int_equal(bg_run_options_add_anchor(clone, "loss", NULL, BG_OUTPUT_ALL, 1, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "there is an anchor `loss` already"));
+    assert_non_null(strstr(error.message, "anchor `loss` already exists"));
     assert_int_equal(bg_run_options_add_anchor(clone, "", NULL, BG_OUTPUT_ALL, 1, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_run_options_add_anchor(clone, "y", NULL, (bg_output_mode)9, 1, NULL), BG_ERROR_INVALID);
     assert_int_equal(bg_run_options_clone(clone, &options, NULL), BG_OK);
@@ -492,7 +492,7 @@ static void test_transport(void **state)
     bg_error error = {0};
     (void)state;
 
-    /* What was not set keeps its value. */
+    /* An option that was not set keeps its value. */
     other.execution.transport = &transport;
     kept = other;
     bg_run_options_apply(options, &kept);

@@ -1,6 +1,5 @@
 /*
- * test_convert.c: samples in other element types and shapes, normalized as torchvision does it, and side by side
- * (zip.c).
+ * test_convert.c: samples in other element types and shapes, normalized as in torchvision, and side by side (zip.c).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +47,7 @@ static bg_dataset *make_bytes(void)
     return make(bg_matrix(BG_UINT8, SAMPLES, PIXELS), bytes);
 }
 
-/* The same samples by callback, not in memory. */
+/* The same samples through a callback, not in memory. */
 static bg_status get_bytes(void *user, uint64_t epoch, uint64_t index, void *const outputs[], bg_error *failure)
 {
     (void)user, (void)epoch, (void)failure;
@@ -110,7 +109,7 @@ static void test_bytes_become_floats(void **state)
     }
 }
 
-/* Bit for bit what bg_dataset_normalize makes, whose bits are torchvision's. */
+/* The result has the bits of bg_dataset_normalize, which are torchvision's. */
 static void test_normalization(void **state)
 {
     const float means[] = {0.4f, 0.1f, 0.25f, 0.5f}, deviations[] = {0.3f, 0.2f, 1.5f, -2.0f};
@@ -235,7 +234,7 @@ static void test_conversions_that_cannot_be(void **state)
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .tensor_index = 1}, BG_ERROR_INVALID, "tensor 1 of 1"},
         {{.type = bg_vector(BG_INT32, PIXELS), .channel_count = 1, .means = &one, .deviations = &one},
          BG_ERROR_INVALID,
-         "normalization makes floats, and int32 was asked for"},
+         "normalization makes floats, but int32 was requested"},
         {{.type = bg_vector(BG_FLOAT32, PIXELS), .channel_count = 3, .means = &one, .deviations = &one},
          BG_ERROR_INVALID,
          "3 channels are given for samples of uint8[4], expected 1 or their first dimension"},

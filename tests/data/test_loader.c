@@ -490,7 +490,7 @@ static void test_restart_and_resume(void **state)
             begin(loader, epoch);
             assert_int_equal(read_epoch(loader, epoch, whole[epoch]), 100);
         }
-        /* Back to the past, from its middle to the beginning, and on. */
+        /* Goes back, from the middle to the beginning, and continues. */
         begin(loader, 0);
         for (int n = 0; n < 3; n++)
             next(loader);
@@ -735,7 +735,7 @@ static void test_bad_options(void **state)
     assert_refused(s.dataset, &options, "8 does not divide the batch size 20");
     bg_loader *loader = make_loader(s.dataset, &good);
     assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "no epoch was begun"));
+    assert_non_null(strstr(error.message, "no epoch has begun; call bg_loader_begin_epoch"));
     bg_loader_destroy(loader);
     clear_samples(&s);
 }
@@ -1008,7 +1008,7 @@ static void expect_all_back(const loans *l)
     assert_int_equal(l->returned_bytes, l->taken_bytes);
 }
 
-/* Of a data set and, `streamed`, of a stream. */
+/* Tests a data set and, with `streamed`, a stream. */
 static void borrow_all(bool streamed)
 {
     loans l = {.limit = 2};

@@ -85,7 +85,7 @@ static void test_errors(void **state)
     bg_block_start(graph, "A", 1);
     assert_int_equal(bg_graph_check(graph, NULL), BG_OK);
     bg_block_start(graph, "A", 2);
-    toy_expect_error(graph, BG_ERROR_INVALID, "block `A` is on device 1 already, and now it is given device 2");
+    toy_expect_error(graph, BG_ERROR_INVALID, "block `A` is already on device 1, but now it is given device 2");
     bg_graph_destroy(graph);
 
     graph = toy_graph();

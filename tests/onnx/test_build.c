@@ -439,7 +439,7 @@ static void branches_take_the_place_of_their_node(void **state)
     } cases[] = {
         {"Relu", "x", "r", "r", BG_OK, NULL},
         {"Relu", "x", "r", "x", BG_OK, NULL}, /* its outcome may be a value from outside */
-        {"Relu", "x", "b", "b", BG_ERROR_PARSE, "node `` (Relu) of its branch: the name `b` is taken already"},
+        {"Relu", "x", "b", "b", BG_ERROR_PARSE, "node `` (Relu) of its branch: the name `b` is already used"},
         {"Relu", "nowhere", "r", "r", BG_ERROR_PARSE, "nothing before it makes its input `nowhere`"},
         {"Relu", "x", "r", "nowhere", BG_ERROR_PARSE, "its branch does not make its output `nowhere`"},
         {"Unheard", "x", "r", "r", BG_ERROR_UNSUPPORTED, "node `` (Unheard) of its branch: the op is not known"},

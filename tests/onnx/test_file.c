@@ -67,7 +67,7 @@ static void good_files_are_read(void **state)
     free(bytes);
 }
 
-/* Every beginning of a file but the whole. */
+/* Every proper prefix of a file is refused. */
 static void cut_files_are_refused(void **state)
 {
     test_model_file file;
@@ -139,10 +139,10 @@ static void contradictions_are_refused(void **state)
     refuses(&file, "node `/layer/0/Gemm` (Gemm): input 0 is `c`");
     test_model_file_init(&file);
     file.node_list[1]->output[0] = "b";
-    refuses(&file, "node `Relu:b`: the name `b` is taken already");
+    refuses(&file, "node `Relu:b`: the name `b` is already used");
     test_model_file_init(&file);
     file.output_list[0]->name = "d";
-    refuses(&file, "output `d` is made by no node");
+    refuses(&file, "no node makes output `d`");
     test_model_file_init(&file);
     file.node_list[0]->op_type = NULL;
     refuses(&file, "has no op_type");
@@ -160,13 +160,13 @@ static void contradictions_are_refused(void **state)
     refuses(&file, "tensor `w`: dimension 0 is 9223372036854775807: expected 0 to 2^46");
     test_model_file_init(&file);
     file.weight.data_type = 99;
-    refuses(&file, "tensor `w`: element type 99 is none of 1 to 16");
+    refuses(&file, "tensor `w`: element type 99 is not one of 1 to 16");
     test_model_file_init(&file);
     file.opset.version = 5;
-    refuses(&file, "the file is of opset 5: 6 to 21 are possible");
+    refuses(&file, "the file has opset 5: 6 to 21 are supported");
     test_model_file_init(&file);
     file.opset.version = 22;
-    refuses(&file, "the file is of opset 22");
+    refuses(&file, "the file has opset 22");
     test_model_file_init(&file);
     file.model.n_opset_import = 0;
     refuses(&file, "the file imports no opset");

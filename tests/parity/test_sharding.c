@@ -387,7 +387,8 @@ static bg_value build_thirty(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* 30 elements over 4 replicas: 8, 8, 8 and 6; over 7: six times 5 and nothing. */
+/* 30 elements over 4 replicas are pieces of 8, 8, 8 and 6; over 7 replicas they are six pieces of 5 and an empty
+ * one. */
 static void test_pieces_of_thirty(void **state)
 {
     const test_model model = {"thirty", build_thirty};
@@ -516,7 +517,7 @@ static void test_refusals(void **state)
     options.memory.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
     expect_refusal(&options, 0, "activations are sharded and on the device");
     options.execution.strategy = BG_STRATEGY_PHASED; /* remote by default */
-    expect_refusal(&options, 0, "no tensor-parallel replicas, and only these have activations in common");
+    expect_refusal(&options, 0, "no tensor-parallel replicas, and only such replicas have activations in common");
     options = options_for(&ways[0], 2, 1);
     options.memory.locations[BG_LOCATION_WEIGHTS].sharded = true;
     expect_refusal(&options, 0,

@@ -86,7 +86,7 @@ static void expect_same(description *a, description *b, const char *what)
     assert_int_equal(a->summary.micro_batch, b->summary.micro_batch);
 }
 
-/* The path of the one file of a folder. */
+/* Finds the path of the only file of a folder. */
 static void find_file(const char *folder, char path[512])
 {
     DIR *directory = opendir(folder);
@@ -280,7 +280,7 @@ static void test_notes_are_said_again(void **state)
         options.reporting.log_user = &said[i];
         bg_plan_destroy(make_plan(test_model_at(0), &options, i == 1, "notes"));
         assert_non_null(strstr(said[i].text, "gradient accumulation is 2, below the"));
-        assert_non_null(strstr(said[i].text, "stochastic rounding changes nothing"));
+        assert_non_null(strstr(said[i].text, "stochastic rounding has no effect"));
     }
     assert_non_null(strstr(said[0].text, "cache: the plan is stored in"));
     assert_non_null(strstr(said[0].text, "plan: compiled in"));
@@ -291,21 +291,21 @@ static void test_notes_are_said_again(void **state)
     assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
     for (const char *at = text; (at = strstr(at, " warning: gradient accumulation is 2, below the")) != NULL; at++)
         warnings++;
-    for (const char *at = text; (at = strstr(at, " warning: stochastic rounding changes nothing")) != NULL; at++)
+    for (const char *at = text; (at = strstr(at, " warning: stochastic rounding has no effect")) != NULL; at++)
         of_passes++;
     assert_int_equal(warnings, 2);
     assert_int_equal(of_passes, 2);
     assert_non_null(strstr(text, " info: plan: loaded from cache in"));
     free(text);
 
-    /* Without a function to call and without a cache it has them too. */
+    /* Without a callback and without a cache the messages exist too. */
     assert_int_equal(remove(path), 0);
     options.reporting.log = NULL;
     options.files.cache_dir = NULL;
     bg_plan_destroy(make_plan(test_model_at(0), &options, false, "notes in a file alone"));
     assert_int_equal(bgi_file_load(path, (size_t)1 << 20, &text, &size, NULL), BG_OK);
     assert_non_null(strstr(text, " warning: gradient accumulation is 2, below the"));
-    assert_non_null(strstr(text, " warning: stochastic rounding changes nothing"));
+    assert_non_null(strstr(text, " warning: stochastic rounding has no effect"));
     free(text);
     test_folder_remove(log_folder);
     test_folder_remove(folder);
@@ -665,7 +665,7 @@ static void expect_refused(const bg_graph *graph, const char *folder, const char
     assert_int_equal(bgi_file_save(path, data, size, NULL), BG_OK);
     assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
     assert_false(is_cached);
-    if (strstr(said.text, "is not used, the plan is compiled again: ") == NULL || strstr(said.text, reason) == NULL)
+    if (strstr(said.text, "is not used, so the plan is compiled again: ") == NULL || strstr(said.text, reason) == NULL)
         fail_msg("not `%s`: %s", reason, said.text);
     assert_int_equal(make_inference(graph, folder, &said, &is_cached), BG_OK);
     assert_true(is_cached);
@@ -719,7 +719,7 @@ static void test_bad_files(void **state)
     test_folder_remove(folder);
 }
 
-/* A folder that cannot be made is a note. */
+/* A folder that cannot be created causes a note. */
 static void test_bad_folder(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[128];

@@ -387,8 +387,8 @@ static void test_blocks_by_function(void **state)
     }
 }
 
-/* Every strategy runs all backward passes of a step before its one update, of which phases do the first level, that
- * changes no weights, behind the stage's own. A model that accumulates too is refused. */
+/* Every strategy runs all backward passes of a step before its one update. Phases run the first level of the update,
+ * which changes no weights, after the stage's own backward. A model that accumulates too is refused. */
 static void test_training_accumulates_by_itself(void **state)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
@@ -429,7 +429,7 @@ static void test_training_accumulates_by_itself(void **state)
         bg_plan_destroy(plan);
         bg_graph_variable(m.graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
         expect_training(&m, &options, BG_ERROR_INVALID,
-                        "the model has an accumulator of its own, `mine`: training already accumulates gradients");
+                        "the model has its own accumulator, `mine`: training already accumulates gradients");
         bg_graph_destroy(m.graph);
     }
 }
@@ -665,7 +665,8 @@ static void test_large_models_compile_fast(void **state)
         options.execution.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
         options.execution.gradient_accumulation = 32;
         assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
-        /* Some 200 ms where this was written; with a quadratic step in it, many seconds. Sanitizers take their time. */
+        /* It took about 200 ms where this was written; with a quadratic step it would take many seconds. Sanitizers are
+         * slow. */
         ms = 1e3 * (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
             fail_msg("%u ops take %.0f ms", bg_graph_op_count(m.graph), ms);

@@ -123,15 +123,15 @@ static void test_placement_refusals(void **state)
         {{4, "", "", ""},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
-         "schedule `line` wants a device a stage; there are 4 stages and 2 devices"},
+         "schedule `line` needs a device a stage, but there are 4 stages and 2 devices"},
         {{5, "", "", ""},
          &fold,
          {.execution.strategy = BG_STRATEGY_PIPELINED},
-         "wants two stages a device; there are 5 stages"},
+         "needs two stages on each device, but there are 5 stages"},
         {{5, "", "", ""},
          &loop,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 2},
-         "wants a multiple of the devices as stages; there are 5 stages and 2 devices"},
+         "needs a multiple of the devices as stages, but there are 5 stages and 2 devices"},
         {{2, "", "", "01"},
          &line,
          {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.device_count = 3},
@@ -352,7 +352,7 @@ static void test_ipu_limits(void **state)
     }
 }
 
-/* A model on four devices, and three micro-batches to look at. */
+/* A model on four devices, and three micro-batches to check. */
 static void test_device_iterations_of_a_split_model(void **state)
 {
     model m = make_model(4, false, "0123");
@@ -445,7 +445,7 @@ static void test_default_with_a_shared_device(void **state)
         }
 }
 
-/* Blocks that were given one device are one stage; a mapping speaks of them as stages of their own. */
+/* Blocks that were given one device are one stage; a mapping treats them as separate stages. */
 static void test_mapping_keeps_neighbors(void **state)
 {
     static const uint32_t three[] = {1, 1, 0}, two[] = {1, 0};

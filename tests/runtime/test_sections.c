@@ -311,8 +311,8 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* From one form to another: nothing is lost or changed, inference gives the results of the same weights set one by one
- * as wholes, and training continues as it would have. */
+/* Converts one form to another: nothing is lost or changed, inference gives the results of the same weights set one by
+ * one as wholes, and training continues as it would have. */
 static void move_between(const form *a, const form *b, road way, bool keeps_order)
 {
     machine first = {0}, next = {0}, same = {0}, test = {0}, plain = {0};
@@ -342,8 +342,9 @@ static void move_between(const form *a, const form *b, road way, bool keeps_orde
     }
     close_machine(&test);
 
-    /* The weights and the optimizer's state, and what more training makes of them. The gradient of the projection's
-     * input is a sum over its pieces: with the same number of pieces the bits are those of the first form. */
+    /* The weights and the optimizer's state, and the result of more training with them. The gradient of the
+     * projection's input is a sum over its pieces: with the same number of pieces the bits are those of the first form.
+     */
     move_on(&first, same_sums ? a : b, true, COPIED, &same, &same_weights);
     expect_weights(bg_session_weights(same.session), bg_session_weights(first.session), what);
     move_on(&first, b, true, way, &next, &next_weights);
@@ -436,7 +437,7 @@ static void sessions_take_turns(void **state)
     expect_weights(bg_session_weights(b.session), bg_session_weights(alone.session), "in turns");
     assert_int_equal(bg_session_step(a.session), 6);
     close_machine(&alone), close_machine(&test), close_machine(&b);
-    /* The weights keep what the destroyed session had. */
+    /* The weights keep the values of the destroyed session. */
     open_machine(&test, &forms[0], false, bg_session_weights(a.session));
     infer(&test, found);
     assert_memory_equal(found, before, sizeof found);
@@ -445,7 +446,7 @@ static void sessions_take_turns(void **state)
 
 /* ---- values that are given as pieces ---- */
 
-/* `values` of the whole matrix of ROWS rows, in pieces of rows. */
+/* Sets `values` of the whole matrix of ROWS rows, in pieces of rows. */
 static bg_status give_piece(bg_weights *weights, uint32_t i, uint32_t count, const float *values)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS / count, WIDTH);
@@ -537,8 +538,8 @@ static void incomplete_pieces_are_refused(void **state)
     }
 }
 
-/* Checkpoints of pieces, as earlier releases wrote them: made by sessions of a model whose pieces are parameters of
- * their own. */
+/* Checkpoints of pieces, as earlier releases wrote them, come from sessions of a model whose pieces are separate
+ * parameters. */
 static void checkpoints_of_pieces_are_read(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.05);
@@ -702,8 +703,8 @@ static void missing_weights_are_named(void **state)
     close_machine(&m), close_machine(&trained);
 }
 
-/* A list that is long ends with its count. Running statistics are as needed as parameters; what the model writes
- * itself is not. */
+/* A list that is long ends with its count. Running statistics are required like parameters; values that the model
+ * itself writes are not. */
 static void the_list_is_bounded(void **state)
 {
     const bg_type images = {.dtype = BG_FLOAT32, .rank = 2, .dims = {4, 6}};
@@ -752,7 +753,7 @@ static void wrong_sections_are_refused(void **state)
         {{"w", {BG_FLOAT32, 2, {8, 5}}, 0, 4, 2}, 0.0, "not of the same type"},
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 1, 0, 2}, 0.0, "not of the same type"},
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 2}, 1.0, "not of the same type"},
-        {{"plain", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 2}, 0.0, "`plain`, which is a variable itself"},
+        {{"plain", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 2}, 0.0, "`plain`, which is also a variable"},
     };
     const bg_type type = bg_matrix(BG_FLOAT32, 8, 4);
     const bg_section first = {"w", bg_matrix(BG_FLOAT32, 8, 4), 0, 0, 4};

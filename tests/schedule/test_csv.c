@@ -105,7 +105,7 @@ static void test_the_older_form(void **state)
     assert_int_equal(bg_schedule_verify(schedule, &problem, NULL), BG_ERROR_INVALID);
     bg_schedule_problem_free(&problem);
     bg_schedule_destroy(schedule);
-    /* Without halves BW is B. */
+    /* In a file without halves BW is B. */
     schedule = must_read("0F0,0BW0\n", NULL);
     assert_int_equal(bg_schedule_print(schedule, &text, NULL), BG_OK);
     assert_string_equal(text, "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 B0.0 U0:0\n");
@@ -169,7 +169,7 @@ static void test_bad_texts(void **state)
         {"", "bad.csv: the schedule has no actions"},
         {",,\n,\n", "bad.csv: the schedule has no actions"},
         {"4294967295F0\n", "bad.csv: the schedule names stage 4294967294 and micro-batch 0"},
-        {"0F4294967295\n", "which takes at least 4294967295 actions, but it has 1"},
+        {"0F4294967295\n", "which needs at least 4294967295 actions, but it has 1"},
     };
 
     (void)state;
@@ -221,7 +221,7 @@ static void test_generators_survive_the_round_trip(void **state)
     assert_true(count >= 20);
 }
 
-/* The cell (by number) of an action such as "1F0"; fails when it is not there. */
+/* The cell (by number) of an action such as "1F0"; fails if it does not exist. */
 static uint32_t find_cell(const char *csv, const char *action)
 {
     const char *at = strstr(csv, action), *row = csv;

@@ -190,9 +190,10 @@ static void test_refusals_of_placements(void **state)
     test.devices[3] = 0;
     strategy_refused(&test.problem, "zb-h1", "stages 0 and 3 share device 0");
     strategy_refused(&test.problem, "v-min", "stage 1 is on device 1, stage 2 on device 2");
-    strategy_refused(&test.problem, "looped", "stage 2 is on device 2, which does not fit; with 2 stages on device 0");
+    strategy_refused(&test.problem, "looped",
+                     "stage 2 is on device 2, which is not allowed; with 2 stages on device 0");
     strategy_refused(&test.problem, "looped-zb",
-                     "stage 2 is on device 2, which does not fit; with 2 stages on device 0");
+                     "stage 2 is on device 2, which is not allowed; with 2 stages on device 0");
     test.devices[1] = test.devices[2] = 0;
     strategy_refused(&test.problem, "dualpipev", "stage 0 is on device 0, stage 1 on device 0");
     test.devices[3] = 1;

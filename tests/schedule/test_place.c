@@ -94,11 +94,12 @@ static void assert_refused(const char *name, uint32_t stage_count, uint32_t devi
 static void test_counts_that_do_not_fit(void **state)
 {
     (void)state;
-    assert_refused("interleaved", 4, 3, "schedule `interleaved` wants a device a stage; there are 4 stages and 3");
-    assert_refused("looped", 5, 2, "wants a multiple of the devices as stages; there are 5 stages and 2");
-    assert_refused("zb-v", 5, 2, "wants two stages a device");
-    assert_refused("v-min", 4, 3, "wants two stages a device; there are 4 stages and 3 devices: change one of them");
-    assert_refused("single", 4, 2, "wants one device for all stages; there are 4 stages and 2 devices");
+    assert_refused("interleaved", 4, 3, "schedule `interleaved` needs a device a stage, but there are 4 stages and 3");
+    assert_refused("looped", 5, 2, "needs a multiple of the devices as stages, but there are 5 stages and 2");
+    assert_refused("zb-v", 5, 2, "needs two stages on each device");
+    assert_refused("v-min", 4, 3,
+                   "needs two stages on each device, but there are 4 stages and 3 devices: change one of them");
+    assert_refused("single", 4, 2, "needs one device for all stages, but there are 4 stages and 2 devices");
     assert_refused("looped", 0, 2, "0 stages on 2 devices; both numbers must be at least 1");
     assert_refused("looped", 2, 0, "2 stages on 0 devices");
 }

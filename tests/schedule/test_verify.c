@@ -1,5 +1,5 @@
 /*
- * test_verify.c: the words the verifier finds for each kind of damage. test_damage.c shows that it finds all of them,
+ * test_verify.c: the messages of the verifier for each kind of damage. test_damage.c shows that it finds all of them,
  * and nothing else.
  */
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void test_messages(void **state)
     (void)state;
     assert_verdict("F0.0", "F0.0", NULL);
     assert_verdict("U1:0\n", "\n", "device 1 lacks U1:0");
-    assert_verdict("B0.1 U0:0", "B0.1 B0.1 U0:0", "device 0, action 10 (B0.1) is there before, as action 9");
+    assert_verdict("B0.1 U0:0", "B0.1 B0.1 U0:0", "device 0, action 10 (B0.1) also occurs as action 9");
     assert_verdict("B0.1 U0:0", "B0.1 U0:0 F1.0", "device 0, action 11 (F1.0): stage 1 is on device 1");
     assert_verdict("F0.0 ", "F0.7 ", "(F0.7) is not part of the problem");
     assert_verdict("F0.0 ", "W0.0 ", "(W0.0) is not part of the problem");
@@ -76,7 +76,7 @@ static void test_deadlock_is_described(void **state)
     assert_verdict("F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 RECEIVE0.0:1 B0.0",
                    "F0.0 RECEIVE0.0:1 B0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0",
                    "deadlock: in step 0 device 0, action 2 (RECEIVE0.0:1), micro-batch 0, waits for the message of "
-                   "edge 1 by B1.0 on device 1, which waits as well");
+                   "edge 1 by B1.0 on device 1, which also waits");
     /* Receiving early is odd but right; the messages are then held longer. */
     assert_verdict("RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 RECEIVE1.1:0",
                    "RECEIVE1.0:0 RECEIVE1.1:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1", NULL);

@@ -73,7 +73,7 @@ static void test_constant_scales(void **state)
     (void)state;
     for (int sum = 0; sum < 2; sum++) {
         bg_value loss, scale = {0};
-        bg_graph *graph = build(sum != 0, &loss); /* a sum takes no notice of counts */
+        bg_graph *graph = build(sum != 0, &loss); /* a sum ignores the counts */
         bg_options options = small_options();
         options.numerics.accumulation = sum ? BG_ACCUMULATE_SUM : BG_ACCUMULATE_MEAN;
         train(graph, loss, bg_sgd(0.1), options);
@@ -84,7 +84,7 @@ static void test_constant_scales(void **state)
     }
 }
 
-/* The loss's gradient is multiplied, what the update multiplies by divided. */
+/* The loss's gradient is multiplied, and the update divides by the same number. */
 static void test_loss_scaling(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void test_tied_weight_has_one_update(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One weight of 16 bits: what its accumulator and state are, by the options; "" or what the error says. */
+/* One weight of 16 bits: the types of its accumulator and state, by the options; "" or the error message. */
 static bg_dtype choose(void *user, const char *name, const bg_type *type)
 {
     assert_string_equal(name, "w");
@@ -264,7 +264,7 @@ static void count_words(void *user, bg_log_level level, const char *text)
     uint32_t *counts = user;
 
     assert_int_equal(level, BG_LOG_WARNING);
-    counts[0] += strstr(text, "stochastic rounding changes nothing") != NULL;
+    counts[0] += strstr(text, "stochastic rounding has no effect") != NULL;
     counts[1] += strstr(text, "velocity_scaling 8 is ignored") != NULL;
 }
 
@@ -334,7 +334,7 @@ static void test_an_accumulator_of_the_model_is_refused(void **state)
     (void)state;
     bg_graph_variable(graph, "mine", &type, BG_ROLE_ACCUMULATOR, NULL);
     small_expect(bgi_make_training(graph, loss, &optimizer, &options, &error), BG_ERROR_INVALID, &error,
-                 "accumulator of its own, `mine`");
+                 "its own accumulator, `mine`");
     bg_graph_destroy(graph);
 }
 
