@@ -8,6 +8,8 @@
  *   threads, processes    calls a second of one, and of two at a time over one set of weights, of two processes; they
  *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
  *                         call is beside another one, whatever else the machine does
+ *   arithmetic            the same of loops over registers, which share nothing: what the machine gives two threads and
+ *                         two processes in the same rounds
  *   before, during        time of a call of the digit network while nobody, while another thread trains it and
  * publishes its weights after every 10th update memory how much the process grows for sessions over 64 MB of weights,
  * after the first
@@ -138,7 +140,7 @@ static bg_session *make_session(const bg_plan *plan)
 /* ---- a server ---- */
 
 typedef struct server {
-    bg_session *session;
+    bg_session *session; /* NULL: plain arithmetic */
     size_t input_bytes, output_bytes;
     double seconds;
     double *times; /* NULL: not wanted */
@@ -146,29 +148,55 @@ typedef struct server {
     double elapsed, worked; /* worked: processor time of the thread */
 } server;
 
+/* Work that shares nothing: multiplications and additions in registers, for about as long as a call. */
+static double burn(double x)
+{
+    enum { LOOPS = 4000 };
+    double y = x + 1.0, z = x + 2.0, w = x + 3.0;
+
+    for (int i = 0; i < LOOPS; i++) {
+        x = x * 0.999 + 0.001;
+        y = y * 0.998 + 0.002;
+        z = z * 0.997 + 0.003;
+        w = w * 0.996 + 0.004;
+    }
+    return x + y + z + w;
+}
+
+static void call(const server *s, const void *input, void *output)
+{
+    static _Thread_local volatile double burnt;
+    bg_error error = {0};
+
+    if (s->session == NULL)
+        burnt = burn(burnt);
+    else
+        check(bg_session_run(s->session, (const void *[]){input}, (void *[]){output}, &error), &error);
+}
+
 static void *serve(void *argument)
 {
     server *s = argument;
     void *input = calloc(1, s->input_bytes), *output = calloc(1, s->output_bytes);
-    bg_error error = {0};
     double begin, last, worked;
+    uint64_t calls = 0;
 
     if (input == NULL || output == NULL)
         exit(1);
     memset(input, 1, s->input_bytes);
     for (int i = 0; i < 100; i++)
-        check(bg_session_run(s->session, (const void *[]){input}, (void *[]){output}, &error), &error);
-    s->calls = 0;
+        call(s, input, output);
     worked = thread_s();
     for (begin = last = now_s(); last - begin < s->seconds;) {
         double now;
-        check(bg_session_run(s->session, (const void *[]){input}, (void *[]){output}, &error), &error);
+        call(s, input, output);
         now = now_s();
-        if (s->times != NULL && s->calls < MOST_TIMES)
-            s->times[s->calls] = now - last;
-        s->calls++;
+        if (s->times != NULL && calls < MOST_TIMES)
+            s->times[calls] = now - last;
+        calls++;
         last = now;
     }
+    s->calls = calls;
     s->elapsed = last - begin;
     s->worked = thread_s() - worked;
     free(input);
@@ -214,6 +242,7 @@ static rates rate(const server *s)
     return (rates){(double)s->calls / s->elapsed, (double)s->calls / s->worked};
 }
 
+/* readers NULL: of plain arithmetic. */
 static rates rate_of_threads(bg_session *const *readers, int count)
 {
     server servers[2];
@@ -221,7 +250,7 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     rates sum = {0};
 
     for (int i = 0; i < count; i++) {
-        servers[i] = digit_server(readers[i], seconds / ROUNDS);
+        servers[i] = digit_server(readers != NULL ? readers[i] : NULL, seconds / ROUNDS);
         if (pthread_create(&threads[i], NULL, serve, &servers[i]) != 0)
             exit(1);
     }
@@ -233,30 +262,36 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     return sum;
 }
 
-/* Separate processes, with separate weights. The rate of the slowest. */
-static rates rate_of_processes(int count)
+/* Separate processes with separate weights, which begin to count together. The rate of the slowest. */
+static rates rate_of_processes(bool is_digit, int count)
 {
-    rates *each = mmap(NULL, 2 * sizeof *each, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared {
+        atomic_int ready;
+        rates each[2];
+    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     rates slowest;
 
-    if (each == MAP_FAILED)
+    if (shared == MAP_FAILED)
         exit(1);
     fflush(stdout);
     for (int i = 0; i < count; i++)
         if (fork() == 0) {
-            server s = digit_server(make_session(make_digit(true)), seconds / ROUNDS);
+            server s = digit_server(is_digit ? make_session(make_digit(true)) : NULL, seconds / ROUNDS);
+            atomic_fetch_add(&shared->ready, 1);
+            while (atomic_load(&shared->ready) < count)
+                usleep(100);
             serve(&s);
-            each[i] = rate(&s);
+            shared->each[i] = rate(&s);
             _exit(0);
         }
     for (int i = 0; i < count; i++)
         wait(NULL);
-    slowest = each[0];
-    if (count == 2 && each[1].calls < slowest.calls)
-        slowest.calls = each[1].calls;
-    if (count == 2 && each[1].worked < slowest.worked)
-        slowest.worked = each[1].worked;
-    munmap(each, 2 * sizeof *each);
+    slowest = shared->each[0];
+    if (count == 2 && shared->each[1].calls < slowest.calls)
+        slowest.calls = shared->each[1].calls;
+    if (count == 2 && shared->each[1].worked < slowest.worked)
+        slowest.worked = shared->each[1].worked;
+    munmap(shared, sizeof *shared);
     return slowest;
 }
 
@@ -266,31 +301,41 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
+/* Of each round: one, two, and two as a multiple of one. */
+typedef struct rounds {
+    double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
+} rounds;
+
+static void add_round(rounds *r, int round, rates one, rates two)
+{
+    r->one[round] = one.calls;
+    r->two[round] = two.calls;
+    r->times[round] = two.calls / one.calls;
+    r->times_worked[round] = two.worked / one.worked;
+}
+
 static void measure_several(bg_session *const *readers)
 {
-    double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
-    double alone[ROUNDS], beside[ROUNDS], shares[ROUNDS], shares_worked[ROUNDS];
+    static rounds threads, processes, plain_threads, plain_processes;
 
     for (int i = 0; i < ROUNDS; i++) {
-        const rates thread = rate_of_threads(readers, 1), threads = rate_of_threads(readers, 2);
-        const rates process = rate_of_processes(1), processes = rate_of_processes(2);
-        one[i] = thread.calls;
-        two[i] = threads.calls;
-        times[i] = threads.calls / thread.calls;
-        times_worked[i] = threads.worked / thread.worked;
-        alone[i] = process.calls;
-        beside[i] = processes.calls;
-        shares[i] = processes.calls / process.calls;
-        shares_worked[i] = processes.worked / process.worked;
+        add_round(&threads, i, rate_of_threads(readers, 1), rate_of_threads(readers, 2));
+        add_round(&plain_threads, i, rate_of_threads(NULL, 1), rate_of_threads(NULL, 2));
+        add_round(&processes, i, rate_of_processes(true, 1), rate_of_processes(true, 2));
+        add_round(&plain_processes, i, rate_of_processes(false, 1), rate_of_processes(false, 2));
     }
-    printf("threads,1,%.0f,calls/s\n", median(one));
-    printf("threads,2,%.0f,calls/s\n", median(two));
-    printf("threads,2,%.2f,times one\n", median(times));
-    printf("threads,2,%.2f,times one by processor time\n", median(times_worked));
-    printf("processes,1,%.0f,calls/s\n", median(alone));
-    printf("processes,2,%.0f,calls/s of the slower one\n", median(beside));
-    printf("processes,2,%.2f,of one alone\n", median(shares));
-    printf("processes,2,%.2f,of one alone by processor time\n", median(shares_worked));
+    printf("threads,1,%.0f,calls/s\n", median(threads.one));
+    printf("threads,2,%.0f,calls/s\n", median(threads.two));
+    printf("threads,2,%.2f,times one\n", median(threads.times));
+    printf("threads,2,%.2f,times one by processor time\n", median(threads.times_worked));
+    printf("arithmetic,2,%.2f,times one thread\n", median(plain_threads.times));
+    printf("arithmetic,2,%.2f,times one thread by processor time\n", median(plain_threads.times_worked));
+    printf("processes,1,%.0f,calls/s\n", median(processes.one));
+    printf("processes,2,%.0f,calls/s of the slower one\n", median(processes.two));
+    printf("processes,2,%.2f,of one alone\n", median(processes.times));
+    printf("processes,2,%.2f,of one alone by processor time\n", median(processes.times_worked));
+    printf("arithmetic,2,%.2f,of one process alone\n", median(plain_processes.times));
+    printf("arithmetic,2,%.2f,of one process alone by processor time\n", median(plain_processes.times_worked));
     fflush(stdout);
 }
 

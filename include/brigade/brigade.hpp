@@ -318,6 +318,20 @@ class options
     {
         return set(name, std::to_string(value));
     }
+    /* Follows the work with plans of these options: see bg_reporting_options. Returning true, or throwing, cancels it.
+     * The options must outlive the plans. A later function takes the place of this one; an empty one is not called. */
+    using progress_function = std::function<bool(const char *what, uint64_t done, uint64_t total)>;
+    options &progress(progress_function function)
+    {
+        bg_reporting_options &reporting = const_cast<bg_options *>(bg_run_options_view(options_))->reporting;
+
+        if (progress_ == nullptr)
+            progress_.reset(new progress_function());
+        *progress_ = std::move(function);
+        reporting.progress = ask;
+        reporting.progress_user = progress_.get();
+        return *this;
+    }
     /* All that has a name, one a line. */
     std::string print() const
     {
@@ -329,7 +343,19 @@ class options
     }
 
   private:
+    static bool ask(void *user, const char *what, uint64_t done, uint64_t total)
+    {
+        const progress_function &function = *static_cast<const progress_function *>(user);
+
+        try {
+            return function && function(what, done, total);
+        } catch (...) {
+            return true;
+        }
+    }
+
     owner<bg_run_options, bg_run_options_destroy> options_;
+    std::unique_ptr<progress_function> progress_;
 };
 
 /* ---- plans ---- */

@@ -519,9 +519,15 @@ typedef struct bg_reporting_options {
     bool log_cycles;     /* logs the cycles of each run as BG_LOG_INFO; see bg_session_cycles */
     bg_log_function log; /* NULL: silent */
     void *log_user;
-    /* Called before each pass of the compiler (`what` is its name, `total` the number of passes; a second attempt to
-     * fit a budget begins again at 0), and before each run of bg_profile_measure ("measure"). It must outlive the plan.
-     * A plan from the cache does not call it. execution.stop is also called within long passes. NULL: none. */
+    /* Follows, and can cancel, long work with the plan. Each piece of work begins at 0 and has a `total` of its own:
+     *   - compiling: before each pass (`what`: its name), in passes. A second attempt for a budget begins again at 0. A
+     *     plan from the cache makes no call. execution.stop is called within long passes too.
+     *   - creating a session: before the memory of each device ("memory of device 0"), each new file of remote buffers
+     *     (its name), each first value of a weight and each copy of a value to the devices (the weight's name), in
+     *     bytes. The weights of the session are in use during the call.
+     *   - bg_profile_measure: before each run ("measure"), in runs.
+     *   - bg_profile_write and bg_profile_write_trace: before each step, file and device, in parts.
+     * It must outlive the plan. NULL: none. */
     bg_progress_function progress;
     void *progress_user;
 } bg_reporting_options;

@@ -19,7 +19,7 @@ extern "C" {
  * a process for each replica, a thread for each device, a slice for each action ("F 3": forward of micro-batch 3),
  * arrows from SEND to RECEIVE where both are recorded, and a counter "memory" for each device: the bytes that are live
  * on it at each moment. The file appears complete or not at all. Errors: BG_ERROR_INVALID (the session did not trace,
- * or nothing ran yet), BG_ERROR_IO, BG_ERROR_MEMORY.
+ * or nothing ran yet), BG_ERROR_IO, BG_ERROR_CANCELED (options.reporting.progress), BG_ERROR_MEMORY.
  */
 BG_API bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan, const char *path,
                                         bg_error *error);
@@ -83,8 +83,9 @@ typedef struct bg_profile_notes {
 } bg_profile_notes;
 
 /* Writes the folder's files, each of which appears complete or not at all; `notes` may be NULL. All ranks call it
- * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed. Errors:
- * BG_ERROR_INVALID (no options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_MEMORY. */
+ * (brigade/transport.h), and rank 0 writes. It spends about 50 ms on measuring the machine's peak speed. When
+ * options.reporting.progress, which is called on rank 0, cancels, the folder is as before. Errors: BG_ERROR_INVALID (no
+ * options.reporting.trace, or nothing was recorded), BG_ERROR_IO, BG_ERROR_CANCELED, BG_ERROR_MEMORY. */
 BG_API bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, const char *folder,
                                   bg_error *error);
 

@@ -61,17 +61,29 @@ BG_API bg_status bg_weights_find(bg_weights *weights, const char *name, bg_weigh
 BG_API bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                                 bg_error *error);
 
+/* The same with a value that `write` writes: bg_type_size_bytes(type) bytes at `data`, such as a tensor that it reads
+ * from a file. A new weight is written where it stays, without a copy. When `write` fails, nothing is changed, and its
+ * status is returned. It must not use these weights. */
+BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
+                                 bg_status (*write)(void *user, void *data, bg_error *error), void *user,
+                                 bg_error *error);
+
 /* ---- sessions ---- */
 
 /* `weights` NULL: the session makes its own (bg_session_weights). Variables that are in `weights` take their values
  * from there; others begin with values made from the seed, and are added. Inference does not make parameters. Missing
  * parameters, and missing buffers that are read and not written (running statistics), are an error that names them,
  * also with `weights` NULL. Exceptions are options.numerics.initialize_missing, and files (options.files.memmap_dir)
- * that have the values. The plan must outlive the session. The function starts the workers. Before it allocates memory,
- * it compares the devices' need with the machine's free memory and with the limits of the process's control groups,
- * unless options.memory.no_memory_check is set. Errors: BG_ERROR_NOT_FOUND (inference lacks parameters),
- * BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do not make up
- * their whole), BG_ERROR_BUDGET (more memory than is available), BG_ERROR_MEMORY. */
+ * that have the values. Inference in one process reads whole weights in the memory of `weights`, without a copy; it
+ * copies weights in pieces, in remote buffers and beside files. The plan must outlive the session. The function starts
+ * the workers. Before it allocates memory, it compares the devices' need with the machine's free memory and with the
+ * limits of the process's control groups, unless options.memory.no_memory_check is set. options.reporting.progress can
+ * cancel: `weights` are then as before. With several ranks it must cancel on all of them at the same call; the calls
+ * are the same. A session that resumes from files (options.files.memmap_dir) and is canceled while given weights
+ * replace values in the files leaves files that cannot be resumed. Errors: BG_ERROR_NOT_FOUND (inference lacks
+ * parameters), BG_ERROR_INVALID (the plan is compile_only), BG_ERROR_SHAPE (a weight of another type; pieces that do
+ * not make up their whole), BG_ERROR_BUDGET (more memory than is available), BG_ERROR_CANCELED (progress),
+ * BG_ERROR_MEMORY. */
 BG_API bg_status bg_session_create(const bg_plan *plan, bg_weights *weights, bg_session **out, bg_error *error);
 /* A plan and its session in one call: bg_plan_create_training or bg_plan_create_inference (brigade/plan.h), then
  * bg_session_create, with the errors of both. The session owns the plan (bg_session_plan) and destroys it. The graph is
@@ -144,7 +156,8 @@ BG_API uint32_t bg_session_find_output(const bg_session *session, const char *na
  * progress for options.execution.wait_limit_s, naming the device, its action and what it waits for; otherwise the
  * failure of the lowest device. After a failure the session cannot run again. Weights that it trains, and others whose
  * newest values only it had, are lost: reading them is an error until they are set again. If a kernel does not return,
- * keep its plan until it does. The session can be destroyed; its memory is freed when the kernel returns. */
+ * keep its plan, and do not set weights that it reads, until it does. The session can be destroyed; its memory is freed
+ * when the kernel returns. */
 BG_API bg_status bg_session_run(bg_session *session, const void *const *inputs, void *const *outputs, bg_error *error);
 
 /* Sets new numbers of the optimizer from the next run on; the kind must not change. */

@@ -2,6 +2,7 @@
 import ctypes
 import os
 import pathlib
+import threading
 
 from . import _abi
 
@@ -89,10 +90,26 @@ def encode(text):
     return None if text is None else os.fspath(text).encode()
 
 
+_thrown = threading.local()
+
+
+def guard(function, *arguments):
+    """For callbacks that can cancel: an exception cancels, and call() raises it again; it must not cross the C code."""
+    try:
+        return bool(function(*arguments))
+    except BaseException as reason:
+        _thrown.reason = reason
+        return True
+
+
 def call(name, *arguments):
-    """Calls a function of the C interface that returns a bg_status, with an error behind the arguments; raises Error."""
+    """Calls a function of the C interface that returns a bg_status, with an error behind the arguments; raises Error, or the
+    exception of a guarded callback."""
     error = _abi.bg_error()
     status = getattr(library, name)(*arguments, ctypes.byref(error))
+    reason = _thrown.__dict__.pop("reason", None)
+    if status != 0 and reason is not None:
+        raise reason
     if status != 0:
         raise Error(status, error.message.decode(errors="replace"))
 

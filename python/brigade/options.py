@@ -2,12 +2,15 @@
 import ctypes
 
 from . import _abi
-from ._library import CONSTANTS, Owner, call, create, encode, library, text
+from ._library import CONSTANTS, Owner, call, create, encode, guard, library, text
 from .graph import choice, fill
 
 
 class Options(Owner):
-    """Options by the names of docs/options.md: Options(strategy="pipelined", gradient_accumulation=4)."""
+    """Options by the names of docs/options.md: Options(strategy="pipelined", gradient_accumulation=4).
+
+    `progress` is a function (part, done, total) that is called during the planning, creating and measuring of what has these
+    options; it may return True to cancel. None removes it."""
 
     _destroy = "bg_run_options_destroy"
 
@@ -17,6 +20,9 @@ class Options(Owner):
             self[name] = value
 
     def __setitem__(self, name, value):
+        if name == "progress":
+            self._set_progress(value)
+            return
         if isinstance(value, (list, tuple)):
             value = ",".join(map(str, value))
         elif isinstance(value, bool):
@@ -27,6 +33,12 @@ class Options(Owner):
         found = _abi.bg_config_value()
         call("bg_run_options_get", self, name.encode(), ctypes.byref(found))
         return _read(found)
+
+    def _set_progress(self, function):
+        hears = _abi.bg_progress_function(
+            0 if function is None else lambda _, part, done, total: guard(function, part.decode(), done, total))
+        library.bg_run_options_view(self).contents.reporting.progress = hears
+        self._hears = getattr(self, "_hears", ()) + (hears,)  # plans that have an earlier one may live
 
     def set(self, **options):
         for name, value in options.items():

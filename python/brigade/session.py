@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 
 from . import _abi
-from ._library import CONSTANTS, Error, Owner, call, create, encode, library, text
+from ._library import CONSTANTS, Error, Owner, call, create, encode, guard, library, text
 from .graph import make_struct
 from .options import Options, view
 from .types import array_of, as_elements, describe, dtype_number, make_type, numpy_dtype, shape_of
@@ -24,13 +24,13 @@ class Plan(Owner):
 
     @classmethod
     def training(cls, graph, loss, optimizer, options=None):
-        struct, _keep = _options(options)
-        return cls(create("bg_plan_create_training", graph, loss._handle, ctypes.byref(optimizer._struct), struct))
+        struct, keep = _options(options)
+        return cls(create("bg_plan_create_training", graph, loss._handle, ctypes.byref(optimizer._struct), struct), keep)
 
     @classmethod
     def inference(cls, graph, options=None):
-        struct, _keep = _options(options)
-        return cls(create("bg_plan_create_inference", graph, struct))
+        struct, keep = _options(options)
+        return cls(create("bg_plan_create_inference", graph, struct), keep)
 
     @property
     def summary(self):
@@ -108,9 +108,9 @@ class Weights(Owner, collections.abc.MutableMapping):
     def load(self, path, **options):
         """From .safetensors or .npz; options are those of bg_weights_load_options, `renames` a mapping of names in the file to
         those of the model. progress(name, done_bytes, total_bytes) may return True to cancel. Returns what became of each tensor: {name: "loaded", "missing", ...}."""
-        struct, _keep, thrown = _file_options(_abi.bg_weights_load_options, options)
+        struct, _keep = _file_options(_abi.bg_weights_load_options, options)
         report = _abi.bg_weights_report()
-        _call_with(thrown, "bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
+        call("bg_weights_load", self, encode(path), ctypes.byref(struct), ctypes.byref(report))
         try:
             return {found.name.decode(): library.bg_weights_outcome_name(found.outcome).decode()
                     for found in (report.results[i] for i in range(report.result_count))}
@@ -119,8 +119,8 @@ class Weights(Owner, collections.abc.MutableMapping):
 
     def save(self, path, **options):
         """To a .safetensors or .npz file, or a folder; options are those of bg_weights_save_options."""
-        struct, _keep, thrown = _file_options(_abi.bg_weights_save_options, options)
-        _call_with(thrown, "bg_weights_save", self, encode(path), ctypes.byref(struct))
+        struct, _keep = _file_options(_abi.bg_weights_save_options, options)
+        call("bg_weights_save", self, encode(path), ctypes.byref(struct))
 
     def publish(self):
         """Makes the newest values those that readers use; returns the version."""
@@ -140,34 +140,16 @@ def _file_options(struct, options):
     options = dict(options)
     renames = options.pop("renames", {})
     plan = options.pop("plan", None)
-    progress, thrown = options.pop("progress", None), []
+    progress = options.pop("progress", None)
     made = make_struct(struct, options)
     if progress is not None:
-        made.progress = _abi.bg_progress_function(lambda _, *where: _report(progress, thrown, *where))
+        made.progress = _abi.bg_progress_function(lambda _, name, *where: guard(progress, name.decode(), *where))
     pairs = (_abi.bg_weights_rename * max(len(renames), 1))(*((a.encode(), b.encode()) for a, b in renames.items()))
     if renames:
         made.renames, made.rename_count = pairs, len(renames)
     if plan is not None:
         made.plan = plan._as_parameter_
-    return made, (pairs, options), thrown
-
-
-def _report(progress, thrown, what, done, total):
-    try:
-        return bool(progress(what.decode(), done, total))
-    except BaseException as reason:  # must not cross the C code
-        thrown.append(reason)
-        return True
-
-
-def _call_with(thrown, name, *arguments):
-    """call(), with the exception of a function that the library called."""
-    try:
-        call(name, *arguments)
-    except Error:
-        if thrown:
-            raise thrown[0] from None
-        raise
+    return made, (pairs, options)
 
 
 class Session(Owner):

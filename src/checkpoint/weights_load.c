@@ -13,6 +13,7 @@
 #include "checkpoint/weights_names.h"
 #include "checkpoint/weights_source.h"
 #include "core/error.h"
+#include "core/progress.h"
 #include "core/text.h"
 #include "runtime/state.h"
 
@@ -246,44 +247,35 @@ static uint64_t count_loaded_bytes(const loading *l)
     return bytes;
 }
 
-static bg_status report_progress(const loading *l, const char *name, uint64_t done, uint64_t total, bg_error *error)
-{
-    const bg_weights_load_options *options = l->options;
+/* A tensor that becomes a weight. */
+typedef struct taken {
+    const loading *loading;
+    size_t index;
+} taken;
 
-    if (options->progress == NULL || !options->progress(options->progress_user, name, done, total))
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_CANCELED, "progress canceled the load before weight `%.200s`", name);
+/* For bg_weights_fill. */
+static bg_status write_tensor(void *user, void *data, bg_error *error)
+{
+    const taken *t = user;
+    const loading *l = t->loading;
+
+    return bgi_weights_source_read(l->source, l->items[t->index], l->results[t->index].wanted.dtype, data, error);
 }
 
-static bg_status set_values(loading *l, bg_error *error)
+static bg_status set_values(const loading *l, bg_error *error)
 {
-    const uint64_t total = count_loaded_bytes(l);
-    uint64_t done = 0;
-    bg_status status = BG_OK;
-    void *room = NULL;
-    size_t room_bytes = 0;
+    bgi_progress progress = {l->options->progress, l->options->progress_user, "the load", 0, count_loaded_bytes(l)};
 
-    for (size_t i = 0; status == BG_OK && i < l->count; i++) {
+    for (size_t i = 0; i < l->count; i++) {
         const bg_weights_result *result = &l->results[i];
-        const size_t size_bytes = bg_type_size_bytes(&result->wanted);
+        taken t = {.loading = l, .index = i};
+
         if (result->outcome != BG_WEIGHTS_LOADED)
             continue;
-        if (size_bytes > room_bytes) {
-            free(room);
-            room = malloc(size_bytes);
-            room_bytes = room != NULL ? size_bytes : 0;
-        }
-        if (room == NULL)
-            return bgi_error_memory(error, result->name, size_bytes);
-        status = report_progress(l, result->name, done, total, error);
-        done += size_bytes;
-        if (status == BG_OK)
-            status = bgi_weights_source_read(l->source, l->items[i], result->wanted.dtype, room, error);
-        if (status == BG_OK)
-            status = bg_weights_set(l->weights, result->name, &result->wanted, room, error);
+        BGI_TRY(bgi_progress_begin(&progress, result->name, bg_type_size_bytes(&result->wanted), error));
+        BGI_TRY(bg_weights_fill(l->weights, result->name, &result->wanted, write_tensor, &t, error));
     }
-    free(room);
-    return status;
+    return BG_OK;
 }
 
 static bg_status load(loading *l, const char *path, bg_weights_report *report, bg_error *error)

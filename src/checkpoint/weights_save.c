@@ -11,6 +11,7 @@
 #include "checkpoint/weights_source.h"
 #include "checkpoint/weights_write.h"
 #include "core/error.h"
+#include "core/progress.h"
 #include "runtime/state.h"
 
 /* A weight with its new name and type. */
@@ -26,7 +27,7 @@ typedef struct saving {
     named *items;                  /* by their names in the file */
     bg_safetensors_entry *entries; /* the same */
     size_t count;
-    uint64_t done_bytes, total_bytes;
+    bgi_progress progress;
     void *room; /* a converted value */
     size_t room_bytes;
 } saving;
@@ -84,24 +85,13 @@ static bg_status list_weights(saving *s, bg_error *error)
     qsort(s->items, s->count, sizeof *s->items, compare_named);
     for (size_t i = 0; i < s->count; i++) {
         s->entries[i] = s->items[i].entry;
-        s->total_bytes += bg_type_size_bytes(&s->entries[i].type);
+        s->progress.total += bg_type_size_bytes(&s->entries[i].type);
         if (i > 0 && compare_named(&s->items[i - 1], &s->items[i]) == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "weights `%.200s` and `%.200s` would both be `%.200s` in the file",
                                 s->items[i - 1].name, s->items[i].name, s->entries[i].name);
     }
     return BG_OK;
-}
-
-static bg_status report_progress(saving *s, const char *name, size_t size_bytes, bg_error *error)
-{
-    const bg_weights_save_options *options = s->options;
-    const uint64_t done = s->done_bytes;
-
-    s->done_bytes += size_bytes;
-    if (options->progress == NULL || !options->progress(options->progress_user, name, done, s->total_bytes))
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_CANCELED, "progress canceled the save before `%.200s`", name);
 }
 
 static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void **out_data, bg_error *error)
@@ -114,7 +104,7 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
 
     if (found == NULL)
         return bg_error_set(error, BG_ERROR_INTERNAL, "weight `%.200s` was not listed", entry->name);
-    BGI_TRY(report_progress(s, entry->name, size_bytes, error));
+    BGI_TRY(bgi_progress_begin(&s->progress, entry->name, size_bytes, error));
     BGI_TRY(bg_weights_find(s->weights, found->name, &weight, error));
     *out_data = weight.data;
     if (weight.type.dtype == entry->type.dtype)
@@ -147,6 +137,7 @@ bg_status bg_weights_save(bg_weights *weights, const char *path, const bg_weight
     saving s = {.weights = weights, .options = options != NULL ? options : &defaults};
     bg_status status;
 
+    s.progress = (bgi_progress){s.options->progress, s.options->progress_user, "the save", 0, 0};
     BGI_TRY(bgi_weights_renames_check(s.options->renames, s.options->rename_count, error));
     if (s.options->floats != BG_DTYPE_NONE && !bg_dtype_is_float(s.options->floats))
         return bg_error_set(error, BG_ERROR_INVALID, "options.floats: expected a type of floats, or BG_DTYPE_NONE");

@@ -1,6 +1,6 @@
 /*
  * huggingface_read.c: reads the weights of a GPT-2 folder. All files are opened and every tensor is found and checked
- * before the first weight is set; at most one tensor, which must be converted, is copied beside the weights.
+ * before the first weight is set; tensors are read to where the weights keep them.
  */
 #include "models/huggingface.h"
 
@@ -126,49 +126,49 @@ static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
                : BG_FLOAT32;
 }
 
-/* In place. */
-static void narrow(bg_dtype dtype, float *floats, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        const uint16_t half = bgi_narrow_from_float(dtype, floats[i]);
+/* A tensor that becomes a weight. */
+typedef struct taken {
+    const bg_safetensors *file;
+    const bg_safetensors_entry *entry;
+    bg_dtype dtype;
+    int64_t count;
+} taken;
 
-        memcpy((char *)floats + 2 * i, &half, sizeof half);
-    }
+/* For bg_weights_fill. */
+static bg_status write_tensor(void *user, void *data, bg_error *error)
+{
+    const taken *t = user;
+    uint16_t *halves = data;
+    bg_status status;
+    float *floats;
+
+    if (t->dtype == BG_FLOAT32)
+        return bgi_safetensors_read_floats(t->file, t->entry, data, error);
+    floats = malloc((size_t)t->count * sizeof *floats);
+    if (floats == NULL)
+        return bgi_error_memory(error, t->entry->name, (size_t)t->count * sizeof *floats);
+    status = bgi_safetensors_read_floats(t->file, t->entry, floats, error);
+    for (int64_t i = 0; status == BG_OK && i < t->count; i++)
+        halves[i] = bgi_narrow_from_float(t->dtype, floats[i]);
+    free(floats);
+    return status;
 }
 
 static bg_status set_weights(const source *s, const bgi_hf_config *config, bg_weights *weights, bg_error *error)
 {
     char name[BGI_HF_NAME_BYTES], full[PREFIX_BYTES + BGI_HF_NAME_BYTES];
-    bg_status status = BG_OK;
-    float *scratch = NULL;
-    size_t scratch_bytes = 0;
     bg_type type;
 
-    for (int64_t i = 0; status == BG_OK && bgi_hf_tensor(config, i, name, &type); i++) {
-        const bg_safetensors *file = NULL;
-        const bg_safetensors_entry *entry = find_tensor(s, name, &file);
-        bg_dtype kept;
+    for (int64_t i = 0; bgi_hf_tensor(config, i, name, &type); i++) {
+        taken t = {.count = bg_type_element_count(&type)};
 
+        t.entry = find_tensor(s, name, &t.file);
         strcpy(full, prefix);
         strcat(full, name);
-        kept = find_kept_dtype(weights, full);
-        if (bg_type_size_bytes(&type) > scratch_bytes) {
-            free(scratch);
-            scratch_bytes = bg_type_size_bytes(&type);
-            scratch = malloc(scratch_bytes);
-        }
-        if (scratch == NULL)
-            return bgi_error_memory(error, name, scratch_bytes);
-        status = bgi_safetensors_read_floats(file, entry, scratch, error);
-        if (status == BG_OK && kept != BG_FLOAT32) {
-            narrow(kept, scratch, bg_type_element_count(&type));
-            type.dtype = kept;
-        }
-        if (status == BG_OK)
-            status = bg_weights_set(weights, full, &type, scratch, error);
+        t.dtype = type.dtype = find_kept_dtype(weights, full);
+        BGI_TRY(bg_weights_fill(weights, full, &type, write_tensor, &t, error));
     }
-    free(scratch);
-    return status;
+    return BG_OK;
 }
 
 /* ---- folders ---- */

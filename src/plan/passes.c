@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/progress.h"
 #include "core/text.h"
 #include "plan/automatic.h"
 #include "schedule/schedule.h"
@@ -328,11 +329,10 @@ static bg_status check_stop(const bg_options *options, bg_error *error)
 static bg_status report_progress(const bgi_compiler *c, const pass *p, bg_error *error)
 {
     const bg_reporting_options *reporting = &c->plan->options.reporting;
+    bgi_progress progress = {reporting->progress, reporting->progress_user, "the plan", (uint64_t)(p - passes),
+                             PASS_COUNT};
 
-    if (c->is_trial || reporting->progress == NULL ||
-        !reporting->progress(reporting->progress_user, p->name, (uint64_t)(p - passes), PASS_COUNT))
-        return BG_OK;
-    return bg_error_set(error, BG_ERROR_CANCELED, "the plan: progress canceled it before pass `%s`", p->name);
+    return c->is_trial ? BG_OK : bgi_progress_begin(&progress, p->name, 1, error);
 }
 
 static bg_status run(bgi_compiler *c, const pass *p, bg_error *error)

@@ -120,8 +120,11 @@ typedef struct bgi_analysis {
     uint32_t insight_count;
 } bgi_analysis;
 
-/* Reads and counts. The result must be cleared also after an error. */
-bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_analysis *out, bg_error *error);
+/* Reads and counts, in BGI_ANALYSIS_PARTS of `progress` (may be NULL). The result must be cleared also after an error.
+ */
+enum { BGI_ANALYSIS_PARTS = 3 };
+bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_progress *progress,
+                      bgi_analysis *out, bg_error *error);
 void bgi_analysis_clear(bgi_analysis *analysis);
 
 /* insights.c: called after bgi_analyze. */

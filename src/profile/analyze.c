@@ -631,8 +631,9 @@ static void simulate(bgi_analysis *a)
         a->simulated_ns = a->simulated.makespan;
 }
 
-static bg_status analyze(bgi_analysis *a, bg_error *error)
+static bg_status analyze(bgi_analysis *a, bgi_progress *progress, bg_error *error)
 {
+    BGI_TRY(bgi_progress_begin(progress, "analysis", 1, error));
     BGI_TRY(bgi_events_read(a->session, a->plan, &a->events, error));
     BGI_TRY(order_runs(a, error));
     a->devices = bgi_arena_allocate(&a->arena, a->slots, sizeof *a->devices);
@@ -646,12 +647,15 @@ static bg_status analyze(bgi_analysis *a, bg_error *error)
     BGI_TRY(list_ops(a, error));
     BGI_TRY(list_stages(a, error));
     simulate(a);
+    BGI_TRY(bgi_progress_begin(progress, "machine", 1, error));
     BGI_TRY(bgi_machine_measure(count_workers(a), &a->machine, error));
+    BGI_TRY(bgi_progress_begin(progress, "insights", 1, error));
     bgi_find_insights(a);
     return BG_OK;
 }
 
-bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_analysis *out, bg_error *error)
+bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_progress *progress,
+                      bgi_analysis *out, bg_error *error)
 {
     const bg_plan *plan = bg_session_plan(session);
 
@@ -663,7 +667,7 @@ bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, 
     out->slots = out->summary.device_count * out->summary.replicas;
     if (bgi_session_runs(session) == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "profile: the plan's options do not ask for a trace");
-    return analyze(out, error);
+    return analyze(out, progress, error);
 }
 
 void bgi_analysis_clear(bgi_analysis *analysis)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/progress.h"
 #include "profile/events.h"
 #include "runtime/state.h"
 
@@ -150,6 +151,7 @@ bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_st
 static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error *error)
 {
     const bg_reporting_options *reporting = &bg_plan_options(bg_session_plan(session))->reporting;
+    bgi_progress progress = {reporting->progress, reporting->progress_user, "the measurement", 0, run_count};
     const uint32_t input_count = bg_session_input_count(session), output_count = bg_session_output_count(session);
     void **streams = calloc((size_t)input_count + output_count + 1, sizeof *streams);
     bg_status status = streams != NULL ? BG_OK : bgi_error_memory(error, "inputs", input_count * sizeof *streams);
@@ -161,9 +163,8 @@ static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error 
             status = bgi_error_memory(error, stream.name, stream.size_bytes);
     }
     for (uint32_t i = 0; status == BG_OK && i < run_count; i++) {
-        if (reporting->progress != NULL && reporting->progress(reporting->progress_user, "measure", i, run_count))
-            status = bg_error_set(error, BG_ERROR_CANCELED, "progress canceled run %u of %u", i, run_count);
-        else
+        status = bgi_progress_begin(&progress, "measure", 1, error);
+        if (status == BG_OK)
             status = bg_session_run(session, (const void *const *)streams, streams + input_count, error);
     }
     for (uint32_t i = 0; streams != NULL && i < input_count; i++)

@@ -8,6 +8,7 @@
 #include <brigade/session.h>
 
 #include "core/arena.h"
+#include "core/progress.h"
 #include "plan/plan.h"
 
 typedef struct bgi_device_events {
@@ -33,8 +34,9 @@ bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_ev
 void bgi_events_crop(bgi_events *events, uint32_t most);
 void bgi_events_clear(bgi_events *events);
 
-/* trace.c: bg_profile_write_trace with at most about this many events of programs, and beside them. */
+/* trace.c: bg_profile_write_trace with at most about this many events of programs, and beside them. Each device of each
+ * replica is a part of `progress` (may be NULL); the file appears after the last one. */
 bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
-                          bg_error *error);
+                          bgi_progress *progress, bg_error *error);
 
 #endif

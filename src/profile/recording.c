@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <brigade/transport.h>
 
@@ -11,8 +12,8 @@
 #include "profile/analysis.h"
 #include "profile/report.h"
 
-/* About 12 MB of trace.json. */
-enum { MOST_TRACE_EVENTS = 60000 };
+/* About 12 MB of trace.json; summary.json and report.html. */
+enum { MOST_TRACE_EVENTS = 60000, TEXTS = 2 };
 
 static bg_status switch_recording(bg_session *session, bool on, const char *function, bg_error *error)
 {
@@ -47,52 +48,77 @@ static bg_status write_text(const char *folder, const char *name, const char *te
     return status;
 }
 
-static bg_status write_report(const char *folder, const char *summary, size_t size_bytes, bg_error *error)
-{
-    const bgi_report_part part = {.name = "", .summary = summary, .size_bytes = size_bytes};
-    char *html = NULL;
-    size_t html_bytes = 0;
-    bg_status status;
+/* The files that are made in memory. */
+typedef struct texts {
+    char *summary, *html;
+    size_t summary_bytes, html_bytes;
+} texts;
 
-    BGI_TRY(bgi_report_make(&part, 1, &html, &html_bytes, error));
-    status = write_text(folder, "report.html", html, html_bytes, error);
-    free(html);
-    return status;
+static bg_status make_texts(const bg_session *session, const bg_profile_notes *notes, bgi_progress *progress,
+                            texts *out, bg_error *error)
+{
+    bgi_analysis analysis;
+    bgi_report_part part = {.name = ""};
+    bg_status status = bgi_analyze(session, notes, progress, &analysis, error);
+
+    if (status == BG_OK)
+        status = bgi_progress_begin(progress, "summary.json", 1, error);
+    if (status == BG_OK)
+        status = bgi_summary_write(&analysis, notes, &out->summary, &out->summary_bytes, error);
+    bgi_analysis_clear(&analysis);
+    BGI_TRY(status);
+    part.summary = out->summary;
+    part.size_bytes = out->summary_bytes;
+    BGI_TRY(bgi_progress_begin(progress, "report.html", 1, error));
+    return bgi_report_make(&part, 1, &out->html, &out->html_bytes, error);
 }
 
-static bg_status write_trace(const bg_session *session, const char *folder, bg_error *error)
+static bg_status write_trace(const bg_session *session, const char *folder, bgi_progress *progress, bg_error *error)
 {
     char *path = bgi_path_join(folder, "trace.json");
     bg_status status;
 
     if (path == NULL)
         return bgi_error_memory(error, "path", 0);
-    status = bgi_trace_write(session, bg_session_plan(session), MOST_TRACE_EVENTS, path, error);
+    status = bgi_trace_write(session, bg_session_plan(session), MOST_TRACE_EVENTS, path, progress, error);
     free(path);
     return status;
 }
 
-static bg_status write_files(const bg_session *session, const bg_profile_notes *notes, const char *folder,
+/* The largest file is written first: when it does not fit on the disk, none of the three is left. It is also the last
+ * part of the progress, so none is left of a report that is canceled. */
+static bg_status write_files(const bg_session *session, const texts *made, const char *folder, bgi_progress *progress,
                              bg_error *error)
 {
-    bgi_analysis analysis;
-    char *summary = NULL;
-    size_t size_bytes = 0;
-    bg_status status = bgi_analyze(session, notes, &analysis, error);
+    const bool is_new = access(folder, F_OK) != 0;
+    bg_status status = bgi_folder_create(folder, error);
 
     if (status == BG_OK)
-        status = bgi_summary_write(&analysis, notes, &summary, &size_bytes, error);
-    bgi_analysis_clear(&analysis);
+        status = write_trace(session, folder, progress, error);
+    if (status != BG_OK && is_new)
+        (void)rmdir(folder);
     if (status == BG_OK)
-        status = bgi_folder_create(folder, error);
-    /* The largest file is written first: when it does not fit on the disk, none of the three is left. */
+        status = write_text(folder, "summary.json", made->summary, made->summary_bytes, error);
     if (status == BG_OK)
-        status = write_trace(session, folder, error);
+        status = write_text(folder, "report.html", made->html, made->html_bytes, error);
+    return status;
+}
+
+static bg_status write_folder(const bg_session *session, const bg_profile_notes *notes, const char *folder,
+                              bg_error *error)
+{
+    const bg_plan *plan = bg_session_plan(session);
+    const bg_reporting_options *reporting = &bg_plan_options(plan)->reporting;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_progress progress = {reporting->progress, reporting->progress_user, "the report", 0,
+                             BGI_ANALYSIS_PARTS + TEXTS + (uint64_t)summary.replicas * summary.device_count};
+    texts made = {.summary = NULL};
+    bg_status status = make_texts(session, notes, &progress, &made, error);
+
     if (status == BG_OK)
-        status = write_text(folder, "summary.json", summary, size_bytes, error);
-    if (status == BG_OK)
-        status = write_report(folder, summary, size_bytes, error);
-    free(summary);
+        status = write_files(session, &made, folder, &progress, error);
+    free(made.summary);
+    free(made.html);
     return status;
 }
 
@@ -109,5 +135,5 @@ bg_status bg_profile_write(bg_session *session, const bg_profile_notes *notes, c
     if (bgi_session_runs(session) == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "%s: the plan's options do not ask for a trace", __func__);
     BGI_TRY(bg_session_share_trace(session, 0, error));
-    return transport == NULL || transport->rank == 0 ? write_files(session, notes, folder, error) : BG_OK;
+    return transport == NULL || transport->rank == 0 ? write_folder(session, notes, folder, error) : BG_OK;
 }

@@ -217,13 +217,19 @@ static bg_status write_arrows(trace_writer *writer, bg_error *error)
     return BG_OK;
 }
 
-static void write_slices(trace_writer *writer)
+static bg_status write_slices(trace_writer *writer, bgi_progress *progress, bg_error *error)
 {
-    uint32_t count = writer->events->replica_count * writer->events->device_count;
+    const bgi_events *events = writer->events;
 
-    for (uint32_t d = 0; d < count; d++)
-        for (uint32_t i = 0; i < writer->events->devices[d].count; i++)
-            write_slice(writer, &writer->events->devices[d].events[i]);
+    for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
+        char name[64];
+        snprintf(name, sizeof name, "trace of replica %u, device %u", d / events->device_count,
+                 d % events->device_count);
+        BGI_TRY(bgi_progress_begin(progress, name, 1, error));
+        for (uint32_t i = 0; i < events->devices[d].count; i++)
+            write_slice(writer, &events->devices[d].events[i]);
+    }
+    return BG_OK;
 }
 
 /* Writes one counter event for each moment at which the sum changes. */
@@ -264,7 +270,7 @@ static bg_status write_memory(trace_writer *writer, bg_error *error)
 }
 
 bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
-                          bg_error *error)
+                          bgi_progress *progress, bg_error *error)
 {
     bgi_file_writer file = {0};
     trace_writer writer = {.plan = plan};
@@ -279,7 +285,7 @@ bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32
     writer.events = &events;
     bgi_file_print(&file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     write_names(&writer);
-    write_slices(&writer);
+    BGI_TRY_CLEANUP(write_slices(&writer, progress, error));
     BGI_TRY_CLEANUP(write_arrows(&writer, error));
     BGI_TRY_CLEANUP(write_memory(&writer, error));
     bgi_file_print(&file, "\n]}\n");
@@ -296,5 +302,11 @@ bg_status bg_profile_write_trace(const bg_session *session, const bg_plan *plan,
     BGI_TRY(bgi_require(session, "session", __func__, error));
     BGI_TRY(bgi_require(plan, "plan", __func__, error));
     BGI_TRY(bgi_require(path, "path", __func__, error));
-    return bgi_trace_write(session, plan, UINT32_MAX, path, error);
+
+    const bg_reporting_options *reporting = &bg_plan_options(plan)->reporting;
+    const bg_plan_summary summary = bg_plan_summarize(plan);
+    bgi_progress progress = {reporting->progress, reporting->progress_user, "the trace", 0,
+                             (uint64_t)summary.replicas * summary.device_count};
+
+    return bgi_trace_write(session, plan, UINT32_MAX, path, &progress, error);
 }

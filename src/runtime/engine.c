@@ -100,7 +100,22 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     return bgi_host_memory_check(&memory, engine->plan, bytes, error);
 }
 
-static bg_status take_memory(bgi_engine *engine, bg_error *error)
+/* Bytes of remote memory in files are counted when the files are made. */
+static bg_status begin_device(const bgi_engine *engine, uint32_t index, bgi_progress *progress, bg_error *error)
+{
+    const uint32_t replica = index / engine->plan->device_count, number = index % engine->plan->device_count;
+    const bgi_plan_device *device = &engine->plan->devices[number];
+    char name[64];
+
+    if (engine->plan->replicas == 1)
+        snprintf(name, sizeof name, "memory of device %u", number);
+    else
+        snprintf(name, sizeof name, "memory of replica %u, device %u", replica, number);
+    return bgi_progress_begin(progress, name,
+                              device->arena_bytes + (engine->stores.user == NULL ? device->remote_bytes : 0), error);
+}
+
+static bg_status take_memory(bgi_engine *engine, bgi_progress *progress, bg_error *error)
 {
     const bg_plan *plan = engine->plan;
 
@@ -112,6 +127,7 @@ static bg_status take_memory(bgi_engine *engine, bg_error *error)
                                   .allocate = memory->allocate,
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
+        BGI_TRY(begin_device(engine, i, progress, error));
         /* Weights come first, and all memory that is read there is written before. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
@@ -502,7 +518,8 @@ static bg_status open_transport(bgi_engine *engine, const bgi_transport_type *ty
     return type->create(&setup, &engine->transport, error);
 }
 
-static bg_status fill(bgi_engine *engine, const bgi_transport_type *transport_type, bg_error *error)
+static bg_status fill(bgi_engine *engine, const bgi_transport_type *transport_type, bgi_progress *progress,
+                      bg_error *error)
 {
     const bg_plan *plan = engine->plan;
 
@@ -511,7 +528,7 @@ static bg_status fill(bgi_engine *engine, const bgi_transport_type *transport_ty
     list_local(engine);
     find_output_devices(engine);
     BGI_TRY(take_turns(engine, error));
-    BGI_TRY(take_memory(engine, error));
+    BGI_TRY(take_memory(engine, progress, error));
     BGI_TRY(take_sums(engine, error));
     BGI_TRY(open_transport(engine, transport_type, error));
     for (uint32_t i = 0; i < engine->device_count; i++)
@@ -579,7 +596,7 @@ static bg_status create_engine(const bg_plan *plan, const bgi_engine_options *op
                       options->transport_type != NULL ? options->transport_type
                       : options->ranks != NULL        ? &bgi_transport_ranks
                                                       : &bgi_transport_threads,
-                      error);
+                      options->progress, error);
     if (status != BG_OK) {
         engine->stores.close = NULL; /* the caller of this function closes them */
         bgi_engine_destroy(engine);
@@ -656,6 +673,7 @@ void bgi_engine_free(bgi_engine *engine)
         bgi_event_count_clear(&engine->events);
     }
     close_stores(&engine->stores);
+    bg_weights_destroy(engine->read_weights);
     bg_plan_destroy(engine->own_plan);
     free(engine);
 }

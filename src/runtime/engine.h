@@ -123,6 +123,7 @@
 
 #include <sys/types.h>
 
+#include "core/progress.h"
 #include "core/threads.h"
 #include "device/device.h"
 #include "plan/plan.h"
@@ -322,6 +323,7 @@ typedef struct bgi_engine_options {
     const bgi_transport_type *transport_type; /* NULL: threads */
     bgi_stores stores;    /* all zero: the devices' own; the engine releases them, also when it cannot be created */
     const bool *in_place; /* by variable: read where bgi_in_place_set says instead of in arenas; NULL: no variable is */
+    bgi_progress *progress; /* of the creation: called before the memory of each device, also of other ranks; or NULL */
 } bgi_engine_options;
 
 struct bgi_engine {
@@ -333,8 +335,9 @@ struct bgi_engine {
     bgi_ranks own_ranks;
     uint32_t *own_owners;
     char (*own_hosts)[BGI_HOST_BYTES];
-    bgi_runner *runners;    /* [replica][device]; the entries of other ranks are empty */
-    bgi_in_place *in_place; /* by device; NULL: everything is read in arenas */
+    bgi_runner *runners;      /* [replica][device]; the entries of other ranks are empty */
+    bg_weights *read_weights; /* of a dead engine: a reference to the weights that it reads in place; or NULL */
+    bgi_in_place *in_place;   /* by device; NULL: everything is read in arenas */
     uint32_t in_place_count;
     bgi_runner **local; /* the devices of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
@@ -491,7 +494,7 @@ void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
 /* Creates the ranges of a new engine; `in_place` by variable. */
 bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
 void bgi_in_place_clear(bgi_engine *engine);
-/* Sets, between runs, where a variable's value is from the next run on. */
+/* Sets, between runs, where a variable's value is from the next run on. NULL: in the arena. */
 void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
 /* The address of an offset of the arena; NULL: it is in the arena. */
 void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);

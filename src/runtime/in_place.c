@@ -1,6 +1,6 @@
 /*
- * in_place.c: variables that devices read in other memory than their arenas: weights that several sessions share. Their
- * places in the arenas stay unused, and operands in those places are redirected.
+ * in_place.c: variables that devices read in other memory than their arenas: weights, in inference. Their places in the
+ * arenas stay unused, and operands in those places are redirected.
  */
 #include "runtime/engine.h"
 
@@ -119,6 +119,8 @@ static bgi_range *find_range(const bgi_in_place *in_place, size_t offset)
 {
     uint32_t low = 0, high = in_place->count;
 
+    if (high == 0 || offset >= in_place->ranges[high - 1].end) /* most activations: weights come first */
+        return NULL;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         if (in_place->ranges[middle].end <= offset)
@@ -141,5 +143,5 @@ void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset)
 {
     const bgi_range *range = find_range(in_place, offset);
 
-    return range != NULL ? range->data + (offset - range->begin) : NULL;
+    return range != NULL && range->data != NULL ? range->data + (offset - range->begin) : NULL;
 }

@@ -43,6 +43,7 @@
 
 struct bgi_memmap {
     bgi_transport *transport; /* between ranks; NULL: one process */
+    bgi_progress *progress;   /* of the session's creation; NULL afterward */
     char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
     int lock; /* file descriptor; -1: none */
@@ -223,9 +224,16 @@ static bg_status open_files(bgi_memmap *memmap, bg_error *error)
 
 static bg_status make_stores(bgi_memmap *memmap, bg_error *error)
 {
-    for (uint32_t i = 0; i < memmap->store_count; i++)
-        if (memmap->stores[i].path != NULL)
-            BGI_TRY(bgi_mapped_store_make(&memmap->stores[i], memmap->identity, memmap->id, error));
+    char name[BGI_MAPPED_STORE_NAME_BYTES];
+
+    for (uint32_t i = 0; i < memmap->store_count; i++) {
+        bgi_mapped_store *s = &memmap->stores[i];
+        bgi_mapped_store_name(s->replica, s->device, name);
+        if (s->store_bytes > 0)
+            BGI_TRY(bgi_progress_begin(memmap->progress, name, s->store_bytes, error));
+        if (s->path != NULL)
+            BGI_TRY(bgi_mapped_store_make(s, memmap->identity, memmap->id, error));
+    }
     return BG_OK;
 }
 
@@ -382,7 +390,19 @@ static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_
     return BG_OK;
 }
 
-bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_memmap **out, bg_error *error)
+/* The bytes of stores, all of which are there now. */
+static void end_progress(bgi_memmap *memmap)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < memmap->store_count; i++)
+        bytes += memmap->stores[i].store_bytes;
+    memmap->progress->done = bytes;
+    memmap->progress = NULL;
+}
+
+bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_progress *progress, bgi_memmap **out,
+                          bg_error *error)
 {
     const char *directory = plan->options.files.memmap_dir;
     bool is_used = false;
@@ -397,8 +417,10 @@ bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_mem
     if (memmap == NULL)
         return bgi_error_memory(error, "remote stores", sizeof *memmap);
     memmap->transport = transport;
+    memmap->progress = progress;
     status = open_memmap(memmap, plan, &is_used, &why);
     if (status == BG_OK && is_used) {
+        end_progress(memmap);
         *out = memmap;
         return BG_OK;
     }

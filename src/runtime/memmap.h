@@ -18,8 +18,10 @@
 
 /* *out is NULL when remote stores are in memory: without memmap_dir, and without existing files when they would be read
  * only. The directory stays locked until bgi_memmap_close. The plan is not kept. `transport`: between ranks, each of
- * which opens the stores of its own devices; NULL: one process. All ranks call this function, and begin and finish. */
-bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_memmap **out, bg_error *error);
+ * which opens the stores of its own devices; NULL: one process. All ranks call this function, and begin and finish.
+ * `progress` advances by the bytes of all ranks' stores; it is asked before each store that is made. */
+bg_status bgi_memmap_open(const bg_plan *plan, bgi_transport *transport, bgi_progress *progress, bgi_memmap **out,
+                          bg_error *error);
 /* Sets the transport between ranks from now on. */
 void bgi_memmap_follow(bgi_memmap *memmap, bgi_transport *transport);
 /* Removes files that were made and never used. `memmap` may be NULL. */

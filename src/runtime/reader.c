@@ -12,19 +12,17 @@
 
 /* ---- life ---- */
 
-static bg_status open_reading(const bg_plan *plan, bg_weights *source, bgi_reading **out, bg_error *error)
+static bg_status open_reading(bg_weights *source, bgi_reading **out, bg_error *error)
 {
     bgi_reading *reading = calloc(1, sizeof *reading);
 
     if (reading == NULL)
         return bgi_error_memory(error, "a reader", sizeof *reading);
-    reading->in_place = calloc((size_t)plan->variable_count + 1, sizeof *reading->in_place);
-    reading->reader = reading->in_place != NULL ? bgi_reader_add(&source->publication) : NULL;
+    reading->reader = bgi_reader_add(&source->publication);
     if (reading->reader == NULL) {
         bgi_reading_free(reading);
-        return bgi_error_memory(error, "a reader", plan->variable_count);
+        return bgi_error_memory(error, "a reader", sizeof *reading->reader);
     }
-    bgi_in_place_choose(plan, reading->in_place);
     atomic_fetch_add(&source->references, 1);
     reading->source = source;
     *out = reading;
@@ -141,7 +139,7 @@ bg_status bg_session_create_reader(const bg_plan *plan, bg_weights *weights, bg_
 
     BGI_TRY(check_plan(plan, error));
     BGI_TRY(publish_first(weights, error));
-    BGI_TRY(open_reading(plan, weights, &reading, error));
+    BGI_TRY(open_reading(weights, &reading, error));
     status = create_session(plan, reading, out, error);
     bgi_reader_drop(reading->reader);
     if (status != BG_OK)

@@ -58,7 +58,6 @@ void bgi_reading_free(bgi_reading *reading)
 {
     if (reading == NULL)
         return;
-    free(reading->in_place);
     free(reading->numbers);
     free(reading->changes);
     free(reading);

@@ -90,13 +90,13 @@ void *bgi_runner_address(bgi_runner *runner, const bgi_operand *operand, size_t 
     }
     if (operand->memory == BGI_MEMORY_REMOTE)
         return runner->device->store + offset;
+    if (runner->is_sampled && offset + size_bytes > runner->touched_bytes)
+        runner->touched_bytes = offset + size_bytes;
     if (runner->in_place != NULL && operand->edge == BGI_NO_EDGE) {
         void *elsewhere = bgi_in_place_address(runner->in_place, offset);
         if (elsewhere != NULL)
             return elsewhere;
     }
-    if (runner->is_sampled && offset + size_bytes > runner->touched_bytes)
-        runner->touched_bytes = offset + size_bytes;
     return runner->device->arena + offset;
 }
 

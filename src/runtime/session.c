@@ -172,15 +172,35 @@ static bg_status fetch_own(const bg_session *session, uint32_t variable, const v
     return bgi_weights_fetch_for(session->weights, weight, session->readers, transport->rank, out, error);
 }
 
-/* Copies a value to the devices, or records its address when they read it in place. */
+static bool is_in_place(const bg_session *session, uint32_t number)
+{
+    return session->in_place != NULL && session->in_place[number];
+}
+
+/* Copies a value to the devices, or records its address when they read it in place. A weight that is at home in another
+ * session has no address of its own. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
+    bgi_session_variable *own = &session->variables[number];
 
-    if (session->reading != NULL && session->reading->in_place[number])
-        bgi_in_place_set(session->engine, variable, session->weights->items[session->variables[number].weight].data);
-    else
-        bgi_session_upload(session, variable, data);
+    if (is_in_place(session, number)) {
+        void *place = session->weights->items[own->weight].data;
+        own->read_at = place;
+        bgi_in_place_set(session->engine, variable, place);
+        if (place != NULL)
+            return;
+    }
+    bgi_session_upload(session, variable, data);
+}
+
+/* Whether the devices have another value than the weight, or read it where it is not any more. */
+static bool is_outdated(const bg_session *session, uint32_t number)
+{
+    const bgi_session_variable *variable = &session->variables[number];
+    const bgi_weight *weight = &session->weights->items[variable->weight];
+
+    return variable->version != weight->version || (is_in_place(session, number) && variable->read_at != weight->data);
 }
 
 /* Updates the devices to the newest weights. */
@@ -196,12 +216,14 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
         const void *data = NULL;
         if (variable->weight == UINT32_MAX)
             continue;
+        BGI_TRY(bgi_progress_begin(session->progress, bgi_plan_variable_weight(&session->plan->variables[i]),
+                                   bg_type_size_bytes(&session->plan->variables[i].type), error));
         /* A session that made a newer value, or lost the value, has raised the version. */
         weight = &weights->items[variable->weight];
-        if (variable->version == weight->version)
+        if (!is_outdated(session, i))
             continue;
         BGI_TRY(fetch_own(session, i, &data, error));
-        if (variable->version != weight->version) { /* it may have been brought home */
+        if (is_outdated(session, i)) { /* it may have been brought home */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
                 give_value(session, i, data);
@@ -536,10 +558,14 @@ static bg_status attach_all(bg_session *session, bg_error *error)
     for (uint32_t i = 0; i < session->plan->variable_count; i++)
         if (is_shared(&session->plan->variables[i]) && session->variables[i].weight == UINT32_MAX)
             BGI_TRY(add_weight(session, i, error));
-    for (uint32_t i = 0; i < session->plan->variable_count; i++)
-        if (session->variables[i].weight != UINT32_MAX && session->variables[i].weight >= first_new &&
-            !session->variables[i].is_repeated)
-            BGI_TRY(fill_weight(session, i, error));
+    for (uint32_t i = 0; i < session->plan->variable_count; i++) {
+        const uint32_t index = session->variables[i].weight;
+        if (index == UINT32_MAX || index < first_new || session->variables[i].is_repeated)
+            continue;
+        BGI_TRY(bgi_progress_begin(session->progress, session->weights->items[index].name,
+                                   bg_type_size_bytes(&session->weights->items[index].type), error));
+        BGI_TRY(fill_weight(session, i, error));
+    }
     return BG_OK;
 }
 
@@ -791,12 +817,28 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
+/* Inference reads whole weights where they are. */
+static bg_status choose_in_place(bg_session *session, bg_error *error)
+{
+    const bg_plan *plan = session->plan;
+    const char *files = plan->options.files.memmap_dir;
+
+    if (plan->training || session->owners != NULL || (files != NULL && files[0] != '\0'))
+        return BG_OK;
+    session->in_place = calloc((size_t)plan->variable_count + 1, sizeof *session->in_place);
+    if (session->in_place == NULL)
+        return bgi_error_memory(error, "variables", plan->variable_count);
+    bgi_in_place_choose(plan, session->in_place);
+    return BG_OK;
+}
+
 /* The engine closes the files of remote memory, because a late worker may still write to them. */
 static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_memmap *memmap, bg_error *error)
 {
     const bgi_engine_options options = {.ranks = ranks,
-                                        .in_place = session->reading != NULL ? session->reading->in_place : NULL,
-                                        .stores = {.address = find_store, .close = close_stores, .user = memmap}};
+                                        .in_place = session->in_place,
+                                        .stores = {.address = find_store, .close = close_stores, .user = memmap},
+                                        .progress = session->progress};
 
     BGI_TRY(bgi_engine_create(session->plan, &options, &session->engine, error));
     session->memmap = memmap;
@@ -813,7 +855,7 @@ static bg_status open_together(bg_session *session, const bgi_ranks *ranks, bgi_
 
     BGI_TRY(bgi_ranks_agree(session->plan, talk, error));
     BGI_TRY(bgi_ranks_share_hosts(talk, session->hosts, error));
-    BGI_TRY(bgi_memmap_open(session->plan, talk, &memmap, error));
+    BGI_TRY(bgi_memmap_open(session->plan, talk, session->progress, &memmap, error));
     status = bgi_ranks_settle(talk, make_engine(session, ranks, memmap, &own), NULL, &own);
     if (status == BG_OK) {
         bgi_memmap_follow(memmap, session->engine->transport);
@@ -833,13 +875,34 @@ static bg_status open_engine(bg_session *session, bg_error *error)
     bg_status status;
 
     if (session->owners == NULL) {
-        BGI_TRY(bgi_memmap_open(session->plan, NULL, &memmap, error));
+        BGI_TRY(bgi_memmap_open(session->plan, NULL, session->progress, &memmap, error));
         return make_engine(session, NULL, memmap, error);
     }
     BGI_TRY(bgi_ranks_talk(&ranks, &talk, error));
     status = open_together(session, &ranks, talk, error);
     talk->type->destroy(talk);
     return status;
+}
+
+/* The bytes of all parts of a creation, the same on all ranks: memory of devices and files, first values of new
+ * weights, and copies of values to devices. */
+static uint64_t count_creation(const bg_session *session)
+{
+    const bg_plan *plan = session->plan;
+    uint64_t bytes = 0;
+
+    for (uint32_t d = 0; d < plan->device_count; d++)
+        bytes += plan->replicas * (uint64_t)(plan->devices[d].arena_bytes + plan->devices[d].remote_bytes);
+    for (uint32_t i = 0; i < plan->variable_count; i++) {
+        const bgi_plan_variable *variable = &plan->variables[i];
+        if (!is_shared(variable))
+            continue;
+        bytes += bg_type_size_bytes(&variable->type);
+        if (bgi_weights_index(session->weights, bgi_plan_variable_weight(variable)) == UINT32_MAX &&
+            find_section_before(plan, i) == UINT32_MAX)
+            bytes += bg_type_size_bytes(bgi_plan_variable_whole(variable));
+    }
+    return bytes;
 }
 
 static bg_status open_session(bg_session *session, bg_error *error)
@@ -855,6 +918,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     BGI_TRY(take_cut(session, error));
     BGI_TRY(take_carried(session, error));
     BGI_TRY(find_owners(session, error));
+    BGI_TRY(choose_in_place(session, error));
     BGI_TRY(open_engine(session, error));
     /* Versions begin at 1, so everything is uploaded. */
     status = attach_all(session, error);
@@ -901,6 +965,7 @@ static void close_session(bg_session *session)
     free(session->readers);
     free(session->hosts);
     free(session->note);
+    free(session->in_place);
     free(session->variables);
     free(session);
     bg_plan_destroy(own_plan);
@@ -909,6 +974,8 @@ static void close_session(bg_session *session)
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error)
 {
+    const bg_reporting_options *reporting = &plan->options.reporting;
+    bgi_progress progress = {reporting->progress, reporting->progress_user, "the session", 0, 0};
     bg_session *session = calloc(1, sizeof *session);
     bg_status status;
 
@@ -920,7 +987,11 @@ bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_
     session->weights = weights;
     session->reading = reading;
     weights->holder = &holder;
+    if (progress.call != NULL)
+        progress.total = count_creation(session);
+    session->progress = &progress;
     status = open_session(session, error);
+    session->progress = NULL;
     if (status == BG_OK)
         *out = session;
     else
@@ -970,6 +1041,10 @@ void bg_session_destroy(bg_session *session)
     if (session == NULL)
         return;
     is_dead = session->engine->is_dead;
+    if (is_dead && session->in_place != NULL) { /* a kernel that has not returned may read them */
+        atomic_fetch_add(&weights->references, 1);
+        session->engine->read_weights = weights;
+    }
     bgi_weights_enter_late(weights, session, "bg_session_destroy");
     close_session(session);
     bgi_weights_leave(weights);

@@ -32,16 +32,17 @@ typedef struct bgi_reading {
     bg_weights *source;
     bgi_reader *reader;
     uint64_t version;  /* the version of the last run */
-    bool *in_place;    /* by variable of the plan */
     uint32_t *numbers; /* by weight: its number in the source's weights */
     uint64_t *changes; /* by weight: the change number of its value, as in bgi_published */
     uint32_t count;
 } bgi_reading;
 
 typedef struct bgi_session_variable {
-    uint32_t weight;  /* UINT32_MAX: not shared */
-    uint64_t version; /* the version of the weight's value on the devices */
-    bool is_repeated; /* an earlier variable is a section of the same weight */
+    uint32_t weight;     /* UINT32_MAX: not shared */
+    uint64_t version;    /* the version of the weight's value on the devices */
+    bool is_repeated;    /* an earlier variable is a section of the same weight */
+    const void *read_at; /* of a variable that is read in place: where; NULL: in the arena, because its weight is at
+                            home in another session */
 } bgi_session_variable;
 
 /* The trace of another rank's device: events of its program, then of its transfers. */
@@ -59,6 +60,7 @@ struct bg_session {
     bgi_memmap *memmap; /* the files of the remote memory; NULL: none */
     bg_weights *weights;
     bgi_reading *reading; /* NULL: values are its own, or those of its weights */
+    bool *in_place;       /* by variable of the plan: read in the memory of the weights (in_place.c); NULL: none is */
     bg_optimizer optimizer;
     bgi_session_variable *variables; /* of the plan */
     uint64_t epoch;                  /* of the weights at the last check */
@@ -79,6 +81,7 @@ struct bg_session {
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
     bgi_snapshot_room room;
+    bgi_progress *progress;          /* of the creation; NULL afterward */
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */

@@ -152,7 +152,9 @@ bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *
                            sizeof *weights->items))
         return bgi_error_memory(error, "weights", sizeof weight);
     weight.name = malloc(name_bytes);
-    weight.data = home == NULL ? take_value(weights, type) : NULL;
+    if (home == NULL)
+        weight.data =
+            bgi_memory_reserve(&weights->publication.allocator, BGI_WEIGHT_ALIGNMENT, bg_type_size_bytes(type));
     if (weight.name == NULL || (home == NULL && weight.data == NULL)) {
         free(weight.name);
         bgi_memory_return(&weights->publication.allocator, weight.data, bg_type_size_bytes(type));
@@ -409,6 +411,16 @@ static bg_status set_piece(bg_weights *weights, uint32_t index, uint32_t number,
     return BG_OK;
 }
 
+static bg_status check_type(const bgi_weight *weight, const bg_type *type, bg_error *error)
+{
+    char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
+
+    if (bg_type_equal(&weight->type, type))
+        return BG_OK;
+    return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, but the given value is %s", weight->name,
+                        bg_type_text(&weight->type, have), bg_type_text(type, given));
+}
+
 bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data, bg_error *error)
 {
     bg_error_clear(error);
@@ -427,7 +439,6 @@ bg_status bg_weights_set(bg_weights *weights, const char *name, const bg_type *t
 bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data, bg_error *error)
 {
     uint32_t index, whole, number = 0;
-    char have[BG_TYPE_TEXT_BYTES], given[BG_TYPE_TEXT_BYTES];
     bgi_weight *weight;
 
     if (name == NULL || type == NULL || data == NULL)
@@ -445,9 +456,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
         BGI_TRY(bgi_weights_add(weights, name, type, BG_ROLE_PARAMETER, NULL, 0, error));
     }
     weight = &weights->items[index];
-    if (!bg_type_equal(&weight->type, type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, but the given value is %s", name,
-                            bg_type_text(&weight->type, have), bg_type_text(type, given));
+    BGI_TRY(check_type(weight, type, error));
     if (weight->home == NULL && weight->data == NULL)
         weight->data = take_value(weights, type); /* there was no memory when it was removed from its home */
     if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
@@ -462,6 +471,71 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     weight->is_lost = false;
     weight->is_given = true;
     return BG_OK;
+}
+
+/* A function that writes a value. */
+typedef struct filling {
+    bg_status (*write)(void *user, void *data, bg_error *error);
+    void *user;
+} filling;
+
+/* Fills memory for a value beside that of an existing weight, so that a failure does not change the weight. */
+static bg_status fill_beside(bg_weights *weights, const char *name, const bg_type *type, const filling *by,
+                             bg_error *error)
+{
+    const bg_allocator *allocator = &weights->publication.allocator;
+    const size_t size_bytes = bg_type_size_bytes(type);
+    void *data = bgi_memory_reserve(allocator, BGI_WEIGHT_ALIGNMENT, size_bytes);
+    bg_status status;
+
+    if (data == NULL)
+        return bgi_error_memory(error, name, size_bytes);
+    status = by->write(by->user, data, error);
+    if (status != BG_OK)
+        status = bgi_error_unexplained(error, status, "the function that writes a weight");
+    if (status == BG_OK)
+        status = bgi_weights_set(weights, name, type, data, error);
+    bgi_memory_return(allocator, data, size_bytes);
+    return status;
+}
+
+static bg_status fill(bg_weights *weights, const char *name, const bg_type *type, const filling *by, bg_error *error)
+{
+    const uint32_t index = weights->count, known = bgi_weights_index(weights, name);
+    uint32_t number;
+    bg_status status;
+
+    BGI_TRY(bg_type_validate(type, error));
+    if (known != UINT32_MAX)
+        BGI_TRY(check_type(&weights->items[known], type, error));
+    if (known != UINT32_MAX || find_whole(weights, name, &number) != UINT32_MAX)
+        return fill_beside(weights, name, type, by, error);
+    BGI_TRY(bgi_weights_add(weights, name, type, BG_ROLE_PARAMETER, NULL, 0, error));
+    weights->items[index].is_given = true;
+    status = by->write(by->user, weights->items[index].data, error);
+    if (status == BG_OK)
+        return BG_OK;
+    bgi_weights_truncate(weights, index);
+    return bgi_error_unexplained(error, status, "the function that writes a weight");
+}
+
+bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *type,
+                          bg_status (*write)(void *user, void *data, bg_error *error), void *user, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(weights, "weights", __func__, error));
+    BGI_TRY(bgi_require(name, "name", __func__, error));
+    BGI_TRY(bgi_require(type, "type", __func__, error));
+    if (write == NULL)
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: write is NULL", __func__);
+
+    const filling f = {.write = write, .user = user};
+    bg_status status;
+
+    BGI_TRY(bgi_weights_enter(weights, NULL, "bg_weights_fill", error));
+    status = fill(weights, name, type, &f, error);
+    bgi_weights_leave(weights);
+    return status;
 }
 
 /* ---- for those who keep them ---- */

@@ -355,7 +355,7 @@ static void test_progress(void **state)
     assert_int_equal(bg_weights_load(found, path_of("steps.safetensors"), &load, NULL, &error), BG_ERROR_CANCELED);
     assert_string_equal(p.what[0], "a.bias");
     assert_string_equal(p.what[1], "a.weight");
-    assert_non_null(strstr(error.message, "progress canceled the load before weight `a.weight`"));
+    assert_non_null(strstr(error.message, "progress canceled the load before `a.weight`"));
     require(bg_weights_find(found, "a.weight", &weight, &error), &error);
     assert_float_equal(((const float *)weight.data)[0], 2, 0); /* as before */
     p = (progress){.calls = 0};

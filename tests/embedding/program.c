@@ -485,7 +485,7 @@ static void try_infeed(int threads)
 /* ---- progress ---- */
 
 typedef struct progress {
-    uint64_t calls, last, total, cancel_at;
+    uint64_t calls, works, last, total, cancel_at; /* works: the plan, then the session */
     bool rises;
     char what[64];
 } progress;
@@ -494,7 +494,8 @@ static bool report(void *user, const char *what, uint64_t done, uint64_t total)
 {
     progress *p = user;
 
-    p->rises = p->rises && (p->calls == 0 || done > p->last) && done < total && what[0] != '\0';
+    p->works += done == 0;
+    p->rises = p->rises && (done == 0 || (done > p->last && total == p->total)) && done < total && what[0] != '\0';
     p->last = done;
     p->total = total;
     snprintf(p->what, sizeof p->what, "%s", what);
@@ -510,8 +511,14 @@ static void try_progress(void)
     options.reporting.progress = report;
     options.reporting.progress_user = &p;
     session = open_session(&options);
-    expect(session != NULL && p.calls > 10 && p.calls <= p.total && p.rises, "planning says how far it is");
+    expect(session != NULL && p.calls > 10 && p.works == 2 && p.rises,
+           "planning and the creation of a session say how far they are");
     bg_session_destroy(session);
+    p.cancel_at = p.calls;
+    p.calls = 0;
+    expect(open_session(&options) == NULL && error.status == BG_ERROR_CANCELED &&
+               strstr(error.message, "the session") != NULL,
+           "the last weight can be canceled");
     p = (progress){.rises = true, .cancel_at = 7};
     expect(open_session(&options) == NULL && error.status == BG_ERROR_CANCELED && p.calls == 7 &&
                strstr(error.message, p.what) != NULL,

@@ -325,6 +325,22 @@ expect_error(lambda: bg.Weights().load(folder / "p.safetensors", progress=lambda
 expect_error(lambda: loaded.save(folder / "q.safetensors", progress=refuse), Stop, "no", "an exception of progress")
 expect(not (folder / "q.safetensors").exists(), "a save that is canceled leaves no file")
 
+steps = []
+watched = bg.Options(progress=lambda *where: steps.append(where))
+plan = bg.Plan.training(*build(), bg.sgd(0.1), watched)
+passes = len(steps)
+del watched
+bg.Session(plan)
+expect(passes > 10 and steps[passes][:2] == ("memory of device 0", 0) and steps[-1][0] in loaded and steps[-1][1] < steps[-1][2],
+       "planning and the creation of a session say how far they are")
+expect_error(lambda: bg.Plan.training(*build(), bg.sgd(0.1), bg.Options(progress=lambda part, *_: part == steps[5][0])), bg.Error,
+             steps[5][0], "a plan that is canceled")
+expect_error(lambda: bg.Session.training(*build(), bg.sgd(0.1), bg.Options(progress=lambda part, *_: "memory" in part and refuse())),
+             Stop, "no", "an exception of progress while a session is created")
+silent = bg.Options(progress=refuse)
+silent["progress"] = None
+expect(bg.Session.training(*build(), bg.sgd(0.1), silent) is not None, "progress that was removed")
+
 # ---- lifetimes: what an object borrows stays while it lives ----
 
 made = bg.Session(bg.Plan.training(*build(), bg.sgd(0.1)))

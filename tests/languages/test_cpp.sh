@@ -25,6 +25,6 @@ for standard in 11 20; do
         "$root/tests/languages/wrapper.cpp" "$build/libbrigade.a" $libraries -ldl -lm -pthread -o "$folder/wrapper$standard"
     mkdir "$folder/$standard"
     check "runs" sh -c '"$1" "$2" >"$3" 2>&1 || { cat "$3"; false; }' sh "$folder/wrapper$standard" "$folder/$standard" "$folder/out"
-    check "every check was made: $(tail -n 1 "$folder/out")" grep -q '^39 passed, 0 failed$' "$folder/out"
+    check "every check was made: $(tail -n 1 "$folder/out")" grep -q '^42 passed, 0 failed$' "$folder/out"
 done
 finish

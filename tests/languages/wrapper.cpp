@@ -249,6 +249,28 @@ void try_failures()
     expect_error([] { brigade::options().set("strategy", "fast"); }, BG_ERROR_INVALID, "fast", "a value that is none");
 }
 
+/* ---- progress ---- */
+
+void try_progress()
+{
+    brigade::graph graph;
+    const bg_value loss = build(graph);
+    brigade::options options;
+    int parts = 0;
+
+    options.progress([&](const char *what, uint64_t done, uint64_t total) {
+        parts++;
+        return what[0] == '\0' || done >= total;
+    });
+    brigade::session::training(graph, loss, bg_sgd(0.1), options);
+    expect(parts > 10, "planning and the creation of a session say how far they are");
+    options.progress([](const char *, uint64_t, uint64_t) -> bool { throw 1; });
+    expect_error([&] { brigade::session::training(graph, loss, bg_sgd(0.1), options); }, BG_ERROR_CANCELED,
+                 "progress canceled the plan before `", "an exception cancels");
+    options.progress(nullptr);
+    expect(brigade::session::training(graph, loss, bg_sgd(0.1), options).get() != nullptr, "progress that was removed");
+}
+
 /* ---- the trainer ---- */
 
 struct own_exception {
@@ -351,6 +373,7 @@ int main(int, char **argv)
     try_session(argv[1]);
     try_readers();
     try_failures();
+    try_progress();
     try_trainer();
     try_generator();
     std::printf("%d passed, %d failed\n", passed, failed);

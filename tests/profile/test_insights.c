@@ -126,7 +126,7 @@ static bgi_analysis analyze(const rig *r, const bg_profile_notes *notes)
     bgi_analysis analysis;
     bg_error error = {0};
 
-    require(bgi_analyze(r->session, notes, &analysis, &error), &error);
+    require(bgi_analyze(r->session, notes, NULL, &analysis, &error), &error);
     return analysis;
 }
 

@@ -38,6 +38,23 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
+/* What the progress callback of all plans here got last. */
+static struct asked {
+    uint64_t calls, cancel_at, done, total;
+    bool rises;
+    char what[96];
+} asked;
+
+static bool ask(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)user;
+    asked.rises = asked.calls == 0 ? done == 0 : asked.rises && done == asked.done + 1 && total == asked.total;
+    asked.done = done;
+    asked.total = total;
+    snprintf(asked.what, sizeof asked.what, "%s", what);
+    return ++asked.calls == asked.cancel_at;
+}
+
 static void open_network(recorded *r, bool trace, uint32_t events)
 {
     bg_convnet_options network = bg_convnet_defaults();
@@ -53,6 +70,7 @@ static void open_network(recorded *r, bool trace, uint32_t events)
     options.execution.cores = 2;
     options.reporting.trace = trace;
     options.reporting.trace_events = events;
+    options.reporting.progress = ask;
     options.numerics.initialize_missing = true;
     network.micro_batch = MICRO_BATCH;
     require(bg_graph_create(&graph, &error), &error);
@@ -445,6 +463,56 @@ static void test_other_files(void **state)
     assert_int_equal(bg_profile_report("/nonexistent", NULL, "/tmp/never.html", &error), BG_ERROR_NOT_FOUND);
 }
 
+/* ---- progress ---- */
+
+/* A report that is canceled leaves no new folder, and an older report as it was. */
+static void test_progress(void **state)
+{
+    recorded r;
+    char folder[96], trace[96], *before, *after;
+    size_t before_bytes, after_bytes;
+    uint64_t parts;
+    bg_error error = {0};
+    (void)state;
+
+    open_network(&r, true, 512);
+    run(&r, 1);
+    asked = (struct asked){.cancel_at = 0};
+    require(bg_profile_write(r.session, NULL, r.folder, &error), &error);
+    parts = asked.calls;
+    assert_true(asked.rises);
+    assert_int_equal(parts, asked.total);
+    before = load(&r, "summary.json", &before_bytes);
+    run(&r, 1);
+    snprintf(folder, sizeof folder, "%s/new", r.folder);
+    for (int i = 0; i < 3; i++) { /* the first part, a part of the first file, and the last one */
+        asked = (struct asked){.cancel_at = i == 0 ? 1 : i == 1 ? parts - 2 : parts};
+        assert_int_equal(bg_profile_write(r.session, NULL, i == 1 ? folder : r.folder, &error), BG_ERROR_CANCELED);
+        assert_non_null(strstr(error.message, "progress canceled the report before `"));
+        assert_non_null(strstr(error.message, asked.what));
+        assert_int_equal(asked.calls, asked.cancel_at);
+        assert_int_equal(test_folder_count(r.folder), 3);
+    }
+    after = load(&r, "summary.json", &after_bytes);
+    assert_int_equal(after_bytes, before_bytes);
+    assert_memory_equal(after, before, before_bytes);
+    free(after);
+    free(before);
+
+    snprintf(trace, sizeof trace, "%s/alone.json", r.folder);
+    asked = (struct asked){.cancel_at = 2};
+    assert_int_equal(bg_profile_write_trace(r.session, r.plan, trace, &error), BG_ERROR_CANCELED);
+    assert_non_null(strstr(error.message, "progress canceled the trace before `trace of replica 0, device 1`"));
+    assert_int_equal(test_folder_count(r.folder), 3);
+    asked = (struct asked){.cancel_at = 0};
+    require(bg_profile_write_trace(r.session, r.plan, trace, &error), &error);
+    assert_int_equal(asked.calls, asked.total);
+    require(bg_profile_write(r.session, NULL, folder, &error), &error);
+    assert_int_equal(test_folder_count(folder), 3);
+    test_folder_remove(folder);
+    close_network(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_memory),       cmocka_unit_test(test_start_and_stop),
         cmocka_unit_test(test_bounded),      cmocka_unit_test(test_names_are_data),
         cmocka_unit_test(test_other_files),  cmocka_unit_test(test_trace_format),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static double run(bg_transport *transport, bgi_analysis *analysis, bg_plan **out
     }
     require(bg_session_share_trace(session, 0, &error), &error);
     if (transport->rank == 0) {
-        require(bgi_analyze(session, NULL, analysis, &error), &error);
+        require(bgi_analyze(session, NULL, NULL, analysis, &error), &error);
         assert_int_equal(analysis->rank_count, 2);
         for (uint32_t d = 0; d < 2; d++)
             assert_true(analysis->devices[d].busy_ns > 0.0);

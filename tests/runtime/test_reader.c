@@ -237,7 +237,7 @@ static void test_shared(void **state)
         assert_int_equal(bg_weights_find(weights, bgi_plan_variable_weight(variable), &weight, NULL), BG_OK);
         for (int i = 0; i < READERS; i++) {
             const bgi_engine *engine = readers[i]->engine;
-            assert_true(readers[i]->reading->in_place[v]);
+            assert_true(readers[i]->in_place[v]);
             assert_ptr_equal(bgi_in_place_address(&engine->in_place[0], variable->places[0].operand.offset),
                              weight.data);
         }

@@ -10,6 +10,8 @@
 enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 
 static uint32_t prompt_tokens[] = {1, 3, 0, 2};
+static const uint32_t end_tokens[] = {STOP, 1, 3};
+static uint32_t stop_count = 1; /* of these, which end a sequence */
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
 /* Finds the log shares of the tokens after the prompt and `count` tokens. */
@@ -59,14 +61,13 @@ static void look(bg_generator *generator, sequence *at, double penalty, sequence
 
 static bg_generation_options make_options(uint32_t beams, double penalty)
 {
-    static const uint32_t stop = STOP;
     bg_generation_options options = bg_generation_defaults();
 
     options.max_tokens = LENGTH;
     options.beams = beams;
     options.length_penalty = penalty;
-    options.stop_tokens = &stop;
-    options.stop_token_count = 1;
+    options.stop_tokens = end_tokens;
+    options.stop_token_count = stop_count;
     return options;
 }
 
@@ -118,14 +119,41 @@ static void insert(sequence *list, size_t *count, size_t most, sequence found, b
     list[at] = found;
 }
 
+/* Whether any sequence that begins with a live one could be better than the worst result, if all its further tokens
+ * were certain: at each length that it could have. */
+static bool can_improve(const sequence *live, size_t live_count, const sequence *worst, size_t length, double penalty)
+{
+    for (size_t b = 0; b < live_count; b++)
+        for (size_t count = live[b].count + 1; count <= length; count++)
+            if (live[b].sum / pow((double)count, penalty) > worst->score)
+                return true;
+    return false;
+}
+
+static bool is_stop(uint32_t token)
+{
+    bool is_found = false;
+
+    for (uint32_t i = 0; i < stop_count; i++)
+        is_found = is_found || end_tokens[i] == token;
+    return is_found;
+}
+
+/* *out_steps (may be NULL): the steps until no live sequence can improve the results. The search itself always takes
+ * all steps. */
 static void search(bg_generator *generator, uint32_t beams, size_t length, double penalty, sequence *results,
-                   size_t *result_count)
+                   size_t *result_count, size_t *out_steps)
 {
     sequence live[MOST] = {{.count = 0}};
     size_t live_count = 1;
+    bool is_decided = false;
 
     *result_count = 0;
     for (size_t step = 0; step < length && live_count > 0; step++) {
+        is_decided = is_decided ||
+                     (*result_count == beams && !can_improve(live, live_count, &results[beams - 1], length, penalty));
+        if (out_steps != NULL && !is_decided)
+            *out_steps = step + 1;
         sequence ranked[MOST * VOCABULARY], next[MOST];
         size_t ranked_count = 0, next_count = 0;
 
@@ -143,7 +171,7 @@ static void search(bg_generator *generator, uint32_t beams, size_t length, doubl
             }
         }
         for (size_t r = 0; r < ranked_count && next_count < beams; r++) {
-            const bool ends = ranked[r].tokens[step] == STOP || step + 1 == length;
+            const bool ends = is_stop(ranked[r].tokens[step]) || step + 1 == length;
 
             if (!ends)
                 next[next_count++] = ranked[r];
@@ -166,7 +194,7 @@ static void compare_few(bg_generator *by_hand, bg_generator *generator, uint32_t
 
     options.max_tokens = LONGER;
     options.returned_beams = beams;
-    search(by_hand, beams, LONGER, penalty, wanted, &count);
+    search(by_hand, beams, LONGER, penalty, wanted, &count, NULL);
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
     assert_int_equal(count, beams);
     for (uint32_t i = 0; i < beams; i++) {
@@ -177,7 +205,6 @@ static void compare_few(bg_generator *by_hand, bg_generator *generator, uint32_t
     bg_generation_clear(found, beams);
 }
 
-/* It ends as soon as no beam can become better, and not before. */
 static void test_few_beams(void **state)
 {
     static const double penalties[] = {1.0, 0.0, 4.0, -2.0};
@@ -216,6 +243,71 @@ static void test_other_prompts(void **state)
     bg_weights_destroy(weights);
 }
 
+/* ---- when it ends ---- */
+
+static void count_run(void *user, bg_log_level level, const char *message)
+{
+    (void)level;
+    *(size_t *)user += strstr(message, "cycles") != NULL;
+}
+
+/* It ends as soon as no beam can become better, and not before: of shorter and of longer sequences, whether the number
+ * of tokens or of positions bounds the length. A step is a run. */
+static void test_end(void **state)
+{
+    enum { MOST_TOKENS = 4, COUNT = 6 };
+    static const double penalties[COUNT] = {-2.0, -0.5, 0.0, 0.25, 1.0, 3.0};
+    const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
+    size_t early[2][COUNT] = {{0}}, late[COUNT] = {0}, runs = 0;
+    bg_options counting = bg_options_defaults();
+    (void)state;
+
+    counting.reporting.log_cycles = true;
+    counting.reporting.log = count_run;
+    counting.reporting.log_user = &runs;
+    stop_count = 3;
+    for (int by_positions = 0; by_positions <= 1; by_positions++) {
+        const bg_gpt_options model = make_model(VOCABULARY, by_positions ? 4 + MOST_TOKENS : POSITIONS);
+        bg_weights *weights = make_weights(&model), *own = make_weights(&model);
+        bg_generator *by_hand = open_generator(&model, NULL, weights, 1);
+        bg_generator *generator = open_generator(&model, &counting, own, 3);
+
+        for (int i = 0; i < VOCABULARY * VOCABULARY; i += is_quick ? 9 : 2) {
+            const size_t p = (size_t)i / 2 % COUNT;
+
+            prompt_tokens[2] = (uint32_t)(i / VOCABULARY), prompt_tokens[3] = (uint32_t)(i % VOCABULARY);
+            for (uint32_t beams = 2; beams <= 3; beams++) {
+                bg_generation_options options = make_options(beams, penalties[p]);
+                sequence wanted[MOST];
+                bg_generation found;
+                size_t count, steps = 0;
+                bg_error error;
+
+                options.max_tokens = by_positions ? 5 * MOST_TOKENS : MOST_TOKENS;
+                search(by_hand, beams, MOST_TOKENS, penalties[p], wanted, &count, &steps);
+                runs = 0;
+                require(bg_generator_run(generator, &prompt, 1, &options, &found, &error), &error);
+                assert_int_equal(runs, steps);
+                assert_int_equal(found.count, wanted[0].count);
+                assert_memory_equal(found.tokens, wanted[0].tokens, found.count * sizeof *found.tokens);
+                early[by_positions][p] += steps < MOST_TOKENS;
+                late[p] += steps == MOST_TOKENS;
+                bg_generation_clear(&found, 1);
+            }
+        }
+        bg_generator_destroy(generator);
+        bg_generator_destroy(by_hand);
+        bg_weights_destroy(own);
+        bg_weights_destroy(weights);
+    }
+    stop_count = 1;
+    prompt_tokens[2] = 0, prompt_tokens[3] = 2;
+    for (size_t p = 0; p < COUNT && !is_quick; p++) { /* so the bound matters */
+        assert_true((early[0][p] > 0 && early[1][p] > 0) || penalties[p] > 1.0);
+        assert_true(late[p] > 0 || penalties[p] < 1.0);
+    }
+}
+
 /* ---- equal sums, and fewer sequences than beams ---- */
 
 static void clear_weight(bg_weights *weights, const char *name)
@@ -237,13 +329,18 @@ static void test_ties(void **state)
     const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
     bg_weights *weights = make_weights(&model);
     bg_generation_options options = make_options(3, 1.0);
+    bg_options counting = bg_options_defaults();
     bg_generation found[8];
     bg_generator *generator;
+    size_t runs = 0;
     bg_error error;
     (void)state;
 
+    counting.reporting.log_cycles = true;
+    counting.reporting.log = count_run;
+    counting.reporting.log_user = &runs;
     clear_weight(weights, "transformer.wte.weight");
-    generator = open_generator(&model, NULL, weights, 8);
+    generator = open_generator(&model, &counting, weights, 8);
     options.returned_beams = 3;
     options.max_tokens = 2;
     options.stop_token_count = 0;
@@ -267,6 +364,15 @@ static void test_ties(void **state)
         assert_int_equal(found[i].tokens[0], 0);
         assert_int_equal(found[i].tokens[1], i - 1);
     }
+    bg_generation_clear(found, 5);
+
+    options.max_tokens = 9;
+    options.length_penalty = 0.0;
+    runs = 0;
+    require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
+    assert_int_equal(runs, 5); /* a stop token each; what lives then is as good as the worst of them */
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(found[i].count, i + 1);
     bg_generation_clear(found, 5);
 
     options.beams = options.returned_beams = 8;
@@ -503,8 +609,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_few_beams), cmocka_unit_test(test_other_prompts),
-        cmocka_unit_test(test_ties),       cmocka_unit_test(test_text),      cmocka_unit_test(test_many_stops),
-        cmocka_unit_test(test_callback),
+        cmocka_unit_test(test_end),        cmocka_unit_test(test_ties),      cmocka_unit_test(test_text),
+        cmocka_unit_test(test_many_stops), cmocka_unit_test(test_callback),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,21 @@
+/*
+ * progress.h: asks a caller's progress callback, before each part of long work, whether the work goes on.
+ */
+#ifndef BGI_CORE_PROGRESS_H
+#define BGI_CORE_PROGRESS_H
+
+#include <brigade/base.h>
+
+/* One piece of work, in units of its own: passes, bytes, files. */
+typedef struct bgi_progress {
+    bg_progress_function call; /* NULL: none */
+    void *user;
+    const char *work; /* for messages: "the plan" */
+    uint64_t done, total;
+} bgi_progress;
+
+/* Begins a part of `units`: calls the callback with the units of earlier parts. BG_ERROR_CANCELED when the callback
+ * cancels; the part is then not done. `progress` may be NULL. */
+bg_status bgi_progress_begin(bgi_progress *progress, const char *part, uint64_t units, bg_error *error);
+
+#endif
