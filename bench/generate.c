@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/arena.h"
 #include "peaks.h"
 
 enum { PROMPT = 32, POSITIONS = 256, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20 };
@@ -51,9 +52,12 @@ static void require(bg_status status, const bg_error *error)
 
 /* ---- what the cores can do ---- */
 
+/* A cache line. */
+typedef uint64_t words __attribute__((vector_size(64)));
+
 typedef struct reader {
-    const uint64_t *data;
-    uint64_t sum;
+    const words *data;
+    words sum;
     volatile float peak;
     bool multiplies;
 } reader;
@@ -61,22 +65,25 @@ typedef struct reader {
 static void *run_reader(void *argument)
 {
     reader *r = argument;
-    uint64_t sums[8] = {0};
+    words sums[4] = {{0}};
 
-    if (r->multiplies)
+    if (r->multiplies) {
         for (int i = 0; i < 20; i++)
             peak_run(&r->peak);
-    else
-        for (size_t i = 0; i < READ_BYTES / sizeof *r->data; i += 8)
-            for (size_t k = 0; k < 8; k++)
-                sums[k] += r->data[i + k];
-    for (size_t k = 0; k < 8; k++)
-        r->sum += sums[k];
+        return NULL;
+    }
+    for (size_t i = 0; i < READ_BYTES / sizeof *r->data; i += 4) {
+        sums[0] += r->data[i];
+        sums[1] += r->data[i + 1];
+        sums[2] += r->data[i + 2];
+        sums[3] += r->data[i + 3];
+    }
+    r->sum = sums[0] + sums[1] + sums[2] + sums[3];
     return NULL;
 }
 
 /* Bytes or operations of all cores together in a second. */
-static double measure(const setting *s, const uint64_t *data, bool multiplies)
+static double measure(const setting *s, const words *data, bool multiplies)
 {
     reader readers[MOST_CORES];
     pthread_t threads[MOST_CORES];
@@ -125,6 +132,7 @@ static void open_row(row *r, const setting *s, bg_weights *weights)
     options.numerics.weights_type = r->type;
     options.numerics.initialize_missing = true;
     options.execution.cores = (uint32_t)s->cores;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
     require(bg_generator_create(&model, &options, weights, &r->generator, &error), &error);
 }
 
@@ -197,11 +205,11 @@ int main(int argc, char **argv)
                   {.name = "int4, bfloat16", .type = BG_WEIGHTS_INT4, .dtype = BG_BFLOAT16}};
     double bandwidths[MOST_ROUNDS], peaks[MOST_ROUNDS], bandwidth, peak, float_s = 0.0;
     bg_weights *weights[2]; /* by type of activations, which the caches have */
-    uint64_t *data;
+    words *data;
     bg_error error;
 
     read_arguments(&s, argc, argv);
-    data = malloc((size_t)s.cores * READ_BYTES);
+    data = bgi_aligned_reserve(sizeof *data, (size_t)s.cores * READ_BYTES);
     if (data == NULL)
         return 1;
     memset(data, 1, (size_t)s.cores * READ_BYTES);

@@ -142,6 +142,7 @@ static bg_status open_evaluator(evaluator *e, const gpt_model *model, const eval
 
     cli_profile_set(&config->profile, &options);
     BGI_TRY(cli_profile_check_dir(&config->profile, error));
+    options.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
     options.numerics.weights_type = gpt_model_weights_type(config->weights_type);
     e->length = model->options.sequence_length;
     e->batch = model->options.micro_batch;

@@ -277,6 +277,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokenizer, true, config->dtype, error));
     cli_profile_set(&config->profile, &options);
+    options.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
     options.numerics.weights_type = gpt_model_weights_type(config->weights_type);
     BGI_TRY_CLEANUP(cli_profile_check_dir(&config->profile, error));
     BGI_TRY_CLEANUP(read_prompts(config, model.tokenizer, &prompts, error));
