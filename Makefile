@@ -130,7 +130,7 @@ OPS_PAGE := $(BUILD)/tests/ops/index_page
 MPI_PROBES := $(if $(SANITIZE),,$(MPIS:%=$(BUILD)/tests/cli/mpi_late.%))
 MPI_BENCHES := $(if $(SANITIZE),,$(foreach mpi,$(MPIS),$(BUILD)/bench/mpi_allreduce.$(mpi) $(BUILD)/bench/mpi_training.$(mpi) $(BUILD)/bench/mpi_memory.$(mpi)))
 
-.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-models bench-onnx bench-serve bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
+.PHONY: always all mnist check check-all check-hosts check-ranks check-valgrind check-aarch64 check-speed tests benches examples deps install uninstall clean format format-check fuzz bench-deps bench-mnist bench-gpt bench-ops bench-resnet bench-models bench-onnx bench-serve bench-generate bench-mpi bench-mpi-memory bench-checkpoint bench-all pictures man reference site since tables bindings abi abi-baseline
 .PHONY: deb check-deb
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -211,6 +211,10 @@ bench-onnx: benches bench-deps
 # Calls of small models, and serving from several threads, beside PyTorch.
 bench-serve: benches bench-deps
 	@bench/serve.sh $(BUILD)
+
+# GPT-2 generating with weights of float32, 8 and 4 bits, beside what memory delivers.
+bench-generate: $(BUILD)/bench/generate
+	@$(BUILD)/bench/generate
 
 # All tables beside peers.
 # A checkpoint beside the disk's own speed, in the folder DIR.

@@ -26,8 +26,10 @@ typedef struct bg_generator bg_generator;
 /*
  * `weights` holds the model's weights (trained by a session, or loaded), and the cache's buffers are added to it.
  * Missing parameters are an error unless options->numerics.initialize_missing asks for values made from the seed.
- * model->sequence_length is the number of prompt tokens of one run, at most 32; `options` (NULL: defaults) are those of
- * the plans, for inference. Errors: those of bg_gpt_build_step, of plans and of sessions.
+ * model->sequence_length is the number of prompt tokens of one run, at most 32. `options` are those of the plans, for
+ * inference; NULL: defaults, but one device (BG_STRATEGY_SINGLE), so that all cores work on each product. The devices
+ * of a pipeline wait for one another if only few sequences are generated. Errors: those of bg_gpt_build_step, of plans
+ * and of sessions.
  */
 BG_API bg_status bg_generator_create(const bg_gpt_options *model, const bg_options *options, bg_weights *weights,
                                      bg_generator **out, bg_error *error);

@@ -269,6 +269,9 @@ CONSTANTS = {
     "BG_PRECISION_16_MIXED": 2,
     "BG_PRECISION_BF16_TRUE": 3,
     "BG_PRECISION_16_TRUE": 4,
+    "BG_WEIGHTS_FLOAT": 0,
+    "BG_WEIGHTS_INT8": 1,
+    "BG_WEIGHTS_INT4": 2,
     "BG_LOG_ERROR": 0,
     "BG_LOG_WARNING": 1,
     "BG_LOG_INFO": 2,
@@ -427,6 +430,7 @@ ENUMS = {
     "bg_pinning": ['BG_PINNING_NONE', 'BG_PINNING_COMPACT', 'BG_PINNING_SPREAD'],
     "bg_memmap_mode": ['BG_MEMMAP_CONTINUE', 'BG_MEMMAP_RENEW', 'BG_MEMMAP_READ_ONLY'],
     "bg_precision": ['BG_PRECISION_32', 'BG_PRECISION_BF16_MIXED', 'BG_PRECISION_16_MIXED', 'BG_PRECISION_BF16_TRUE', 'BG_PRECISION_16_TRUE'],
+    "bg_weights_type": ['BG_WEIGHTS_FLOAT', 'BG_WEIGHTS_INT8', 'BG_WEIGHTS_INT4'],
     "bg_log_level": ['BG_LOG_ERROR', 'BG_LOG_WARNING', 'BG_LOG_INFO', 'BG_LOG_DEBUG'],
     "bg_optimizer_kind": ['BG_SGD', 'BG_ADAM', 'BG_ADAMW', 'BG_ADAMAX', 'BG_RMSPROP', 'BG_LAMB', 'BG_ADAGRAD', 'BG_ADADELTA', 'BG_CUSTOM'],
     "bg_config_kind": ['BG_CONFIG_NULL', 'BG_CONFIG_BOOL', 'BG_CONFIG_INTEGER', 'BG_CONFIG_REAL', 'BG_CONFIG_TEXT', 'BG_CONFIG_INTEGERS', 'BG_CONFIG_REALS', 'BG_CONFIG_MAP'],
@@ -752,6 +756,10 @@ class bg_plan_instruction(Structure):
 
 
 class bg_weight(Structure):
+    pass
+
+
+class bg_quantized(Structure):
     pass
 
 
@@ -1518,6 +1526,7 @@ bg_replicas_options._fields_ = [
 ]
 bg_numerics_options._fields_ = [
     ("precision", c_int),
+    ("weights_type", c_int),
     ("accumulation", c_int),
     ("canonical_reductions", c_bool),
     ("accumulator_type", c_int),
@@ -1734,6 +1743,13 @@ bg_weight._fields_ = [
     ("type", bg_type),
     ("role", c_int),
     ("data", c_void_p),
+]
+bg_quantized._fields_ = [
+    ("count", c_uint32),
+    ("bytes", c_uint64),
+    ("float_bytes", c_uint64),
+    ("largest_error", c_double),
+    ("largest_bound", c_double),
 ]
 bg_stream._fields_ = [
     ("name", c_char_p),
@@ -2360,6 +2376,7 @@ STRUCTS = {
     "bg_plan_edge": bg_plan_edge,
     "bg_plan_instruction": bg_plan_instruction,
     "bg_weight": bg_weight,
+    "bg_quantized": bg_quantized,
     "bg_stream": bg_stream,
     "bg_trace_event": bg_trace_event,
     "bg_checkpoint_save_options": bg_checkpoint_save_options,
@@ -3002,6 +3019,7 @@ FUNCTIONS = {
     "bg_weights_load_options_init": (None, [("options", POINTER(bg_weights_load_options), "bg_weights_load_options *options"), ("struct_bytes", c_size_t, "size_t struct_bytes")], False),
     "bg_weights_outcome_name": (c_char_p, [("outcome", c_int, "bg_weights_outcome outcome")], False),
     "bg_weights_publish": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("out_version", POINTER(c_uint64), "uint64_t *out_version"), ("error", POINTER(bg_error), "bg_error *error")], False),
+    "bg_weights_quantized": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("out", POINTER(bg_quantized), "bg_quantized *out"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_weights_report_clear": (None, [("report", POINTER(bg_weights_report), "bg_weights_report *report")], False),
     "bg_weights_report_print": (c_int, [("report", POINTER(bg_weights_report), "const bg_weights_report *report"), ("out_text", POINTER(c_char_p), "char **out_text"), ("error", POINTER(bg_error), "bg_error *error")], False),
     "bg_weights_save": (c_int, [("weights", c_void_p, "bg_weights *weights"), ("path", c_char_p, "const char *path"), ("options", POINTER(bg_weights_save_options), "const bg_weights_save_options *options"), ("error", POINTER(bg_error), "bg_error *error")], False),

@@ -26,7 +26,7 @@
 #include "data/tfrecord.h"
 
 typedef struct eval_config {
-    const char *directory, *tokenizer, *dtype;
+    const char *directory, *tokenizer, *dtype, *weights_type;
     cli_texts files;
     uint64_t sequence_length, batch;
     cli_profile profile;
@@ -46,6 +46,7 @@ static const cli_option eval_options[] = {
     {CLI_COUNT, "micro-batch", AT(batch), .value = "N", .minimum = 1, .maximum = 65536,
      .help = "windows to evaluate at a time"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
+    {CLI_CHOICE, "weights-type", AT(weights_type), .choices = GPT_WEIGHTS_TYPES, .help = GPT_WEIGHTS_HELP},
     CLI_PROFILE_OPTIONS(eval_config, profile),
     CLI_OPTIONS_END,
 };
@@ -133,15 +134,17 @@ typedef struct evaluator {
     uint64_t predictions;
 } evaluator;
 
-static bg_status open_evaluator(evaluator *e, const gpt_model *model, const cli_profile *profile, bg_error *error)
+static bg_status open_evaluator(evaluator *e, const gpt_model *model, const eval_config *config, bg_error *error)
 {
     bg_options options = bg_options_defaults();
     const size_t count = (size_t)model->options.micro_batch * (size_t)model->options.sequence_length;
     bg_graph *graph = NULL;
     bg_status status;
 
-    cli_profile_set(profile, &options);
-    BGI_TRY(cli_profile_check_dir(profile, error));
+    cli_profile_set(&config->profile, &options);
+    BGI_TRY(cli_profile_check_dir(&config->profile, error));
+    options.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
+    options.numerics.weights_type = gpt_model_weights_type(config->weights_type);
     e->length = model->options.sequence_length;
     e->batch = model->options.micro_batch;
     e->tokens = calloc(count, sizeof *e->tokens);
@@ -240,7 +243,7 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
     model.options.outputs = BG_GPT_LOSS;
     if (config->sequence_length > 0)
         model.options.sequence_length = (int64_t)config->sequence_length;
-    BGI_TRY_CLEANUP(open_evaluator(&e, &model, &config->profile, error));
+    BGI_TRY_CLEANUP(open_evaluator(&e, &model, config, error));
     for (uint32_t i = 0; i < config->files.count; i++)
         BGI_TRY_CLEANUP(run_file(&e, &model, config->files.values[i], &tokens, error));
     e.loss /= (double)e.predictions;
@@ -249,6 +252,7 @@ static bg_status evaluate(const eval_config *config, bg_error *error)
                                      "the loss is not a number: the weights of %s are damaged, or diverged",
                                      config->directory));
     printf("Tokens: %" PRIu64 " Loss: %.6f Perplexity: %.4f\n", e.predictions, e.loss, exp(e.loss));
+    BGI_TRY_CLEANUP(gpt_model_print_weights(&model, stdout, error));
     status = cli_profile_finish(&config->profile, NULL, e.session, &notes, false, error);
 cleanup:
     close_evaluator(&e);
@@ -265,7 +269,7 @@ static const cli_help_page page = {
 
 int cli_gpt_eval(int argc, char **argv)
 {
-    eval_config config = {.dtype = "float32", .batch = 4};
+    eval_config config = {.dtype = "float32", .weights_type = "float", .batch = 4};
     const eval_config defaults = config;
     uint32_t word_count;
     cli_help help;

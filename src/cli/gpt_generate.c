@@ -21,7 +21,7 @@
 enum { PROMPT_LIMIT_BYTES = 1 << 26 };
 
 typedef struct generate_config {
-    const char *directory, *tokenizer, *dtype, *prompt, *prompt_file, *prompts_file;
+    const char *directory, *tokenizer, *dtype, *weights_type, *prompt, *prompt_file, *prompts_file;
     uint64_t length, top_k, seed, sequences, beams;
     double temperature, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,
         length_penalty;
@@ -48,6 +48,7 @@ static const cli_option generate_options[] = {
     {CLI_FLAG, "go-on", AT(goes_on), .help = "do not stop at an end of text"},
     {CLI_FLAG, "only-new", AT(only_new), .help = "print only the added text, without the prompt"},
     {CLI_CHOICE, "dtype", AT(dtype), .choices = "float32|bfloat16|float16", .help = "of activations"},
+    {CLI_CHOICE, "weights-type", AT(weights_type), .choices = GPT_WEIGHTS_TYPES, .help = GPT_WEIGHTS_HELP},
     CLI_PROFILE_OPTIONS(generate_config, profile),
     {.kind = CLI_HEADING, .help = "How a token is drawn"},
     {CLI_REAL, "temperature", AT(temperature), .value = "T",
@@ -276,6 +277,8 @@ static bg_status generate(const generate_config *config, bg_error *error)
 
     BGI_TRY(gpt_model_open(&model, config->directory, config->tokenizer, true, config->dtype, error));
     cli_profile_set(&config->profile, &options);
+    options.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
+    options.numerics.weights_type = gpt_model_weights_type(config->weights_type);
     BGI_TRY_CLEANUP(cli_profile_check_dir(&config->profile, error));
     BGI_TRY_CLEANUP(read_prompts(config, model.tokenizer, &prompts, error));
     for (uint32_t i = 0; i < prompts.count; i++)
@@ -283,6 +286,7 @@ static bg_status generate(const generate_config *config, bg_error *error)
     BGI_TRY_CLEANUP(bg_generator_create_batch(&model.options, &options, model.weights,
                                               count_sequences(config, prompts.count), &generator, error));
     BGI_TRY_CLEANUP(continue_prompts(config, &model, generator, &prompts, error));
+    BGI_TRY_CLEANUP(gpt_model_print_weights(&model, stderr, error));
     status = write_profile(config, generator, error);
 cleanup:
     bg_generator_destroy(generator);
@@ -332,6 +336,7 @@ static const cli_help_page page = {
 int cli_gpt_generate(int argc, char **argv)
 {
     generate_config config = {.dtype = "float32",
+                              .weights_type = "float",
                               .length = 50,
                               .beams = 1,
                               .temperature = 1.0,

@@ -5,7 +5,10 @@
 #ifndef BGI_CLI_GPT_MODEL_H
 #define BGI_CLI_GPT_MODEL_H
 
+#include <stdio.h>
+
 #include <brigade/gpt.h>
+#include <brigade/options.h>
 #include <brigade/session.h>
 #include <brigade/tokenizer.h>
 
@@ -23,6 +26,13 @@ typedef struct gpt_model {
  * encode or decode, model->tokenizer is NULL. `dtype`: that of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
+
+/* --weights-type of the subcommands, and its value as an option. */
+#define GPT_WEIGHTS_TYPES "float|int8|int4"
+#define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to 8 or 4 bits"
+bg_weights_type gpt_model_weights_type(const char *name);
+/* Prints a line on the rounded matrices, if sessions have rounded any: "Weights: int8, ..." */
+bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error);
 void gpt_model_close(gpt_model *model);
 
 #endif

@@ -9,7 +9,8 @@
 extern const bgi_choices bgi_strategy_choices, bgi_auto_stage_choices, bgi_grouping_choices, bgi_accumulation_choices,
     bgi_replica_reduction_choices, bgi_reduce_time_choices, bgi_accumulator_choices, bgi_float_choices,
     bgi_partials_choices, bgi_recompute_choices, bgi_recompute_order_choices, bgi_place_choices, bgi_liveness_choices,
-    bgi_pinning_choices, bgi_memmap_choices, bgi_output_mode_choices, bgi_kernels_choices, bgi_precision_choices;
+    bgi_pinning_choices, bgi_memmap_choices, bgi_output_mode_choices, bgi_kernels_choices, bgi_precision_choices,
+    bgi_weights_type_choices;
 
 /* `otherwise` for a value without a name. */
 const char *bgi_choices_name(const bgi_choices *choices, uint32_t value, const char *otherwise);

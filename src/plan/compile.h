@@ -66,6 +66,7 @@ bg_status bgi_copy_outputs(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_enter_loop(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_narrow_model(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_prune_graph(bgi_compiler *compiler, bg_error *error);
+bg_status bgi_quantize_model(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_fuse_graph(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_ensure_own_graph(bgi_compiler *compiler, bg_error *error);
 

@@ -3,7 +3,7 @@
  *
  *     source --anchors--> + requested values as outputs --copies--> outputs are results of ops
  *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need
- *            --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
+ *            --quantize--> 8 or 4 bits --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
  *
  * A pass that has nothing to do makes no copy: until one does, the passes read the user's graph.
  */
@@ -90,6 +90,15 @@ bg_status bgi_prune_graph(bgi_compiler *c, bg_error *error)
     BGI_TRY(list_wanted(c, &wanted, error));
     BGI_TRY(bgi_prune(forward(c), wanted, c->plan->options.reporting.output_request_count, &pruned, error));
     replace_graph(c, pruned);
+    return BG_OK;
+}
+
+bg_status bgi_quantize_model(bgi_compiler *c, bg_error *error)
+{
+    bg_graph *quantized = NULL;
+
+    BGI_TRY(bgi_quantize_graph(forward(c), c->plan->options.numerics.weights_type, &quantized, error));
+    replace_graph(c, quantized);
     return BG_OK;
 }
 

@@ -89,6 +89,7 @@ static bg_status list_variable(bgi_compiler *c, const uint32_t *next_copy, const
     BGI_TRY(copy_section(c, value, &variable->section, error));
     variable->role = value->role;
     variable->initializer = value->initializer;
+    variable->quantized = value->quantized;
     variable->number = value->variable;
     variable->piece_count = value->is_piece ? value->piece : c->residency->home_pieces[v];
     variable->places = places;

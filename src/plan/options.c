@@ -87,6 +87,11 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
                     "gradient_accumulation is %u in inference, where there are no gradients; set it to 1 and raise "
                     "device_iterations for more micro-batches a run",
                     options->execution.gradient_accumulation);
+    if (training && options->numerics.weights_type != BG_WEIGHTS_FLOAT)
+        add_problem(list,
+                    "weights_type is %s in training, where updates need float weights; leave it float, and set it for "
+                    "the plan that infers",
+                    bg_option_value_name("weights_type", (int)options->numerics.weights_type));
 }
 
 /* Whether the size divides the number of replicas is checked once that number is known. */

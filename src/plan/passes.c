@@ -27,6 +27,7 @@ typedef enum pass_when {
     LOOP,
     NARROW,
     INFERENCE,
+    QUANTIZED,
     TRAINING,
     FUSION,
     INFERENCE_FUSION,
@@ -94,6 +95,8 @@ static bool applies(const bgi_compiler *c, pass_when when)
         return options->numerics.precision != BG_PRECISION_32;
     case INFERENCE:
         return c->loop == NULL && !c->plan->training;
+    case QUANTIZED:
+        return options->numerics.weights_type != BG_WEIGHTS_FLOAT;
     case TRAINING:
         return c->plan->training;
     case FUSION:

@@ -35,6 +35,7 @@
 #include <stdatomic.h>
 
 #include "core/arena.h"
+#include "core/quantized.h"
 #include "kernels/collective/attributes.h"
 
 #define BGI_NO_EDGE        UINT32_MAX
@@ -184,7 +185,8 @@ typedef struct bgi_plan_variable {
     const bg_section *section; /* the range of a weight of the host that the variable is; NULL: it is a whole weight */
     bg_variable_role role;
     bg_initializer initializer;
-    uint32_t number;     /* identity for initialization */
+    bgi_quantized quantized; /* as bgi_value has it: the session makes the values from those of the parameter */
+    uint32_t number;         /* identity for initialization */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
     bool is_written;     /* written by an op, so that inference changes it too */

@@ -274,6 +274,34 @@ static void visit_section(bgi_archive *a, bgi_plan_variable *variable)
         bgi_archive_fail(a);
 }
 
+/* How a quantized variable has a parameter's values. */
+static void visit_quantized(bgi_archive *a, bgi_plan_variable *variable)
+{
+    bgi_quantized *q = &variable->quantized;
+    uint32_t bits = q->bits;
+    bool in_out = q->in_out != 0;
+    bg_type type;
+
+    bgi_archive_u32(a, &bits);
+    if (bits == 0 || a->has_failed)
+        return;
+    bgi_archive_i64(a, &q->in);
+    bgi_archive_i64(a, &q->out);
+    bgi_archive_bool(a, &in_out);
+    if (!a->is_reading || a->has_failed)
+        return;
+    q->bits = (uint8_t)bits;
+    q->in_out = in_out;
+    if (!bgi_quantized_is_valid(q->in, q->out, bits) || variable->shard != NULL || variable->section != NULL ||
+        bgi_quantized_source_length(variable->name) == 0) {
+        bgi_archive_fail(a);
+        return;
+    }
+    type = bgi_quantized_type(q->in, q->out, bits);
+    if (!bg_type_equal(&type, &variable->type))
+        bgi_archive_fail(a);
+}
+
 static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
 {
     bgi_place *places;
@@ -282,6 +310,7 @@ static void visit_variable(bgi_archive *a, const bg_plan *plan, bgi_plan_variabl
     bgi_store_present_type(a, &variable->type);
     visit_shard(a, plan, variable);
     visit_section(a, variable);
+    visit_quantized(a, variable);
     BGI_ARCHIVE_ENUM(a, variable->role, BG_ROLE_TRAINING + 1);
     BGI_ARCHIVE_ENUM(a, variable->initializer.kind, BG_INITIALIZE_SPARSE + 1);
     bgi_archive_double(a, &variable->initializer.a);

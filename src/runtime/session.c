@@ -19,6 +19,7 @@
 #include "runtime/initialize.h"
 #include "runtime/layout.h"
 #include "runtime/memmap.h"
+#include "runtime/quantize.h"
 #include "runtime/weights.h"
 
 enum { LEAST_TAGS = 32768, LEAST_MESSAGE_BYTES = 4096 };
@@ -210,6 +211,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
 
     if (session->epoch == weights->epoch)
         return BG_OK;
+    BGI_TRY(bgi_session_quantize(session, error));
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
         bgi_session_variable *variable = &session->variables[i];
         const bgi_weight *weight;
@@ -444,6 +446,15 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
+/* Of a quantized buffer the parameter is missing. */
+static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
+{
+    const char *name = bgi_plan_variable_weight(variable);
+    const size_t length = variable->quantized.bits != 0 ? bgi_quantized_source_length(name) : strlen(name);
+
+    bgi_string_add(names, "%s`%.*s`", names->length > 0 ? ", " : "", (int)length, name);
+}
+
 /* Refuses pieces, because those of the next version would not be joined. */
 static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
 {
@@ -460,6 +471,7 @@ static bg_status find_weights(bg_session *session, bg_error *error)
     const bool is_continued = bgi_memmap_found(session->memmap) != NULL;
     bgi_string names = {0};
     uint32_t missing = 0, piece = UINT32_MAX;
+    bool is_made;
     bg_status status;
 
     for (uint32_t i = 0; i < plan->variable_count; i++) {
@@ -469,17 +481,20 @@ static bg_status find_weights(bg_session *session, bg_error *error)
             continue;
         variable->is_repeated = find_section_before(plan, i) != UINT32_MAX;
         status = find_weight(session, i, &piece, error);
+        is_made = false;
+        if (status == BG_OK && plan->variables[i].quantized.bits != 0)
+            status = bgi_session_find_source(session, i, &is_made, error);
         if (status == BG_OK && piece != UINT32_MAX && session->reading != NULL)
             status = refuse_pieces(&plan->variables[i], error);
         if (status != BG_OK) {
             bgi_string_clear(&names);
             return status;
         }
-        if (variable->weight != UINT32_MAX || variable->is_repeated || piece != UINT32_MAX || is_continued ||
+        if (variable->weight != UINT32_MAX || variable->is_repeated || is_made || piece != UINT32_MAX || is_continued ||
             !must_be_given(session, &plan->variables[i]))
             continue;
         if (missing++ < MOST_NAMES)
-            bgi_string_add(&names, "%s`%s`", missing > 1 ? ", " : "", bgi_plan_variable_weight(&plan->variables[i]));
+            add_missing(&names, &plan->variables[i]);
     }
     return missing > 0 ? report_missing(&names, missing, error) : BG_OK;
 }
@@ -508,6 +523,8 @@ static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *err
     uint32_t piece = UINT32_MAX;
     void *data = weight->data;
 
+    if (session->plan->variables[number].quantized.bits != 0)
+        return bgi_session_make_quantized(session, number, error);
     BGI_TRY(bgi_weights_gather(session->weights, weight->name, &weight->type, NULL, &piece, error));
     if (piece == UINT32_MAX && bgi_memmap_found(session->memmap) != NULL)
         return continue_weight(session, number, index, error);
@@ -920,6 +937,7 @@ static bg_status open_session(bg_session *session, bg_error *error)
     BGI_TRY(find_owners(session, error));
     BGI_TRY(choose_in_place(session, error));
     BGI_TRY(open_engine(session, error));
+    BGI_TRY(bgi_session_check_quantized(session, error));
     /* Versions begin at 1, so everything is uploaded. */
     status = attach_all(session, error);
     if (status == BG_OK)

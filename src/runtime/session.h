@@ -40,6 +40,7 @@ typedef struct bgi_reading {
 typedef struct bgi_session_variable {
     uint32_t weight;     /* UINT32_MAX: not shared */
     uint64_t version;    /* the version of the weight's value on the devices */
+    uint32_t source;     /* of a quantized buffer: the weight that has its values in float32, or UINT32_MAX */
     bool is_repeated;    /* an earlier variable is a section of the same weight */
     const void *read_at; /* of a variable that is read in place: where; NULL: in the arena, because its weight is at
                             home in another session */

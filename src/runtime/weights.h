@@ -17,6 +17,7 @@
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
 
+#include "core/quantized.h"
 #include "runtime/publish.h"
 #include "runtime/state.h"
 
@@ -54,6 +55,12 @@ typedef struct bgi_weight {
     uint64_t version;
     bg_session *newest; /* the session with a newer value than `data`; NULL: none */
     uint32_t newest_variable;
+    /* Of a weight that a session made of another one's values in fewer bits (quantize.c): the version of those values,
+     * their bytes, and what rounding did. */
+    bool is_quantized;
+    uint64_t source_version;
+    size_t source_bytes;
+    bgi_quantized_error rounding;
     bool is_given;    /* set by the user: its age is the weights' step count */
     uint64_t updates; /* of optimizer state that a session made: weight updates since */
     /* Of optimizer state: the optimizer that it belongs to (bg_optimizer_describe_state); "": not known. */

@@ -189,7 +189,7 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
         return bg_error_set(error, BG_ERROR_INVALID, "the generator would have %u sequences; it must have 1 to %d",
                             sequences, BG_GENERATOR_MOST_SEQUENCES);
 
-    const bg_options defaults = bg_options_defaults();
+    bg_options defaults = bg_options_defaults();
     const int64_t step = model->sequence_length < BGI_LONGEST_STEP ? model->sequence_length : BGI_LONGEST_STEP;
     bg_generator *generator = calloc(1, sizeof *generator);
     bg_status status;
@@ -199,6 +199,7 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
     generator->positions = model->positions;
     generator->vocabulary = model->vocabulary;
     generator->slot_count = sequences;
+    defaults.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
     if (options == NULL)
         options = &defaults;
     BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, sequences, options, weights, error));

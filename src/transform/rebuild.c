@@ -21,6 +21,7 @@ static bg_value copy_leaf(bgi_rebuild *rebuild, const bgi_value *value)
         if (!bg_value_is_null(copy)) {
             bgi_value *made = &rebuild->to->values[copy.id];
             made->variable = value->variable;
+            made->quantized = value->quantized;
             made->is_remote = value->is_remote;
             made->is_partial = value->is_partial;
             made->is_frozen = value->is_frozen;

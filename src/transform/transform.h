@@ -17,6 +17,10 @@
 #include "core/text.h"
 #include "graph/graph.h"
 
+/* quantize.c: needs a forward graph that is not trained; does: makes the matrices of products 8- or 4-bit buffers.
+ * Errors: BG_ERROR_UNSUPPORTED for a mesh with tensor axes, or a graph without such a matrix. */
+bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error);
+
 /* fusion.c: needs a forward graph; does: convolution + max pool (+ relu) of one block become one op where the fused
  * kernel supports them; keeps values, names and blocks. Outputs that are `is_apart` (by value; NULL: none) do not
  * prevent fusion: values that would be lost are computed a second time. `*loss` (may be null) is mapped. */

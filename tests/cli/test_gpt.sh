@@ -36,6 +36,11 @@ awk 'BEGIN { for (i = 0; i < 400; i++) printf "ab" }' >abab.txt
 train alternates --steps 60 --strategy single --quiet --input-files abab.txt --save-hf alternates.hf --set dropout_prob=0 maximum=0.01
 check "what follows is learned" test "$("$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0)" \
     = abababa
+"$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0 --weights-type int4 >rounded.out 2>rounded.err
+check "with weights of 4 bits too" test "$(cat rounded.out)" = abababa
+check "whose rounding is told" grep -qE '^Weights: [0-9]+ matrices rounded to [0-9.]+ bits a weight, .*largest error .*, bound ' rounded.err
+"$program" gpt eval --hf-model alternates.hf --input-files abab.txt --weights-type int8 >eval.out
+check "eval with weights of 8 bits" test "$(grep -cE '^Tokens: 799 |^Weights: ' eval.out)" -eq 2
 
 # The preset as it is, on its eight devices, with its own learning rates: means over 50 updates.
 if [ -n "${BRIGADE_TEST_ALL:-}" ]; then

@@ -86,6 +86,8 @@ check beams "$program" gpt generate --hf-model z --prompt a --length 4 --beams 3
 check "beams: the likeliest text" test "$(cat out)" = azzzz
 check penalties "$program" gpt generate --hf-model z --prompt a --length 3 --temperature 0 --presence-penalty 1000 --go-on --only-new >out
 check "penalties: another token after the first" sh -c 'test "$(head -c 1 out)" = z && ! test "$(head -c 2 out)" = zz'
+error 1 'weights_type is int8, but no product of the graph reads a float32 matrix of parameters that would become smaller' \
+    gpt generate --hf-model z --weights-type int8 --length 2
 error 2 '--beams 4 need as many --sequences; there are 2' gpt generate --hf-model z --beams 4 --sequences 2
 error 2 '--prompts gives all prompts' gpt generate --hf-model z --prompt a --prompts prompts
 error 2 '--min-p is 2; it must be from 0 to 1' gpt generate --hf-model z --min-p 2

@@ -32,6 +32,8 @@ static const bg_op_type *const elsewhere[] = {
     &bgi_op_linear_backward_weights_accumulate,
     &bgi_op_matmul_accumulate,
     &bgi_op_fused_product,
+    &bgi_op_quantized_linear,
+    &bgi_op_quantized_embedding,
     &bgi_op_fused_conv2d,
     &bgi_op_copy,
     &bgi_op_accumulate,

@@ -391,6 +391,52 @@ ALWAYS_INLINE vf vround_to(const bg_dtype dtype, vf a)
     return dtype == BG_FLOAT32 ? a : dtype == BG_BFLOAT16 ? vround_bfloat16(a) : vround_float16(a);
 }
 
+/* LANES bytes, or bfloat16 numbers, as integers and floats. Written in intrinsics, because for conversions of narrow
+ * vectors compilers take the elements apart. */
+ALWAYS_INLINE vi vload_int8(const int8_t *p)
+{
+#if LANES == 16
+    return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+#elif LANES == 8
+    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i_u *)(const void *)p));
+#elif defined(BGI_NEON)
+    int32_t bytes;
+
+    memcpy(&bytes, p, sizeof bytes);
+    return (vi)vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)))));
+#else
+    return (vi){p[0], p[1], p[2], p[3]};
+#endif
+}
+ALWAYS_INLINE vi vload_uint8(const uint8_t *p)
+{
+#if LANES == 16
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+#elif LANES == 8
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)(const void *)p));
+#elif defined(BGI_NEON)
+    uint32_t bytes;
+
+    memcpy(&bytes, p, sizeof bytes);
+    return (vi)vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes)))));
+#else
+    return (vi){p[0], p[1], p[2], p[3]};
+#endif
+}
+ALWAYS_INLINE vf vload_bfloat16(const uint16_t *p)
+{
+#if LANES == 16
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)(const void *)p)), 16);
+#elif LANES == 8
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p)), 16);
+#elif defined(BGI_NEON)
+    return (vf)vshll_n_u16(vld1_u16(p), 16);
+#else
+    return (vf)(vi){(int32_t)((uint32_t)p[0] << 16), (int32_t)((uint32_t)p[1] << 16), (int32_t)((uint32_t)p[2] << 16),
+                    (int32_t)((uint32_t)p[3] << 16)};
+#endif
+}
+
 /* Copies `count` floats. */
 ALWAYS_INLINE void vcopy(const float *from, int64_t count, float *to)
 {

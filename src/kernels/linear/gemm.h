@@ -24,6 +24,7 @@ enum {
     BGI_GEMM_PAIRS_DEPTH = 512 /* terms of products of pairs: whole tiles; a strip of B fits a first-level cache */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
+#define BGI_GEMM_ROW_FLOPS  0.65e6 /* of one row, whose time is that of reading the matrix */
 /* Rows of a tile, whose sums are in registers: AVX-512 and aarch64 have 32 of them, the others 16. */
 #if defined(__aarch64__)
 #define BGI_GEMM_IS_AARCH64 1
@@ -119,19 +120,20 @@ static inline bgi_gemm bgi_gemm_plan(int64_t batch, int64_t m, int64_t n, int64_
                                      bool is_float32)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k * (double)repeats;
+    const double unit_flops = m == 1 ? BGI_GEMM_ROW_FLOPS : BGI_GEMM_UNIT_FLOPS;
     const int64_t vectors = (n + lanes - 1) / lanes;
     bgi_gemm g = {.batch = batch, .m = m, .n = n, .k = k, .widens = !is_float32, .keeps_sums = !is_float32};
     int64_t columns;
 
     g.panels = (vectors + BGI_GEMM_PANEL_VECTORS - 1) / BGI_GEMM_PANEL_VECTORS;
     g.row_blocks = (m + BGI_GEMM_ROWS - 1) / BGI_GEMM_ROWS;
-    g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, BGI_GEMM_UNIT_FLOPS);
+    g.column_blocks = bgi_cpu_part_count(g.panels, flops / (double)g.row_blocks, unit_flops);
     columns = (bgi_gemm_enough_units(batch, m, n) + batch * g.row_blocks - 1) / (batch * g.row_blocks);
     g.column_blocks = g.column_blocks < columns ? g.column_blocks : columns;
     g.depth_blocks = bgi_product_blocks(k);
     g.depth = bgi_product_block(k);
     g.units = batch * g.row_blocks * g.column_blocks;
-    g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, BGI_GEMM_UNIT_FLOPS);
+    g.parts = bgi_cpu_part_count(g.units, flops * (double)batch, unit_flops);
     bgi_gemm_size(&g, lanes);
     return g;
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/convert_body.h"
 #include "kernels/linear/gemm.h"
+#include "kernels/linear/row_body.h"
 #include "kernels/cpu/transpose_body.h"
 
 #define TILE_ROWS BGI_GEMM_TILE_ROWS_OF(LANES)
@@ -489,6 +490,30 @@ static void multiply_pairs(const gemm_job *job, const gemm_tile *tile, int64_t r
 }
 #endif
 
+static bool is_one_row(const gemm_job *job)
+{
+    return job->gemm->m == 1 && job->dtype == BG_FLOAT32 && job->c_dtype == BG_FLOAT32 && !job->pack && !job->add &&
+           job->repeats <= 1 && !job->row_bias && job->a_column == 1;
+}
+
+/* The columns first .. end - 1 of the only row. */
+static void multiply_one_row(const gemm_job *job, int64_t first, int64_t end)
+{
+    const gemm_row row = {.a = (const float *)job->a + job->a_start,
+                          .b = (const float *)job->b + job->b_start,
+                          .b_row = job->b_row,
+                          .b_column = job->b_column,
+                          .k = job->gemm->k,
+                          .depth = job->gemm->depth,
+                          .c = (float *)job->c + job->c_start,
+                          .bias = job->column_bias,
+                          .biases_last = job->biases_last};
+
+    multiply_row(&row, first, end);
+    if (job->finish)
+        job->finish(job, job->c_start + first, first, end - first);
+}
+
 /* Rows m0..m1 by panels p0..p1. */
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
@@ -506,6 +531,10 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
     const float *row_bias = job->row_bias ? view_floats(job->dtype, job->row_bias, m0, m_count, bias) : NULL;
     gemm_ahead rows;
 
+    if (is_one_row(job)) {
+        multiply_one_row(job, first, end);
+        return;
+    }
     for (int64_t repeat = 0; repeat < repeats; repeat++)
         for (int64_t k0 = 0; k0 < g->k; k0 += g->depth) {
             tile.depth = g->k - k0 < g->depth ? g->k - k0 : g->depth;

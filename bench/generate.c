@@ -1,0 +1,255 @@
+/*
+ * generate.c: how fast GPT-2 generates, one sequence: tokens/s of single steps and of a prompt, with weights of
+ * float32, 8 and 4 bits and activations of float32 and bfloat16. Each row takes its turn in each round, and medians
+ * count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or rounded)
+ * times the tokens/s with what the same cores read from memory in the same round; of a prompt it compares the products'
+ * operations with the peak of the cores' arithmetic. Weights are first values: speed does not depend on them.
+ *
+ * usage: generate [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N] [--rounds N]
+ */
+#include <brigade.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/arena.h"
+#include "peaks.h"
+
+enum { PROMPT = 32, POSITIONS = 256, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20 };
+
+typedef struct setting {
+    long layers, hidden, heads, vocabulary, cores, tokens, rounds;
+} setting;
+
+typedef struct row {
+    const char *name;
+    bg_weights_type type;
+    bg_dtype dtype;
+    double bytes; /* of matrices */
+    double token_s[MOST_ROUNDS], prompt_s[MOST_ROUNDS];
+    bg_generator *generator;
+} row;
+
+static double read_clock_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void require(bg_status status, const bg_error *error)
+{
+    if (status == BG_OK)
+        return;
+    fprintf(stderr, "generate: %s\n", error->message);
+    exit(1);
+}
+
+/* ---- what the cores can do ---- */
+
+/* A cache line. */
+typedef uint64_t words __attribute__((vector_size(64)));
+
+typedef struct reader {
+    const words *data;
+    words sum;
+    volatile float peak;
+    bool multiplies;
+} reader;
+
+static void *run_reader(void *argument)
+{
+    reader *r = argument;
+    words sums[4] = {{0}};
+
+    if (r->multiplies) {
+        for (int i = 0; i < 20; i++)
+            peak_run(&r->peak);
+        return NULL;
+    }
+    for (size_t i = 0; i < READ_BYTES / sizeof *r->data; i += 4) {
+        sums[0] += r->data[i];
+        sums[1] += r->data[i + 1];
+        sums[2] += r->data[i + 2];
+        sums[3] += r->data[i + 3];
+    }
+    r->sum = sums[0] + sums[1] + sums[2] + sums[3];
+    return NULL;
+}
+
+/* Bytes or operations of all cores together in a second. */
+static double measure(const setting *s, const words *data, bool multiplies)
+{
+    reader readers[MOST_CORES];
+    pthread_t threads[MOST_CORES];
+    const double begin = read_clock_s();
+    double duration;
+
+    for (long c = 0; c < s->cores; c++) {
+        readers[c] = (reader){.data = data + (size_t)c * (READ_BYTES / sizeof *data), .multiplies = multiplies};
+        if (pthread_create(&threads[c], NULL, run_reader, &readers[c]) != 0)
+            exit(1);
+    }
+    for (long c = 0; c < s->cores; c++)
+        pthread_join(threads[c], NULL);
+    duration = read_clock_s() - begin;
+    return (double)s->cores * (multiplies ? 20.0 * peak_flops() : (double)READ_BYTES) / duration;
+}
+
+/* ---- generating ---- */
+
+static bg_gpt_options make_model(const setting *s, bg_dtype dtype)
+{
+    bg_gpt_options model = bg_gpt_defaults();
+
+    model.layers = s->layers;
+    model.hidden = s->hidden;
+    model.heads = s->heads;
+    model.vocabulary = s->vocabulary;
+    model.sequence_length = PROMPT;
+    model.positions = POSITIONS;
+    model.dropout = 0.0;
+    model.dtype = dtype;
+    return model;
+}
+
+static double count_weights(const setting *s)
+{
+    return 12.0 * (double)s->layers * (double)s->hidden * (double)s->hidden + (double)s->vocabulary * (double)s->hidden;
+}
+
+static void open_row(row *r, const setting *s, bg_weights *weights)
+{
+    bg_options options = bg_options_defaults();
+    const bg_gpt_options model = make_model(s, r->dtype);
+    bg_error error;
+
+    options.numerics.weights_type = r->type;
+    options.numerics.initialize_missing = true;
+    options.execution.cores = (uint32_t)s->cores;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    require(bg_generator_create(&model, &options, weights, &r->generator, &error), &error);
+}
+
+static void time_row(row *r, const setting *s, int round)
+{
+    uint32_t tokens[PROMPT];
+    double begin;
+    bg_error error;
+
+    for (uint32_t i = 0; i < PROMPT; i++)
+        tokens[i] = i * 7 % (uint32_t)s->vocabulary;
+    bg_generator_reset(r->generator);
+    begin = read_clock_s();
+    require(bg_generator_feed(r->generator, tokens, PROMPT, &error), &error);
+    r->prompt_s[round] = read_clock_s() - begin;
+    require(bg_generator_feed(r->generator, tokens, 1, &error), &error);
+    begin = read_clock_s();
+    for (long t = 0; t < s->tokens; t++)
+        require(bg_generator_feed(r->generator, tokens, 1, &error), &error);
+    r->token_s[round] = (read_clock_s() - begin) / (double)s->tokens;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double find_median(double *values, long count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return values[count / 2];
+}
+
+static void read_arguments(setting *s, int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        long *to, most;
+    } numbers[] = {{"--layers", &s->layers, 1000},       {"--hidden", &s->hidden, 100000},
+                   {"--heads", &s->heads, 1000},         {"--vocabulary", &s->vocabulary, 10000000},
+                   {"--cores", &s->cores, MOST_CORES},   {"--tokens", &s->tokens, POSITIONS - PROMPT - 1},
+                   {"--rounds", &s->rounds, MOST_ROUNDS}};
+
+    for (int i = 1; i < argc; i += 2) {
+        size_t n = 0;
+
+        while (n < sizeof numbers / sizeof *numbers && strcmp(argv[i], numbers[n].name) != 0)
+            n++;
+        if (n == sizeof numbers / sizeof *numbers || i + 1 == argc || atol(argv[i + 1]) < 1 ||
+            atol(argv[i + 1]) > numbers[n].most) {
+            fprintf(stderr, "generate: `%s` is not an option with a number; see the head of bench/generate.c\n",
+                    argv[i]);
+            exit(2);
+        }
+        *numbers[n].to = atol(argv[i + 1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    setting s = {12, 768, 12, 50257, processors < MOST_CORES ? processors : MOST_CORES, 20, 5};
+    row rows[] = {{.name = "float32", .type = BG_WEIGHTS_FLOAT, .dtype = BG_FLOAT32},
+                  {.name = "bfloat16", .type = BG_WEIGHTS_FLOAT, .dtype = BG_BFLOAT16},
+                  {.name = "int8", .type = BG_WEIGHTS_INT8, .dtype = BG_FLOAT32},
+                  {.name = "int4", .type = BG_WEIGHTS_INT4, .dtype = BG_FLOAT32},
+                  {.name = "int8, bfloat16", .type = BG_WEIGHTS_INT8, .dtype = BG_BFLOAT16},
+                  {.name = "int4, bfloat16", .type = BG_WEIGHTS_INT4, .dtype = BG_BFLOAT16}};
+    double bandwidths[MOST_ROUNDS], peaks[MOST_ROUNDS], bandwidth, peak, float_s = 0.0;
+    bg_weights *weights[2]; /* by type of activations, which the caches have */
+    words *data;
+    bg_error error;
+
+    read_arguments(&s, argc, argv);
+    data = bgi_aligned_reserve(sizeof *data, (size_t)s.cores * READ_BYTES);
+    if (data == NULL)
+        return 1;
+    memset(data, 1, (size_t)s.cores * READ_BYTES);
+    for (int i = 0; i < 2; i++)
+        require(bg_weights_create(&weights[i], &error), &error);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        open_row(&rows[r], &s, weights[rows[r].dtype == BG_FLOAT32]);
+        rows[r].bytes = count_weights(&s) * (rows[r].type == BG_WEIGHTS_FLOAT  ? 4.0
+                                             : rows[r].type == BG_WEIGHTS_INT8 ? 8.5 / 8.0
+                                                                               : 4.5 / 8.0);
+        time_row(&rows[r], &s, 0); /* touches its memory */
+    }
+    for (int round = 0; round < s.rounds; round++) {
+        bandwidths[round] = measure(&s, data, false);
+        peaks[round] = measure(&s, data, true);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            time_row(&rows[r], &s, round);
+    }
+    bandwidth = find_median(bandwidths, s.rounds);
+    peak = find_median(peaks, s.rounds);
+    printf("%ld cores read %.1f GB/s and do %.0f GFLOP/s; %s; median of %ld rounds\n\n", s.cores, bandwidth / 1e9,
+           peak / 1e9, bgi_isa_name(bgi_cpu_isa()), s.rounds);
+    printf("| weights, activations | tokens/s | of float32 | GB read a token | share of bandwidth | prompt tokens/s | "
+           "share of peak |\n"
+           "|---|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const double token_s = find_median(rows[r].token_s, s.rounds),
+                     prompt_s = find_median(rows[r].prompt_s, s.rounds);
+
+        if (r == 0)
+            float_s = token_s;
+        printf("| %s | %.1f | %.2f | %.3f | %.0f%% | %.0f | %.0f%% |\n", rows[r].name, 1.0 / token_s, float_s / token_s,
+               rows[r].bytes / 1e9, 100.0 * rows[r].bytes / token_s / bandwidth, PROMPT / prompt_s,
+               peak > 0.0
+                   ? 100.0 * 2.0 * 12.0 * (double)s.layers * (double)(s.hidden * s.hidden) * PROMPT / prompt_s / peak
+                   : 0.0);
+        bg_generator_destroy(rows[r].generator);
+    }
+    for (int i = 0; i < 2; i++)
+        bg_weights_destroy(weights[i]);
+    free(data);
+    return 0;
+}

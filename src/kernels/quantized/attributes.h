@@ -1,0 +1,18 @@
+/*
+ * attributes.h: the operands and attributes of products with quantized weights. Notation: kernels.h.
+ */
+#ifndef BGI_KERNELS_QUANTIZED_ATTRIBUTES_H
+#define BGI_KERNELS_QUANTIZED_ATTRIBUTES_H
+
+#include "core/quantized.h"
+
+/* QUANTIZED_LINEAR     x [..., in], w -> y [..., out]     y = x times the weights; of x's type
+ * QUANTIZED_EMBEDDING  table, ids -> y [..., in]          rows of the weights [out, in], of float32
+ * w and table are uint8 (core/quantized.h). LINEAR and MATMUL over the float32 matrix of products level x scale give
+ * the same bits as QUANTIZED_LINEAR. */
+typedef struct bgi_quantized_attributes {
+    int64_t in, out;
+    uint8_t bits; /* 8 or 4 */
+} bgi_quantized_attributes;
+
+#endif

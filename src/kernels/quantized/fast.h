@@ -1,0 +1,43 @@
+/*
+ * fast.h: how a product with quantized weights is cut.
+ */
+#ifndef BGI_KERNELS_QUANTIZED_FAST_H
+#define BGI_KERNELS_QUANTIZED_FAST_H
+
+#include "kernels/linear/gemm.h"
+#include "kernels/quantized/attributes.h"
+
+enum { BGI_QUANTIZED_FEW_ROWS = 4 }; /* up to which the weights are used where they are read, once for all rows */
+
+/* Of few rows a part is a run of panels: a few microseconds of reading. */
+#define BGI_QUANTIZED_PART_WEIGHTS 2e5
+
+typedef struct bgi_quantized_plan {
+    int64_t rows, panels;
+    int64_t x_floats; /* of a part: x as float32, when it has another type */
+    uint32_t parts;
+} bgi_quantized_plan;
+
+static inline bool bgi_quantized_is_few(int64_t rows)
+{
+    return rows <= BGI_QUANTIZED_FEW_ROWS;
+}
+
+static inline bgi_quantized_plan bgi_quantized_cut(const bgi_quantized_attributes *a, const bg_type *x)
+{
+    bgi_quantized_plan plan = {.rows = bg_type_element_count(x) / a->in, .panels = bgi_quantized_panels(a->out)};
+
+    plan.x_floats = x->dtype == BG_FLOAT32 ? 0 : bgi_cpu_round_up(plan.rows * a->in, 16);
+    plan.parts = bgi_cpu_part_count(plan.panels, (double)a->in * (double)a->out, BGI_QUANTIZED_PART_WEIGHTS);
+    return plan;
+}
+
+/* Of more rows the product is that of gemm.h, which packs weights as float32. */
+static inline bgi_gemm bgi_quantized_gemm(const bgi_quantized_attributes *a, const bg_type *x, int64_t lanes)
+{
+    return bgi_gemm_for(
+        bgi_gemm_plan(1, bg_type_element_count(x) / a->in, a->out, a->in, 1, lanes, x->dtype == BG_FLOAT32), lanes,
+        NULL);
+}
+
+#endif

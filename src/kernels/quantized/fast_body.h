@@ -1,0 +1,212 @@
+/*
+ * fast_body.h: products with quantized weights. Levels become float32 in registers, lanes are outputs, and each
+ * output's sum runs over the inputs in order, in the blocks of gemm.h: the sums of few rows have the bits of those of
+ * many, and of the float32 product.
+ */
+#ifndef BGI_KERNELS_QUANTIZED_FAST_BODY_H
+#define BGI_KERNELS_QUANTIZED_FAST_BODY_H
+
+#include "kernels/elementwise/fast_body.h"
+#include "kernels/linear/gemm_body.h"
+#include "kernels/quantized/fast.h"
+
+enum { QUANTIZED_VECTORS = BGI_QUANTIZED_PANEL / LANES };
+/* Rows whose sums are in registers together. */
+#define QUANTIZED_ROWS (LANES == 16 || BGI_GEMM_IS_AARCH64 ? BGI_QUANTIZED_FEW_ROWS : 1)
+
+/* ---- levels and scales ---- */
+
+ALWAYS_INLINE vf load_scale(const uint8_t *block, int v)
+{
+    return vload_bfloat16((const uint16_t *)(const void *)block + v * LANES);
+}
+
+/* The levels of outputs v LANES and following ones. */
+ALWAYS_INLINE vf load_levels(const uint8_t *row, int v, const uint32_t bits)
+{
+    const int half = QUANTIZED_VECTORS / 2;
+    vi pairs;
+
+    if (bits == 8)
+        return vto_float(vload_int8((const int8_t *)row + v * LANES));
+    pairs = vload_uint8(row + v % half * LANES);
+#if LANES == 16
+    {
+        /* looks only at the lowest 4 bits */
+        const vf levels = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+
+        return (vf)_mm512_permutexvar_ps((__m512i)(v < half ? pairs : pairs >> 4), (__m512)levels);
+    }
+#else
+    return vto_float((v < half ? pairs & vset_int(15) : pairs >> 4) - vset_int(8));
+#endif
+}
+
+/* ---- few rows ---- */
+
+/* sums [rows][panel] = x [rows][in] times one panel */
+ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, const uint8_t *panel, const int rows,
+                                            const uint32_t bits, float *sums)
+{
+    const int64_t depth = bgi_product_block(in), row_bytes = BGI_QUANTIZED_PANEL * (int64_t)bits / 8;
+
+    for (int64_t k = 0, end; k < in; k = end) {
+        const bool is_first = k == 0;
+        vf sum[BGI_QUANTIZED_FEW_ROWS][QUANTIZED_VECTORS];
+
+        end = in - k < depth ? in : k + depth;
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < QUANTIZED_VECTORS; v++)
+                sum[r][v] = vset(0.0f);
+        }
+        for (int64_t at = k, stop; at < end; at = stop) {
+            const int64_t block = at / BGI_QUANTIZED_BLOCK;
+            const uint8_t *scales = panel + block * bgi_quantized_block_bytes(bits);
+            const uint8_t *row = scales + BGI_QUANTIZED_PANEL * (int64_t)sizeof(uint16_t) +
+                                 (at - block * BGI_QUANTIZED_BLOCK) * row_bytes;
+            vf scale[QUANTIZED_VECTORS];
+
+            stop = (block + 1) * BGI_QUANTIZED_BLOCK < end ? (block + 1) * BGI_QUANTIZED_BLOCK : end;
+            UNROLL
+            for (int v = 0; v < QUANTIZED_VECTORS; v++)
+                scale[v] = load_scale(scales, v);
+            for (int64_t i = at; i < stop; i++, row += row_bytes) {
+                UNROLL
+                for (int v = 0; v < QUANTIZED_VECTORS; v++) {
+                    const vf weight = load_levels(row, v, bits) * scale[v];
+
+                    UNROLL
+                    for (int r = 0; r < rows; r++)
+                        sum[r][v] = vfma(vset(x[r * in + i]), weight, sum[r][v]);
+                }
+            }
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < QUANTIZED_VECTORS; v++) {
+                float *to = sums + r * BGI_QUANTIZED_PANEL + v * LANES;
+
+                vstore(to, is_first ? sum[r][v] : sum[r][v] + vload(to));
+            }
+        }
+    }
+}
+
+#define QUANTIZED_PANEL(rows, bits)                                                                                    \
+    static void multiply_quantized_##rows##_##bits(const float *x, int64_t in, const uint8_t *panel, float *sums)      \
+    {                                                                                                                  \
+        multiply_quantized_panel(x, in, panel, rows, bits, sums);                                                      \
+    }
+QUANTIZED_PANEL(1, 8)
+QUANTIZED_PANEL(1, 4)
+#if LANES == 16 || BGI_GEMM_IS_AARCH64
+QUANTIZED_PANEL(2, 8)
+QUANTIZED_PANEL(3, 8)
+QUANTIZED_PANEL(4, 8)
+QUANTIZED_PANEL(2, 4)
+QUANTIZED_PANEL(3, 4)
+QUANTIZED_PANEL(4, 4)
+#endif
+
+/* By number of rows and bits. */
+static void (*const quantized_table[][2])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
+    {multiply_quantized_1_4, multiply_quantized_1_8},
+#if LANES == 16 || BGI_GEMM_IS_AARCH64
+    {multiply_quantized_2_4, multiply_quantized_2_8},
+    {multiply_quantized_3_4, multiply_quantized_3_8},
+    {multiply_quantized_4_4, multiply_quantized_4_8},
+#endif
+};
+
+static void run_few_rows(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_quantized_attributes *a = call->attributes;
+    const bg_type *x = &call->types[0];
+    const bgi_quantized_plan plan = bgi_quantized_cut(a, x);
+    const int64_t panel_bytes = bgi_quantized_panel_bytes(a->in, a->bits);
+    const float *rows =
+        view_floats(x->dtype, call->operands[0], 0, plan.rows * a->in, bgi_cpu_part_scratch(call, plan.x_floats));
+    float sums[BGI_QUANTIZED_FEW_ROWS * BGI_QUANTIZED_PANEL];
+
+    for (int64_t p = bgi_cpu_part_start(plan.panels, part, plan.parts);
+         p < bgi_cpu_part_start(plan.panels, part + 1, plan.parts); p++) {
+        const int64_t from = p * BGI_QUANTIZED_PANEL, count = clip(a->out - from, BGI_QUANTIZED_PANEL);
+        const uint8_t *panel = (const uint8_t *)call->operands[1] + p * panel_bytes;
+
+        for (int64_t r = 0; r < plan.rows; r += QUANTIZED_ROWS)
+            quantized_table[clip(plan.rows - r, QUANTIZED_ROWS) - 1][a->bits == 8](rows + r * a->in, a->in, panel,
+                                                                                   sums + r * BGI_QUANTIZED_PANEL);
+        for (int64_t r = 0; r < plan.rows; r++)
+            write_floats(x->dtype, call->operands[2], r * a->out + from, count, sums + r * BGI_QUANTIZED_PANEL);
+    }
+}
+
+/* ---- many rows ---- */
+
+ALWAYS_INLINE void pack_quantized_vector(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n, int64_t width,
+                                         const uint32_t bits, float *to)
+{
+    const int64_t row_bytes = bgi_quantized_row_bytes(bits), lane = n % BGI_QUANTIZED_PANEL;
+    const uint8_t *panel =
+        (const uint8_t *)job->source + n / BGI_QUANTIZED_PANEL * bgi_quantized_panel_bytes(job->gemm->k, bits);
+
+    for (int64_t k = k0, stop; k < k0 + k_count; k = stop) {
+        const int64_t block = k / BGI_QUANTIZED_BLOCK, left = k0 + k_count;
+        const uint8_t *scales = panel + block * bgi_quantized_block_bytes(bits);
+        const uint8_t *row =
+            scales + BGI_QUANTIZED_PANEL * (int64_t)sizeof(uint16_t) + (k - block * BGI_QUANTIZED_BLOCK) * row_bytes;
+        const vf scale = load_scale(scales, (int)(lane / LANES));
+
+        stop = (block + 1) * BGI_QUANTIZED_BLOCK < left ? (block + 1) * BGI_QUANTIZED_BLOCK : left;
+        for (int64_t i = k; i < stop; i++, row += row_bytes, to += width)
+            vstore(to, load_levels(row, (int)(lane / LANES), bits) * scale);
+    }
+}
+
+/* The columns beyond the last output are zeros of the last panel. */
+static void pack_quantized(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
+                           int64_t width, float *to, float *spare)
+{
+    (void)repeat;
+    (void)count;
+    (void)spare;
+    for (int64_t n = 0; n < width; n += LANES)
+        if (job->batch == 8)
+            pack_quantized_vector(job, k0, k_count, n0 + n, width, 8, to + n);
+        else
+            pack_quantized_vector(job, k0, k_count, n0 + n, width, 4, to + n);
+}
+
+static void run_quantized_linear(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_quantized_attributes *a = call->attributes;
+    const bg_type *x = &call->types[0];
+    bgi_gemm g;
+
+    if (bgi_quantized_is_few(bg_type_element_count(x) / a->in)) {
+        run_few_rows(call, part);
+        return;
+    }
+    g = bgi_quantized_gemm(a, x, LANES);
+    const gemm_job job = {.gemm = &g,
+                          .dtype = x->dtype,
+                          .c_dtype = x->dtype,
+                          .a = call->operands[0],
+                          .a_row = a->in,
+                          .a_column = 1,
+                          .b = call->operands[1],
+                          .c = call->operands[2],
+                          .c_row = a->out,
+                          .pack = pack_quantized,
+                          .source = call->operands[1],
+                          .batch = a->bits}; /* for `pack` */
+
+    for (int64_t unit = bgi_cpu_part_start(g.units, part, g.parts);
+         unit < bgi_cpu_part_start(g.units, part + 1, g.parts); unit++)
+        multiply_matrix_unit(&job, unit, bgi_cpu_part_scratch(call, g.part_floats));
+}
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * quantize.c: weights of an inference in 8 or 4 bits.
+ *
+ *     %w float32[768,3072];  x, %w -> matmul -> y           =>   %w.int8 uint8[48,52224];  x, %w.int8 ->
+ * quantized_linear -> y %t float32[50257,768];  %t, ids -> embedding -> e          %t.int8 uint8[786,52224];  %t.int8,
+ * ids -> quantized_embedding -> e x, %t, bias -> linear -> z                                 x, %t.int8 ->
+ * quantized_linear -> s;  s + bias -> z
+ *
+ * needs: a forward graph that is not trained. does: replaces each float32 parameter that is the matrix of a product, of
+ * products alone or also of embeddings, by a buffer that remembers the parameter (bgi_value.quantized); products of 16
+ * bits, which read the matrix through a cast, too. Matrices that would not become smaller, that are cut over replicas
+ * or that other ops read stay as they are. keeps: blocks, names of ops, the order of other variables. Results are those
+ * of the rounded matrices.
+ */
+#include "transform/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/narrow.h"
+#include "kernels/elementwise/attributes.h"
+#include "kernels/linear/attributes.h"
+#include "kernels/quantized/attributes.h"
+#include "ops/ops.h"
+#include "transform/rebuild.h"
+
+typedef enum matrix_use { UNUSED = 0, OUT_IN, IN_OUT, REFUSED } matrix_use;
+
+typedef struct quantizer {
+    const bg_graph *graph;
+    uint32_t bits;
+    const char *name;  /* of the type: the suffix of the buffers */
+    uint32_t *matrix;  /* by value: the parameter that it is, or a cast of it; otherwise 0 */
+    matrix_use *uses;  /* by value, of parameters: how ops read it */
+    bool *has_product; /* by value, of parameters: one of these ops is a product */
+    bool *needed;      /* by value: leaves that stay */
+    bgi_rebuild rebuild;
+} quantizer;
+
+static bool is_matrix(const bgi_value *value)
+{
+    return value->kind == BGI_VALUE_VARIABLE && value->role == BG_ROLE_PARAMETER && value->type.dtype == BG_FLOAT32 &&
+           value->type.rank == 2 && value->shard == NULL && value->section == NULL && !value->is_remote;
+}
+
+/* How the op reads the matrix that is its input `input`. */
+static matrix_use find_use(const quantizer *q, const bgi_op *op, uint32_t input, bool *out_product)
+{
+    const bool is_cast = q->matrix[op->inputs[input].id] != op->inputs[input].id;
+    const bgi_matmul_attributes *layout = op->attributes;
+    bg_type x = bg_graph_type(q->graph, op->inputs[0]);
+
+    *out_product = op->type == &bgi_op_linear || op->type == &bgi_op_matmul;
+    if (*out_product && input == 1 && bgi_dtype_is_single(x.dtype)) {
+        if (op->type == &bgi_op_linear)
+            return OUT_IN;
+        return layout->transpose_a ? REFUSED : layout->transpose_b ? OUT_IN : IN_OUT;
+    }
+    *out_product = false;
+    return op->type == &bgi_op_embedding && input == 0 && !is_cast ? OUT_IN : REFUSED;
+}
+
+static void note_use(quantizer *q, uint32_t matrix, matrix_use use, bool is_product)
+{
+    q->uses[matrix] = q->uses[matrix] == UNUSED || q->uses[matrix] == use ? use : REFUSED;
+    q->has_product[matrix] |= is_product;
+}
+
+/* A cast to 16 bits is the matrix itself in another type. */
+static bool is_cast_of_matrix(const quantizer *q, const bgi_op *op)
+{
+    return op->type == &bgi_op_cast && q->matrix[op->inputs[0].id] == op->inputs[0].id && op->inputs[0].id != 0 &&
+           q->matrix[op->inputs[0].id] != 0 &&
+           bgi_dtype_is_narrow(((const bgi_cast_attributes *)op->attributes)->dtype);
+}
+
+static void find_uses(quantizer *q)
+{
+    const bg_graph *graph = q->graph;
+
+    for (uint32_t v = 1; v < graph->value_count; v++)
+        if (is_matrix(&graph->values[v]))
+            q->matrix[v] = v;
+    for (size_t o = 0; o < graph->op_count; o++) {
+        const bgi_op *op = &graph->ops[o];
+
+        if (is_cast_of_matrix(q, op)) {
+            q->matrix[op->outputs[0].id] = op->inputs[0].id;
+            continue;
+        }
+        for (uint32_t i = 0; i < op->input_count; i++) {
+            const uint32_t matrix = q->matrix[op->inputs[i].id];
+            bool is_product;
+
+            if (matrix != 0) {
+                const matrix_use use = find_use(q, op, i, &is_product);
+
+                note_use(q, matrix, use, is_product);
+            }
+        }
+    }
+    for (size_t i = 0; i < graph->output_count; i++)
+        note_use(q, q->matrix[graph->outputs[i].value.id], REFUSED, false);
+}
+
+static bgi_quantized describe(const quantizer *q, uint32_t matrix)
+{
+    const bg_type *type = &q->graph->values[matrix].type;
+    const bool in_out = q->uses[matrix] == IN_OUT;
+
+    return (bgi_quantized){.in = type->dims[in_out ? 0 : 1],
+                           .out = type->dims[in_out ? 1 : 0],
+                           .bits = (uint8_t)q->bits,
+                           .in_out = in_out};
+}
+
+/* Whether a parameter is quantized. Small matrices may need more memory, because panels are filled up. */
+static bool is_quantized(const quantizer *q, uint32_t matrix)
+{
+    bgi_quantized made;
+    bg_type type;
+
+    if (matrix == 0 || q->uses[matrix] == REFUSED || !q->has_product[matrix])
+        return false;
+    made = describe(q, matrix);
+    if (!bgi_quantized_is_valid(made.in, made.out, made.bits))
+        return false;
+    type = bgi_quantized_type(made.in, made.out, made.bits);
+    return bg_type_size_bytes(&type) < bg_type_size_bytes(&q->graph->values[matrix].type);
+}
+
+/* ---- building ---- */
+
+/* The buffer in place of a parameter. It has the parameter's number and initializer, with which its first values are
+ * made where the weights lack them. */
+static bg_status add_buffer(quantizer *q, uint32_t matrix, bg_error *error)
+{
+    const bgi_value *value = &q->graph->values[matrix];
+    bg_graph *to = q->rebuild.to;
+    const bgi_quantized made = describe(q, matrix);
+    const bg_type type = bgi_quantized_type(made.in, made.out, made.bits);
+    const char *name = bgi_arena_format(&to->arena, "%s.%s", value->name, q->name);
+    bg_value buffer;
+
+    if (name == NULL)
+        return bgi_error_memory(error, "a name", strlen(value->name));
+    buffer = bg_graph_variable(to, name, &type, BG_ROLE_BUFFER, &value->initializer);
+    BGI_TRY(bg_graph_check(to, error));
+    to->values[buffer.id].variable = value->variable;
+    to->values[buffer.id].quantized = made;
+    q->rebuild.map[matrix] = buffer;
+    return BG_OK;
+}
+
+static void add_product(quantizer *q, const bgi_op *op, uint32_t matrix)
+{
+    const bgi_quantized made = describe(q, matrix);
+    const bg_value inputs[] = {bgi_rebuild_value(&q->rebuild, op->inputs[0]), q->rebuild.map[matrix]};
+    bgi_quantized_attributes attributes;
+    bg_value y;
+
+    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    attributes.in = made.in;
+    attributes.out = made.out;
+    attributes.bits = made.bits;
+    y = bg_graph_add(q->rebuild.to, &bgi_op_quantized_linear, op->name, inputs, 2, &attributes, NULL);
+    if (op->input_count > 2)
+        y = bg_add(q->rebuild.to, y, bgi_rebuild_value(&q->rebuild, op->inputs[2]));
+    bgi_rebuild_map(&q->rebuild, op->outputs[0], y);
+}
+
+static void add_embedding(quantizer *q, const bgi_op *op, uint32_t matrix)
+{
+    const bgi_quantized made = describe(q, matrix);
+    const bg_value inputs[] = {q->rebuild.map[matrix], bgi_rebuild_value(&q->rebuild, op->inputs[1])};
+    bgi_quantized_attributes attributes;
+
+    memset(&attributes, 0, sizeof attributes);
+    attributes.in = made.in;
+    attributes.out = made.out;
+    attributes.bits = made.bits;
+    bgi_rebuild_map(&q->rebuild, op->outputs[0],
+                    bg_graph_add(q->rebuild.to, &bgi_op_quantized_embedding, op->name, inputs, 2, &attributes, NULL));
+}
+
+static void add_op(quantizer *q, const bgi_op *op)
+{
+    const uint32_t table = op->input_count > 0 ? q->matrix[op->inputs[0].id] : 0;
+    const uint32_t weight = op->input_count > 1 ? q->matrix[op->inputs[1].id] : 0;
+
+    bgi_rebuild_place(&q->rebuild, op);
+    if (is_quantized(q, table) && op->type == &bgi_op_embedding)
+        add_embedding(q, op, table);
+    else if (is_quantized(q, weight))
+        add_product(q, op, weight);
+    else if (!is_quantized(q, table)) /* the only other op on such a matrix is a cast, which nothing reads now */
+        bgi_rebuild_op(&q->rebuild, op);
+}
+
+static bg_status refuse_mesh(const bg_graph *graph, const char *name, bg_error *error)
+{
+    return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                        "numerics.weights_type is %s, but the graph's mesh has %u x %u tensor replicas, over which "
+                        "quantized weights are not cut; use a mesh without tensor axes (stages may be many), or "
+                        "float weights",
+                        name, graph->mesh.tensor_1, graph->mesh.tensor_2);
+}
+
+static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
+{
+    uint32_t count = 0;
+
+    find_uses(q);
+    for (uint32_t v = 1; v < q->graph->value_count; v++) {
+        q->needed[v] = q->matrix[v] != v || !is_quantized(q, v);
+        count += !q->needed[v];
+    }
+    if (count == 0)
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "numerics.weights_type is %s, but no product of the graph reads a float32 matrix of "
+                            "parameters that would become smaller; use float weights",
+                            q->name);
+    BGI_TRY(bgi_rebuild_begin(&q->rebuild, q->graph, q->needed, error));
+    for (uint32_t v = 1; v < q->graph->value_count; v++)
+        if (!q->needed[v])
+            BGI_TRY(add_buffer(q, v, error));
+    for (size_t o = 0; o < q->graph->op_count; o++)
+        add_op(q, &q->graph->ops[o]);
+    return bgi_rebuild_finish(&q->rebuild, out, error);
+}
+
+bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error)
+{
+    quantizer q = {.graph = graph,
+                   .bits = type == BG_WEIGHTS_INT8 ? 8 : 4,
+                   .name = type == BG_WEIGHTS_INT8 ? "int8" : "int4",
+                   .matrix = calloc(graph->value_count, sizeof *q.matrix),
+                   .uses = calloc(graph->value_count, sizeof *q.uses),
+                   .has_product = calloc(graph->value_count, sizeof *q.has_product),
+                   .needed = calloc(graph->value_count, sizeof *q.needed)};
+    bg_status status;
+
+    if (graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1)
+        status = refuse_mesh(graph, q.name, error);
+    else if (q.matrix == NULL || q.uses == NULL || q.has_product == NULL || q.needed == NULL)
+        status = bgi_error_memory(error, "matrices", graph->value_count * sizeof *q.matrix);
+    else
+        status = build(&q, out, error);
+    bgi_rebuild_clear(&q.rebuild);
+    free(q.needed);
+    free(q.has_product);
+    free(q.uses);
+    free(q.matrix);
+    return status;
+}
