@@ -28,13 +28,13 @@ typedef struct bgi_value {
     bg_initializer initializer;
     bgi_quantized quantized; /* of a buffer whose name is a parameter's and ".int8" or ".int4": how it has that
                                 parameter's values; bits 0: none. The initializer is the parameter's */
-    uint32_t variable;  /* number of a variable, counted over the graph; all sections of a whole have the same */
-    bg_value owner;     /* of accumulators and optimizer state: the parameter they serve */
-    bool is_remote;     /* of a variable: stored in a remote buffer */
-    bool is_partial;    /* of an accumulator: sums that will be added to their other half on the same replica */
-    bool is_checkpoint; /* recomputation keeps it */
-    bool is_frozen;     /* of a parameter: no gradient, no update */
-    bool has_factors;   /* of a parameter: factors of its learning rate and weight decay */
+    uint32_t variable;       /* number of a variable, counted over the graph; all sections of a whole have the same */
+    bg_value owner;          /* of accumulators and optimizer state: the parameter they serve */
+    bool is_remote;          /* of a variable: stored in a remote buffer */
+    bool is_partial;         /* of an accumulator: sums that will be added to their other half on the same replica */
+    bool is_checkpoint;      /* recomputation keeps it */
+    bool is_frozen;          /* of a parameter: no gradient, no update */
+    bool has_factors;        /* of a parameter: factors of its learning rate and weight decay */
     double rate_factor, decay_factor;
     bg_value copy_of;          /* of a variable: the variable of which this is another stage's copy */
     bool shares_home;          /* of a copy: loaded from the remote store of its original */

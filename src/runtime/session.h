@@ -82,7 +82,7 @@ struct bg_session {
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
     bgi_snapshot_room room;
-    bgi_progress *progress;          /* of the creation; NULL afterward */
+    bgi_progress *progress; /* of the creation; NULL afterward */
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
