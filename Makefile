@@ -48,7 +48,10 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes -Wmissin
 CFLAGS_ALL = -std=c11 -D_POSIX_C_SOURCE=200809L $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread \
 	-Iinclude -Isrc -I$(BUILD)/gen -DBGI_VERSION='"$(VERSION)"' -DBGI_SHARE='"$(PREFIX)/share/brigade"' -DBGI_LIBRARIES='"$(LIBDIR)"' -DBGI_MPI='"$(MPIS)"' $(PACKAGE_CFLAGS) $(CFLAGS)
 LDLIBS_ALL = $(PACKAGE_LIBS) -lm -pthread $(if $(MINIMAL),,-ldl) $(LDLIBS)
-ifneq ($(SANITIZE),)
+# Tables to unwind the stack are a tenth of the library, and only sanitizers read them: debuggers have -g.
+ifeq ($(SANITIZE),)
+CFLAGS_ALL += -fno-asynchronous-unwind-tables -fno-unwind-tables
+else
 CFLAGS_ALL += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
 # Sanitizer builds look for defects: the compiler verifies what each pass makes.
 CFLAGS_ALL += -DBGI_VERIFY_PASSES
@@ -319,11 +322,11 @@ $(BUILD)/%_avx2.o: %_avx2.c
 
 # On x86-64 the portable kernels are for processors without AVX2, and for holding the others against: small is enough.
 $(BUILD)/src/kernels/cpu/variant_portable.o: CFLAGS_ALL += $(if $(filter x86_64,$(ARCH)),$(if $(SPEED_FLAGS),-Os),$(SPEED_FLAGS))
-# Ops, layers, options and passes are asked once, when a graph or a plan is made, and commands when they start: small is
+# Graphs, plans, ops, layers, options and passes are asked once, when a graph or a plan is made, and commands when they start: small is
 # enough. So it is for plain kernels of families whose fast ones take everything but float64.
 OFTEN_PLAIN := compare cumulative elementwise embedding index reduce reshape softmax
 SELDOM_PLAIN := $(filter-out $(OFTEN_PLAIN:%=$(BUILD)/src/kernels/%/reference.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/kernels/*/reference.c)))
-$(filter $(BUILD)/src/ops/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN): \
+$(filter $(BUILD)/src/ops/% $(BUILD)/src/graph/% $(BUILD)/src/plan/% $(BUILD)/src/nn/% $(BUILD)/src/options/% $(BUILD)/src/transform/%,$(LIBRARY_OBJECTS)) $(CLI_OBJECTS) $(SELDOM_PLAIN): \
 	CFLAGS_ALL += $(if $(SPEED_FLAGS),-Os)
 # Fuzzers look for ways through readers, not through kernels, which are much slower when each branch is counted.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)

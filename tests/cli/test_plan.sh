@@ -102,7 +102,7 @@ check "the graph after a pass, then the plan" sh -c 'sed -n 1p "$1" | grep -q "^
 check "and after no other" test "$(grep -c '^After pass' fuse.out)" -eq 1
 "$program" gpt pretrain --config tiny --compile-only --dump-after programs >gpt.out
 check "of the other model too" grep -q '^After pass `programs`:$' gpt.out
-error 1 'dump_after is `fuze`; it must be a pass (anchors, copies, loop, precision, prune, fuse' plan mnist --dump-after fuze
+error 1 'dump_after is `fuze`; it must be a pass (anchors, copies, loop, precision, prune, quantize, fuse' plan mnist --dump-after fuze
 
 # row TABLE RANKS: that row of the table of ranks, its last figure
 row() {

@@ -333,6 +333,16 @@ static void try_refusals(void)
 
 enum { CONSTANT_BYTES = MICRO_BATCH * WIDTH * (int)sizeof(float) };
 
+static bool has_all_values(bg_weights *weights)
+{
+    bg_weight value;
+
+    for (uint32_t i = 0; i < bg_weights_count(weights); i++)
+        if (bg_weights_at(weights, i, &value, &error) != BG_OK)
+            return false;
+    return true;
+}
+
 /* A training session over weights and a graph of the program's memory, whose weights are published for a reader. Leaves
  * nothing behind. */
 static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
@@ -385,6 +395,8 @@ static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
         status = bg_weights_publish(weights, NULL, &error);
     bg_session_destroy(reader);
     bg_session_destroy(session);
+    if (status == BG_OK && !has_all_values(weights)) /* they moved to memory that was not there */
+        status = BG_ERROR_MEMORY;
     bg_weights_destroy(weights);
     bg_plan_destroy(inference);
     bg_plan_destroy(plan);

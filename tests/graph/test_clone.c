@@ -46,7 +46,7 @@ static void test_copies_are_equal_and_apart(void **state)
     assert_false(bg_value_is_null(toy_variable(copy, "v")));
     assert_true(((const float *)copy->values[3].data)[5] == 6.0f);
     toy_variable(copy, "w");
-    toy_expect_error(copy, BG_ERROR_INVALID, "variable `w` exists already");
+    toy_expect_error(copy, BG_ERROR_INVALID, "variable `w` already exists");
     free(before);
     free(after);
     bg_graph_destroy(copy);

@@ -65,7 +65,7 @@ static void test_the_same_name_is_free_in_another_scope(void **state)
     bg_scope_begin(graph, "1");
     bg_graph_parameter(graph, "w", &type, NULL);
     assert_int_equal(bg_graph_check(graph, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "`1.w` exists already"));
+    assert_non_null(strstr(error.message, "`1.w` already exists"));
     bg_graph_destroy(graph);
 }
 

@@ -108,7 +108,7 @@ static void test_what_is_wrong_is_said(void **state)
 
     (void)state;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, deep_w}, 2, BG_ERROR_SHAPE,
-                         "conv `conv`: x is float32[2,4,7] and weight is float32[6,4,3,3,3]: both must be floats");
+                         "conv `conv`: x is float32[2,4,7] and weight is float32[6,4,3,3,3]; both must be floats");
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w, bias}, 3, BG_ERROR_SHAPE,
                          "bias is float32[5]: it must be float32[6]");
     bgi_test_build_fails(build_conv, &c, (bg_type[]){deep, deep_w}, 2, BG_ERROR_SHAPE,

@@ -402,7 +402,7 @@ static void test_the_name_is_taken(void **state)
     loss = test_model_at(0)->build(graph, MICRO_BATCH);
     bg_graph_output(graph, "gradient_norm", loss);
     assert_int_equal(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "output `gradient_norm` exists already"));
+    assert_non_null(strstr(error.message, "output `gradient_norm` already exists"));
     bg_graph_destroy(graph);
 }
 
