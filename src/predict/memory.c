@@ -74,16 +74,17 @@ static void add_devices(const bg_plan *plan, bool has_pages, size_t *bytes)
 
     for (uint32_t d = 0; d < plan->device_count; d++) {
         const bgi_plan_device *device = &plan->devices[d];
+        const size_t untouched = (size_t)bgi_in_place_bytes(plan, d);
         size_t rest = device->arena_bytes;
 
         for (int k = BG_MEMORY_WEIGHTS; k <= BG_MEMORY_STATE; k++)
             rest -= device->class_bytes[k];
-        bytes[BGI_PROCESS_WEIGHTS] += device->class_bytes[BG_MEMORY_WEIGHTS];
+        bytes[BGI_PROCESS_WEIGHTS] += device->class_bytes[BG_MEMORY_WEIGHTS] - untouched;
         bytes[BGI_PROCESS_GRADIENTS] += device->class_bytes[BG_MEMORY_GRADIENTS];
         bytes[BGI_PROCESS_OPTIMIZER] += device->class_bytes[BG_MEMORY_STATE];
         bytes[BGI_PROCESS_ACTIVATIONS] += rest;
         bytes[BGI_PROCESS_STORES] += device->remote_bytes;
-        bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && !has_allocator, device->arena_bytes) +
+        bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && !has_allocator, device->arena_bytes - untouched) +
                                     count_page_bytes(has_pages && !has_allocator, device->remote_bytes);
     }
     for (int k = BGI_PROCESS_WEIGHTS; k < BGI_PROCESS_PART_COUNT; k++)

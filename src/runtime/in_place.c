@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "runtime/record.h"
 
 static bool is_arena(const bgi_operand *operand)
 {
@@ -64,6 +65,26 @@ void bgi_in_place_choose(const bg_plan *plan, bool *in_place)
     for (uint32_t i = 0; i < plan->variable_count; i++)
         for (uint32_t p = 0; p < plan->variables[i].place_count; p++)
             exclude(plan, plan->variables[i].places[p].device, &plan->variables[i].places[p].operand, i, in_place);
+}
+
+uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device)
+{
+    const char *files = plan->options.files.memmap_dir;
+    bool *in_place;
+    uint64_t bytes = 0;
+
+    if (plan->training || (files != NULL && files[0] != '\0'))
+        return 0;
+    in_place = calloc((size_t)plan->variable_count + 1, sizeof *in_place);
+    if (in_place == NULL) /* a prediction that is too large, then */
+        return 0;
+    bgi_in_place_choose(plan, in_place);
+    for (uint32_t i = 0; i < plan->variable_count; i++)
+        for (uint32_t p = 0; in_place[i] && p < plan->variables[i].place_count; p++)
+            if (plan->variables[i].places[p].device == device)
+                bytes += bgi_plan_variable_bytes(&plan->variables[i]);
+    free(in_place);
+    return bytes;
 }
 
 /* ---- where ---- */

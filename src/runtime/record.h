@@ -33,5 +33,8 @@ void bgi_session_record(bg_session *session, bool on);
 
 /* The bytes of a plan's tables and records in one process, without the memory of devices. */
 uint64_t bgi_engine_table_bytes(const bg_plan *plan);
+/* Of a device's arena: what a session in one process never touches, because it reads weights where the host has them.
+ */
+uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device);
 
 #endif

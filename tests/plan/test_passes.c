@@ -188,7 +188,7 @@ static void test_an_unknown_pass_is_refused_with_the_names(void **state)
     (void)state;
     assert_int_equal(make(&options, true, &error), BG_ERROR_NOT_FOUND);
     assert_non_null(strstr(error.message, "dump_after is `fuze`"));
-    assert_non_null(strstr(error.message, "anchors, copies, loop, precision, prune, fuse"));
+    assert_non_null(strstr(error.message, "anchors, copies, loop, precision, prune, quantize, fuse"));
     assert_int_equal(all.count, 0);
 }
 
