@@ -161,9 +161,11 @@ static size_t round_to_huge_pages(size_t size_bytes)
     return (size_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 }
 
-size_t bgi_aligned_resident_bytes(size_t size_bytes)
+size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes)
 {
-    return size_bytes >= HUGE_PAGES_FROM_BYTES ? round_to_huge_pages(size_bytes) : size_bytes;
+    if (size_bytes < HUGE_PAGES_FROM_BYTES)
+        return size_bytes - untouched_bytes;
+    return round_to_huge_pages(size_bytes) - untouched_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 }
 
 /* Tensors are walked in strides, a page a step, and those of a pipeline are in the memory of several devices: with

@@ -32,8 +32,8 @@ _Bool bgi_array_reserve(void **array, size_t *capacity, size_t needed, size_t el
 void *bgi_aligned_allocate(size_t alignment, size_t size_bytes);
 /* The same, not zeroed. */
 void *bgi_aligned_reserve(size_t alignment, size_t size_bytes);
-/* What a written block of this size takes on a system with huge pages. */
-size_t bgi_aligned_resident_bytes(size_t size_bytes);
+/* What a block takes on a system with huge pages, when all of it but its first bytes was written. */
+size_t bgi_aligned_resident_bytes(size_t size_bytes, size_t untouched_bytes);
 
 /* The same two from a caller's allocator; without one (all-zero) from the C library. Both are returned with
  * bgi_memory_return and the same size; `memory` may be NULL. */

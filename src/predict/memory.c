@@ -62,10 +62,10 @@ static bool has_huge_pages(void)
     return has;
 }
 
-/* What a block takes beyond its bytes. */
-static size_t count_page_bytes(bool has_pages, size_t block_bytes)
+/* What a block takes beyond its bytes, of which the first `untouched` ones are not counted. */
+static size_t count_page_bytes(bool has_pages, size_t block_bytes, size_t untouched)
 {
-    return has_pages ? bgi_aligned_resident_bytes(block_bytes) - block_bytes : 0;
+    return has_pages ? bgi_aligned_resident_bytes(block_bytes, untouched) - (block_bytes - untouched) : 0;
 }
 
 static void add_devices(const bg_plan *plan, bool has_pages, size_t *bytes)
@@ -84,8 +84,8 @@ static void add_devices(const bg_plan *plan, bool has_pages, size_t *bytes)
         bytes[BGI_PROCESS_OPTIMIZER] += device->class_bytes[BG_MEMORY_STATE];
         bytes[BGI_PROCESS_ACTIVATIONS] += rest;
         bytes[BGI_PROCESS_STORES] += device->remote_bytes;
-        bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && !has_allocator, device->arena_bytes - untouched) +
-                                    count_page_bytes(has_pages && !has_allocator, device->remote_bytes);
+        bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && !has_allocator, device->arena_bytes, untouched) +
+                                    count_page_bytes(has_pages && !has_allocator, device->remote_bytes, 0);
     }
     for (int k = BGI_PROCESS_WEIGHTS; k < BGI_PROCESS_PART_COUNT; k++)
         bytes[k] *= plan->replicas;
@@ -118,7 +118,7 @@ static void add_host(const bg_plan *plan, bool has_pages, size_t *bytes)
             continue;
         if (!plan->training && is_first_of_weight(plan, i)) {
             bytes[BGI_PROCESS_HOST] += whole;
-            bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && plan->options.memory.allocate == NULL, whole);
+            bytes[BGI_PROCESS_PAGES] += count_page_bytes(has_pages && plan->options.memory.allocate == NULL, whole, 0);
         }
         if ((is_cut || (variable->piece_count > 0 && plan->replicas > 1)) && whole > largest_whole)
             largest_whole = whole;
