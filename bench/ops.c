@@ -37,6 +37,7 @@
 #include "kernels/pad/attributes.h"
 #include "kernels/pointwise_loss/attributes.h"
 #include "kernels/pool/attributes.h"
+#include "kernels/quantized/attributes.h"
 #include "kernels/recurrent/attributes.h"
 #include "kernels/reduce/attributes.h"
 #include "kernels/resample/attributes.h"
@@ -930,6 +931,17 @@ static void fused_conv(bench_work *work, const int64_t *d)
     CALL(FUSED_CONV2D, &attributes, 7, x, w, gamma, beta, mean, variance, other, y);
 }
 
+/* rows, in, out, bits: weights of 8 or 4 bits, in inference only. */
+static void quantized(bench_work *work, const int64_t *d)
+{
+    static bgi_quantized_attributes attributes;
+    const int x = make(work, F32(d[0], d[1]), 1), w = make(work, bgi_quantized_type(d[1], d[2], (uint32_t)d[3]), 1);
+    const int y = make(work, F32(d[0], d[2]), 1);
+
+    attributes = (bgi_quantized_attributes){.in = d[1], .out = d[2], .bits = (uint8_t)d[3]};
+    CALL(QUANTIZED_LINEAR, &attributes, 2, x, w, y);
+}
+
 /* rows, in, out, in bfloat16 */
 static void linear_bfloat16(bench_work *work, const int64_t *d)
 {
@@ -1056,6 +1068,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
                  {"conv_pool", conv_pool},
                  {"fused_conv", fused_conv},
                  {"linear_bfloat16", linear_bfloat16},
+                 {"quantized", quantized},
                  {"batch_norm", batch_norm},
                  {"conv", conv},
                  {"dropout", dropout},
