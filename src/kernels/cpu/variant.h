@@ -76,11 +76,12 @@ static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t oper
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* `part_floats` for every part: memory that a part needs only while it runs. NULL for none: a call without scratch has
- * no address to count from. */
+/* `part_floats` for every part: memory that a part needs only while it runs. A call without scratch has none. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
-    return part_floats > 0 ? (float *)call->scratch + call->runner * part_floats : NULL;
+    float *scratch = call->scratch;
+
+    return scratch != NULL ? scratch + call->runner * part_floats : NULL;
 }
 
 /* Sizes in scratch are counted in floats and kept in whole cache lines. */

@@ -65,9 +65,11 @@ static void run_group_norm(const bg_kernel_call *call, uint32_t part)
     const bgi_groups *all = &w.all;
     const int64_t items = all->n * all->groups, end = bgi_cpu_part_start(items, part + 1, w.parts);
     float *means = call->operands[4], *rstds = call->operands[5];
-    float *buffer = bgi_cpu_part_scratch(call, w.part_floats), *vectors = buffer + 3 * w.group_floats;
-    const float *gammas = view_floats(w.dtype, call->operands[1], 0, w.c, vectors);
-    const float *betas = view_floats(w.dtype, call->operands[2], 0, w.c, vectors + w.vector_floats);
+    float *buffer = bgi_cpu_part_scratch(call, w.part_floats); /* NULL: float32 is read where it is */
+    float *wide_gammas = buffer != NULL ? buffer + 3 * w.group_floats : NULL;
+    float *wide_betas = buffer != NULL ? wide_gammas + w.vector_floats : NULL;
+    const float *gammas = view_floats(w.dtype, call->operands[1], 0, w.c, wide_gammas);
+    const float *betas = view_floats(w.dtype, call->operands[2], 0, w.c, wide_betas);
 
     for (int64_t group = bgi_cpu_part_start(items, part, w.parts); group < end; group++) {
         const int64_t at = group * all->length, channel = group % all->groups * all->channels;
