@@ -169,8 +169,7 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
                                       : "use more stages, or a smaller micro-batch";
     case BG_MEMORY_TRANSIENT:
         return "use a smaller micro-batch, or more stages; if this op needs as much for a smaller micro-batch, split "
-               "it "
-               "over devices (tensor parallelism) or keep something else off the device (--offload optimizer, "
+               "it over devices (tensor parallelism) or keep something else off the device (--offload optimizer, "
                "--recompute auto)";
     case BG_MEMORY_STREAM:
         return "use a smaller micro-batch, or more stages";
