@@ -106,8 +106,8 @@ BG_API bg_status bg_session_create_training(const bg_graph *graph, bg_value loss
                                             bg_error *error);
 BG_API bg_status bg_session_create_inference(const bg_graph *graph, const bg_options *options, bg_weights *weights,
                                              bg_session **out, bg_error *error);
-/* The newest values that only this session has move to memory of `weights`; where there is none left, they are lost, and
- * reading them is an error. */
+/* The newest values that only this session has move to memory of `weights`; where there is none left, they are lost,
+ * and reading them is an error. */
 BG_API void bg_session_destroy(bg_session *session);
 
 /* ---- readers: inference beside training ----

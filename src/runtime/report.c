@@ -251,26 +251,52 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
 }
 
 /* Ranks in a run report several times within the limit, also while they wait. A silent rank is probably the cause
- * rather than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". "": none is silent. */
+ * rather than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". Of several, those come first that
+ * have been silent for longest, because a rank that waits for the cause may fall silent after it. "": none is silent.
+ */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {
+    enum { NAMED = 3 };
     const uint64_t now_ns = bgi_clock_ns();
-    char name[BGI_RANK_TEXT_BYTES];
-    uint32_t first = 0, count = 0;
+    const uint32_t rank_count = engine->ranks != NULL ? engine->ranks->carrier->rank_count : 0;
+    uint64_t heard_ns[NAMED];
+    uint32_t named[NAMED], count = 0, shown;
+    char name[BGI_RANK_TEXT_BYTES], more[32] = "";
+    size_t length = 0;
 
     text[0] = '\0';
-    for (uint32_t i = 0; engine->ranks != NULL && i < engine->ranks->carrier->rank_count; i++) {
-        const double silent_s = (double)(now_ns - atomic_load(&engine->rank_heard_ns[i])) * 1e-9;
-        if (i == engine->ranks->carrier->rank || silent_s < 0.5 * waited_s || bgi_ranks_has_ended(engine->transport, i))
+    for (uint32_t i = 0; i < rank_count; i++) {
+        const uint64_t heard = atomic_load(&engine->rank_heard_ns[i]);
+        uint32_t place;
+
+        if (i == engine->ranks->carrier->rank || (double)(now_ns - heard) * 1e-9 < 0.5 * waited_s ||
+            bgi_ranks_has_ended(engine->transport, i))
             continue;
-        if (count++ == 0)
-            first = i;
+        for (place = count < NAMED ? count : NAMED; place > 0 && heard < heard_ns[place - 1]; place--) {
+            if (place < NAMED) {
+                heard_ns[place] = heard_ns[place - 1];
+                named[place] = named[place - 1];
+            }
+        }
+        if (place < NAMED) {
+            heard_ns[place] = heard;
+            named[place] = i;
+        }
+        count++;
     }
-    if (count == 1)
-        snprintf(text, TEXT_BYTES, "; no sign of %s meanwhile", bgi_ranks_name(engine->ranks, first, name));
-    else if (count > 1)
-        snprintf(text, TEXT_BYTES, "; no sign of %s and %u more meanwhile", bgi_ranks_name(engine->ranks, first, name),
-                 count - 1);
+    if (count == 0)
+        return;
+    shown = count < NAMED ? count : NAMED;
+    if (count > shown)
+        snprintf(more, sizeof more, " and %u more", count - shown);
+    for (uint32_t i = 0; i < shown && length < TEXT_BYTES; i++)
+        length += (size_t)snprintf(text + length, TEXT_BYTES - length, "%s%s",
+                                   i == 0           ? "; no sign of "
+                                   : i + 1 == count ? " and "
+                                                    : ", ",
+                                   bgi_ranks_name(engine->ranks, named[i], name));
+    if (length < TEXT_BYTES)
+        snprintf(text + length, TEXT_BYTES - length, "%s meanwhile", more);
 }
 
 bg_status bgi_report_stuck(bgi_engine *engine, double waited_s, bg_error *error)
