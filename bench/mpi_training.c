@@ -9,15 +9,13 @@
  * is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in bits.
  *
  * Pipelines and tensor parallelism are compared with a bound, which is the time that the simulator gives a step if each
- * device has a core. A stage costs what all ranks measure at the same time, each on its own core. Messages have
- * measured costs too. The cost of a message is the time in which MPI alone sends this many bytes from one rank to
- * another that waits for them, half of a ping-pong. The receiver's core copies them, so the cost belongs to the
- * receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI alone exchanges shares. Measuring
- * takes a turn like training does.
+ * device has a core. All ranks measure all stages at the same time, each on its own core, and a stage costs the mean
+ * time on the core that runs it in the pipeline. Messages have measured costs too. The cost of a message is the time in
+ * which MPI alone sends this many bytes from one rank to another that waits for them, half of a ping-pong. The
+ * receiver's core copies them, so the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs twice
+ * the time in which MPI alone exchanges shares. Measuring takes a turn like training does.
  *
- * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257. On a
- * machine with other load, stages have their undisturbed costs (medians), while pipelines are measured with the
- * disturbance.
+ * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
  */
 #define _GNU_SOURCE
 #include <brigade.h>
@@ -31,6 +29,7 @@
 
 #include "core/clock.h"
 #include "plan/plan.h"
+#include "profile/costs.h"
 #include "runtime/record.h"
 
 enum {
@@ -375,20 +374,24 @@ static double find_collectives_ns(const bench *b, const bg_plan *plan)
     return total_ns;
 }
 
-/* The simulated time of a run with the current costs of its stages, on the same inputs. */
+/* The simulated time of a run with the current costs of its stages, on the same inputs. Each stage has the cost that
+ * the rank of its device measured, because cores differ in speed. */
 static double find_bound(const bench *b, const side *traced)
 {
     bg_stage_cost *costs = allocate(traced->plan->problem.stage_count * sizeof *costs);
     bg_schedule_problem problem = traced->plan->problem;
     bg_schedule_timing timing = {0};
-    double bytes_per_ns = 0.0, seconds;
+    double seconds;
     bg_error error = {0};
 
     use_processors(&b->own);
     MPI_Barrier(MPI_COMM_WORLD);
     bgi_session_record(traced->session, true);
     run(traced);
-    require(bg_profile_costs(traced->session, traced->plan, costs, &bytes_per_ns, &error), &error);
+    require(bgi_profile_mean_costs(traced->session, traced->plan, costs, &error), &error);
+    for (uint32_t i = 0; i < problem.stage_count; i++)
+        MPI_Bcast(&costs[i], sizeof costs[i], MPI_BYTE, (int)(problem.stage_devices[i] % b->rank_count),
+                  MPI_COMM_WORLD);
     add_messages(b, &problem, costs);
     problem.costs = costs;
     problem.bytes_per_ns = 0.0;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/progress.h"
+#include "profile/costs.h"
 #include "profile/events.h"
 #include "runtime/state.h"
 
@@ -32,6 +33,15 @@ static double find_median(samples *set)
         return 0.0;
     qsort(set->values, set->count, sizeof *set->values, compare);
     return 0.5 * (set->values[(set->count - 1) / 2] + set->values[set->count / 2]);
+}
+
+static double find_mean(samples *set)
+{
+    double sum = 0.0;
+
+    for (size_t i = 0; i < set->count; i++)
+        sum += set->values[i];
+    return set->count > 0 ? sum / (double)set->count : 0.0;
 }
 
 static int find_kind(bg_action_kind kind)
@@ -101,32 +111,29 @@ static bg_status collect(const bgi_events *events, const bg_plan *plan, samples 
     return BG_OK;
 }
 
-static bg_status take_medians(samples *sets, uint32_t width, uint32_t stage_count, bg_stage_cost *out, bg_error *error)
+typedef double (*summarize)(samples *set);
+
+static bg_status take_costs(samples *sets, uint32_t width, uint32_t stage_count, summarize of, bg_stage_cost *out,
+                            bg_error *error)
 {
     for (uint32_t stage = 0; stage < stage_count; stage++) {
         samples *own = &sets[stage * width];
         if (own[KIND_FORWARD].count == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
                                 "profile: no forward of stage %u was recorded; raise options.trace_events", stage);
-        out[stage] = (bg_stage_cost){.forward_ns = find_median(&own[KIND_FORWARD]),
-                                     .recompute_ns = find_median(&own[KIND_RECOMPUTE]),
-                                     .backward_ns = find_median(&own[KIND_BACKWARD]),
-                                     .weights_ns = find_median(&own[KIND_WEIGHTS])};
+        out[stage] = (bg_stage_cost){.forward_ns = of(&own[KIND_FORWARD]),
+                                     .recompute_ns = of(&own[KIND_RECOMPUTE]),
+                                     .backward_ns = of(&own[KIND_BACKWARD]),
+                                     .weights_ns = of(&own[KIND_WEIGHTS])};
         for (uint32_t level = KIND_UPDATE; level < width; level++)
-            out[stage].update_ns += find_median(&own[level]);
+            out[stage].update_ns += of(&own[level]);
     }
     return BG_OK;
 }
 
-bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
-                           double *out_bytes_per_ns, bg_error *error)
+static bg_status find_costs(const bg_session *session, const bg_plan *plan, summarize of, bg_stage_cost *out_costs,
+                            double *out_bytes_per_ns, bg_error *error)
 {
-    bg_error_clear(error);
-    BGI_TRY(bgi_require(session, "session", __func__, error));
-    BGI_TRY(bgi_require(plan, "plan", __func__, error));
-    BGI_TRY(bgi_require(out_costs, "out_costs", __func__, error));
-    BGI_TRY(bgi_require(out_bytes_per_ns, "out_bytes_per_ns", __func__, error));
-
     const bg_plan_summary summary = bg_plan_summarize(plan);
     const uint32_t levels = summary.update_levels > 0 ? summary.update_levels : 1, width = KIND_UPDATE + levels;
     double send_ns = 0.0, send_bytes = 0.0;
@@ -139,13 +146,32 @@ bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_st
     status = sets != NULL ? collect(&events, plan, sets, width, &send_ns, &send_bytes, error)
                           : bgi_error_memory(error, "costs", (size_t)summary.stage_count * width * sizeof *sets);
     if (status == BG_OK)
-        status = take_medians(sets, width, summary.stage_count, out_costs, error);
+        status = take_costs(sets, width, summary.stage_count, of, out_costs, error);
     *out_bytes_per_ns = send_ns > 0 ? send_bytes / send_ns : 0.0;
     for (uint32_t i = 0; sets != NULL && i < summary.stage_count * width; i++)
         free(sets[i].values);
     free(sets);
     bgi_events_clear(&events);
     return status;
+}
+
+bg_status bg_profile_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
+                           double *out_bytes_per_ns, bg_error *error)
+{
+    bg_error_clear(error);
+    BGI_TRY(bgi_require(session, "session", __func__, error));
+    BGI_TRY(bgi_require(plan, "plan", __func__, error));
+    BGI_TRY(bgi_require(out_costs, "out_costs", __func__, error));
+    BGI_TRY(bgi_require(out_bytes_per_ns, "out_bytes_per_ns", __func__, error));
+    return find_costs(session, plan, find_median, out_costs, out_bytes_per_ns, error);
+}
+
+bg_status bgi_profile_mean_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
+                                 bg_error *error)
+{
+    double bytes_per_ns;
+
+    return find_costs(session, plan, find_mean, out_costs, &bytes_per_ns, error);
 }
 
 static bg_status run_on_zeros(bg_session *session, uint32_t run_count, bg_error *error)

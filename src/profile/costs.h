@@ -1,5 +1,5 @@
 /*
- * costs.h: reads costs from memory, for tests.
+ * costs.h: costs from memory, for tests, and mean costs, for benches.
  */
 #ifndef BGI_PROFILE_COSTS_H
 #define BGI_PROFILE_COSTS_H
@@ -8,5 +8,10 @@
 
 /* `name` begins messages. */
 bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes, bg_costs *out, bg_error *error);
+
+/* bg_profile_costs with means in place of medians: with the time of a whole run, which is a sum, means can be compared.
+ */
+bg_status bgi_profile_mean_costs(const bg_session *session, const bg_plan *plan, bg_stage_cost *out_costs,
+                                 bg_error *error);
 
 #endif
