@@ -8,11 +8,11 @@
  *   threads, processes    calls a second of one, and of two at a time over one set of weights, of two processes; they
  *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
  *                         call is beside another one, whatever else the machine does
- *   arithmetic            the same of loops over registers, which share nothing: what the machine gives two threads and
- *                         two processes in the same rounds
- *   before, during        time of a call of the digit network while nobody, while another thread trains it and
- * publishes its weights after every 10th update memory how much the process grows for sessions over 64 MB of weights,
- * after the first
+ *   arithmetic            the same of additions and multiplications that share no memory: what the machine gives two
+ *                         threads and two processes in the same rounds
+ *   before, during        time of a call of the digit network without a training, and beside a thread that trains it
+ *                         and publishes its weights after every 10th update
+ *   memory                growth of the process for sessions after the first, over 64 MB of weights
  */
 #define _GNU_SOURCE
 #include <brigade/convnet.h>
@@ -148,24 +148,27 @@ typedef struct server {
     double elapsed, worked; /* worked: processor time of the thread */
 } server;
 
-/* Work that shares nothing: multiplications and additions in registers, for about as long as a call. */
-static double burn(double x)
+/* Work that shares no memory, for about as long as a call: independent multiplications and additions, as in the sums of
+ * a product, which keep a core's units busy. Two threads that a host runs on the two halves of one core get little more
+ * than one, as calls do. */
+static float burn(float seed)
 {
-    enum { LOOPS = 4000 };
-    double y = x + 1.0, z = x + 2.0, w = x + 3.0;
+    enum { LANES = 128, LOOPS = 1500 };
+    float sums[LANES], sum = 0.0f;
 
-    for (int i = 0; i < LOOPS; i++) {
-        x = x * 0.999 + 0.001;
-        y = y * 0.998 + 0.002;
-        z = z * 0.997 + 0.003;
-        w = w * 0.996 + 0.004;
-    }
-    return x + y + z + w;
+    for (int i = 0; i < LANES; i++)
+        sums[i] = seed + (float)i;
+    for (int n = 0; n < LOOPS; n++)
+        for (int i = 0; i < LANES; i++)
+            sums[i] = sums[i] * 0.999f + 0.001f;
+    for (int i = 0; i < LANES; i++)
+        sum += sums[i];
+    return sum * 1e-6f;
 }
 
 static void call(const server *s, const void *input, void *output)
 {
-    static _Thread_local volatile double burnt;
+    static _Thread_local volatile float burnt;
     bg_error error = {0};
 
     if (s->session == NULL)
