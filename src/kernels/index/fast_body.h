@@ -16,6 +16,31 @@ ALWAYS_INLINE int64_t place_of(const bg_dtype dtype, const void *ids, int64_t at
     return (uint64_t)place < (uint64_t)size ? place : -1;
 }
 
+/* The places of ids at .. at + count - 1, -1 for those outside of the axis. Returns whether all are inside: then loops
+ * over the places need no branch. `size` fits int32. */
+ALWAYS_INLINE bool find_index_places(const bg_dtype dtype, const void *ids, int64_t at, int64_t count, int64_t size,
+                                     int32_t *places)
+{
+    uint32_t outside = 0;
+
+    if (dtype == BG_INT32) {
+        const int32_t *from = (const int32_t *)ids + at, axis = (int32_t)size;
+
+        for (int64_t i = 0; i < count; i++) {
+            places[i] = from[i] + (from[i] < 0 ? axis : 0);
+            outside |= (uint32_t)places[i] >= (uint32_t)axis;
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            places[i] = (int32_t)place_of(dtype, ids, at + i, size);
+            outside |= places[i] < 0;
+        }
+    }
+    for (int64_t i = 0; outside != 0 && i < count; i++)
+        places[i] = (int32_t)place_of(dtype, ids, at + i, size);
+    return outside == 0;
+}
+
 /* Calls an inline function with the type of ids as a constant. */
 #define WITH_IDS(dtype, function, ...)                                                                                 \
     do {                                                                                                               \
@@ -150,25 +175,28 @@ static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int6
         write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
 }
 
-/* Rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. */
+/* Rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. `dx` is row `first`. */
 ALWAYS_INLINE void add_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
                                 int64_t count, int64_t size, float *dx)
 {
     const bg_dtype dtype = call->types[0].dtype;
     float buffer[BGI_ELEMENTWISE_CHUNK];
+    int32_t places[BGI_ELEMENTWISE_CHUNK];
 
-    memset(dx + first * size, 0, (size_t)((end - first) * size) * sizeof *dx);
-    for (int64_t row = first; row < end; row++)
+    memset(dx, 0, (size_t)((end - first) * size) * sizeof *dx);
+    for (int64_t row = first; row < end; row++, dx += size)
         for (int64_t i = 0; i < count; i += BGI_ELEMENTWISE_CHUNK) {
             const int64_t at = row * count + i, chunk = clip(count - i, BGI_ELEMENTWISE_CHUNK);
             const float *dy = view_floats(dtype, call->operands[0], at, chunk, buffer);
 
-            for (int64_t e = 0; e < chunk; e++) {
-                const int64_t place = place_of(ids, call->operands[1], at + e, size);
-
-                if (place >= 0)
-                    dx[row * size + place] += dy[e];
+            if (find_index_places(ids, call->operands[1], at, chunk, size, places)) {
+                for (int64_t e = 0; e < chunk; e++)
+                    dx[places[e]] += dy[e];
+                continue;
             }
+            for (int64_t e = 0; e < chunk; e++)
+                if (places[e] >= 0)
+                    dx[places[e]] += dy[e];
         }
 }
 
@@ -179,7 +207,7 @@ static void scatter_adjacent(const bg_kernel_call *call, const bgi_scatter *s, i
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t size = s->view.size;
 
-    WITH_IDS(call->types[1].dtype, add_elements, call, first, end, count, size, scatter_sums(call));
+    WITH_IDS(call->types[1].dtype, add_elements, call, first, end, count, size, scatter_sums(call) + first * size);
     if (dtype != BG_FLOAT32)
         write_floats(dtype, call->operands[2], first * size, (end - first) * size, scatter_sums(call) + first * size);
 }
@@ -192,7 +220,7 @@ static void scatter_part(const bg_kernel_call *call, uint32_t part, bool by_elem
     const int64_t first = bgi_cpu_part_start(s.view.outer * s.blocks, part, s.parts);
     const int64_t end = bgi_cpu_part_start(s.view.outer * s.blocks, part + 1, s.parts);
 
-    if (s.view.inner == 1 && (by_element || s.view.outer == 1)) {
+    if (s.view.inner == 1 && s.view.size <= INT32_MAX && (by_element || s.view.outer == 1)) {
         scatter_adjacent(call, &s, first, end, count);
         return;
     }
@@ -221,23 +249,49 @@ static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
 
 /* ---- elements ---- */
 
-/* The elements of y from `first` to `end`, each of `size` bytes. */
-ALWAYS_INLINE void gather_sized(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
-                                const size_t size)
+/* The elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. */
+ALWAYS_INLINE void gather_adjacent_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
+                                            const size_t size)
+{
+    const bgi_index_attributes *attributes = call->attributes;
+    const int64_t axis = call->types[0].dims[attributes->axis], count = call->types[1].dims[attributes->axis];
+    const void *numbers = call->operands[1];
+    char *y = (char *)call->operands[2] + (size_t)first * size;
+    int32_t places[BGI_ELEMENTWISE_CHUNK];
+
+    for (int64_t e = first, chunk; e < end; e += chunk, y += (size_t)chunk * size) {
+        const char *x = (const char *)call->operands[0] + (size_t)(e / count * axis) * size;
+
+        chunk = clip(clip(end - e, count - e % count), BGI_ELEMENTWISE_CHUNK);
+        if (find_index_places(ids, numbers, e, chunk, axis, places)) {
+            for (int64_t i = 0; i < chunk; i++)
+                memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
+            continue;
+        }
+        for (int64_t i = 0; i < chunk; i++)
+            if (places[i] >= 0)
+                memcpy(y + (size_t)i * size, x + (size_t)places[i] * size, size);
+            else
+                memset(y + (size_t)i * size, 0, size);
+    }
+}
+
+/* The same of columns of x: one run of ids along the inner dimensions at a time. */
+ALWAYS_INLINE void gather_inner_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
+                                         const size_t size)
 {
     const bgi_index_attributes *attributes = call->attributes;
     const bgi_axis_view view = bgi_axis_view_make(&call->types[0], attributes->axis);
-    const int64_t count = call->types[1].dims[attributes->axis];
-    /* one run along the inner dimensions, or a whole row of ids where there are none */
-    const int64_t run = view.inner > 1 ? view.inner : count, rows = view.inner > 1 ? count : 1;
-    int64_t inner = first % run, row = first / run % rows;
-    const char *from = (const char *)call->operands[0] + (size_t)(first / run / rows * view.size * view.inner) * size;
+    const int64_t rows = call->types[1].dims[attributes->axis];
+    int64_t inner = first % view.inner, row = first / view.inner % rows;
+    const char *from =
+        (const char *)call->operands[0] + (size_t)(first / view.inner / rows * view.size * view.inner) * size;
     char *y = call->operands[2];
 
     for (int64_t e = first; e < end; inner = 0) {
-        const int64_t stop = clip(end, e + run - inner), step = view.inner > 1;
+        const int64_t stop = clip(end, e + view.inner - inner);
 
-        for (int64_t column = view.inner > 1 ? inner : 0; e < stop; e++, column += step) {
+        for (int64_t column = inner; e < stop; e++, column++) {
             const int64_t place = place_of(ids, call->operands[1], e, view.size);
 
             if (place < 0)
@@ -250,6 +304,18 @@ ALWAYS_INLINE void gather_sized(const bg_dtype ids, const bg_kernel_call *call, 
             from += (size_t)(view.size * view.inner) * size;
         }
     }
+}
+
+ALWAYS_INLINE void gather_sized(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
+                                const size_t size)
+{
+    const bgi_index_attributes *attributes = call->attributes;
+    const bgi_axis_view view = bgi_axis_view_make(&call->types[0], attributes->axis);
+
+    if (view.inner == 1 && view.size <= INT32_MAX)
+        gather_adjacent_elements(ids, call, first, end, size);
+    else
+        gather_inner_elements(ids, call, first, end, size);
 }
 
 static void run_gather_elements(const bg_kernel_call *call, uint32_t part)
