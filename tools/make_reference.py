@@ -239,7 +239,7 @@ SEARCH = """
         const all = entry[4], title = (entry[1] + " " + entry[2]).toLowerCase();
         if (!words.every(word => all.includes(word)))
             return -1;
-        let sum = words.length > 1 && all.includes(words.join(" ")) ? 40 : 0;
+        let sum = words.length > 1 && all.includes(words.join(" ")) ? 200 : 0;
         for (const word of words)
             sum += (title.includes(word) ? 8 : 0) + Math.min(all.split(word).length - 1, 6);
         return sum;
