@@ -186,8 +186,8 @@ def html_code(reference, symbol):
 
 
 STYLE = """
-:root { color-scheme: light dark; --text: #1d2127; --back: #fff; --quiet: #5b6470; --line: #d9dee5; --code: #f4f6f8; --link: #0b5cad; }
-@media (prefers-color-scheme: dark) { :root { --text: #e3e7ec; --back: #14171b; --quiet: #9aa5b1; --line: #323941; --code: #1e2329; --link: #7db7f5; } }
+:root { color-scheme: light dark; --text: #1d2127; --back: #fff; --quiet: #5b6470; --line: #d9dee5; --code: #f4f6f8; --link: #0b5cad; --mark: #ffe9a3; }
+@media (prefers-color-scheme: dark) { :root { --text: #e3e7ec; --back: #14171b; --quiet: #9aa5b1; --line: #323941; --code: #1e2329; --link: #7db7f5; --mark: #5c4a12; } }
 * { box-sizing: border-box; }
 body { margin: 0; font: 16px/1.55 system-ui, sans-serif; color: var(--text); background: var(--back); overflow-wrap: break-word; }
 header, main, footer { max-width: 62rem; margin: 0 auto; padding: 0 1rem; }
@@ -207,50 +207,118 @@ img { max-width: 100%; height: auto; } blockquote { margin-left: 0; padding-left
 ul.symbols { columns: 18rem; padding-left: 1.1rem; } ul.symbols li { overflow-wrap: anywhere; }
 #search { flex: 1 1 12rem; min-width: 0; font: inherit; padding: .3rem .6rem; color: inherit; background: var(--code); border: 1px solid var(--line); border-radius: 6px; }
 #found { max-width: 62rem; margin: 0 auto; padding: 0 1rem; list-style: none; } #found li { padding: .25rem 0; border-bottom: 1px solid var(--line); } #found small { color: var(--quiet); }
+#found p { margin: .1rem 0; font-size: .9em; overflow-wrap: anywhere; } #found .head { color: var(--quiet); font-size: .85em; padding-top: .8rem; } mark { color: inherit; background: var(--mark); }
 footer { color: var(--quiet); padding-top: 2rem; padding-bottom: 2rem; font-size: .9em; }
 """
 
 SEARCH = """
 (function () {
-    const base = document.currentScript.dataset.base || "";
+    const script = document.currentScript.dataset, base = script.base || "", texts = script.texts || "";
     const box = document.getElementById("search"), list = document.getElementById("found");
-    function score(entry, words) {
+    let sections = null; // of the text index, which is loaded when the box is used: [address, title, heading, text, all in lower case]
+    function load() {
+        if (sections !== null)
+            return;
+        sections = [];
+        const tag = document.createElement("script");
+        tag.src = texts + "text-index.js";
+        tag.onload = () => {
+            sections = window.brigadeText.map(entry => [...entry, entry.slice(1).join("\\n").toLowerCase()]);
+            show();
+        };
+        document.head.append(tag);
+    }
+    function score_name(entry, words) {
         const name = entry[0].toLowerCase(), text = name + " " + entry[2].toLowerCase();
         if (!words.every(word => text.includes(word)))
             return -1;
         return words.reduce((sum, word) => sum + (name === word ? 8 : name.startsWith(word) ? 4 : name.includes(word) ? 2 : 0), 0);
     }
-    box.addEventListener("input", () => {
+    // Whole phrases first, then words in headings, then the number of times that words occur.
+    function score_text(entry, words) {
+        const all = entry[4], title = (entry[1] + " " + entry[2]).toLowerCase();
+        if (!words.every(word => all.includes(word)))
+            return -1;
+        let sum = words.length > 1 && all.includes(words.join(" ")) ? 200 : 0;
+        for (const word of words)
+            sum += (title.includes(word) ? 8 : 0) + Math.min(all.split(word).length - 1, 6);
+        return sum;
+    }
+    // The part of a text that has the phrase, or else the most of the words.
+    function excerpt(text, words) {
+        const lower = text.toLowerCase(), phrase = lower.indexOf(words.join(" "));
+        let best = Math.max(phrase, 0), most = 0;
+        for (const word of phrase < 0 ? words : [])
+            for (let at = lower.indexOf(word), n = 0; at >= 0 && n < 30; at = lower.indexOf(word, at + 1), n++) {
+                const count = words.filter(other => lower.slice(at, at + 160).includes(other)).length;
+                if (count > most)
+                    [best, most] = [at, count];
+            }
+        const start = best < 50 ? 0 : text.lastIndexOf(" ", best - 40) + 1;
+        const stop = start + 200 >= text.length ? text.length : text.lastIndexOf(" ", start + 200);
+        return (start > 0 ? "\\u2026 " : "") + text.slice(start, stop) + (stop < text.length ? " \\u2026" : "");
+    }
+    function mark(text, words) {
+        const paragraph = document.createElement("p"), escaped = words.map(word => word.replace(/[.*+?^${}()|[\\]\\\\]/g, "\\\\$&"));
+        for (const part of text.split(new RegExp("(" + escaped.join("|") + ")", "i")))
+            paragraph.append(words.includes(part.toLowerCase()) ? Object.assign(document.createElement("mark"), {textContent: part}) : part);
+        return paragraph;
+    }
+    function add(href, name, rest, more) {
+        const item = document.createElement("li"), link = document.createElement("a"), small = document.createElement("small");
+        link.href = href;
+        link.textContent = name;
+        small.textContent = rest ? " " + rest : "";
+        item.append(link, small, ...more);
+        list.append(item);
+    }
+    function head(text) {
+        list.append(Object.assign(document.createElement("li"), {className: "head", textContent: text}));
+    }
+    function best(entries, score, count) {
+        const hits = entries.map(entry => [score(entry), entry]).filter(hit => hit[0] >= 0);
+        hits.sort((a, b) => b[0] - a[0] || a[1][0].length - b[1][0].length);
+        return hits.slice(0, count).map(hit => hit[1]);
+    }
+    function show() {
         const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
         list.replaceChildren();
         if (words.length === 0)
             return;
-        const hits = window.brigadeIndex.map(entry => [score(entry, words), entry]).filter(hit => hit[0] >= 0);
-        hits.sort((a, b) => b[0] - a[0] || a[1][0].length - b[1][0].length);
-        for (const [, entry] of hits.slice(0, 30)) {
-            const item = document.createElement("li"), link = document.createElement("a"), words = document.createElement("small");
-            link.href = base + entry[1];
-            link.textContent = entry[0];
-            words.textContent = " " + entry[2];
-            item.append(link, words);
-            list.append(item);
-        }
-        if (hits.length === 0)
-            list.append(Object.assign(document.createElement("li"), {textContent: "Nothing is found."}));
+        const names = best(window.brigadeIndex, entry => score_name(entry, words), 12);
+        const found = best(sections || [], entry => score_text(entry, words), 30);
+        for (const entry of names)
+            add(base + entry[1], entry[0], entry[2], []);
+        if (found.length > 0)
+            head("In the text");
+        for (const [address, title, heading, text] of found)
+            add(texts + address, heading || title, heading && heading !== title ? title : "", [mark(excerpt(text, words), words)]);
+        if (names.length + found.length === 0)
+            head(sections === null || sections.length > 0 ? "Nothing is found." : "Searching the text ...");
+    }
+    box.addEventListener("focus", load);
+    box.addEventListener("input", () => {
+        load();
+        show();
+    });
+    box.addEventListener("keydown", event => {
+        const first = list.querySelector("a");
+        if (event.key === "Enter" && first !== null)
+            location.href = first.href;
     });
 })();
 """
 
 
-def page(title, body, base="", places=(("index.html", "Reference"),)):
-    """A whole page; `base` leads from it to the folder of the style, the search and its index."""
+def page(title, body, base="", places=(("index.html", "Reference"),), texts=None):
+    """A whole page; `base` leads from it to the folder of the style, the search and its index, `texts` to that of the text index."""
     links = "".join(f'<a href="{base}{place}">{words}</a>' for place, words in places)
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
             f'content="width=device-width, initial-scale=1"><title>{html.escape(title)} - Brigade {VERSION}</title>'
             f'<link rel="stylesheet" href="{base}style.css"></head>\n<body><header><b>Brigade {VERSION}</b>{links}'
             f'<input id="search" type="search" placeholder="Search" aria-label="Search"></header><ul id="found"></ul>\n'
             f'<main>\n{body}\n</main>\n<footer>Brigade {VERSION}</footer>\n<script src="{base}search-index.js"></script>'
-            f'<script src="{base}search.js" data-base="{base}"></script></body></html>\n')
+            f'<script src="{base}search.js" data-base="{base}" data-texts="{base if texts is None else texts}"></script></body></html>\n')
 
 
 def symbol_html(reference, symbol):
@@ -279,26 +347,58 @@ def header_html(reference, header):
     return "\n".join(out)
 
 
-def write_html(reference, folder, more=(), places=(("index.html", "Reference"),)):
-    """`more`: further entries of the search, (name, address, words)."""
+# ---- the text index: what is on the pages, for the search ----
+
+def plain(body):
+    """The words of HTML, without tags and without the names of tests, which only the table of capabilities has."""
+    body = re.sub(r"</?(?:a|b|i|em|strong|code|span|small|del)\b[^>]*>", "", body)
+    text = html.unescape(re.sub(r"<[^>]*>", " ", body))
+    return " ".join(re.sub(r"\btests/[\w/]+\.(?:c|sh):\w+,?", "", text).split())
+
+
+def sections_of(path, text):
+    """(address, title of the page, heading, words) of every section of a page."""
+    body = re.search(r"<main>\n(.*)\n</main>", text, re.S)[1]
+    parts = re.split(r'<h([1-4])(?: id="([^"]*)")?>(.*?)</h\1>', body, flags=re.S)
+    title = plain(parts[3]) if len(parts) > 1 else path
+    sections = [("", title, parts[0])] + [(parts[i + 1], plain(parts[i + 2]), parts[i + 3]) for i in range(1, len(parts), 4)]
+    for anchor, heading, words in sections:
+        if plain(words):
+            yield path + (f"#{anchor}" if anchor else ""), title, heading, plain(words)
+
+
+def write_text_index(folder):
+    """text-index.js of all pages below a folder; the search loads it when it is used."""
+    entries = []
+    for path in sorted(folder.rglob("*.html")):
+        text = path.read_text()
+        if '<script src="' in text and "<main>\n" in text:
+            entries += sections_of(path.relative_to(folder).as_posix(), text)
+    (folder / "text-index.js").write_text("window.brigadeText = " + json.dumps(entries, ensure_ascii=False, separators=(",", ":")) + ";\n")
+
+
+def write_html(reference, folder, more=(), places=(("index.html", "Reference"),), texts=None):
+    """`more`: further entries of the search, (name, address, words). `texts`: where the text index is, if not in this folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for header in reference.headers:
-        (folder / f"{header.page}.html").write_text(page(f"brigade/{header.name}", header_html(reference, header), places=places))
+        (folder / f"{header.page}.html").write_text(page(f"brigade/{header.name}", header_html(reference, header), places=places, texts=texts))
     for name, text in reference.examples.items():
         body = f"<h1>examples/{name}</h1>\n<pre>{link_words(reference, text, '')}</pre>"
-        (folder / f"example-{name}.html").write_text(page(f"examples/{name}", body, places=places))
+        (folder / f"example-{name}.html").write_text(page(f"examples/{name}", body, places=places, texts=texts))
     rows = "".join(f'<tr><td><a href="{h.page}.html">{h.name}</a></td><td>{html.escape(h.summary)}</td></tr>' for h in reference.headers)
     names = "".join(f'<li><a href="{s.header.page}.html#{name}">{name}</a></li>' for name, s in sorted(reference.symbols.items()))
     examples = ", ".join(f'<a href="example-{name}.html">{name}</a>' for name in reference.examples)
     body = (f'<h1>Reference</h1><h2 id="headers">Headers</h2><div class="table"><table>{rows}</table></div>'
             f'<h2 id="examples">Examples</h2><p>{examples}</p><h2 id="symbols">Symbols</h2><ul class="symbols">{names}</ul>')
-    (folder / "index.html").write_text(page("Reference", body, places=places))
+    (folder / "index.html").write_text(page("Reference", body, places=places, texts=texts))
     entries = [(name, f"{s.header.page}.html#{name}", reference.summary(s)) for name, s in reference.symbols.items()]
     entries += [(name, f"{s.header.page}.html#{name}", dict(s.members)[name] or s.name) for name, s in reference.members.items()]
     entries += list(more)
     (folder / "search-index.js").write_text("window.brigadeIndex = " + json.dumps(entries) + ";\n")
     (folder / "search.js").write_text(SEARCH)
     (folder / "style.css").write_text(STYLE)
+    if texts is None:
+        write_text_index(folder)
 
 
 # ---- checks ----

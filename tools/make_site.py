@@ -176,12 +176,13 @@ class Site:
         self.write_report()
         up = tuple((f"../{place}" if not place.startswith("reference/") else place[len("reference/"):], words) for place, words in PLACES)
         make_reference.write_html(self.reference, self.folder / "reference",
-                                  [(name, f"../{place}", words) for name, place, words in self.entries], up)
+                                  [(name, f"../{place}", words) for name, place, words in self.entries], up, "../")
         index = (self.folder / "reference/search-index.js").read_text()
         here = re.sub(r'(\["(?:[^"\\]|\\.)*", ")(?!\.\./)', r"\1reference/", index).replace('", "../', '", "')
         (self.folder / "search-index.js").write_text(here)
         (self.folder / "search.js").write_text(make_reference.SEARCH)
         (self.folder / "style.css").write_text(make_reference.STYLE)
+        make_reference.write_text_index(self.folder)
         self.write_versions()
 
     def write_versions(self):

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The site: every link leads somewhere, and pages in headless Chromium, on a phone and on a desk, light and dark, fit their
-# width and find what is searched for.
+# The site: every link leads somewhere. In headless Chromium, at phone and desktop widths, in light and dark, pages fit their
+# width, and the search finds names and the text of all pages.
 . "$(dirname "$0")/support.sh"
 if ! command -v cmark-gfm >/dev/null 2>&1 || ! command -v python3 >/dev/null 2>&1 || [ -n "${BRIGADE_TEST_QUICK:-}" ]; then
     echo "no cmark-gfm or no Python to make the site with, or a quick run"
@@ -45,11 +45,24 @@ if [ -z "$browser" ]; then
     exit
 fi
 
+# The first six plain words in a row of a document.
+phrase() {
+    awk '!/^[|#`<! ]/ && match($0, /[A-Za-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+/) { print substr($0, RSTART, RLENGTH); exit }' "$root/$1.md"
+}
+
+# Phrases that the search must find, each with its page, as a list of JavaScript.
+searched="docs/tutorial/04-memory docs/ideas/bubble docs/troubleshooting docs/feeding docs/formats"
+phrases=
+for page in $searched; do
+    phrases="$phrases[\"$page\", \"$(phrase "$page")\"], "
+done
+
 # One page that holds others in frames as wide as a phone and a desk, measures them, and types into a search.
 cat >site/look.html <<END
 <!doctype html><html><body><pre id="results"></pre><script>
 const pages = ["index", "docs/options", "docs/strategies", "docs/troubleshooting", "commands", "schedules", "reference/index",
     "reference/ops-h", "reference/session-h", "reference/example-first.c"];
+const phrases = [$phrases];
 const say = text => document.getElementById("results").append(text + "\n");
 function look(page, width) {
     return new Promise(done => {
@@ -73,10 +86,37 @@ function look(page, width) {
         document.body.append(frame);
     });
 }
+// Types phrases into the search of a page in a folder, and waits until the text index is loaded.
+function search(page, width) {
+    return new Promise(done => {
+        const frame = document.createElement("iframe");
+        frame.width = width;
+        frame.height = 800;
+        frame.onload = async () => {
+            const inner = frame.contentDocument, box = inner.getElementById("search");
+            for (const [goal, phrase] of phrases) {
+                box.value = phrase;
+                box.dispatchEvent(new Event("input"));
+                for (let i = 0; i < 100 && inner.querySelector("#found mark") === null; i++)
+                    await new Promise(resume => setTimeout(resume, 50));
+                const link = inner.querySelector("#found .head + li a"), root = inner.documentElement;
+                const found = link !== null && new URL(link.href).pathname.endsWith("/" + goal + ".html");
+                say((found && root.scrollWidth <= width ? "searched " : "MISSED ") + goal + " " + phrase);
+            }
+            frame.remove();
+            done();
+        };
+        frame.src = "$version/" + page + ".html";
+        document.body.append(frame);
+    });
+}
 (async () => {
     for (const page of pages)
         for (const width of [375, 1280])
             await look(page, width);
+    for (const page of ["index", "docs/ideas/index", "reference/index"])
+        for (const width of [375, 1280])
+            await search(page, width);
     say("done");
 })();
 </script></body></html>
@@ -85,11 +125,12 @@ begin_case pages
 for scheme in 0 1; do
     timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$folder/browser" \
         --allow-file-access-from-files --blink-settings=preferredColorScheme=$scheme --window-size=1400,1000 \
-        --virtual-time-budget=20000 --dump-dom "file://$folder/site/look.html" >dom.html 2>console.log
+        --virtual-time-budget=60000 --dump-dom "file://$folder/site/look.html" >dom.html 2>console.log
     sed -n '/<pre id="results">/,/<\/pre>/p' dom.html | sed 's/<[^>]*>//g' >results.$scheme
     check "all pages are looked at: $(tail -n 2 console.log)" grep -q '^done$' results.$scheme
     check "none is wider than its window: $(grep WIDE results.$scheme)" test "$(grep -c '^fits ' results.$scheme)" -eq 20
     check "the search finds a function by parts of its name" grep -q '^found plan-h.html#bg_plan_create_training$' results.$scheme
+    check "the search finds phrases of all pages: $(grep MISSED results.$scheme)" test "$(grep -c '^searched ' results.$scheme)" -eq 30
 done
 check "light and dark differ" test "$(grep -h '^color' results.0 results.1 | sort -u | wc -l)" -eq 2
 finish
