@@ -71,20 +71,29 @@ static inline __attribute__((always_inline)) void multiply(const block *w, const
 #define BLOCKS(rows) BLOCK(rows, 1) BLOCK(rows, 2) BLOCK(rows, 3)
 #define NAMES(rows)  multiply_##rows##_1, multiply_##rows##_2, multiply_##rows##_3
 BLOCKS(1)
-BLOCK(1, 4)
 BLOCKS(2)
+BLOCKS(3)
+BLOCKS(4)
+BLOCKS(5)
+BLOCKS(6)
+BLOCKS(7)
+BLOCKS(8)
+BLOCK(1, 4)
 BLOCK(2, 4)
-BLOCKS(3) BLOCK(3, 4) BLOCKS(4) BLOCK(4, 4) BLOCKS(5) BLOCK(5, 4) BLOCKS(6) BLOCK(6, 4) BLOCKS(7) BLOCKS(8)
+BLOCK(3, 4)
+BLOCK(4, 4)
+BLOCK(5, 4)
+BLOCK(6, 4)
 
-    /* Four tiles only of panels, by PANEL_ROWS: as many sums as registers hold. */
-    static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
-                                                                         {NAMES(2), multiply_2_4},
-                                                                         {NAMES(3), multiply_3_4},
-                                                                         {NAMES(4), multiply_4_4},
-                                                                         {NAMES(5), multiply_5_4},
-                                                                         {NAMES(6), multiply_6_4},
-                                                                         {NAMES(7)},
-                                                                         {NAMES(8)}};
+/* Four tiles only of panels, by PANEL_ROWS: as many sums as registers hold. */
+static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
+                                                                     {NAMES(2), multiply_2_4},
+                                                                     {NAMES(3), multiply_3_4},
+                                                                     {NAMES(4), multiply_4_4},
+                                                                     {NAMES(5), multiply_5_4},
+                                                                     {NAMES(6), multiply_6_4},
+                                                                     {NAMES(7)},
+                                                                     {NAMES(8)}};
 
 /* All rows by columns n.., in blocks of as even numbers of rows as possible. */
 static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
