@@ -1,11 +1,12 @@
 /*
  * generate.c: how fast GPT-2 generates, one sequence: tokens/s of single steps and of a prompt, with weights of
- * float32, 8 and 4 bits and activations of float32 and bfloat16. Each row takes its turn in each round, and medians
- * count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or rounded)
- * times the tokens/s with what the same cores read from memory in the same round; of a prompt it compares the products'
- * operations with the peak of the cores' arithmetic. Weights are first values: speed does not depend on them.
+ * float32, bfloat16, 8 and 4 bits and activations of float32 and bfloat16. Each row takes its turn in each round, and
+ * medians count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or
+ * rounded) times the tokens/s with what the same cores read from memory in the same round; of a prompt it compares the
+ * products' operations with the peak of the cores' arithmetic. Weights are first values: speed does not depend on them.
  *
- * usage: generate [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N] [--rounds N]
+ * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
+ *                 [--rounds N]
  */
 #include <brigade.h>
 
@@ -19,10 +20,10 @@
 #include "core/arena.h"
 #include "peaks.h"
 
-enum { PROMPT = 32, POSITIONS = 256, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20 };
+enum { POSITIONS = 1024, MOST_PROMPT = 512, MOST_ROUNDS = 64, MOST_CORES = 64, READ_BYTES = 256 << 20 };
 
 typedef struct setting {
-    long layers, hidden, heads, vocabulary, cores, tokens, rounds;
+    long layers, hidden, heads, vocabulary, cores, tokens, rounds, prompt;
 } setting;
 
 typedef struct row {
@@ -111,7 +112,7 @@ static bg_gpt_options make_model(const setting *s, bg_dtype dtype)
     model.hidden = s->hidden;
     model.heads = s->heads;
     model.vocabulary = s->vocabulary;
-    model.sequence_length = PROMPT;
+    model.sequence_length = s->prompt;
     model.positions = POSITIONS;
     model.dropout = 0.0;
     model.dtype = dtype;
@@ -138,15 +139,15 @@ static void open_row(row *r, const setting *s, bg_weights *weights)
 
 static void time_row(row *r, const setting *s, int round)
 {
-    uint32_t tokens[PROMPT];
+    uint32_t tokens[MOST_PROMPT];
     double begin;
     bg_error error;
 
-    for (uint32_t i = 0; i < PROMPT; i++)
+    for (uint32_t i = 0; i < (uint32_t)s->prompt; i++)
         tokens[i] = i * 7 % (uint32_t)s->vocabulary;
     bg_generator_reset(r->generator);
     begin = read_clock_s();
-    require(bg_generator_feed(r->generator, tokens, PROMPT, &error), &error);
+    require(bg_generator_feed(r->generator, tokens, (size_t)s->prompt, &error), &error);
     r->prompt_s[round] = read_clock_s() - begin;
     require(bg_generator_feed(r->generator, tokens, 1, &error), &error);
     begin = read_clock_s();
@@ -173,10 +174,10 @@ static void read_arguments(setting *s, int argc, char **argv)
     const struct {
         const char *name;
         long *to, most;
-    } numbers[] = {{"--layers", &s->layers, 1000},       {"--hidden", &s->hidden, 100000},
-                   {"--heads", &s->heads, 1000},         {"--vocabulary", &s->vocabulary, 10000000},
-                   {"--cores", &s->cores, MOST_CORES},   {"--tokens", &s->tokens, POSITIONS - PROMPT - 1},
-                   {"--rounds", &s->rounds, MOST_ROUNDS}};
+    } numbers[] = {{"--layers", &s->layers, 1000},        {"--hidden", &s->hidden, 100000},
+                   {"--heads", &s->heads, 1000},          {"--vocabulary", &s->vocabulary, 10000000},
+                   {"--cores", &s->cores, MOST_CORES},    {"--tokens", &s->tokens, POSITIONS - MOST_PROMPT - 1},
+                   {"--rounds", &s->rounds, MOST_ROUNDS}, {"--prompt", &s->prompt, MOST_PROMPT}};
 
     for (int i = 1; i < argc; i += 2) {
         size_t n = 0;
@@ -196,9 +197,11 @@ static void read_arguments(setting *s, int argc, char **argv)
 int main(int argc, char **argv)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    setting s = {12, 768, 12, 50257, processors < MOST_CORES ? processors : MOST_CORES, 20, 5};
+    setting s = {12, 768, 12, 50257, processors < MOST_CORES ? processors : MOST_CORES, 20, 5, 128};
     row rows[] = {{.name = "float32", .type = BG_WEIGHTS_FLOAT, .dtype = BG_FLOAT32},
-                  {.name = "bfloat16", .type = BG_WEIGHTS_FLOAT, .dtype = BG_BFLOAT16},
+                  {.name = "float32, bfloat16", .type = BG_WEIGHTS_FLOAT, .dtype = BG_BFLOAT16},
+                  {.name = "bfloat16", .type = BG_WEIGHTS_BFLOAT16, .dtype = BG_FLOAT32},
+                  {.name = "bfloat16, bfloat16", .type = BG_WEIGHTS_BFLOAT16, .dtype = BG_BFLOAT16},
                   {.name = "int8", .type = BG_WEIGHTS_INT8, .dtype = BG_FLOAT32},
                   {.name = "int4", .type = BG_WEIGHTS_INT4, .dtype = BG_FLOAT32},
                   {.name = "int8, bfloat16", .type = BG_WEIGHTS_INT8, .dtype = BG_BFLOAT16},
@@ -217,9 +220,10 @@ int main(int argc, char **argv)
         require(bg_weights_create(&weights[i], &error), &error);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         open_row(&rows[r], &s, weights[rows[r].dtype == BG_FLOAT32]);
-        rows[r].bytes = count_weights(&s) * (rows[r].type == BG_WEIGHTS_FLOAT  ? 4.0
-                                             : rows[r].type == BG_WEIGHTS_INT8 ? 8.5 / 8.0
-                                                                               : 4.5 / 8.0);
+        rows[r].bytes = count_weights(&s) * (rows[r].type == BG_WEIGHTS_FLOAT      ? 4.0
+                                             : rows[r].type == BG_WEIGHTS_BFLOAT16 ? 2.0
+                                             : rows[r].type == BG_WEIGHTS_INT8     ? 8.5 / 8.0
+                                                                                   : 4.5 / 8.0);
         time_row(&rows[r], &s, 0); /* touches its memory */
     }
     for (int round = 0; round < s.rounds; round++) {
@@ -242,10 +246,10 @@ int main(int argc, char **argv)
         if (r == 0)
             float_s = token_s;
         printf("| %s | %.1f | %.2f | %.3f | %.0f%% | %.0f | %.0f%% |\n", rows[r].name, 1.0 / token_s, float_s / token_s,
-               rows[r].bytes / 1e9, 100.0 * rows[r].bytes / token_s / bandwidth, PROMPT / prompt_s,
-               peak > 0.0
-                   ? 100.0 * 2.0 * 12.0 * (double)s.layers * (double)(s.hidden * s.hidden) * PROMPT / prompt_s / peak
-                   : 0.0);
+               rows[r].bytes / 1e9, 100.0 * rows[r].bytes / token_s / bandwidth, (double)s.prompt / prompt_s,
+               peak > 0.0 ? 100.0 * 2.0 * 12.0 * (double)s.layers * (double)(s.hidden * s.hidden) * (double)s.prompt /
+                                prompt_s / peak
+                          : 0.0);
         bg_generator_destroy(rows[r].generator);
     }
     for (int i = 0; i < 2; i++)

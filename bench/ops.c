@@ -931,7 +931,7 @@ static void fused_conv(bench_work *work, const int64_t *d)
     CALL(FUSED_CONV2D, &attributes, 7, x, w, gamma, beta, mean, variance, other, y);
 }
 
-/* rows, in, out, bits: weights of 8 or 4 bits, in inference only. */
+/* rows, in, out, bits: weights of 16, 8 or 4 bits, in inference only. */
 static void quantized(bench_work *work, const int64_t *d)
 {
     static bgi_quantized_attributes attributes;

@@ -41,8 +41,8 @@ BG_API bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg
                                            uint32_t sequences, bg_generator **out, bg_error *error);
 BG_API void bg_generator_destroy(bg_generator *generator);
 
-/* The session that appends one token at a time, or with `of_prompt` the session that reads a prompt in larger steps. It
- * serves profiles and reports. */
+/* The session that appends one token at a time, or with `of_prompt` a session that reads a prompt in larger steps: of
+ * two, for steps of up to 32 and of up to 128 tokens, the one that has read more. It serves profiles and reports. */
 BG_API bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt);
 
 /* Tokens seen so far; at most the model's positions. */

@@ -237,16 +237,23 @@ typedef enum bg_precision {
 } bg_precision;
 
 /* Types in which inference keeps the matrices of linear layers and matrix products: as the model has them, or float32
- * parameters rounded to 8 or 4 bits when a session gets them. Each 32 weights of an output have a scale of 16 bits, so
- * a weight takes 8.5 or 4.5 bits on the devices; it becomes an integer from -128 to 127 or from -8 to 7 times the
- * scale, at most half a scale away (bg_weights_quantized). Products multiply these values in float32, in the order of
- * float32 products. A table that is an embedding and the matrix of a product is rounded for both. Other parameters stay
- * as they are: vectors, tables that are only embeddings, matrices that other ops read or that would not become smaller.
+ * parameters rounded to 16, 8 or 4 bits when a session gets them. In bfloat16 a weight is at most half of its last
+ * place away, and products with x in bfloat16 have the bits of those over the matrix cast to bfloat16. In 8 and 4 bits
+ * each 32 weights of an output have a scale of 16 bits, so a weight takes 8.5 or 4.5 bits on the devices; it becomes an
+ * integer from -128 to 127 or from -8 to 7 times the scale, at most half a scale away (bg_weights_quantized). Other
+ * products multiply the rounded values in float32, in the order of float32 products. A table that is an embedding and
+ * the matrix of a product is rounded for both. Other parameters stay as they are: vectors, tables that are only
+ * embeddings, matrices that other ops read or that would not become smaller.
  *
  * The values follow the parameters: a session rounds them again when they have changed. Refused: training, meshes with
  * tensor axes, several ranks, readers (bg_session_create_reader), files.memmap_dir, and graphs without a matrix to
  * round. */
-typedef enum bg_weights_type { BG_WEIGHTS_FLOAT = 0, BG_WEIGHTS_INT8, BG_WEIGHTS_INT4 } bg_weights_type;
+typedef enum bg_weights_type {
+    BG_WEIGHTS_FLOAT = 0,
+    BG_WEIGHTS_INT8,
+    BG_WEIGHTS_INT4,
+    BG_WEIGHTS_BFLOAT16
+} bg_weights_type;
 
 /* A loss scale that begins at options.numerics.loss_scaling and adapts between updates, as in PopART. The library
  * counts elements of parameters' gradients whose absolute value is above bin_edge x 65504 (the largest float16), for

@@ -68,15 +68,15 @@ BG_API bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg
                                  bg_status (*write)(void *user, void *data, bg_error *error), void *user,
                                  bg_error *error);
 
-/* Matrices that sessions have rounded to 8 or 4 bits (options.numerics.weights_type). A matrix `w` is beside its
- * rounded form, which is named `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its weights differs
- * from the float32 one by at most half the scale of its block. */
+/* Matrices that sessions have rounded to 16, 8 or 4 bits (options.numerics.weights_type). A matrix `w` is beside its
+ * rounded form, which is named `w.bfloat16`, `w.int8` or `w.int4`, uint8 in the layout of the kernels. Each of its
+ * weights differs from the float32 one by at most half the scale of its block, or half of its last place. */
 typedef struct bg_quantized {
     uint32_t count;       /* matrices; 0: none */
     uint64_t bytes;       /* of the rounded matrices, with their scales */
     uint64_t float_bytes; /* of the same in float32 */
     double largest_error; /* the largest difference between a weight and its rounded value */
-    double largest_bound; /* half of the largest scale */
+    double largest_bound; /* half of the largest scale, or of the last place of the largest weight */
 } bg_quantized;
 BG_API bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg_error *error);
 

@@ -75,7 +75,10 @@ bg_status gpt_model_open(gpt_model *model, const char *directory, const char *to
 
 bg_weights_type gpt_model_weights_type(const char *name)
 {
-    return strcmp(name, "int8") == 0 ? BG_WEIGHTS_INT8 : strcmp(name, "int4") == 0 ? BG_WEIGHTS_INT4 : BG_WEIGHTS_FLOAT;
+    return strcmp(name, "bfloat16") == 0 ? BG_WEIGHTS_BFLOAT16
+           : strcmp(name, "int8") == 0   ? BG_WEIGHTS_INT8
+           : strcmp(name, "int4") == 0   ? BG_WEIGHTS_INT4
+                                         : BG_WEIGHTS_FLOAT;
 }
 
 bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error)
@@ -86,7 +89,7 @@ bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *er
     if (quantized.count > 0)
         fprintf(to,
                 "Weights: %" PRIu32 " matrices rounded to %.2f bits a weight, %.1f MB instead of %.1f; largest error "
-                "%.3g, bound %.3g (half of the largest scale)\n",
+                "%.3g, bound %.3g (half of the largest step)\n",
                 quantized.count, 32.0 * (double)quantized.bytes / (double)quantized.float_bytes,
                 (double)quantized.bytes / 1e6, (double)quantized.float_bytes / 1e6, quantized.largest_error,
                 quantized.largest_bound);

@@ -28,8 +28,8 @@ bg_status gpt_model_open(gpt_model *model, const char *directory, const char *to
                          const char *dtype, bg_error *error);
 
 /* --weights-type of the subcommands, and its value as an option. */
-#define GPT_WEIGHTS_TYPES "float|int8|int4"
-#define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to 8 or 4 bits"
+#define GPT_WEIGHTS_TYPES "float|bfloat16|int8|int4"
+#define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to bfloat16, or to 8 or 4 bits"
 bg_weights_type gpt_model_weights_type(const char *name);
 /* Prints a line on the rounded matrices, if sessions have rounded any: "Weights: int8, ..." */
 bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error);

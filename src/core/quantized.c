@@ -1,5 +1,5 @@
 /*
- * quantized.c: rounds weights to 8 or 4 bits, a block at a time. Loops run over the 64 outputs of a panel, so that
+ * quantized.c: rounds weights to 16, 8 or 4 bits, a block at a time. Loops run over the 64 outputs of a panel, so that
  * compilers can vectorize them.
  */
 #include "core/quantized.h"
@@ -134,6 +134,36 @@ static void write_block(const block *b, const bgi_quantized *q, float levels, ui
     }
 }
 
+/* ---- bfloat16 ---- */
+
+/* Half of the last place of the bfloat16 numbers of a weight's size. */
+static double find_half_place(float largest)
+{
+    return (double)(largest < FLT_MIN ? FLT_MIN : bgi_float_from_bits(bgi_float_bits(largest) & 0x7f800000U)) / 256.0;
+}
+
+static bool write_bfloat16(const block *b, uint8_t *to, bgi_quantized_error *error)
+{
+    float largest = 0.0F, off = 0.0F;
+
+    for (int64_t k = 0; k < BLOCK; k++)
+        for (int o = 0; o < PANEL; o++) {
+            const float w = b->weights[k][o];
+            const uint16_t rounded = bgi_bfloat16_from_float(w);
+            const float difference = fabsf(w - bgi_bfloat16_to_float(rounded));
+
+            if (!(fabsf(w) <= largest_weight))
+                return false;
+            largest = fabsf(w) > largest ? fabsf(w) : largest;
+            off = difference > off ? difference : off;
+            memcpy(to + ((k / 2 * PANEL + o) * 2 + k % 2) * 2, &rounded, sizeof rounded);
+        }
+    error->largest = off > error->largest ? off : error->largest;
+    if (largest > 0.0F && find_half_place(largest) > error->bound)
+        error->bound = find_half_place(largest);
+    return true;
+}
+
 bool bgi_quantize_panels(const bgi_quantized *q, const float *weights, int64_t first, int64_t end, void *to,
                          bgi_quantized_error *error)
 {
@@ -144,6 +174,11 @@ bool bgi_quantize_panels(const bgi_quantized *q, const float *weights, int64_t f
     for (int64_t panel = first; panel < end; panel++)
         for (int64_t k0 = 0; k0 < q->in; k0 += BLOCK, at += bgi_quantized_block_bytes(q->bits)) {
             read_block(q, weights, panel, k0, &b);
+            if (q->bits == 16) {
+                if (!write_bfloat16(&b, at, error))
+                    return false;
+                continue;
+            }
             if (!choose_scales(&b, levels))
                 return false;
             write_block(&b, q, levels, at, error);

@@ -26,8 +26,8 @@ typedef struct bgi_value {
     const void *data; /* of a constant */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* of a buffer whose name is a parameter's and ".int8" or ".int4": how it has that
-                                parameter's values; bits 0: none. The initializer is the parameter's */
+    bgi_quantized quantized; /* of a buffer whose name is a parameter's and ".bfloat16", ".int8" or ".int4": how it has
+                                that parameter's values; bits 0: none. The initializer is the parameter's */
     uint32_t variable;       /* number of a variable, counted over the graph; all sections of a whole have the same */
     bg_value owner;          /* of accumulators and optimizer state: the parameter they serve */
     bool is_remote;          /* of a variable: stored in a remote buffer */

@@ -21,7 +21,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     OP(matmul) OP(matmul_accumulate) \
     /* fused_product.c: one of these and the op that follows it; plans make it from graphs */ \
     OP(fused_product) \
-    /* quantized.c: linear, matmul and embedding over weights in 8 or 4 bits; plans make them from graphs */ \
+    /* quantized.c: linear, matmul and embedding over weights in fewer bits;  plans make them from graphs */ \
     OP(quantized_linear) OP(quantized_embedding) \
     /* elementwise.c */ \
     OP(unary) OP(unary_backward) OP(binary) OP(select_gradient) OP(scale) OP(cast) OP(standardize) \

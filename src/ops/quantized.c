@@ -1,5 +1,5 @@
 /*
- * quantized.c: products with weights in 8 or 4 bits, and rows of such a table. Plans for inference make them from
+ * quantized.c: products with weights in 16, 8 or 4 bits, and rows of such a table. Plans for inference make them from
  * products and embeddings (transform/quantize.c); they have no gradients.
  */
 #include <brigade/ops.h>
@@ -18,7 +18,7 @@ static bg_status check_weights(const bgi_quantized_attributes *a, const bg_type 
     if (!bgi_quantized_is_valid(a->in, a->out, a->bits))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the weights have %lld inputs and %lld outputs of %u bits: they must have 1 to %d of both, "
-                            "and 8 or 4 bits",
+                            "and 16, 8 or 4 bits",
                             (long long)a->in, (long long)a->out, a->bits, INT32_MAX);
     wanted = bgi_quantized_type(a->in, a->out, a->bits);
     return bgi_shape_equal(weights, "the weight", &wanted, "panels of quantized weights", error);

@@ -3,7 +3,7 @@
  *
  *     source --anchors--> + requested values as outputs --copies--> outputs are results of ops
  *            --loop--> one iteration | --precision--> 16 bits --prune--> what outputs need
- *            --quantize--> 8 or 4 bits --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
+ *            --quantize--> fewer bits --fuse--> conv2d_pool --own--> never the user's graph itself, and not empty
  *
  * A pass that has nothing to do makes no copy: until one does, the passes read the user's graph.
  */

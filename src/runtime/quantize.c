@@ -1,6 +1,6 @@
 /*
- * quantize.c: buffers of a session that have a float32 parameter's values in 8 or 4 bits. The parameter need not be in
- * the plan: a session finds it by name among its weights, and rounds it again when its version has changed.
+ * quantize.c: buffers of a session that have a float32 parameter's values in 16, 8 or 4 bits. The parameter need not be
+ * in the plan: a session finds it by name among its weights, and rounds it again when its version has changed.
  */
 #include "runtime/quantize.h"
 

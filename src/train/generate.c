@@ -1,7 +1,7 @@
 /*
- * generate.c: continues sequences with a GPT, several at once. Two sessions share one cache: a long step for prompts
- * and a step of one token, each for all sequences. The unused part of a step is filled with tokens that the sequence's
- * next step overwrites, so the cache is longer than the model's positions by that much.
+ * generate.c: continues sequences with a GPT, several at once. Up to three sessions share one cache: two long steps for
+ * prompts and a step of one token, each for all sequences. The unused part of a step is filled with tokens that the
+ * sequence's next step overwrites, so the cache is longer than the model's positions by that much.
  */
 #include "train/generator.h"
 
@@ -23,6 +23,12 @@ static bg_status allocate_inputs(bgi_stepper *s, uint32_t sequences, bg_error *e
     return s->tokens != NULL && s->positions != NULL && s->rows != NULL
                ? BG_OK
                : bgi_error_memory(error, "a step's inputs", 3 * count * sizeof *s->tokens);
+}
+
+/* The tokens of a step of the model, at most `most`. */
+static int64_t find_length(const bg_gpt_options *model, int64_t most)
+{
+    return model->sequence_length < most ? model->sequence_length : most;
 }
 
 static bg_status open_stepper(bgi_stepper *s, const bg_gpt_options *model, int64_t length, uint32_t sequences,
@@ -135,8 +141,10 @@ static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wan
     size_t taken[BG_GENERATOR_MOST_SEQUENCES];
     void *outputs[] = {generator->logits};
 
-    for (uint32_t i = 0; i < generator->slot_count; i++)
+    for (uint32_t i = 0; i < generator->slot_count; i++) {
         taken[i] = fill_inputs(s, i, &generator->slots[i], &wanted[i]);
+        s->taken += taken[i];
+    }
     BGI_TRY(bg_session_run(s->session, s->inputs, outputs, error));
     for (uint32_t i = 0; i < generator->slot_count; i++) {
         bgi_slot *slot = &generator->slots[i];
@@ -149,6 +157,16 @@ static bg_status run_step(bg_generator *generator, bgi_stepper *s, const bgi_wan
         memcpy(slot->logits, generator->logits + i * vocabulary, vocabulary * sizeof *slot->logits);
     }
     return BG_OK;
+}
+
+/* The step for `most` pending tokens of a sequence. The longest one takes less time than shorter ones even when a
+ * quarter of it is unused. */
+static bgi_stepper *choose_stepper(bg_generator *generator, size_t most)
+{
+    if (most == 1)
+        return &generator->single;
+    return generator->longest.length > 0 && 4 * most >= 3 * (size_t)generator->longest.length ? &generator->longest
+                                                                                              : &generator->prompt;
 }
 
 bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wanted, bg_error *error)
@@ -165,7 +183,7 @@ bg_status bgi_generator_advance(bg_generator *generator, const bgi_wanted *wante
         }
         if (most == 0)
             return BG_OK;
-        BGI_TRY(run_step(generator, most == 1 ? &generator->single : &generator->prompt, wanted, error));
+        BGI_TRY(run_step(generator, choose_stepper(generator, most), wanted, error));
     }
 }
 
@@ -190,7 +208,7 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
                             sequences, BG_GENERATOR_MOST_SEQUENCES);
 
     bg_options defaults = bg_options_defaults();
-    const int64_t step = model->sequence_length < BGI_LONGEST_STEP ? model->sequence_length : BGI_LONGEST_STEP;
+    const int64_t step = find_length(model, BGI_PROMPT_STEP), longest = find_length(model, BGI_LONGEST_STEP);
     bg_generator *generator = calloc(1, sizeof *generator);
     bg_status status;
 
@@ -202,6 +220,8 @@ bg_status bg_generator_create_batch(const bg_gpt_options *model, const bg_option
     defaults.execution.strategy = BG_STRATEGY_SINGLE; /* all cores work on each product */
     if (options == NULL)
         options = &defaults;
+    if (longest > step)
+        BGI_TRY_CLEANUP(open_stepper(&generator->longest, model, longest, sequences, options, weights, error));
     BGI_TRY_CLEANUP(open_stepper(&generator->prompt, model, step, sequences, options, weights, error));
     BGI_TRY_CLEANUP(open_stepper(&generator->single, model, 1, sequences, options, weights, error));
     BGI_TRY_CLEANUP(open_slots(generator, error));
@@ -220,6 +240,7 @@ void bg_generator_destroy(bg_generator *generator)
         return;
     close_stepper(&generator->single);
     close_stepper(&generator->prompt);
+    close_stepper(&generator->longest);
     for (uint32_t i = 0; generator->slots != NULL && i < generator->slot_count; i++) {
         free(generator->slots[i].logits);
         free(generator->slots[i].tokens);
@@ -232,7 +253,9 @@ void bg_generator_destroy(bg_generator *generator)
 
 bg_session *bg_generator_session(const bg_generator *generator, bool of_prompt)
 {
-    return of_prompt ? generator->prompt.session : generator->single.session;
+    return !of_prompt                                           ? generator->single.session
+           : generator->longest.taken > generator->prompt.taken ? generator->longest.session
+                                                                : generator->prompt.session;
 }
 
 /* ---- one sequence, token by token: the first slot ---- */

@@ -8,13 +8,16 @@
 
 #include "train/sampling.h"
 
-enum { BGI_LONGEST_STEP = 32 };
+/* Tokens of each sequence in a step for prompts, and in one for long prompts, in which reading the weights takes a
+ * small part of the time. */
+enum { BGI_PROMPT_STEP = 32, BGI_LONGEST_STEP = 128 };
 
 /* A step of the model: its plan, its session, its inputs. */
 typedef struct bgi_stepper {
     bg_plan *plan;
     bg_session *session;
-    int64_t length; /* tokens of each sequence */
+    int64_t length; /* tokens of each sequence; 0: there is no such step */
+    uint64_t taken; /* tokens that it has computed */
     int32_t *tokens, *positions, *rows;
     const void *inputs[3];
 } bgi_stepper;
@@ -36,7 +39,7 @@ typedef struct bgi_wanted {
 struct bg_generator {
     int64_t positions, vocabulary;
     uint32_t slot_count;
-    bgi_stepper prompt, single;
+    bgi_stepper longest, prompt, single;
     bgi_slot *slots;
     float *logits; /* of all slots, as a run returns them */
     bgi_sampler sampler;

@@ -1,5 +1,5 @@
 /*
- * quantize.c: weights of an inference in 8 or 4 bits.
+ * quantize.c: weights of an inference in 16, 8 or 4 bits.
  *
  *     %w float32[768,3072];  x, %w -> matmul -> y           =>   %w.int8 uint8[48,52224];  x, %w.int8 ->
  * quantized_linear -> y %t float32[50257,768];  %t, ids -> embedding -> e          %t.int8 uint8[786,52224];  %t.int8,
@@ -233,14 +233,16 @@ static bg_status build(quantizer *q, bg_graph **out, bg_error *error)
 bg_status bgi_quantize_graph(const bg_graph *graph, bg_weights_type type, bg_graph **out, bg_error *error)
 {
     quantizer q = {.graph = graph,
-                   .bits = type == BG_WEIGHTS_INT8 ? 8 : 4,
-                   .name = type == BG_WEIGHTS_INT8 ? "int8" : "int4",
+                   .bits = type == BG_WEIGHTS_BFLOAT16 ? 16
+                           : type == BG_WEIGHTS_INT8   ? 8
+                                                       : 4,
                    .matrix = calloc(graph->value_count, sizeof *q.matrix),
                    .uses = calloc(graph->value_count, sizeof *q.uses),
                    .has_product = calloc(graph->value_count, sizeof *q.has_product),
                    .needed = calloc(graph->value_count, sizeof *q.needed)};
     bg_status status;
 
+    q.name = bgi_quantized_name(q.bits);
     if (graph->mesh.tensor_1 * graph->mesh.tensor_2 > 1)
         status = refuse_mesh(graph, q.name, error);
     else if (q.matrix == NULL || q.uses == NULL || q.has_product == NULL || q.needed == NULL)

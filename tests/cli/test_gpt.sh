@@ -39,6 +39,8 @@ check "what follows is learned" test "$("$program" gpt generate --hf-model alter
 "$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 --temperature 0 --weights-type int4 >rounded.out 2>rounded.err
 check "with weights of 4 bits too" test "$(cat rounded.out)" = abababa
 check "whose rounding is told" grep -qE '^Weights: [0-9]+ matrices rounded to [0-9.]+ bits a weight, .*largest error .*, bound ' rounded.err
+check "with weights and activations of bfloat16 too" test "$("$program" gpt generate --hf-model alternates.hf --prompt ab --length 5 \
+    --temperature 0 --weights-type bfloat16 --dtype bfloat16 2>/dev/null)" = abababa
 "$program" gpt eval --hf-model alternates.hf --input-files abab.txt --weights-type int8 >eval.out
 check "eval with weights of 8 bits" test "$(grep -cE '^Tokens: 799 |^Weights: ' eval.out)" -eq 2
 

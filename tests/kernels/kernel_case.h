@@ -243,7 +243,8 @@ static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got
 static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
 {
     static const size_t limits[] = {1, 300000};
-    const bgi_kernel_request request = {.id = c->id, .types = c->types, .scratch_limit = 1};
+    const bgi_kernel_request request = {
+        .id = c->id, .types = c->types, .attributes = c->attributes, .scratch_limit = 1};
     kernel_case bounded = *c;
 
     if (bgi_product_state(&request, isa) == NULL)

@@ -114,6 +114,53 @@ static void check_product(random_state *random, bgi_isa isa, int64_t rows, int64
     free(p.scratch);
 }
 
+/* B as a panel: `columns` of BGI_PAIRS_PANEL. */
+static void check_panel(random_state *random, bgi_isa isa, int64_t rows, int64_t columns, int64_t k, bool goes_on)
+{
+    const matrix a = make_matrix(random, rows, k, false, 1.0f), b = make_matrix(random, k, columns, false, 1.0f);
+    const int64_t terms = (k + BGI_PAIRS_TERMS - 1) / BGI_PAIRS_TERMS * BGI_PAIRS_TERMS;
+    float *c = malloc((size_t)(rows * BGI_PAIRS_PANEL) * sizeof(float));
+    float *wanted = malloc((size_t)(rows * BGI_PAIRS_PANEL) * sizeof(float));
+    uint16_t *panel = calloc((size_t)(terms * BGI_PAIRS_PANEL), sizeof *panel);
+    bgi_pairs p = {.a = a.data,
+                   .a_row = k,
+                   .a_column = 1,
+                   .b = panel,
+                   .c = c,
+                   .c_row = BGI_PAIRS_PANEL,
+                   .m = rows,
+                   .n = columns,
+                   .k = k,
+                   .goes_on = goes_on};
+
+    assert_true(c != NULL && wanted != NULL && panel != NULL);
+    assert_int_equal(posix_memalign(&p.scratch, 64, (size_t)bgi_pairs_floats(rows, k) * sizeof(float)), 0);
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t n = 0; n < columns; n++)
+            panel[(i / 2 * BGI_PAIRS_PANEL + n) * 2 + i % 2] = b.data[i * columns + n];
+    for (int64_t i = 0; i < rows * BGI_PAIRS_PANEL; i++)
+        wanted[i] = c[i] = (float)draw_real(random, -1.0, 1.0);
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t n = 0; n < columns; n++) {
+            float *sum = &wanted[m * BGI_PAIRS_PANEL + n];
+            *sum = (isa == BGI_ISA_AMX ? sum_by_tiles : sum_by_two)(&a, &b, m, n, goes_on ? *sum : 0.0f);
+        }
+#if defined(__x86_64__)
+    (isa == BGI_ISA_AMX ? bgi_pairs_multiply_amx : bgi_pairs_multiply_avx512bf16)(&p);
+#endif
+    for (int64_t i = 0; i < rows * BGI_PAIRS_PANEL; i++)
+        if (memcmp(&c[i], &wanted[i], sizeof c[i]) != 0)
+            fail_msg("%s: a panel, %lld x %lld x %lld: [%lld][%lld] is %.9g, not %.9g", bgi_isa_name(isa),
+                     (long long)rows, (long long)columns, (long long)k, (long long)(i / BGI_PAIRS_PANEL),
+                     (long long)(i % BGI_PAIRS_PANEL), c[i], wanted[i]);
+    free(a.data);
+    free(b.data);
+    free(c);
+    free(wanted);
+    free(panel);
+    free(p.scratch);
+}
+
 /* Sizes around those of tiles, strips and blocks; every layout; sums that start and sums that continue. */
 static void check_products(bgi_isa isa)
 {
@@ -131,6 +178,8 @@ static void check_products(bgi_isa isa)
 
             check_product(&random, isa, sizes[i], columns, depths[d], (int)(i + d) % 4, (i + d / 4) % 2 == 1, 1.0f);
         }
+    for (int64_t rows = 1; rows <= 20; rows++)
+        check_panel(&random, isa, rows, rows % 3 == 0 ? rows * 3 : 64 - rows % 4, depths[rows % 9], rows % 2 == 1);
     /* products and sums that are below the smallest normal number */
     check_product(&random, isa, 20, 20, 40, 0, false, 1e-38f);
     check_product(&random, isa, 20, 20, 40, 3, true, 3e-38f);

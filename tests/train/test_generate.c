@@ -323,13 +323,44 @@ static void test_not_a_number(void **state)
     bg_weights_destroy(weights);
 }
 
+/* Prompts of any length, in steps of 128, 32 and 1 tokens: the bits of one token after the other. */
+static void test_long_prompts(void **state)
+{
+    enum { LONG = 260 };
+    static const uint32_t lengths[] = {1, 31, 33, 95, 96, 128, 129, 223, 224, LONG};
+    static float single[LONG][VOCABULARY];
+    bg_options options = bg_options_defaults();
+    bg_gpt_options model = small();
+    uint32_t tokens[LONG];
+    bg_generator *generator;
+    bg_weights *weights;
+    bg_error error;
+    (void)state;
+
+    model.sequence_length = model.positions = LONG;
+    options.numerics.initialize_missing = true;
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    require(bg_weights_create(&weights, &error), &error);
+    require(bg_generator_create(&model, &options, weights, &generator, &error), &error);
+    for (uint32_t i = 0; i < LONG; i++) {
+        tokens[i] = (i * i + 3) % VOCABULARY;
+        require(bg_generator_feed(generator, &tokens[i], 1, &error), &error);
+        memcpy(single[i], bg_generator_logits(generator), sizeof single[i]);
+    }
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+        bg_generator_reset(generator);
+        require(bg_generator_feed(generator, tokens, lengths[l], &error), &error);
+        assert_memory_equal(bg_generator_logits(generator), single[lengths[l] - 1], sizeof single[0]);
+    }
+    bg_generator_destroy(generator);
+    bg_weights_destroy(weights);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_long_prompts), cmocka_unit_test(test_greedy),       cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_messages),     cmocka_unit_test(test_not_a_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * test_quantized.c: generating and evaluating with weights of 8 and 4 bits: the bits of a float32 model whose matrices
- * were rounded, under every strategy; values that follow the parameters; perplexity; refusals.
+ * test_quantized.c: generating and evaluating with weights of 16, 8 and 4 bits: the bits of a float32 model whose
+ * matrices were rounded, under every strategy; values that follow the parameters; perplexity; refusals.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { POSITIONS = 40, VOCABULARY = 71, PROMPT = 9, ADDED = 6 };
 
-static const bg_weights_type types[] = {BG_WEIGHTS_INT8, BG_WEIGHTS_INT4};
+static const bg_weights_type types[] = {BG_WEIGHTS_INT8, BG_WEIGHTS_INT4, BG_WEIGHTS_BFLOAT16};
 enum { TYPES = sizeof types / sizeof types[0] };
 
 static bg_gpt_options wide_model(void)
@@ -60,7 +60,7 @@ static void generate(const bg_gpt_options *model, const bg_options *options, bg_
  */
 static bg_weights *dequantize(bg_weights *weights, bg_weights_type type, uint32_t *out_count)
 {
-    const uint32_t bits = type == BG_WEIGHTS_INT8 ? 8 : 4;
+    const uint32_t bits = type == BG_WEIGHTS_BFLOAT16 ? 16 : type == BG_WEIGHTS_INT8 ? 8 : 4;
     bg_weights *made;
     bg_error error;
 
@@ -77,7 +77,7 @@ static bg_weights *dequantize(bg_weights *weights, bg_weights_type type, uint32_
         values = malloc(bg_type_size_bytes(&weight.type));
         assert_non_null(values);
         memcpy(values, weight.data, bg_type_size_bytes(&weight.type));
-        snprintf(name, sizeof name, "%s.int%u", weight.name, bits);
+        snprintf(name, sizeof name, "%s.%s", weight.name, bgi_quantized_name(bits));
         if (bg_weights_find(weights, name, &rounded, &error) == BG_OK) {
             const bool in_out = strstr(name, "wte") == NULL;
             const int64_t in = weight.type.dims[in_out ? 0 : 1], out = weight.type.dims[in_out ? 1 : 0];
@@ -123,6 +123,36 @@ static void test_bits(void **state)
         }
         bg_weights_destroy(rounded);
     }
+    bg_weights_destroy(weights);
+}
+
+/* With activations of bfloat16, too: the matrices are those that a model with float32 parameters casts in each step. */
+static void test_bfloat16(void **state)
+{
+    static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
+    static const uint32_t cores[] = {1, 2, 1}, sequences[] = {1, 3, 2};
+    bg_gpt_options model = wide_model();
+    bg_options options = quantizing(BG_WEIGHTS_BFLOAT16);
+    bg_weights *weights, *rounded;
+    uint32_t count;
+    (void)state;
+
+    model.dtype = BG_BFLOAT16;
+    weights = make_weights(&model);
+    options.execution.strategy = BG_STRATEGY_SINGLE;
+    generate(&model, &options, weights, 1, found);
+    rounded = dequantize(weights, BG_WEIGHTS_BFLOAT16, &count);
+    assert_int_equal(count, 9);
+    generate(&model, NULL, rounded, 1, wanted);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++) {
+        options.execution.cores = cores[i];
+        options.execution.strategy = i < 2 ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
+        options.execution.stages = i < 2 ? NULL : "auto:2";
+        generate(&model, &options, weights, sequences[i], found);
+        assert_memory_equal(found, wanted, sizeof wanted);
+    }
+    bg_weights_destroy(rounded);
     bg_weights_destroy(weights);
 }
 
@@ -351,6 +381,7 @@ static void test_perplexity(void **state)
 {
     const bg_gpt_options model = trained_model();
     const bg_optimizer adam = bg_adamw(0.003);
+    static const double shares[TYPES] = {0.36, 0.24, 0.6};
     double plain, rounded;
     size_t bytes, plain_bytes;
     bg_weights *weights;
@@ -371,10 +402,10 @@ static void test_perplexity(void **state)
     assert_true(plain < 3.5); /* it has learned: 27 tokens */
     for (size_t t = 0; t < TYPES; t++) {
         rounded = find_perplexity(graph, types[t], weights, &bytes);
-        if (!(fabs(rounded / plain - 1.0) < (types[t] == BG_WEIGHTS_INT8 ? 0.005 : 0.03)))
+        if (!(fabs(rounded / plain - 1.0) < (types[t] == BG_WEIGHTS_INT4 ? 0.03 : 0.005)))
             fail_msg("perplexity with type %d is %.5f, with float weights %.5f", (int)types[t], rounded, plain);
         assert_true(rounded != plain);
-        if (!((double)bytes < (double)plain_bytes * (types[t] == BG_WEIGHTS_INT8 ? 0.36 : 0.24)))
+        if (!((double)bytes < (double)plain_bytes * shares[t]))
             fail_msg("weights of type %d need %zu bytes, float weights %zu", (int)types[t], bytes, plain_bytes);
     }
     bg_graph_destroy(graph);
@@ -383,9 +414,10 @@ static void test_perplexity(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits),    cmocka_unit_test(test_changes),
-                                       cmocka_unit_test(test_missing), cmocka_unit_test(test_cached),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_perplexity)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits),      cmocka_unit_test(test_bfloat16),
+                                       cmocka_unit_test(test_changes),   cmocka_unit_test(test_missing),
+                                       cmocka_unit_test(test_cached),    cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_perplexity)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ static const char *name_pairs(bgi_kernel_id id, bgi_isa isa)
         [BGI_KERNEL_LINEAR_BACKWARD_INPUT] = NAMES("linear_backward_input"),
         [BGI_KERNEL_LINEAR_BACKWARD_WEIGHTS] = NAMES("linear_backward_weights"),
         [BGI_KERNEL_MATMUL] = NAMES("matmul"),
+        [BGI_KERNEL_QUANTIZED_LINEAR] = NAMES("quantized_linear"),
         [BGI_KERNEL_FUSED_PRODUCT] = NAMES("fused_product")};
 #undef NAMES
 

@@ -18,16 +18,18 @@
 #include <stdint.h>
 
 enum {
-    BGI_PAIRS_TERMS = 32,  /* K is padded with zeros to a multiple */
-    BGI_PAIRS_ROWS = 16,   /* M is padded too: rows of a tile */
-    BGI_PAIRS_COLUMNS = 48 /* columns of B that are packed at a time: three tiles */
+    BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
+    BGI_PAIRS_ROWS = 16,    /* M is padded too: rows of a tile */
+    BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
+    BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles side by side */
 };
 
 /* C [m, n] = A [m, k] B [k, n]; with `goes_on` sums begin with the values in C. Strides in elements. */
 typedef struct bgi_pairs {
     const uint16_t *a; /* one of a_row, a_column is 1 */
     int64_t a_row, a_column;
-    const uint16_t *b; /* one of b_row, b_column is 1 */
+    const uint16_t *b; /* one of b_row, b_column is 1; both 0: a panel, with zeros for missing terms and columns: for
+                          each pair of terms the pairs of BGI_PAIRS_PANEL columns, of which n are used */
     int64_t b_row, b_column;
     float *c; /* rows c_row apart */
     int64_t c_row;
@@ -43,6 +45,11 @@ static inline int64_t bgi_pairs_floats(int64_t m, int64_t k)
     const int64_t rows = (m + BGI_PAIRS_ROWS - 1) / BGI_PAIRS_ROWS * BGI_PAIRS_ROWS;
 
     return (rows + BGI_PAIRS_COLUMNS) * terms / 2;
+}
+
+static inline bool bgi_pairs_has_panel(const bgi_pairs *p)
+{
+    return p->b_row == 0 && p->b_column == 0;
 }
 
 /* Only on processors that have the instructions (core/isa.h). */

@@ -73,12 +73,12 @@ typedef struct rows {
 } rows;
 
 /* Two by two tiles from row m and column n on. Without a second tile in a direction, its place is the first one's. */
-static void multiply_four(const bgi_pairs *p, rows a, const uint16_t *b, int64_t terms, int64_t m, int64_t n)
+static void multiply_four(const bgi_pairs *p, rows a, pairs_tiles b, int64_t terms, int64_t m, int64_t n)
 {
-    const size_t a_bytes = (size_t)a.row * sizeof(uint16_t);
+    const size_t a_bytes = (size_t)a.row * sizeof(uint16_t), b_bytes = (size_t)b.pair * sizeof(uint16_t);
     const bool has_rows = m + TILE < p->m, has_columns = n + TILE < p->n;
     const uint16_t *a0 = a.at + m * a.row, *a1 = has_rows ? a0 + TILE * a.row : a0;
-    const uint16_t *b0 = b, *b1 = has_columns ? b + TILE * terms : b;
+    const uint16_t *b0 = b.at, *b1 = has_columns ? b0 + b.tile : b0;
     float *c = p->c + m * p->c_row + n;
     const place at[4] = {{c, p->c_row, p->m - m, p->n - n},
                          {c + TILE, p->c_row, p->m - m, p->n - n - TILE},
@@ -95,10 +95,10 @@ static void multiply_four(const bgi_pairs *p, rows a, const uint16_t *b, int64_t
         BEGIN(3, &at[3]);
     for (int64_t k = 0; k < terms; k += BGI_PAIRS_TERMS) {
         _tile_loadd(4, a0 + k, a_bytes);
-        _tile_loadd(6, b0 + k * TILE, ROW_BYTES);
+        _tile_loadd(6, b0 + k / 2 * b.pair, b_bytes);
         _tile_dpbf16ps(0, 4, 6);
         if (has_columns) {
-            _tile_loadd(7, b1 + k * TILE, ROW_BYTES);
+            _tile_loadd(7, b1 + k / 2 * b.pair, b_bytes);
             _tile_dpbf16ps(1, 4, 7);
         }
         if (has_rows) {
@@ -133,11 +133,18 @@ void bgi_pairs_multiply_amx(const bgi_pairs *p)
         pairs_pack_a(p, terms, packed);
     _tile_loadconfig(&shapes);
     for (int64_t n = 0; n < p->n; n += 2 * TILE) {
-        pairs_pack_b(p, n, terms, b);
-        if (n + TILE < p->n)
-            pairs_pack_b(p, n + TILE, terms, b + TILE * terms);
+        pairs_tiles tiles = pairs_view_packed(b, terms);
+
+        if (bgi_pairs_has_panel(p)) {
+            tiles = pairs_view_panel(p);
+            tiles.at += 2 * n;
+        } else {
+            pairs_pack_b(p, n, terms, b);
+            if (n + TILE < p->n)
+                pairs_pack_b(p, n + TILE, terms, b + TILE * terms);
+        }
         for (int64_t m = 0; m < p->m; m += 2 * TILE)
-            multiply_four(p, a, b, terms, m, n);
+            multiply_four(p, a, tiles, terms, m, n);
     }
     _tile_release();
 }

@@ -1,16 +1,19 @@
 /*
- * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers.
- * Without its compiler flags the file is empty.
+ * pairs_avx512bf16.c: products of pairs by AVX512-BF16 (pairs.h): up to 8 rows by 48 columns of sums in registers. One
+ * row, as in the steps of generation, reads B where it lies, because memory decides the speed. Without its compiler
+ * flags the file is empty.
  */
 #include "kernels/linear/pairs.h"
 
 #if defined(__AVX512BF16__)
 #include "kernels/linear/pairs_body.h"
 
-enum { MOST_ROWS = 8, MOST_TILES = BGI_PAIRS_COLUMNS / TILE };
+enum { MOST_ROWS = 8, MOST_TILES = 4, PANEL_ROWS = 6, FEW_ROWS = 4, AHEAD = 32 /* pairs of terms of a panel */ };
 
 typedef struct block {
-    const uint16_t *a, *b; /* packed */
+    const uint16_t *a;
+    int64_t a_row;
+    pairs_tiles b;
     int64_t terms;
     float *c;
     int64_t c_row;
@@ -18,8 +21,11 @@ typedef struct block {
     bool goes_on;
 } block;
 
+/* Few rows take a panel as fast as memory gives it. */
 static inline __attribute__((always_inline)) void multiply(const block *w, const int rows, const int tiles)
 {
+    const int64_t tile = tiles == MOST_TILES ? 2 * TILE : w->b.tile, pair = w->b.pair;
+    const uint16_t *b = w->b.at;
     __m512 sum[MOST_ROWS][MOST_TILES];
     __mmask16 live[MOST_TILES];
 
@@ -32,19 +38,22 @@ static inline __attribute__((always_inline)) void multiply(const block *w, const
         for (int t = 0; t < tiles; t++)
             sum[r][t] =
                 w->goes_on ? _mm512_maskz_loadu_ps(live[t], w->c + r * w->c_row + t * TILE) : _mm512_setzero_ps();
-    for (int64_t k = 0; k < w->terms; k += 2) {
+    for (int64_t k = 0; k < w->terms; k += 2, b += pair) {
         __m512bh line[MOST_TILES];
 
 #pragma GCC unroll 8
-        for (int t = 0; t < tiles; t++)
-            line[t] = (__m512bh)_mm512_loadu_si512((const void *)(w->b + (t * w->terms + k) * TILE));
+        for (int t = 0; t < tiles; t++) {
+            line[t] = (__m512bh)_mm512_loadu_si512((const void *)(b + t * tile));
+            if (rows <= FEW_ROWS && tiles == MOST_TILES)
+                _mm_prefetch((const char *)(b + AHEAD * pair + t * tile), _MM_HINT_T0);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            int32_t pair;
-            memcpy(&pair, w->a + r * w->terms + k, sizeof pair);
+            int32_t terms;
+            memcpy(&terms, w->a + r * w->a_row + k, sizeof terms);
 #pragma GCC unroll 8
             for (int t = 0; t < tiles; t++)
-                sum[r][t] = _mm512_dpbf16_ps(sum[r][t], (__m512bh)_mm512_set1_epi32(pair), line[t]);
+                sum[r][t] = _mm512_dpbf16_ps(sum[r][t], (__m512bh)_mm512_set1_epi32(terms), line[t]);
         }
     }
 #pragma GCC unroll 8
@@ -60,10 +69,7 @@ static inline __attribute__((always_inline)) void multiply(const block *w, const
         multiply(w, rows, tiles);                                                                                      \
     }
 #define BLOCKS(rows) BLOCK(rows, 1) BLOCK(rows, 2) BLOCK(rows, 3)
-#define NAMES(rows)                                                                                                    \
-    {                                                                                                                  \
-        multiply_##rows##_1, multiply_##rows##_2, multiply_##rows##_3                                                  \
-    }
+#define NAMES(rows)  multiply_##rows##_1, multiply_##rows##_2, multiply_##rows##_3
 BLOCKS(1)
 BLOCKS(2)
 BLOCKS(3)
@@ -72,34 +78,194 @@ BLOCKS(5)
 BLOCKS(6)
 BLOCKS(7)
 BLOCKS(8)
+BLOCK(1, 4)
+BLOCK(2, 4)
+BLOCK(3, 4)
+BLOCK(4, 4)
+BLOCK(5, 4)
+BLOCK(6, 4)
 
-static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {NAMES(1), NAMES(2), NAMES(3), NAMES(4),
-                                                                     NAMES(5), NAMES(6), NAMES(7), NAMES(8)};
+/* Four tiles only of panels, by PANEL_ROWS: as many sums as registers hold. */
+static void (*const blocks[MOST_ROWS][MOST_TILES])(const block *) = {{NAMES(1), multiply_1_4},
+                                                                     {NAMES(2), multiply_2_4},
+                                                                     {NAMES(3), multiply_3_4},
+                                                                     {NAMES(4), multiply_4_4},
+                                                                     {NAMES(5), multiply_5_4},
+                                                                     {NAMES(6), multiply_6_4},
+                                                                     {NAMES(7)},
+                                                                     {NAMES(8)}};
+
+/* All rows by columns n.., in blocks of as even numbers of rows as possible. */
+static void multiply_rows(const bgi_pairs *p, block w, int64_t n, int64_t most)
+{
+    const int64_t count = (p->m + most - 1) / most, tiles = (w.columns + TILE - 1) / TILE;
+    const uint16_t *a = w.a;
+
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t m = p->m * i / count, rows = p->m * (i + 1) / count - m;
+
+        w.a = a + m * w.a_row;
+        w.c = p->c + m * p->c_row + n;
+        blocks[rows - 1][tiles - 1](&w);
+    }
+}
+
+/* ---- one row ---- */
+
+enum { STRIP = 8, COLUMNS = 2 * TILE, ROWS_AHEAD = 8, TERMS_AHEAD = 4 * BGI_PAIRS_TERMS };
+
+/* Sums of 32 columns as interleaving two rows orders them: four columns of each eight, and the four others. */
+typedef struct strip_sums {
+    __m512 low, high;
+} strip_sums;
+
+static inline strip_sums begin_sums(const float *c, __mmask32 live, bool goes_on)
+{
+    const __m512 first = _mm512_maskz_loadu_ps((__mmask16)live, c),
+                 second = _mm512_maskz_loadu_ps((__mmask16)(live >> TILE), c + TILE);
+
+    return goes_on ? (strip_sums){_mm512_shuffle_f32x4(first, second, 0x88), _mm512_shuffle_f32x4(first, second, 0xdd)}
+                   : (strip_sums){_mm512_setzero_ps(), _mm512_setzero_ps()};
+}
+
+static inline void end_sums(strip_sums sums, float *c, __mmask32 live)
+{
+    const __m512 first = _mm512_shuffle_f32x4(sums.low, sums.high, 0x44),
+                 second = _mm512_shuffle_f32x4(sums.low, sums.high, 0xee);
+
+    _mm512_mask_storeu_ps(c, (__mmask16)live, _mm512_shuffle_f32x4(first, first, 0xd8));
+    _mm512_mask_storeu_ps(c + TILE, (__mmask16)(live >> TILE), _mm512_shuffle_f32x4(second, second, 0xd8));
+}
+
+static inline __m512bh broadcast_pair(const uint16_t *a)
+{
+    int32_t pair;
+
+    memcpy(&pair, a, sizeof pair);
+    return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+static inline __attribute__((always_inline)) void add_rows(strip_sums *sums, __m512bh pair, __m512i even, __m512i odd)
+{
+    sums->low = _mm512_dpbf16_ps(sums->low, pair, (__m512bh)_mm512_unpacklo_epi16(even, odd));
+    sums->high = _mm512_dpbf16_ps(sums->high, pair, (__m512bh)_mm512_unpackhi_epi16(even, odd));
+}
+
+/* Columns n.. of B with adjacent columns, in `vectors` of 32, of which `live` are used. */
+static inline __attribute__((always_inline)) void multiply_strip(const bgi_pairs *p, const uint16_t *a, int64_t n,
+                                                                 const int vectors, __mmask32 live)
+{
+    const uint16_t *b = p->b + n;
+    strip_sums sums[STRIP];
+
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; v++)
+        sums[v] = begin_sums(p->c + n + v * COLUMNS, live, p->goes_on);
+    for (int64_t k = 0; k < p->k; k += 2, b += 2 * p->b_row) {
+        const __m512bh pair = broadcast_pair(a + k);
+        const __mmask32 live_odd = k + 1 < p->k ? live : 0;
+
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++) {
+            _mm_prefetch((const char *)(b + ROWS_AHEAD * p->b_row + v * COLUMNS), _MM_HINT_T0);
+            _mm_prefetch((const char *)(b + (ROWS_AHEAD + 1) * p->b_row + v * COLUMNS), _MM_HINT_T0);
+            add_rows(&sums[v], pair, _mm512_maskz_loadu_epi16(live, b + v * COLUMNS),
+                     _mm512_maskz_loadu_epi16(live_odd, b + p->b_row + v * COLUMNS));
+        }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; v++) {
+        if (p->k % BGI_PAIRS_TERMS != 0) /* missing terms, which make 0 of -0 */
+            add_rows(&sums[v], (__m512bh)_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512());
+        end_sums(sums[v], p->c + n + v * COLUMNS, live);
+    }
+}
+
+/* 32 columns of B with adjacent terms. */
+static void multiply_columns(const bgi_pairs *p, const uint16_t *a, int64_t n)
+{
+    const uint16_t *b = p->b + n * p->b_column;
+    const __mmask32 live = pairs_mask(p->n - n);
+    float *c = p->c + n;
+    __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+
+    if (p->goes_on) {
+        sums[0] = _mm512_maskz_loadu_ps((__mmask16)live, c);
+        sums[1] = _mm512_maskz_loadu_ps((__mmask16)(live >> TILE), c + TILE);
+    }
+    for (int64_t k = 0; k < p->k; k += BGI_PAIRS_TERMS) {
+        __m512i r[2][TILE];
+
+        for (int64_t i = 0; i < COLUMNS && n + i < p->n; i++)
+            _mm_prefetch((const char *)(b + i * p->b_column + k + TERMS_AHEAD), _MM_HINT_T0);
+#pragma GCC unroll 2
+        for (int t = 0; t < 2; t++) {
+            pairs_load(b + t * TILE * p->b_column, 1, p->b_column, p->n - n - t * TILE, k, p->k, r[t]);
+            pairs_transpose(r[t]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++) {
+            const __m512bh pair = broadcast_pair(a + k + 2 * i);
+
+            sums[0] = _mm512_dpbf16_ps(sums[0], pair, (__m512bh)r[0][i]);
+            sums[1] = _mm512_dpbf16_ps(sums[1], pair, (__m512bh)r[1][i]);
+        }
+    }
+    _mm512_mask_storeu_ps(c, (__mmask16)live, sums[0]);
+    _mm512_mask_storeu_ps(c + TILE, (__mmask16)(live >> TILE), sums[1]);
+}
+
+/* `a`: the row, padded with zeros */
+static void multiply_one_row(const bgi_pairs *p, const uint16_t *a)
+{
+    int64_t n = 0;
+
+    if (p->b_column != 1) {
+        for (; n < p->n; n += COLUMNS)
+            multiply_columns(p, a, n);
+        return;
+    }
+    for (; n + STRIP * COLUMNS <= p->n; n += STRIP * COLUMNS)
+        multiply_strip(p, a, n, STRIP, 0xffffffffu);
+    for (; n + 2 * COLUMNS <= p->n; n += 2 * COLUMNS)
+        multiply_strip(p, a, n, 2, 0xffffffffu);
+    for (; n < p->n; n += COLUMNS)
+        multiply_strip(p, a, n, 1, pairs_mask(p->n - n));
+}
 
 void bgi_pairs_multiply_avx512bf16(const bgi_pairs *p)
 {
     const int64_t terms = pairs_round_up(p->k, BGI_PAIRS_TERMS);
+    const bool is_in_place = p->a_column == 1 && p->k == terms;
     uint16_t *a = p->scratch, *b = a + pairs_round_up(p->m, TILE) * terms;
+    block w = {.a = is_in_place ? p->a : a,
+               .a_row = is_in_place ? p->a_row : terms,
+               .b = pairs_view_packed(b, terms),
+               .terms = terms,
+               .c_row = p->c_row,
+               .goes_on = p->goes_on};
 
-    pairs_pack_a(p, terms, a);
+    if (p->m == 1 && p->a_column == 1 && !is_in_place) {
+        memcpy(a, p->a, (size_t)p->k * sizeof *a);
+        memset(a + p->k, 0, (size_t)(terms - p->k) * sizeof *a);
+    } else if (!is_in_place) {
+        pairs_pack_a(p, terms, a);
+    }
+    if (p->m == 1 && !bgi_pairs_has_panel(p)) {
+        multiply_one_row(p, w.a);
+        return;
+    }
+    if (bgi_pairs_has_panel(p)) {
+        w.b = pairs_view_panel(p);
+        w.columns = p->n;
+        multiply_rows(p, w, 0, PANEL_ROWS);
+        return;
+    }
     for (int64_t n = 0; n < p->n; n += BGI_PAIRS_COLUMNS) {
-        const int64_t left = p->n - n, columns = left < BGI_PAIRS_COLUMNS ? left : BGI_PAIRS_COLUMNS;
-        const int64_t tiles = (columns + TILE - 1) / TILE;
-
-        for (int64_t t = 0; t < tiles; t++)
+        w.columns = p->n - n < BGI_PAIRS_COLUMNS ? p->n - n : BGI_PAIRS_COLUMNS;
+        for (int64_t t = 0; t * TILE < w.columns; t++)
             pairs_pack_b(p, n + t * TILE, terms, b + t * TILE * terms);
-        for (int64_t m = 0; m < p->m; m += MOST_ROWS) {
-            const int64_t rows = p->m - m < MOST_ROWS ? p->m - m : MOST_ROWS;
-            const block w = {.a = a + m * terms,
-                             .b = b,
-                             .terms = terms,
-                             .c = p->c + m * p->c_row + n,
-                             .c_row = p->c_row,
-                             .columns = columns,
-                             .goes_on = p->goes_on};
-
-            blocks[rows - 1][tiles - 1](&w);
-        }
+        multiply_rows(p, w, n, MOST_ROWS);
     }
 }
 #endif

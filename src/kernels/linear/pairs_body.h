@@ -24,27 +24,31 @@ static inline __mmask32 pairs_mask(int64_t count)
     return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-/* Transposes 16 x 16 numbers of 32 bits. */
+/* Transposes 16 x 16 numbers of 32 bits. Unrolled, because only then they stay in registers. */
 static inline void pairs_transpose(__m512i r[TILE])
 {
     __m512i t[TILE];
 
+#pragma GCC unroll 16
     for (int i = 0; i < TILE; i += 2) {
         t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < TILE; i += 4) {
         r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
         r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
         r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
         r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; i++) {
         t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
         t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
         t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
         t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; i++) {
         r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
         r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
@@ -74,9 +78,11 @@ static inline void pairs_load(const uint16_t *from, int64_t along, int64_t acros
     if (along == 1) {
         const __mmask32 live = pairs_mask(terms);
 
+#pragma GCC unroll 16
         for (int64_t i = 0; i < TILE; i++)
             r[i] = i < lines ? _mm512_maskz_loadu_epi16(live, from + i * across + k) : _mm512_setzero_si512();
     } else {
+#pragma GCC unroll 16
         for (int64_t i = 0; i < TILE; i++) {
             const uint16_t *even = from + (k + 2 * i) * along;
 
@@ -95,9 +101,26 @@ static inline void pairs_pack_a(const bgi_pairs *p, int64_t terms, uint16_t *to)
             pairs_load(p->a + m * p->a_row, p->a_column, p->a_row, p->m - m, k, p->k, r);
             if (p->a_column != 1)
                 pairs_transpose(r);
+#pragma GCC unroll 16
             for (int64_t i = 0; i < TILE; i++)
                 _mm512_storeu_si512((void *)(to + (m + i) * terms + k), r[i]);
         }
+}
+
+/* Tiles of B, packed above or in a panel, `tile` elements apart: `pair` elements from one pair of terms to the next. */
+typedef struct pairs_tiles {
+    const uint16_t *at;
+    int64_t tile, pair;
+} pairs_tiles;
+
+static inline pairs_tiles pairs_view_panel(const bgi_pairs *p)
+{
+    return (pairs_tiles){p->b, 2 * TILE, 2 * BGI_PAIRS_PANEL};
+}
+
+static inline pairs_tiles pairs_view_packed(const uint16_t *b, int64_t terms)
+{
+    return (pairs_tiles){b, TILE * terms, 2 * TILE};
 }
 
 /* A tile of columns: to[terms / 2][16][2] */
@@ -109,6 +132,7 @@ static inline void pairs_pack_b(const bgi_pairs *p, int64_t n, int64_t terms, ui
         pairs_load(p->b + n * p->b_column, p->b_row, p->b_column, p->n - n, k, p->k, r);
         if (p->b_row == 1)
             pairs_transpose(r);
+#pragma GCC unroll 16
         for (int64_t i = 0; i < TILE; i++)
             _mm512_storeu_si512((void *)(to + (k / 2 + i) * 2 * TILE), r[i]);
     }

@@ -5,6 +5,7 @@
 #include "kernels/linear/product.h"
 
 #include "core/narrow.h"
+#include "kernels/quantized/attributes.h"
 
 /* They say what happens to each block's sums, or which instructions multiply pairs, and the limit of scratch as the
  * exponent of a power of two. */
@@ -45,14 +46,18 @@ void *bgi_product_state(const bgi_kernel_request *request, bgi_isa isa)
                                 request->id == BGI_KERNEL_CONV2D_BACKWARD_WEIGHTS ||
                                 request->id == BGI_KERNEL_FUSED_CONV2D || request->id == BGI_KERNEL_CONV2D_POOL ||
                                 request->id == BGI_KERNEL_CONV2D_POOL_BACKWARD_INPUT;
+    /* products with weights of 16 bits, which pairs.h reads in their panels */
+    const bool has_panels = request->id == BGI_KERNEL_QUANTIZED_LINEAR &&
+                            ((const bgi_quantized_attributes *)request->attributes)->bits == 16;
     const bool rounds =
         is_matrix && bgi_dtype_is_narrow(request->partials) && bgi_dtype_is_narrow(request->types[0].dtype);
     const uint32_t limit = is_matrix || is_convolution ? find_limit(request->scratch_limit) : 0;
-    const int way = rounds                                                 ? ROUNDED
-                    : !is_matrix || request->types[0].dtype != BG_BFLOAT16 ? PLAIN
-                    : isa == BGI_ISA_AMX                                   ? BY_TILES
-                    : isa == BGI_ISA_AVX512_BF16                           ? BY_TWO
-                                                                           : PLAIN;
+    const bool has_pairs = (is_matrix || has_panels) && request->types[0].dtype == BG_BFLOAT16;
+    const int way = rounds                       ? ROUNDED
+                    : !has_pairs                 ? PLAIN
+                    : isa == BGI_ISA_AMX         ? BY_TILES
+                    : isa == BGI_ISA_AVX512_BF16 ? BY_TWO
+                                                 : PLAIN;
 
     return way != PLAIN || limit != 0 ? (void *)(uintptr_t)&products[way][limit] : NULL;
 }

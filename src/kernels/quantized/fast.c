@@ -9,7 +9,12 @@ bool bgi_cpu_shape_quantized_linear(const bgi_kernel_request *request, int64_t l
     const bg_type *x = &request->types[0];
     const bgi_quantized_plan plan = bgi_quantized_cut(a, x);
 
-    if (bgi_quantized_is_few(plan.rows)) {
+    if (bgi_product_pairs(kernel->state) != BGI_ISA_PORTABLE) {
+        const bgi_quantized_pairs_plan pairs = bgi_quantized_pairs_cut(a, x);
+
+        kernel->part_count = pairs.parts;
+        kernel->scratch_bytes = pairs.parts * (size_t)(pairs.c_floats + pairs.a_floats) * sizeof(float);
+    } else if (bgi_quantized_is_few(plan.rows)) {
         kernel->part_count = plan.parts;
         kernel->scratch_bytes = plan.parts * (size_t)plan.x_floats * sizeof(float);
     } else {

@@ -32,6 +32,31 @@ static inline bgi_quantized_plan bgi_quantized_cut(const bgi_quantized_attribute
     return plan;
 }
 
+/* Of 16 bits by instructions for pairs (linear/pairs.h), whatever the number of rows: a part is a run of panels. */
+enum { BGI_QUANTIZED_PAIRS_ROWS = 256, BGI_QUANTIZED_PAIRS_DEPTH = 256 };
+
+typedef struct bgi_quantized_pairs_plan {
+    int64_t rows, panels;
+    int64_t block, depth;       /* rows and terms at a time; sums do not depend on them */
+    int64_t c_floats, a_floats; /* of a part: sums, and x packed */
+    uint32_t parts;
+} bgi_quantized_pairs_plan;
+
+static inline bgi_quantized_pairs_plan bgi_quantized_pairs_cut(const bgi_quantized_attributes *a, const bg_type *x)
+{
+    bgi_quantized_pairs_plan plan = {.rows = bg_type_element_count(x) / a->in, .panels = bgi_quantized_panels(a->out)};
+    const double weights = (double)a->in * (double)a->out;
+
+    plan.block = plan.rows < BGI_QUANTIZED_PAIRS_ROWS ? plan.rows : BGI_QUANTIZED_PAIRS_ROWS;
+    plan.depth =
+        bgi_quantized_is_few(plan.rows) || a->in < BGI_QUANTIZED_PAIRS_DEPTH ? a->in : BGI_QUANTIZED_PAIRS_DEPTH;
+    plan.c_floats = plan.block * BGI_QUANTIZED_PANEL;
+    plan.a_floats = bgi_cpu_round_up(bgi_pairs_floats(plan.block, plan.depth), 16);
+    plan.parts =
+        bgi_cpu_part_count(plan.panels, weights * (1.0 + (double)plan.rows / 16.0), BGI_QUANTIZED_PART_WEIGHTS);
+    return plan;
+}
+
 /* Of more rows the product is that of gemm.h, which packs weights as float32. */
 static inline bgi_gemm bgi_quantized_gemm(const bgi_quantized_attributes *a, const bg_type *x, int64_t lanes)
 {

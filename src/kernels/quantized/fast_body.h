@@ -1,7 +1,8 @@
 /*
  * fast_body.h: products with quantized weights. Levels become float32 in registers, lanes are outputs, and each
  * output's sum runs over the inputs in order, in the blocks of gemm.h: the sums of few rows have the bits of those of
- * many, and of the float32 product.
+ * many, and of the float32 product. Weights of 16 bits and an x of bfloat16 are multiplied by instructions for pairs
+ * where the processor has them, in the order of linear/pairs.h.
  */
 #ifndef BGI_KERNELS_QUANTIZED_FAST_BODY_H
 #define BGI_KERNELS_QUANTIZED_FAST_BODY_H
@@ -95,14 +96,100 @@ ALWAYS_INLINE void multiply_quantized_panel(const float *x, const int64_t in, co
     }
 }
 
+/* ---- few rows, 16 bits ---- */
+
+enum { HALF_AHEAD = 32 }; /* pairs of terms that are fetched ahead */
+
+/* The weights of inputs 2i and 2i + 1, and of outputs v LANES and following ones. */
+ALWAYS_INLINE vi load_pairs(const uint8_t *panel, int64_t i, int v)
+{
+    return vload_int((const int32_t *)(const void *)panel + i * BGI_QUANTIZED_PANEL + v * LANES);
+}
+
+ALWAYS_INLINE vf take_even(vi pairs)
+{
+    return (vf)(pairs << 16);
+}
+
+ALWAYS_INLINE vf take_odd(vi pairs)
+{
+    return (vf)(pairs & vset_int((int32_t)0xffff0000u));
+}
+
+/* Adds the products of inputs `from` to `end` - 1 to the sums: a pair, or one of its halves. */
+ALWAYS_INLINE void add_pair(const float *x, const int64_t in, const uint8_t *panel, int64_t from, const bool has_even,
+                            const bool has_odd, const int rows, vf sum[][QUANTIZED_VECTORS])
+{
+    const float *even = x + from / 2 * 2;
+
+    UNROLL
+    for (int v = 0; v < QUANTIZED_VECTORS; v++) {
+        const vi pairs = load_pairs(panel, from / 2, v);
+
+        if (v % (64 / (LANES * 4)) == 0)
+            __builtin_prefetch(panel + ((from / 2 + HALF_AHEAD) * BGI_QUANTIZED_PANEL + v * LANES) * 4, 0, 3);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            if (has_even)
+                sum[r][v] = vfma(vset(even[r * in]), take_even(pairs), sum[r][v]);
+            if (has_odd)
+                sum[r][v] = vfma(vset(even[r * in + 1]), take_odd(pairs), sum[r][v]);
+        }
+    }
+}
+
+/* The same for weights of 16 bits. Blocks of depth may begin and end between the inputs of a pair. */
+ALWAYS_INLINE void multiply_half_panel(const float *x, const int64_t in, const uint8_t *panel, const int rows,
+                                       float *sums)
+{
+    const int64_t depth = bgi_product_block(in);
+
+    for (int64_t k = 0, end; k < in; k = end) {
+        vf sum[BGI_QUANTIZED_FEW_ROWS][QUANTIZED_VECTORS];
+        int64_t i = k;
+
+        end = in - k < depth ? in : k + depth;
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < QUANTIZED_VECTORS; v++)
+                sum[r][v] = vset(0.0f);
+        }
+        if (i % 2 != 0)
+            add_pair(x, in, panel, i++, false, true, rows, sum);
+        for (; i + 2 <= end; i += 2)
+            add_pair(x, in, panel, i, true, true, rows, sum);
+        if (i < end)
+            add_pair(x, in, panel, i, true, false, rows, sum);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < QUANTIZED_VECTORS; v++) {
+                float *to = sums + r * BGI_QUANTIZED_PANEL + v * LANES;
+
+                vstore(to, k == 0 ? sum[r][v] : sum[r][v] + vload(to));
+            }
+        }
+    }
+}
+
 #define QUANTIZED_PANEL(rows, bits)                                                                                    \
     static void multiply_quantized_##rows##_##bits(const float *x, int64_t in, const uint8_t *panel, float *sums)      \
     {                                                                                                                  \
         multiply_quantized_panel(x, in, panel, rows, bits, sums);                                                      \
     }
+#define HALF_PANEL(rows)                                                                                               \
+    static void multiply_quantized_##rows##_16(const float *x, int64_t in, const uint8_t *panel, float *sums)          \
+    {                                                                                                                  \
+        multiply_half_panel(x, in, panel, rows, sums);                                                                 \
+    }
+HALF_PANEL(1)
 QUANTIZED_PANEL(1, 8)
 QUANTIZED_PANEL(1, 4)
 #if LANES == 16 || BGI_GEMM_IS_AARCH64
+HALF_PANEL(2)
+HALF_PANEL(3)
+HALF_PANEL(4)
 QUANTIZED_PANEL(2, 8)
 QUANTIZED_PANEL(3, 8)
 QUANTIZED_PANEL(4, 8)
@@ -112,14 +199,19 @@ QUANTIZED_PANEL(4, 4)
 #endif
 
 /* By number of rows and bits. */
-static void (*const quantized_table[][2])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
-    {multiply_quantized_1_4, multiply_quantized_1_8},
+static void (*const quantized_table[][3])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
+    {multiply_quantized_1_4, multiply_quantized_1_8, multiply_quantized_1_16},
 #if LANES == 16 || BGI_GEMM_IS_AARCH64
-    {multiply_quantized_2_4, multiply_quantized_2_8},
-    {multiply_quantized_3_4, multiply_quantized_3_8},
-    {multiply_quantized_4_4, multiply_quantized_4_8},
+    {multiply_quantized_2_4, multiply_quantized_2_8, multiply_quantized_2_16},
+    {multiply_quantized_3_4, multiply_quantized_3_8, multiply_quantized_3_16},
+    {multiply_quantized_4_4, multiply_quantized_4_8, multiply_quantized_4_16},
 #endif
 };
+
+static int find_table_column(uint32_t bits)
+{
+    return bits == 16 ? 2 : bits == 8;
+}
 
 static void run_few_rows(const bg_kernel_call *call, uint32_t part)
 {
@@ -137,14 +229,65 @@ static void run_few_rows(const bg_kernel_call *call, uint32_t part)
         const uint8_t *panel = (const uint8_t *)call->operands[1] + p * panel_bytes;
 
         for (int64_t r = 0; r < plan.rows; r += QUANTIZED_ROWS)
-            quantized_table[clip(plan.rows - r, QUANTIZED_ROWS) - 1][a->bits == 8](rows + r * a->in, a->in, panel,
-                                                                                   sums + r * BGI_QUANTIZED_PANEL);
+            quantized_table[clip(plan.rows - r, QUANTIZED_ROWS) - 1][find_table_column(a->bits)](
+                rows + r * a->in, a->in, panel, sums + r * BGI_QUANTIZED_PANEL);
         for (int64_t r = 0; r < plan.rows; r++)
             write_floats(x->dtype, call->operands[2], r * a->out + from, count, sums + r * BGI_QUANTIZED_PANEL);
     }
 }
 
+/* ---- 16 bits by pairs ---- */
+
+#if LANES == 16
+static void run_panels_of_pairs(const bg_kernel_call *call, uint32_t part)
+{
+    const bgi_quantized_attributes *a = call->attributes;
+    const bgi_quantized_pairs_plan plan = bgi_quantized_pairs_cut(a, &call->types[0]);
+    const int64_t panel_bytes = bgi_quantized_panel_bytes(a->in, 16);
+    float *sums = bgi_cpu_part_scratch(call, plan.c_floats + plan.a_floats);
+    bgi_pairs pairs = {
+        .a_row = a->in, .a_column = 1, .c = sums, .c_row = BGI_QUANTIZED_PANEL, .scratch = sums + plan.c_floats};
+
+    for (int64_t p = bgi_cpu_part_start(plan.panels, part, plan.parts);
+         p < bgi_cpu_part_start(plan.panels, part + 1, plan.parts); p++) {
+        const int64_t from = p * BGI_QUANTIZED_PANEL;
+
+        pairs.n = clip(a->out - from, BGI_QUANTIZED_PANEL);
+        for (int64_t row = 0; row < plan.rows; row += plan.block) {
+            pairs.m = clip(plan.rows - row, plan.block);
+            for (int64_t k = 0; k < a->in; k += plan.depth) {
+                pairs.k = clip(a->in - k, plan.depth);
+                pairs.a = (const uint16_t *)call->operands[0] + row * a->in + k;
+                pairs.b = (const uint16_t *)call->operands[1] + p * panel_bytes / 2 + k * BGI_QUANTIZED_PANEL;
+                pairs.goes_on = k > 0;
+                if (bgi_product_pairs(call->state) == BGI_ISA_AMX)
+                    bgi_pairs_multiply_amx(&pairs);
+                else
+                    bgi_pairs_multiply_avx512bf16(&pairs);
+            }
+            for (int64_t r = 0; r < pairs.m; r++)
+                narrow(BG_BFLOAT16, sums + r * BGI_QUANTIZED_PANEL, pairs.n,
+                       (uint16_t *)call->operands[2] + (row + r) * a->out + from);
+        }
+    }
+}
+#endif
+
 /* ---- many rows ---- */
+
+ALWAYS_INLINE void pack_half_vector(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n, int64_t width,
+                                    float *to)
+{
+    const uint8_t *panel =
+        (const uint8_t *)job->source + n / BGI_QUANTIZED_PANEL * bgi_quantized_panel_bytes(job->gemm->k, 16);
+    const int v = (int)(n % BGI_QUANTIZED_PANEL / LANES);
+
+    for (int64_t k = k0; k < k0 + k_count; k++, to += width) {
+        const vi pairs = load_pairs(panel, k / 2, v);
+
+        vstore(to, k % 2 ? take_odd(pairs) : take_even(pairs));
+    }
+}
 
 ALWAYS_INLINE void pack_quantized_vector(const gemm_job *job, int64_t k0, int64_t k_count, int64_t n, int64_t width,
                                          const uint32_t bits, float *to)
@@ -174,7 +317,9 @@ static void pack_quantized(const gemm_job *job, int64_t repeat, int64_t k0, int6
     (void)count;
     (void)spare;
     for (int64_t n = 0; n < width; n += LANES)
-        if (job->batch == 8)
+        if (job->batch == 16)
+            pack_half_vector(job, k0, k_count, n0 + n, width, to + n);
+        else if (job->batch == 8)
             pack_quantized_vector(job, k0, k_count, n0 + n, width, 8, to + n);
         else
             pack_quantized_vector(job, k0, k_count, n0 + n, width, 4, to + n);
@@ -186,6 +331,12 @@ static void run_quantized_linear(const bg_kernel_call *call, uint32_t part)
     const bg_type *x = &call->types[0];
     bgi_gemm g;
 
+#if LANES == 16
+    if (bgi_product_pairs(call->state) != BGI_ISA_PORTABLE) {
+        run_panels_of_pairs(call, part);
+        return;
+    }
+#endif
     if (bgi_quantized_is_few(bg_type_element_count(x) / a->in)) {
         run_few_rows(call, part);
         return;
