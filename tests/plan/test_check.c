@@ -197,11 +197,11 @@ static void turns_are_one_sequence(void **state)
     turn = first->turn;
     first->turn = second->turn;
     second->turn = turn;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = first->turn;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = UINT32_MAX;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = first->turn;
     first->turn = turn;
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
