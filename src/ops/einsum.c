@@ -283,7 +283,7 @@ bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, cons
         return (bg_value){0};
     if (equation == NULL || operands == NULL || count < 1 || count > MOST_OPERANDS) {
         bgi_graph_fail_op(graph, "einsum", name, BG_ERROR_INVALID,
-                          "there are %u operands; it needs an equation and 1 to %d operands", MOST_OPERANDS, count);
+                          "it needs an equation and 1 to %d operands, but %u operands are given", MOST_OPERANDS, count);
         return (bg_value){0};
     }
     if (!read_equation(&e, equation) || !read_sizes(&e, operands))

@@ -410,7 +410,7 @@ bg_status bg_plan_print_program(const bg_plan *plan, char **out_text, bg_error *
                        : plan->edges[e].is_ring   ? ", ring"
                                                   : "");
     for (uint32_t d = 0; d < plan->device_count; d++) {
-        bgi_string_add(&text, "device %u: %zu bytes, %zu remote bytes\n", d, plan->devices[d].arena_bytes,
+        bgi_string_add(&text, "device %u: %zu bytes, %zu remote\n", d, plan->devices[d].arena_bytes,
                        plan->devices[d].remote_bytes);
         for (uint32_t i = 0; i < plan->devices[d].instruction_count; i++)
             add_instruction(&text, d, &plan->devices[d].instructions[i]);
