@@ -21,7 +21,7 @@ static const char default_layout[] = "tensor,stage,data";
 static bg_status refuse(const char *layout, const char *why, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "layout is `%.200s`: %s; it must be an order of tensor, stage and data, the innermost first "
+                        "layout `%.200s`: %s; it must be an order of tensor, stage and data, the innermost first "
                         "(%s by default), or a rank for each device of each replica, such as 0,0,1,1",
                         layout, why, default_layout);
 }
@@ -43,7 +43,7 @@ static bg_status read_order(const char *layout, uint32_t order[AXES], bg_error *
         order[i] = axis;
         next += length;
         if ((*next == ',') != (i + 1 < AXES))
-            return refuse(layout, "it must have three axes", error);
+            return refuse(layout, "it does not have three axes", error);
         next += *next == ',';
     }
     return BG_OK;

@@ -286,7 +286,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (use == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: `use` is NULL");
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
-        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank is %u but must be below %u", rank,
+        return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
                             transport != NULL ? transport->rank_count : 1);
     /* `use` runs outside the weights, because the functions that it calls enter them. */
     if (session->owners == NULL || transport->rank == rank)
