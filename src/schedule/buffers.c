@@ -88,8 +88,7 @@ static bg_status move_variables(buffer_walk *walk, uint32_t device, uint32_t pos
         return reject(walk, device, position, action, "a buffer of variables has no micro-batches; it must be 0");
     if (action->kind == BG_ACTION_LOAD) {
         if (*state == IS_CHANGED)
-            return reject(walk, device, position, action,
-                          "the buffer was changed on the device; STORE it first");
+            return reject(walk, device, position, action, "the buffer was changed on the device; STORE it first");
         *state = IS_CLEAN;
     } else {
         if (*state != IS_CHANGED)
