@@ -42,7 +42,7 @@ struct bgi_memmap_record {
     bool is_given, has_value;
     uint64_t updates;
     bg_type type;
-    uint64_t offset; /* of the value among the values; not in the file */
+    uint64_t offset; /* the value's offset among the values; not stored in the file */
 };
 
 static void visit_record(bgi_archive *a, bgi_memmap_record *record)

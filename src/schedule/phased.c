@@ -51,8 +51,8 @@ static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 }
 
 /* Whether updates that follow a backward are delayed until after the next phase's backward. An update that is delayed
- * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only where they always
- * are. */
+ * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only if they are
+ * always there. */
 static bool follow_later(const bg_schedule_problem *problem)
 {
     bool has_variables = false, leave = false;
