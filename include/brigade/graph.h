@@ -94,7 +94,7 @@ struct bg_op_type {
     /* The shape rule checks inputs and attributes and sets the types of the outputs. On failure its error says what is
      * wrong and what would be right; the graph adds the op's name. */
     bg_status (*infer)(const bg_op_signature *op, bg_type *outputs, bg_error *error);
-    /* NULL: no gradient flows through. */
+    /* NULL: training fails when a gradient must flow from a float output to an input. */
     bg_status (*gradient)(bg_op_gradient *gradient, bg_error *error);
     /* NULL: the op costs no flops, reads its inputs and writes its outputs. */
     bg_cost (*cost)(const bg_op_signature *op);

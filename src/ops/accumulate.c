@@ -171,7 +171,7 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
         return (bg_value){0};
     }
     sum = values[0];
-    /* Long lists are added in pieces that begin with the sum so far, which is the same order. */
+    /* Adds long lists in pieces, each of which begins with the sum so far, so the order of additions is the same. */
     for (uint32_t at = 1; at < count;) {
         uint32_t taken = 1;
 
@@ -298,7 +298,7 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
     bgi_running_factors_attributes attributes;
     const bg_value inputs[] = {total, weight};
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.micro_batches = micro_batches;
     attributes.ends_in_sum = ends_in_sum;
     return bg_graph_add(graph, &bgi_op_running_factors, name, inputs, 2, &attributes, NULL);
@@ -306,7 +306,7 @@ bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, 
 
 /* ---- square_sum, gradient_norm, clip_scale ---- */
 
-/* In an update x may be one piece. */
+/* In an update x may be a replica's piece. */
 static bg_status infer_square_sum(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_square_sum_attributes *attributes = op->attributes;

@@ -1,5 +1,5 @@
 /*
- * accumulating.c: shape rule and cost of accumulating forms, from those of the op that they are a form of.
+ * accumulating.c: shape rule and cost of an accumulating form, derived from those of the plain op.
  */
 #include "ops/accumulating.h"
 

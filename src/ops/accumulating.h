@@ -1,9 +1,10 @@
 /*
  * accumulating.h: defines the accumulating form of an op type that makes gradients: the same op with its outputs added
- * to accumulators. It does not know which op that is.
+ * to accumulators. This file knows no particular op.
  *
- *     dw, db = backward_weights(dy, x)                            =>   backward_weights_accumulate(dy, x, w.acc!,
- * b.acc!) accumulate(w.acc!, dw); accumulate(b.acc!, db)
+ *     dw, db = backward_weights(dy, x)
+ *     accumulate(w.acc!, dw)               =>   backward_weights_accumulate(dy, x, w.acc!, b.acc!)
+ *     accumulate(b.acc!, db)
  *
  * The gradient is added where it is made, instead of being written, reread and added by another core.
  */
@@ -12,11 +13,12 @@
 
 #include "ops/shape.h"
 
-/* The shape rule and the cost, from those of `plain`, an op type with a fixed number of inputs. */
+/* The shape rule and the cost of an accumulating form, from those of `plain`, an op type with a fixed number of
+ * inputs. */
 bg_status bgi_infer_accumulating(const bg_op_type *plain, const bg_op_signature *op, bg_error *error);
 bg_cost bgi_cost_accumulating(const bg_op_type *plain, const bg_op_signature *op);
 
-/* Defines op type `form` of `plain`, which has exactly `inputs` inputs and at most `outputs` outputs, each added. */
+/* Defines `form`, the accumulating form of `plain`, which has exactly `inputs` inputs and at most `outputs` outputs. */
 #define BGI_ACCUMULATING_FORM(form, form_name, plain, inputs, outputs, attributes, select)                             \
     static bg_status infer_##form(const bg_op_signature *op, bg_type *results, bg_error *error)                        \
     {                                                                                                                  \

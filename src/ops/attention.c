@@ -1,6 +1,6 @@
 /*
  * attention.c: multi-head self-attention over a product that holds queries, keys and values side by side, and its
- * gradient. Only the logarithm of each row's sum of exponentials is kept of the scores for the backward pass.
+ * gradient. For the backward pass it keeps the logarithm of each row's sum of exponentials instead of the scores.
  *
  *     row of qkv (one token):  | q of head 0 | q of head 1 | ... | k of head 0 | ... | v of head 0 | ... |
  */
@@ -32,9 +32,9 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
                             attributes->probability);
     if (attributes->serialization < 1 || length % attributes->serialization != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "serialization is %lld: the queries of a sequence, %lld, must divide into as many pieces",
+                            "serialization is %lld: it must be at least 1 and divide the %lld queries of a sequence",
                             (long long)attributes->serialization, (long long)length);
-    /* The random numbers of a sample are counted in 32 bits, four at a time. */
+    /* A 32-bit counter numbers a sample's random numbers in groups of four. */
     if (attributes->probability > 0.0 &&
         (double)attributes->heads * (double)length * (double)((length + 3) / 4) > (double)UINT32_MAX)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
@@ -43,7 +43,7 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
     return BG_OK;
 }
 
-/* qkv [N, S, 3 heads D] or [N S, 3 heads D]: the types of y and of the rows' statistics. */
+/* Derives the types of y and of the rows' statistics from qkv, [N, S, 3 heads D] or [N S, 3 heads D]. */
 static bg_status infer_from(const bg_type *qkv, const bgi_attention_attributes *attributes, bg_type *out_y,
                             bg_type *out_statistics, bg_error *error)
 {
@@ -90,8 +90,8 @@ static bg_status differentiate_attention(bg_op_gradient *gradient, bg_error *err
     return bg_graph_check(gradient->graph, error);
 }
 
-/* It counts D multiplications and additions for each of `products` and pair of tokens, and about ten operations for the
- * exponential. */
+/* For each pair of tokens it counts D multiplications and additions in each of `products` products, and about ten
+ * operations for the exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *y, double products)
 {
     const bgi_attention_attributes *attributes = op->attributes;
@@ -204,7 +204,7 @@ void bg_attention_options_init(bg_attention_options *options, size_t struct_byte
 static void fill_attributes(bg_graph *graph, const bg_type *type, const bg_attention_options *options,
                             bgi_attention_attributes *out)
 {
-    memset(out, 0, sizeof *out); /* also the padding bytes: see bg_op_type */
+    memset(out, 0, sizeof *out); /* zeroes padding bytes too: see bg_op_type */
     out->heads = options->heads;
     out->sequence_length = options->sequence_length;
     out->causal = options->causal;

@@ -1,9 +1,9 @@
 /*
- * check.c: checks whether a gradient rule agrees with its kernel. It serves users' ops as well as the library's.
+ * check.c: checks whether a gradient rule agrees with its kernel. It checks users' ops as well as the library's.
  *
- * The op is built once over float64 operands, its gradient rule is asked for the ops of its backward pass, and both are
- * run with reference kernels. The scalar that is differentiated is L = sum(output * weight) with random weights,
- * because then dL/d(output) is just the weights:
+ * It builds the op once over float64 operands, calls the gradient rule to add the backward ops, and runs both with
+ * reference kernels. The scalar that is differentiated is L = sum(output * weight) with random weights, because then
+ * dL/d(output) is just the weights:
  *
  *     operands --> op --> outputs --> L          numeric:  (L(x + h) - L(x - h)) / 2h, one element at a time
  *     weights  --> gradient rule --> dL/dx       analytic: all elements at once
@@ -47,7 +47,7 @@ typedef struct checker {
     bool widened;                 /* an operand's type was not float64 */
     bool moves[MAXIMUM_OPERANDS]; /* float operands that the op does not change itself */
     bg_value outputs[MAXIMUM_OPERANDS];
-    bg_value weights[MAXIMUM_OPERANDS]; /* of outputs that are part of the sum */
+    bg_value weights[MAXIMUM_OPERANDS]; /* those of outputs that are part of the sum */
     bg_value gradients[MAXIMUM_OPERANDS];
     bgi_arena arena;
     void *originals[MAXIMUM_OPERANDS]; /* the operands' values, because some ops change operands in place */
@@ -160,7 +160,7 @@ static bg_status build(checker *c, const void *attributes, const bg_type *types,
     if (c->op_type->gradient == NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "the op type has no gradient rule, so there is nothing to check");
     if (c->op_type->attributes_bytes > 0 && attributes == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "the op needs attributes, and NULL was given");
+        return bg_error_set(error, BG_ERROR_INVALID, "attributes is NULL, but the op needs attributes");
     if (c->input_count > MAXIMUM_OPERANDS || c->op_type->output_count > MAXIMUM_OPERANDS)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the op has %u operands; the checker supports at most %d",
                             (unsigned)c->input_count, MAXIMUM_OPERANDS);
@@ -212,7 +212,7 @@ static double sum_outputs(const checker *c)
     return sum;
 }
 
-/* L with element `e` of operand `i` at `value`. */
+/* Computes L with element `e` of operand `i` set to `value`. */
 static bg_status evaluate_at(checker *c, uint32_t i, int64_t e, double value, double *out, bg_error *error)
 {
     restore_operands(c);
@@ -236,16 +236,16 @@ static bg_status compare_element(checker *c, uint32_t i, int64_t e, double analy
     allowed = c->options.absolute_tolerance + c->options.relative_tolerance * fmax(fabs(numeric), fabs(analytic));
     if (fabs(numeric - analytic) <= allowed)
         return BG_OK;
-    return bg_error_set(error, BG_ERROR_INVALID,
-                        "operand %u, element %lld (at %.9g): %s %.9g, central differences give %.9g; they may "
-                        "differ by %.3g%s",
-                        (unsigned)i, (long long)e, at,
-                        bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which means"
-                                                          : "the rule gives",
-                        analytic, numeric, allowed,
-                        c->widened ? ". The check gives the kernels float64 operands: one that reads float32 whatever "
-                                     "the types say is wrong here"
-                                   : "");
+    return bg_error_set(
+        error, BG_ERROR_INVALID,
+        "operand %u, element %lld (at %.9g): %s %.9g but central differences give %.9g; they may differ by at most "
+        "%.3g%s",
+        (unsigned)i, (long long)e, at,
+        bg_value_is_null(c->gradients[i]) ? "the rule gives no gradient, which means" : "the rule gives", analytic,
+        numeric, allowed,
+        c->widened
+            ? ". The check passes float64 operands to the kernels, so a kernel that always reads float32 fails here"
+            : "");
 }
 
 static bg_status compare_operand(checker *c, uint32_t i, const double *analytic, bg_error *error)

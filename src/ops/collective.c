@@ -1,7 +1,7 @@
 /*
  * collective.c: ops that communicate between the replicas of a group along a mesh's tensor axes and, in updates, its
- * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). It knows sizes of
- * groups, never a replica's number, because all replicas run one graph.
+ * data axis. This file has shape rules and gradients; the engine communicates (runtime/collective.c). It knows the
+ * sizes of groups but no replica's number, because all replicas run one graph.
  *
  *     op                                    forward          gradient
  *     all_reduce                            sum or maximum   all_reduce; as identical gradients: nothing
@@ -101,7 +101,7 @@ static bg_status derive_collective(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* Each member reads its share of all members' x and writes its share, or everything that it receives. */
+/* Each member reads its share of every member's x and writes that share, or everything that it receives. */
 static bg_cost cost_collective(const bg_op_signature *op)
 {
     const bgi_collective_attributes *attributes = op->attributes;
@@ -116,7 +116,7 @@ static bg_cost cost_nothing(const bg_op_signature *op)
     return (bg_cost){0};
 }
 
-/* Plans do not use it, but code that runs a single op does. */
+/* Plans do not call this function; code that runs a single op does. */
 static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     (void)op;

@@ -128,7 +128,7 @@ static bg_status differentiate_conv2d(bg_op_gradient *gradient, bg_error *error)
     bgi_conv2d_backward_attributes attributes;
     bg_value dy;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.forward = *(const bgi_conv2d_attributes *)gradient->op.attributes;
     BGI_TRY(bgi_gradient_of_result(gradient, &dy, error));
     if (gradient->needs[0]) {

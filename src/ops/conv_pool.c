@@ -1,7 +1,7 @@
 /*
  * conv_pool.c: convolution, bias, max pool and optional relu as one op, and its gradients. Fusion makes it from the
- * separate ops where windows do not overlap. For the backward it keeps one byte for each pooled element instead of the
- * convolution's output.
+ * separate ops where windows do not overlap. For the backward pass it keeps one byte for each pooled element instead of
+ * the convolution's output.
  */
 #include <brigade/ops.h>
 
@@ -114,8 +114,8 @@ static bg_status check_gradients(const bg_op_signature *op, const bg_type *poole
     return bgi_shape_equal(&op->types[1], "where", &where, "the offsets of the forward op", error);
 }
 
-/* Only the largest element of each window has a gradient: one product for each pooled element and element of a
- * filter. */
+/* Only the largest element of each window has a gradient, so there is one product for each pair of a pooled element and
+ * an element of a filter. */
 static bg_cost cost_backward(const bg_op_signature *op, const bg_type *weight)
 {
     return bgi_cost_once(op, bgi_conv2d_flops(&op->types[0], weight));

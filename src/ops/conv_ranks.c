@@ -6,8 +6,7 @@
  *
  *     x [N,C,D,H,W]  --gather-->  windows [N OD, KD C, H, W]  --conv2d-->  [N OD, O, OH, OW]
  *
- * A transposed convolution goes the same way in reverse: planes of all taps are made at once, and added at their
- * places.
+ * A transposed convolution does the reverse: it computes the planes of all taps at once and adds each at its depth.
  */
 #include <brigade/ops.h>
 
@@ -22,7 +21,7 @@
 
 enum { MOST_DIMS = 3 };
 
-/* Counted from the last: number 2 is the width; dimensions that a convolution does not have are of size 1. */
+/* Arrays end with the width, at index 2. Dimensions that a convolution does not have are of size 1. */
 typedef struct conv_spec {
     const char *op, *name;
     uint32_t dims;
@@ -79,7 +78,8 @@ static bool read_options(bg_graph *graph, const bg_conv_options *options, bool i
     return true;
 }
 
-/* x's channels and the filters' are in one dimension of the weight each; the other dimension is that of one group. */
+/* The weight has x's channels in one dimension and the filters in the other; one of the two counts those of a single
+ * group. */
 static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weight, bool is_transposed, conv_spec *s)
 {
     const int64_t groups = s->options.groups, first = weight->dims[0], second = weight->dims[1];
@@ -91,10 +91,10 @@ static bool read_channels(bg_graph *graph, const bg_type *x, const bg_type *weig
     if (groups >= 1 && first % groups == 0 && s->c % groups == 0 && s->c == (is_transposed ? first : second * groups))
         return true;
     bgi_graph_fail_op(graph, s->op, s->name, groups < 1 ? BG_ERROR_INVALID : BG_ERROR_SHAPE,
-                      "x is %s and weight is %s with %lld groups: groups, at least 1, must divide dimension 0 of the "
-                      "weight, and dimension 1 of x must be %s",
+                      "x is %s and weight is %s with %lld groups: the number of groups must be at least 1 and divide "
+                      "dimension 0 of the weight, and dimension 1 of x must be %s",
                       bg_type_text(x, x_text), bg_type_text(weight, weight_text), (long long)groups,
-                      is_transposed ? "dimension 0 of the weight" : "groups times dimension 1 of the weight");
+                      is_transposed ? "dimension 0 of the weight" : "dimension 1 of the weight times the groups");
     return false;
 }
 
@@ -122,19 +122,19 @@ static bool read_sizes(bg_graph *graph, const bg_type *x, const bg_type *weight,
                 ? (s->in[i] - 1) * o->stride[i] - 2 * o->padding[i] + span + o->output_padding[i]
                 : (s->in[i] + 2 * o->padding[i] < span ? 0 : (s->in[i] + 2 * o->padding[i] - span) / o->stride[i] + 1);
         if (s->out[i] < 1 || s->out[i] > INT32_MAX) {
-            bgi_graph_fail_op(
-                graph, s->op, s->name, BG_ERROR_SHAPE,
-                "x is %s and weight is %s: dimension %u of the result would have %lld elements (filters span %lld with "
-                "dilation %lld, padding is %lld)",
-                bg_type_text(x, x_text), bg_type_text(weight, weight_text), (unsigned)dim, (long long)s->out[i],
-                (long long)span, (long long)o->dilation[i], (long long)o->padding[i]);
+            bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_SHAPE,
+                              "x is %s and weight is %s: dimension %u of the result would have %lld elements (filters "
+                              "span %lld with dilation %lld, and padding is %lld)",
+                              bg_type_text(x, x_text), bg_type_text(weight, weight_text), (unsigned)dim,
+                              (long long)s->out[i], (long long)span, (long long)o->dilation[i],
+                              (long long)o->padding[i]);
             return false;
         }
     }
     return true;
 }
 
-/* operands: x, weight, bias or null. */
+/* The operands are x, weight and bias (or null). */
 static bool read_spec(bg_graph *graph, const bg_value *operands, const bg_conv_options *options, bool is_transposed,
                       conv_spec *s)
 {
@@ -159,12 +159,12 @@ static bool read_spec(bg_graph *graph, const bg_value *operands, const bg_conv_o
     if (bg_value_is_null(operands[2]) || (bias.rank == 1 && bias.dims[0] == s->o && bias.dtype == x.dtype))
         return true;
     bgi_graph_fail_op(graph, s->op, s->name, BG_ERROR_SHAPE,
-                      "bias is %s: it must be %s[%lld], a number for each filter", bg_type_text(&bias, text),
+                      "bias is %s: it must be %s[%lld] (one number for each filter)", bg_type_text(&bias, text),
                       bg_dtype_name(x.dtype), (long long)s->o);
     return false;
 }
 
-/* ---- what both directions are made of ---- */
+/* ---- parts that both directions share ---- */
 
 static bg_conv2d_options plane_options(const conv_spec *s)
 {
@@ -179,7 +179,8 @@ static bg_conv2d_options plane_options(const conv_spec *s)
     return options;
 }
 
-/* For each of `windows` depths and each tap the depth that it reads, below `limit`; `limit` itself: none. */
+/* Adds a constant with the depth that each tap of each of the `windows` windows reads; `limit` means that it reads
+ * padding. */
 static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows, int64_t limit)
 {
     const bg_type type = bg_matrix(BG_INT32, windows, s->taps[0]);
@@ -202,7 +203,7 @@ static bg_value add_depths(bg_graph *graph, const conv_spec *s, int64_t windows,
     return value;
 }
 
-/* Exchanges two dimensions from `dim` on: [A,B,K,..] and [A,K,B,..]. */
+/* Exchanges dimensions `dim` and `dim` + 1. */
 static bg_value exchange(bg_graph *graph, const char *name, bg_value x, uint32_t dim)
 {
     uint32_t permutation[BG_MAX_RANK];
@@ -212,8 +213,8 @@ static bg_value exchange(bg_graph *graph, const char *name, bg_value x, uint32_t
     return bg_transpose(graph, name, x, permutation);
 }
 
-/* The weight with the taps along depth as channels of one group, before the channels or, with several groups, after
- * each, which is then a plain view. */
+/* Merges the taps along depth into the channels of a group: before the channels or, with several groups, after each
+ * channel, which moves no data. */
 static bg_value flatten_weight(bg_graph *graph, const conv_spec *s, bg_value weight)
 {
     const bg_type type = bg_graph_type(graph, weight);
@@ -278,7 +279,7 @@ static bg_value add_conv_transpose3d(bg_graph *graph, const conv_spec *s, const 
     x = bg_reshape(graph, NULL, x, 6, taps);
     inputs[0] = is_grouped ? exchange(graph, NULL, x, 2) : x; /* [N,D,KD,O,OH,OW] */
     inputs[1] = add_depths(graph, s, s->in[0], s->out[0]);
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.axis = 1;
     attributes.whole = bg_type_make(bg_graph_type(graph, x).dtype, 5, planes);
     x = bg_graph_add(graph, &bgi_op_scatter, NULL, inputs, 2, &attributes, NULL);

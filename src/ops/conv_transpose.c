@@ -79,7 +79,7 @@ static bg_status differentiate_conv_transpose2d(bg_op_gradient *gradient, bg_err
         bgi_conv2d_backward_attributes attributes;
         bg_value outputs[2];
 
-        memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+        memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
         attributes.forward = own->forward;
         attributes.result = gradient->op.types[1];
         bg_graph_add(gradient->graph, &bgi_op_conv2d_backward_weights, NULL, inputs, 2, &attributes, outputs);

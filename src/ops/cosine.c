@@ -107,7 +107,7 @@ const bg_op_type bgi_op_cosine_backward = {
     .kernel = select_cosine_backward,
 };
 
-/* Returns it in the type of the computation. */
+/* Returns the cosine in the type of the computation. */
 static bg_value add_cosine(bg_graph *graph, const char *op, const char *name, bg_value a, bg_value b, int32_t axis,
                            double epsilon)
 {

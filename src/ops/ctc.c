@@ -1,6 +1,6 @@
 /*
- * ctc.c: connectionist temporal classification: the loss of a sequence of targets that is shorter than the sequence of
- * predictions, over all alignments of the two.
+ * ctc.c: the loss of connectionist temporal classification, over all alignments of a sequence of predictions with a
+ * shorter sequence of targets.
  */
 #include <brigade/ops.h>
 
@@ -12,7 +12,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* Checks x, targets, lengths, target_lengths, from operand `first` on. */
+/* Checks x, targets, lengths and target_lengths, which begin at operand `first`. */
 static bg_status check_operands(const bg_op_signature *op, uint32_t first, bg_error *error)
 {
     const bgi_ctc_attributes *attributes = op->attributes;
@@ -23,7 +23,7 @@ static bg_status check_operands(const bg_op_signature *op, uint32_t first, bg_er
     BGI_TRY(bgi_shape_rank(x, "log_probabilities", 3, "[N, T, C]", error));
     BGI_TRY(bgi_shape_dtype(targets, "targets", BG_INT32, "they are indices of classes", error));
     BGI_TRY(bgi_shape_rank(targets, "targets", 2, "[N, S]", error));
-    BGI_TRY(bgi_shape_dim(targets, "targets", 0, x->dims[0], "as many samples as log_probabilities", error));
+    BGI_TRY(bgi_shape_dim(targets, "targets", 0, x->dims[0], "the number of samples of log_probabilities", error));
     lengths = bg_vector(BG_INT32, x->dims[0]);
     BGI_TRY(bgi_shape_equal(&op->types[first + 2], "lengths", &lengths, "one for each sample", error));
     BGI_TRY(bgi_shape_equal(&op->types[first + 3], "target_lengths", &lengths, "one for each sample", error));
@@ -128,7 +128,7 @@ static bg_value add_lengths(bg_graph *graph, const char *name, int64_t samples, 
     return value;
 }
 
-/* As in PyTorch: each loss is divided by the length of its targets, then averaged over samples. */
+/* As in PyTorch, each loss is divided by the length of its targets and then averaged over samples. */
 static bg_value add_mean(bg_graph *graph, const char *name, bg_value losses, bg_value target_lengths)
 {
     const bg_type type = bg_graph_type(graph, losses), scalar = bg_scalar(type.dtype);

@@ -1,8 +1,8 @@
 /*
  * dot_product_attention.c: attention over separate queries, keys and values, with a bias or a mask, and its gradient.
- * Like attention.c it keeps of the scores only the logarithm of each row's sum of exponentials. The bias's gradient is
- * a separate op, which computes the scores again. Its result has the size of the bias, while sums over samples and
- * heads inside the other gradients' op would need that size for each of them.
+ * Like attention.c it keeps the logarithm of each row's sum of exponentials instead of the scores. The bias's gradient
+ * is a separate op, which computes the scores again. It needs memory for one bias; summing the bias's gradient inside
+ * the op of the other gradients would need that much for each sample and head.
  */
 #include <brigade/ops.h>
 
@@ -43,16 +43,16 @@ static bg_status check_numbers(const bgi_attention_attributes *attributes, bg_er
         return bg_error_set(error, BG_ERROR_INVALID, "dropout is %g: it must be at least 0 and below 1",
                             attributes->probability);
     if (!(attributes->alibi >= 0.0 && isfinite(attributes->alibi)))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "alibi is %g: it must be above 0, 8 as in the paper, or 0 for none", attributes->alibi);
+        return bg_error_set(error, BG_ERROR_INVALID, "alibi is %g: it must be above 0 (the paper has 8), or 0 for none",
+                            attributes->alibi);
     if (attributes->alibi > 0.0 && attributes->axis != BG_MESH_NONE)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "alibi is set, and the heads are split over an axis: a head's slope depends on the number "
-                            "of all heads; give the bias instead");
+                            "alibi is set, but the heads are split over an axis; a head's slope depends on the number "
+                            "of all heads, so pass the bias instead");
     return BG_OK;
 }
 
-/* q [N,S,HD], k and v [N,T,GD] */
+/* Checks q [N,S,HD], k and v [N,T,GD]. */
 static bg_status check_inputs(const bg_type *types, const bgi_attention_attributes *attributes, bg_error *error)
 {
     const bg_type *q = &types[0], *k = &types[1];
@@ -70,7 +70,7 @@ static bg_status check_inputs(const bg_type *types, const bgi_attention_attribut
     wanted = bg_tensor3(q->dtype, q->dims[0], k->dims[1], q->dims[2] / attributes->heads * attributes->key_heads);
     BGI_TRY(bgi_shape_equal(k, "the key", &wanted, "the query's type, number of samples and head width", error));
     BGI_TRY(bgi_shape_equal(&types[2], "the value", &wanted, "the key's type", error));
-    /* The random numbers of a sample are counted in 32 bits, four at a time. */
+    /* A 32-bit counter numbers a sample's random numbers in groups of four. */
     if (attributes->probability > 0.0 &&
         (double)attributes->heads * (double)q->dims[1] * (double)((k->dims[1] + 3) / 4) > (double)UINT32_MAX)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
@@ -144,8 +144,8 @@ static bg_status differentiate(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* It counts D multiplications and additions for each of `products` and pair of tokens, and about ten operations for the
- * exponential. */
+/* For each pair of tokens it counts D multiplications and additions in each of `products` products, and about ten
+ * operations for the exponential. */
 static bg_cost cost_pairs(const bg_op_signature *op, const bg_type *q, const bg_type *k, double products)
 {
     const bgi_attention_attributes *attributes = op->attributes;
@@ -247,8 +247,8 @@ static bg_status infer_cached(const bg_op_signature *op, bg_type *outputs, bg_er
                             bg_type_text(k, text), (long long)q->dims[1]);
     if (cache->rank != 3 || cache->dims[1] < q->dims[1])
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the key cache is %s: for the query %s it must be [N, L, key_heads "
-                            "D] with room for its tokens",
+                            "the key cache is %s: for the query %s it must be [N, L, key_heads D], where L is at least "
+                            "the query's number of tokens",
                             bg_type_text(cache, text), bg_type_text(q, other));
     wanted = *k;
     wanted.dims[1] = cache->dims[1];
@@ -288,7 +288,7 @@ void bg_dot_product_attention_options_init(bg_dot_product_attention_options *opt
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Adds dimensions of size 1 in front of a bias, as many as are missing. */
+/* Adds the missing dimensions in front of a bias, with size 1. */
 static bg_value view_bias(bg_graph *graph, bg_value bias)
 {
     const bg_type type = bg_graph_type(graph, bias);
@@ -301,7 +301,7 @@ static bg_value view_bias(bg_graph *graph, bg_value bias)
     return bg_reshape(graph, NULL, bias, 4, dims);
 }
 
-/* Returns false, and the graph fails, when options are invalid. */
+/* Returns false and records the failure in the graph when options are invalid. */
 static bool check_options(bg_graph *graph, const bg_op_type *type, const char *name,
                           const bg_dot_product_attention_options *options)
 {
@@ -320,7 +320,7 @@ static void fill_attributes(const bg_graph *graph, bg_value query, const bg_dot_
 {
     const bg_type type = bg_graph_type(graph, query);
 
-    memset(out, 0, sizeof *out); /* also the padding bytes: see bg_op_type */
+    memset(out, 0, sizeof *out); /* zeroes padding bytes too: see bg_op_type */
     out->heads = options->heads;
     out->key_heads = options->key_heads > 0 ? options->key_heads : options->heads;
     out->window = options->window;

@@ -65,7 +65,7 @@ bg_value bg_dropout(bg_graph *graph, const char *name, bg_value x, double probab
 {
     bgi_dropout_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.probability = probability;
     attributes.random_id = bg_graph_next_random_id(graph);
     return bg_graph_add(graph, &bgi_op_dropout, name, &x, 1, &attributes, NULL);

@@ -1,9 +1,9 @@
 /*
- * einsum.c: sums of products by letters, built from transposes, reshapes and batched products. Operands are multiplied
- * one after another, from the left:
+ * einsum.c: sums of products whose dimensions are named by letters, built from transposes, reshapes and batched
+ * products. Operands are multiplied one after another, from the left:
  *
- *     abc,cbd->adb     b in both and in the result: a batch; c in both alone: summed over; a and d
- *                      [b,a,c] x [b,c,d] -> [b,a,d] -> [a,d,b]
+ *     abc,cbd->adb     b is in both operands and in the result, so it is a batch. c is not in the result, so it is
+ *                      summed over: [b,a,c] x [b,c,d] -> [b,a,d] -> [a,d,b]
  */
 #include <brigade/ops.h>
 
@@ -43,7 +43,7 @@ static bool refuse(const einsum *e, const char *equation, const char *why)
 
 /* ---- reading ---- */
 
-/* Reads one list of letters up to a comma, an arrow or the end. */
+/* Reads a list of letters up to a comma, an arrow or the end. */
 static bool read_letters(const einsum *e, const char *equation, const char **at, char *out)
 {
     size_t count = 0;
@@ -52,7 +52,7 @@ static bool read_letters(const einsum *e, const char *equation, const char **at,
         if (**at == ' ')
             continue;
         if (!isalpha((unsigned char)**at))
-            return refuse(e, equation, "it may have letters, commas, spaces and one arrow, `->`");
+            return refuse(e, equation, "it may contain only letters, commas, spaces and one arrow, `->`");
         out[count] = '\0';
         if (has(out, **at))
             return refuse(e, equation,
@@ -177,7 +177,7 @@ static bg_value arrange(const einsum *e, const char *name, const lettered *x, co
     return bg_transpose(e->graph, name, x->value, permutation);
 }
 
-/* Sums over letters that no other operand and not the result has. */
+/* Sums over the letters of x that are not in `others`. */
 static void sum_alone(const einsum *e, lettered *x, const char *others)
 {
     int32_t axes[BG_MAX_RANK];
@@ -196,7 +196,8 @@ static void sum_alone(const einsum *e, lettered *x, const char *others)
     *x = left;
 }
 
-/* Selects letters of x by whether the other operand has them, and whether they are kept. */
+/* Selects the letters of x that the other operand has or lacks and that are kept or not; returns the product of their
+ * sizes. */
 static int64_t pick(const lettered *x, const char *other, bool in_other, const char *kept, bool is_kept, char *out)
 {
     int64_t product = 1;
@@ -211,7 +212,8 @@ static int64_t pick(const lettered *x, const char *other, bool in_other, const c
     return product;
 }
 
-/* x as [batch, outer, inner], or as [batch, inner, outer] when its memory has that order: then *out_is_exchanged. */
+/* Returns x as a batch of matrices with the letters of `parts`. The last two parts are exchanged, and *out_is_exchanged
+ * is true, when x has that order already. */
 static bg_value as_matrices(const einsum *e, const lettered *x, const char *const parts[3], const int64_t sizes[3],
                             bool *out_is_exchanged)
 {
@@ -258,7 +260,7 @@ static bool multiply(const einsum *e, lettered *a, const lettered *b, const char
     return true;
 }
 
-/* The letters of the result, and of the operands from `first` on. */
+/* Lists the letters of the result and of the operands from `first` on. */
 static void find_kept(const einsum *e, uint32_t first, char *out)
 {
     size_t count = strlen(strcpy(out, e->result));
@@ -280,8 +282,8 @@ bg_value bg_einsum(bg_graph *graph, const char *name, const char *equation, cons
     if (bg_graph_check(graph, NULL) != BG_OK)
         return (bg_value){0};
     if (equation == NULL || operands == NULL || count < 1 || count > MOST_OPERANDS) {
-        bgi_graph_fail_op(graph, "einsum", name, BG_ERROR_INVALID, "it takes an equation and 1 to %d operands, not %u",
-                          MOST_OPERANDS, count);
+        bgi_graph_fail_op(graph, "einsum", name, BG_ERROR_INVALID,
+                          "it needs an equation and 1 to %d operands, but %u operands are given", MOST_OPERANDS, count);
         return (bg_value){0};
     }
     if (!read_equation(&e, equation) || !read_sizes(&e, operands))

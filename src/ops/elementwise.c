@@ -1,9 +1,9 @@
 /*
  * elementwise.c: functions of one element, functions of two that broadcast, scale, cast and standardize.
  *
- * The gradient of a function of one element is a function of x or of y, not of both, so its backward op is given that
- * one in both places, and only that one lives until the backward pass. A broadcast operand's gradient is summed over
- * the dims in which it was repeated.
+ * The gradient of a function of one element depends on x or on y, not on both. The backward op gets that one in both
+ * places, so only that one lives until the backward pass. A broadcast operand's gradient is summed over the dims in
+ * which it was repeated.
  */
 #include <math.h>
 #include <string.h>
@@ -83,8 +83,8 @@ static bg_status check_unary_function(const bg_op_signature *op, bg_error *error
                             BG_UNARY_COUNT - 1);
     if (function == BG_CLAMP && !(a <= b))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "clamp has the bounds %g and %g: the lower bound comes first, and neither may be NaN", a,
-                            b);
+                            "clamp has the bounds %g and %g: the lower bound must come first, and neither may be NaN",
+                            a, b);
     if (function == BG_SOFTPLUS && !(a > 0.0))
         return bg_error_set(error, BG_ERROR_INVALID, "parameter a of softplus is %g: it must be above 0", a);
     if (bgi_unary_has_parameters(function) && function != BG_CLAMP && !(isfinite(a) && isfinite(b)))
@@ -154,7 +154,7 @@ static bg_cost cost_unary_backward(const bg_op_signature *op)
 {
     bg_cost cost = cost_unary(op);
 
-    /* the gradient rule passes x and y as one buffer */
+    /* the gradient rule passes one buffer as x and as y */
     cost.bytes_read -= (double)bg_type_size_bytes(&op->types[1]);
     return cost;
 }
@@ -177,7 +177,7 @@ bg_value bg_elementwise_function(bg_graph *graph, const char *name, bg_unary fun
 {
     bgi_unary_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.function = function;
     if ((unsigned)function < BG_UNARY_COUNT && bgi_unary_has_parameters(function)) {
         attributes.a = a;
@@ -248,7 +248,7 @@ static bg_status infer_binary(const bg_op_signature *op, bg_type *outputs, bg_er
     return bgi_shape_broadcast(&op->types[0], "a", &op->types[1], "b", 0, &outputs[0], error);
 }
 
-/* dy where `winner` is greater than `other`, half of it where they are equal. */
+/* dy where `winner` is greater than `other`, and half of dy where they are equal. */
 static bg_value add_select_gradient(bg_op_gradient *gradient, bg_value winner, bg_value other)
 {
     const bg_value operands[] = {gradient->output_gradients[0], winner, other};

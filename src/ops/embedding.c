@@ -104,7 +104,7 @@ const bg_op_type bgi_op_embedding_backward = {
     .kernel = select_embedding_backward,
 };
 
-/* ---- the same in rows: ids, slots -> uses; dy, uses -> rows; rows -> dtable ---- */
+/* ---- the gradient in rows: ids, slots -> uses; dy, uses -> rows; rows -> dtable ---- */
 
 bg_type bgi_embedding_slots_type(const bg_type *table)
 {
@@ -150,7 +150,7 @@ const bg_op_type bgi_op_embedding_slots = {
 
 static bg_status check_rows(const bg_type *rows, int64_t width, bg_error *error)
 {
-    BGI_TRY(bgi_shape_dtype(rows, "rows", BG_FLOAT32, "gradients are added up in it", error));
+    BGI_TRY(bgi_shape_dtype(rows, "rows", BG_FLOAT32, "gradients are summed in it", error));
     BGI_TRY(bgi_shape_rank(rows, "rows", 2, "[S,H]", error));
     return bgi_shape_dim(rows, "rows", 1, width, "the width of the gradient", error);
 }
@@ -199,7 +199,7 @@ static bg_status infer_embedding_rows_add(const bg_op_signature *op, bg_type *ou
     bg_type slots;
 
     (void)outputs;
-    BGI_TRY(bgi_shape_dtype(gradient, "gradient", BG_FLOAT32, "rows of it are", error));
+    BGI_TRY(bgi_shape_dtype(gradient, "gradient", BG_FLOAT32, "the element type of its rows", error));
     BGI_TRY(bgi_shape_rank(gradient, "gradient", 2, "[V,H]", error));
     BGI_TRY(check_rows(&op->types[1], gradient->dims[1], error));
     slots = bgi_embedding_slots_type(gradient);
@@ -239,7 +239,7 @@ bg_value bg_embedding(bg_graph *graph, const char *name, bg_value table, bg_valu
     const bg_value inputs[] = {table, ids};
     bgi_embedding_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.padding_index = padding_index;
     return bg_graph_add(graph, &bgi_op_embedding, name, inputs, 2, &attributes, NULL);
 }

@@ -1,5 +1,5 @@
 /*
- * evaluate.c: the reference interpreter, short enough to trust by reading. A reshape is run as a copy, because every
+ * evaluate.c: the reference interpreter, short enough to trust by reading. A reshape runs as a copy, because every
  * value has its own memory here.
  */
 #include "ops/evaluate.h"

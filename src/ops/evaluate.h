@@ -1,14 +1,14 @@
 /*
- * evaluate.h: runs ops of a graph one after another with reference kernels: no plan, no threads, a buffer for every
- * value. The gradient checker and the tests' interpreter use it.
+ * evaluate.h: runs ops of a graph one after another with reference kernels, without a plan or threads; every value has
+ * a buffer. The gradient checker and the tests' interpreter use it.
  */
 #ifndef BGI_OPS_EVALUATE_H
 #define BGI_OPS_EVALUATE_H
 
 #include "graph/graph.h"
 
-/* Runs ops first_op, first_op + 1, ... below end_op. buffers[id] holds value id (64-byte aligned, its type's size); the
- * operands of those ops must have one. */
+/* Runs ops first_op, first_op + 1, ... below end_op. buffers[id] holds value `id` (64-byte aligned, of its type's
+ * size); the operands of those ops must have buffers. */
 bg_status bgi_evaluate(const bg_graph *graph, uint32_t first_op, uint32_t end_op, const bg_kernel_env *env,
                        void *const *buffers, bg_error *error);
 

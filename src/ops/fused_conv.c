@@ -18,7 +18,7 @@ static bg_status infer_fused_conv2d(const bg_op_signature *op, bg_type *outputs,
     bg_type vector;
 
     if (op->input_count != inputs)
-        return bg_error_set(error, BG_ERROR_INVALID, "%u operands are given: the steps of the op need %u",
+        return bg_error_set(error, BG_ERROR_INVALID, "%u operands are given, but the steps of the op need %u",
                             op->input_count, inputs);
     if (op->types[0].dtype != BG_FLOAT32)
         return bg_error_set(error, BG_ERROR_INVALID, "x is %s: it must be float32", bg_dtype_name(op->types[0].dtype));

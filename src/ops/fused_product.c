@@ -1,7 +1,7 @@
 /*
  * fused_product.c: a matrix product and the bias, function or derivative that follows it as one op. Plans make it from
  * the separate ops after all gradients exist (fuse_products.c of the transform room), so it needs no gradient rule. Its
- * kernel and its rules here are those of the separate ops, one after another.
+ * kernel and rules apply those of the separate ops one after another.
  */
 #include <string.h>
 
@@ -41,8 +41,8 @@ static bg_status check_attributes(const bg_op_signature *op, bg_error *error)
 
     if (attributes->product >= BGI_PRODUCT_COUNT || attributes->follows >= BGI_FOLLOWS_COUNT)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "product is %d and follows is %d: they must be 0 to %d and 0 to %d", attributes->product,
-                            attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
+                            "product is %d and follows is %d: product must be 0 to %d and follows 0 to %d",
+                            attributes->product, attributes->follows, BGI_PRODUCT_COUNT - 1, BGI_FOLLOWS_COUNT - 1);
     if (!bgi_unary_fuses((bg_unary)attributes->function))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "function %d is not one of bg_unary that follow products (0 to %d)", attributes->function,
@@ -51,7 +51,7 @@ static bg_status check_attributes(const bg_op_signature *op, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID, "keeps_sum is set, but no function follows the sum");
     if (attributes->follows == BGI_FOLLOWS_DERIVATIVE && op->input_count != 3)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the op has %u inputs; a derivative needs the product's two and a third one",
+                            "the op has %u inputs; a derivative needs the two of the product and a third one",
                             op->input_count);
     return BG_OK;
 }

@@ -71,7 +71,7 @@ static bg_status infer_scatter(const bg_op_signature *op, bg_type *outputs, bg_e
     return BG_OK;
 }
 
-/* The gradient of one is the other. */
+/* Gather is the gradient of scatter, and scatter that of gather. */
 static bg_status differentiate(bg_op_gradient *gradient, const bg_op_type *other, bg_error *error)
 {
     bgi_index_attributes attributes = *(const bgi_index_attributes *)gradient->op.attributes;
@@ -133,7 +133,7 @@ const bg_op_type bgi_op_scatter = {
     .cost = cost_scatter,   .kernel = select_scatter,
 };
 
-/* ---- the same with a number for each element ---- */
+/* ---- the same with an id for each element ---- */
 
 static bg_status infer_elements(const bg_type *x, const bg_type *ids, uint32_t axis, bg_type *out, bg_error *error)
 {
@@ -204,7 +204,7 @@ static bg_value add_indexed(bg_graph *graph, const bg_op_type *type, const char 
     const bg_value inputs[] = {first, ids};
     bgi_index_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     if (!bgi_graph_axis(graph, type, name, x, axis, &attributes.axis))
         return (bg_value){0};
     attributes.whole = bg_graph_type(graph, x);
@@ -244,8 +244,8 @@ static bg_status infer_one_hot(const bg_op_signature *op, bg_type *outputs, bg_e
     if (attributes->classes < 1 || attributes->classes > (ids->dtype == BG_UINT8 ? 256 : INT32_MAX) ||
         ids->rank >= BG_MAX_RANK)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "classes is %lld and ids have %u dimensions: classes must be at least 1 (at most 256 for "
-                            "uint8 ids), and ids must have at most %d dimensions",
+                            "classes is %lld and ids have %u dimensions: classes must be at least 1 (and at most 256 "
+                            "for uint8 ids), and ids must have at most %d dimensions",
                             (long long)attributes->classes, ids->rank, BG_MAX_RANK - 1);
     if (check_ids(ids, NULL) != BG_OK)
         return bg_error_set(error, BG_ERROR_SHAPE, "ids have elements of %s: they must be int32, int64 or uint8",
@@ -297,7 +297,7 @@ static bg_status differentiate_top_k(bg_op_gradient *gradient, bg_error *error)
     const bg_value inputs[] = {gradient->output_gradients[0], gradient->outputs[1]};
     bgi_index_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.axis = gradient->op.types[0].rank - 1;
     attributes.whole = gradient->op.types[0];
     if (gradient->needs[0] && !bg_value_is_null(inputs[0]))

@@ -24,7 +24,8 @@ static bg_value add_zero(bg_graph *graph, bg_dtype dtype)
 static bg_value add_truth(bg_graph *graph, const char *name, bg_comparison comparison, bg_value x)
 {
     if (bg_value_is_null(x)) {
-        bgi_graph_fail_op(graph, "logical", name, BG_ERROR_INVALID, "an operand is the null value");
+        bgi_graph_fail_op(graph, "logical", name, BG_ERROR_INVALID,
+                          "an operand is the null value; both must be values of the graph");
         return x;
     }
     return bg_compare(graph, name, comparison, x, add_zero(graph, bg_graph_type(graph, x).dtype));
@@ -46,7 +47,7 @@ bg_value bg_logical(bg_graph *graph, const char *name, bg_logic function, bg_val
         return (bg_value){0};
     }
     if (bg_graph_type(graph, a).dtype != bg_graph_type(graph, b).dtype)
-        for (int i = 0; i < 2; i++) /* bytes are truths as they are */
+        for (int i = 0; i < 2; i++) /* the kernels accept bytes as truth values */
             if (bg_graph_type(graph, operands[i]).dtype != BG_UINT8)
                 operands[i] = add_truth(graph, NULL, BG_NOT_EQUAL, operands[i]);
     return bg_graph_add(graph, &bgi_op_compare, name, operands, 2, &attributes, NULL);
@@ -100,8 +101,8 @@ bg_value bg_prelu(bg_graph *graph, const char *name, bg_value x, bg_value slope)
     if (!bg_dtype_is_float(type.dtype) || own.dtype != type.dtype || own.rank > 1 ||
         (count != 1 && count != channels)) {
         bgi_graph_fail_op(graph, "prelu", name, BG_ERROR_SHAPE,
-                          "x is %s and slope is %s: both must be floats of one type, slope with one number or one for "
-                          "each of the %lld channels (dimension 1 of x)",
+                          "x is %s and slope is %s: both must be floats of one type, and slope must have one number or "
+                          "one for each of the %lld channels (dimension 1 of x)",
                           bg_type_text(&type, text), bg_type_text(&own, own_text), (long long)channels);
         return (bg_value){0};
     }

@@ -30,7 +30,7 @@ bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_erro
     return bgi_shape_equal(labels, "labels", &rows, "logits' shape without C", error);
 }
 
-/* The type of a loss for each of `elements`, after reduction. */
+/* The type of a loss over `elements` after its reduction. */
 static bg_type loss_type(const bgi_loss_attributes *attributes, bg_type elements, bg_dtype operand_dtype)
 {
     const bg_dtype dtype = bgi_statistics_dtype(operand_dtype);
@@ -62,7 +62,7 @@ static bg_status infer_cross_entropy(const bg_op_signature *op, bg_type *outputs
 
     BGI_TRY(bgi_shape_reduction(attributes->reduction, error));
     BGI_TRY(bgi_shape_labels(&op->types[0], &op->types[1], error));
-    if (op->input_count <= 3) /* more operands: of a loss in pieces */
+    if (op->input_count <= 3) /* with more operands it is a loss in pieces */
         BGI_TRY(check_classes(attributes, &op->types[0], op->input_count > 2 ? &op->types[2] : NULL, error));
     outputs[0] = loss_type(attributes, op->types[1], op->types[0].dtype);
     outputs[1] = bgi_type_rows(&op->types[0], BG_FLOAT64);
@@ -159,7 +159,7 @@ const bg_op_type bgi_op_cross_entropy_backward = {
     .kernel = select_cross_entropy_backward,
 };
 
-/* In the loss's type, which may differ. */
+/* Casts class weights to the loss's type, which may differ from the logits'. */
 static bg_value cast_weights(bg_graph *graph, bg_value weights, bg_value logits)
 {
     const bg_dtype dtype = bgi_statistics_dtype(bg_graph_type(graph, logits).dtype);
@@ -171,7 +171,7 @@ static bg_value cast_weights(bg_graph *graph, bg_value weights, bg_value logits)
 
 static void fill_attributes(bg_loss_reduction reduction, int64_t ignore_index, bgi_loss_attributes *attributes)
 {
-    memset(attributes, 0, sizeof *attributes); /* also the padding bytes: see bg_op_type */
+    memset(attributes, 0, sizeof *attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes->reduction = reduction;
     attributes->ignore_index = ignore_index;
 }

@@ -11,7 +11,7 @@ BGI_OP_KERNEL(select_range_count, RANGE_COUNT)
 BGI_OP_KERNEL(select_loss_scale, LOSS_SCALE)
 BGI_OP_KERNEL(select_loss_guard, LOSS_GUARD)
 
-/* In an update x may be one piece. */
+/* In an update x may be a replica's piece. */
 static bg_status infer_range_count(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     const bgi_range_count_attributes *attributes = op->attributes;
@@ -71,7 +71,7 @@ static bg_status infer_loss_scale(const bg_op_signature *op, bg_type *outputs, b
     const bg_type counts = bg_vector(BG_FLOAT64, BGI_RANGE_COUNTS);
 
     BGI_TRY(bgi_shape_equal(&op->types[LOSS_SCALE], "the loss scale", &scale, "a factor of the loss", error));
-    BGI_TRY(bgi_shape_equal(&op->types[STATISTICS], "statistics", &statistics, "of the updates before", error));
+    BGI_TRY(bgi_shape_equal(&op->types[STATISTICS], "statistics", &statistics, "of the preceding updates", error));
     BGI_TRY(bgi_shape_equal(&op->types[COUNTS], "counts", &counts, "of one update", error));
     BGI_TRY(bgi_shape_equal(&op->types[SCALE], "the scale", &scale, "a factor of the gradient", error));
     BGI_TRY(bgi_shape_equal(&op->types[HYPER], "hyper", &hyper, "learning rate and the like", error));

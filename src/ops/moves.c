@@ -24,8 +24,8 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     }
     if (type.rank >= BG_MAX_RANK || place < 0 || place > (int32_t)type.rank) {
         bgi_graph_fail_op(graph, "stack", name, BG_ERROR_SHAPE,
-                          "axis is %d and the values have %u dimensions: the axis must be one of the result's "
-                          "dimensions, which are one more and at most %d",
+                          "axis is %d and the values have %u dimensions: the axis must be a dimension of the result, "
+                          "which has one more than the values and at most %d",
                           (int)axis, type.rank, BG_MAX_RANK);
         return (bg_value){0};
     }
@@ -38,7 +38,7 @@ bg_value bg_stack(bg_graph *graph, const char *name, const bg_value *values, uin
     return bg_concat(graph, name, wider, count, place);
 }
 
-/* Splits dimension i into two: the repetitions, and itself. */
+/* Inserts a dimension of repetitions before dimension i. */
 static bg_value tile_dim(bg_graph *graph, const char *name, bg_value x, uint32_t dim, int64_t times)
 {
     const bg_type type = bg_graph_type(graph, x);
@@ -62,7 +62,7 @@ bg_value bg_tile(bg_graph *graph, const char *name, bg_value x, const int64_t *t
     for (uint32_t i = 0; i < type.rank; i++) {
         if (times == NULL || times[i] < 1) {
             bgi_graph_fail_op(graph, "tile", name, BG_ERROR_INVALID,
-                              "dimension %u is repeated %lld times: each must be at least once", i,
+                              "dimension %u is repeated %lld times: each dimension must be repeated at least once", i,
                               times != NULL ? (long long)times[i] : 0LL);
             return (bg_value){0};
         }

@@ -24,7 +24,7 @@ static bg_status check_vector(const bg_type *type, const char *operand, bg_dtype
     return bgi_shape_equal(type, operand, &wanted, because, error);
 }
 
-/* Two passes for the statistics and one for the result; the backward costs about twice that. */
+/* Counts two passes for the statistics and one for the result; the backward pass costs about twice as much. */
 static bg_cost cost_forward(const bg_op_signature *op)
 {
     return bgi_cost_once(op, 8.0 * bgi_type_elements(&op->types[0]));
@@ -163,7 +163,7 @@ static bg_status infer_batch_norm(const bg_op_signature *op, bg_type *outputs, b
     return BG_OK;
 }
 
-/* For the training mode: differentiates through the micro-batch's own statistics. */
+/* In training mode it differentiates through the micro-batch's own statistics. */
 static bg_status differentiate_batch_norm(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_type *x = &gradient->op.types[0];
@@ -239,7 +239,7 @@ const bg_op_type bgi_op_batch_norm_backward = {
 
 /* ---- batch norm over replicas ---- */
 
-/* Two numbers for each channel, of one replica, or of several one after another. */
+/* Two numbers for each channel: those of one replica, or those of several one after another. */
 static bg_type pairs_type(const bg_type *x, uint64_t members)
 {
     return bg_matrix(BG_FLOAT64, (int64_t)members * x->dims[1], 2);

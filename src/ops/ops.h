@@ -19,7 +19,7 @@ enum { BGI_MAXIMUM_VARIADIC = 60 };
     /* linear.c */ \
     OP(linear) OP(linear_backward_input) OP(linear_backward_weights) OP(linear_backward_weights_accumulate) \
     OP(matmul) OP(matmul_accumulate) \
-    /* fused_product.c: one of these and the op that follows it; plans make it from graphs */ \
+    /* fused_product.c: one of the products above and the op that follows it; plans make it from graphs */ \
     OP(fused_product) \
     /* quantized.c: linear, matmul and embedding over weights in fewer bits;  plans make them from graphs */ \
     OP(quantized_linear) OP(quantized_embedding) \
@@ -78,8 +78,8 @@ BGI_OP_TYPES(BGI_DECLARE_OP_TYPE)
 
 /* ---- elementwise.c ---- */
 
-/* Operands of float32 and 16-bit types become float32 when they differ; other types stay, and the shape rule judges
- * them. Null operands are left alone. */
+/* Casts operands to float32 when they are a mixture of float32 and 16-bit floats. Other types stay as they are, and the
+ * shape rule checks them. Null operands stay null. */
 void bgi_promote(bg_graph *graph, bg_value *operands, uint32_t count);
 
 /* ---- reduce.c ---- */
@@ -97,7 +97,7 @@ bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x);
 
 /* ---- pool.c ---- */
 
-/* The largest of windows that cut x's planes into sizes[0] x sizes[1] (bgi_pool_window). */
+/* The largest element of each of sizes[0] x sizes[1] windows into which each plane of x is cut (bgi_pool_window). */
 bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, const int64_t sizes[2]);
 
 /* ---- accumulate.c, optimizer.c ---- */
@@ -107,9 +107,9 @@ bg_value bgi_add_n(bg_graph *graph, const char *name, const bg_value *values, ui
 /* The accumulator variable is set to the gradient at the first micro-batch of a step, and the gradient is added at
  * later ones. With `factors` (may be null): accumulator = accumulator x factors[0] + gradient x factors[1]. */
 void bgi_accumulate(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value factors);
-/* The same in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum after
- * the last of them. `partials`: a variable of the type that bgi_tree_partials gives; null where that returns false,
- * because the tree has nothing between its leaves and its root. */
+/* Adds in a tree over the step's micro-batches (bgi_accumulate_tree_attributes); the accumulator has the sum after the
+ * last of them. `partials` is a variable of the type that bgi_tree_partials gives. It is null when bgi_tree_partials
+ * returns false, because the tree has no levels between its leaves and its root. */
 void bgi_accumulate_tree(bg_graph *graph, const char *name, bg_value accumulator, bg_value gradient, bg_value partials,
                          uint32_t micro_batches);
 bool bgi_tree_partials(const bg_type *accumulator, uint32_t micro_batches, bg_type *out);
@@ -120,15 +120,15 @@ bg_value bgi_scaled_sum(bg_graph *graph, const char *name, const bg_value *value
 /* A scalar -> float32 scalar factor / total; 0 when total is 0. */
 bg_value bgi_total_scale(bg_graph *graph, const char *name, bg_value total, double factor);
 /* The factors of a running mean: total is a float32 scalar variable to which weight (float32 scalar; null: 1) is added,
- * from 0 at a step's first micro-batch. With `ends_in_sum`, those of the last of `micro_batches` turn the mean so far
- * into the mean times the total. */
+ * from 0 at a step's first micro-batch. With `ends_in_sum`, the factors at the last of `micro_batches` turn the mean
+ * into the sum (the mean times the total). */
 bg_value bgi_running_factors(bg_graph *graph, const char *name, bg_value total, bg_value weight, uint32_t micro_batches,
                              bool ends_in_sum);
 /* The sum of the squares of each of x's pieces, one for each replica: float64 [pieces]. */
 bg_value bgi_square_sum(bg_graph *graph, const char *name, bg_value x, uint32_t pieces);
-/* |scale| sqrt(the sum of the squares, in their order); float32 scalar. */
+/* |scale| sqrt(the sum of the squares, added in order); float32 scalar. */
 bg_value bgi_gradient_norm(bg_graph *graph, const char *name, bg_value squares, bg_value scale);
-/* scale x maximum / max(norm, maximum), with that norm in float64; float32 scalar. */
+/* scale x maximum / max(norm, maximum), where norm is that norm in float64; float32 scalar. */
 bg_value bgi_clip_scale(bg_graph *graph, const char *name, bg_value squares, bg_value scale, double maximum);
 /* hyper: float64 [BGI_HYPER_COUNT]; scale: float32 scalar; velocity null: no momentum. */
 void bgi_sgd_update(bg_graph *graph, const char *name, bg_value parameter, bg_value gradient, bg_value hyper,
@@ -150,7 +150,7 @@ bgi_lamb_attributes bgi_lamb_describe(const bg_type *parameter, uint32_t pieces,
 
 /* ---- collective.c ---- */
 
-/* Over the replicas with different data, of which there are `replicas`. With one replica it is x itself. */
+/* The sum over the `replicas` replicas with different data. With one replica it is x itself. */
 bg_value bgi_all_reduce_data(bg_graph *graph, const char *name, bg_value x, bg_reduction function, uint32_t replicas);
 /* Gathers the replicas' x, one after another along the first dimension. */
 bg_value bgi_all_gather_data(bg_graph *graph, const char *name, bg_value x, uint32_t replicas);
@@ -162,16 +162,17 @@ bg_type bgi_embedding_slots_type(const bg_type *table);
 bg_type bgi_embedding_uses_type(const bg_type *ids);
 /* Adds what embedding_backward computes from dy to the accumulator `rows`, float32 [S, H], row by row. */
 void bgi_embedding_rows(bg_graph *graph, const char *name, bg_value dy, bg_value uses, bg_value rows);
-/* Adds all rows to the accumulator `gradient`, float32 [V, H], once a step; the bits are those of the dense sum. */
+/* Adds all rows to the accumulator `gradient`, float32 [V, H], once a step; the result is bit-identical to the dense
+ * sum. */
 void bgi_embedding_rows_add(bg_graph *graph, const char *name, bg_value gradient, bg_value rows, bg_value slots);
 
 /* ---- loss_scaling.c ---- */
 
-/* The numbers of x's elements whose size is at most `edge` (as a float), is above it, and is not finite: float64
+/* Counts the elements of x whose magnitude is at most `edge` (as a float), above it, or not finite: float64
  * [BGI_RANGE_COUNTS]. */
 bg_value bgi_range_count(bg_graph *graph, const char *name, bg_value x, double edge);
-/* The same for only those that are not finite; the other counts are zero. With `pieces`, of a replica's piece of x when
- * the replica has no more. */
+/* Counts only the elements that are not finite; the other counts are zero. With `pieces`, counts those of a replica's
+ * piece of x when the replica has only that piece. */
 bg_value bgi_count_not_finite(bg_graph *graph, const char *name, bg_value x, double edge, uint32_t pieces);
 /* Adapts the variables loss_scale (float32 scalar) and statistics (float64 [BGI_STATISTICS_COUNT]) by `counts`; returns
  * scale / loss_scale. *out_hyper is hyper with the word that skips this update; *out_used is the loss scale of these

@@ -14,7 +14,7 @@ BGI_OP_KERNEL(select_rmsprop_update, RMSPROP_UPDATE)
 
 enum { PARAMETER = 0, GRADIENT, HYPER, SCALE, STATE };
 
-/* Attributes may come from files. When operands are one piece, the elements are the piece's. */
+/* Attributes may come from files. When the operands are a replica's piece, the elements are those of the piece. */
 static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
 {
     const bgi_rounding *rounding = op->attributes;
@@ -30,7 +30,7 @@ static bg_status check_rounding(const bg_op_signature *op, bg_error *error)
         (long long)rounding->elements, (long long)rounding->piece, (long long)elements);
 }
 
-/* Checks the first four operands of all updates, and each state. */
+/* Checks the four operands with which every update begins, and each state. */
 static bg_status check_update(const bg_op_signature *op, const char *const *state_names, bg_error *error)
 {
     const bg_type *parameter = &op->types[PARAMETER];
@@ -55,7 +55,7 @@ static bg_status check_update(const bg_op_signature *op, const char *const *stat
     return BG_OK;
 }
 
-/* `flops` for each element; written operands are also read. */
+/* Counts `flops` for each element; operands that are written are also read. */
 static bg_cost cost_update(const bg_op_signature *op, double flops)
 {
     bg_cost cost = bgi_cost_once(op, flops * bgi_type_elements(&op->types[PARAMETER]));
@@ -132,8 +132,8 @@ void bgi_adam_update(bg_graph *graph, const char *name, bg_value parameter, bg_v
     bg_graph_add(graph, &bgi_op_adam_update, name, inputs, 6, attributes, NULL);
 }
 
-/* The mean of squares; the mean when centered; the velocity with momentum. AdaGrad has only the first, AdaDelta also
- * the mean of the changes' squares. */
+/* States: the mean of squares, the mean when centered, and the velocity with momentum. AdaGrad has only the mean of
+ * squares; AdaDelta also has the mean of the changes' squares. */
 static bg_status infer_rmsprop_update(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     static const char *const centered[] = {"the mean of squares", "the mean", "the velocity"};
@@ -189,12 +189,12 @@ void bgi_rmsprop_update(bg_graph *graph, const char *name, bg_value parameter, b
     bg_graph_add(graph, &bgi_op_rmsprop_update, name, inputs, count, attributes, NULL);
 }
 
-/* ---- LAMB: two ops, between which norms are added up ---- */
+/* ---- LAMB: two ops, between which norms are summed ---- */
 
 BGI_OP_KERNEL(select_lamb_moments, LAMB_MOMENTS)
 BGI_OP_KERNEL(select_lamb_update, LAMB_UPDATE)
 
-/* Like check_rounding; in an update the operands may be one piece. */
+/* Like check_rounding; in an update the operands may be a replica's piece. */
 static bg_status check_lamb(const bg_op_signature *op, bg_error *error)
 {
     const bgi_lamb_attributes *attributes = op->attributes;

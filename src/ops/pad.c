@@ -67,7 +67,7 @@ static bg_status infer_pad(const bg_op_signature *op, bg_type *outputs, bg_error
     BGI_TRY(check_attributes(attributes, error));
     if (attributes->rank != op->types[0].rank ||
         memcmp(attributes->dims, op->types[0].dims, attributes->rank * sizeof attributes->dims[0]) != 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s; the padding is that of another shape",
+        return bg_error_set(error, BG_ERROR_SHAPE, "x is %s, but the padding was made for another shape",
                             bg_type_text(&op->types[0], x));
     outputs[0] = padded_type(op->attributes, &op->types[0]);
     return bg_type_validate(&outputs[0], error);
@@ -126,7 +126,7 @@ bg_value bg_pad(bg_graph *graph, const char *name, bg_value x, bg_pad_mode mode,
                           type.rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.mode = mode;
     attributes.rank = type.rank;
     attributes.value = mode == BG_PAD_CONSTANT ? value : 0.0;

@@ -119,7 +119,7 @@ bg_value bg_pointwise_loss(bg_graph *graph, const char *name, bg_pointwise_loss_
     bgi_pointwise_loss_attributes attributes;
     const bg_value inputs[] = {prediction, target};
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.function = function;
     attributes.reduction = reduction;
     attributes.parameter = parameter;

@@ -52,7 +52,7 @@ static int64_t count_windows(const bg_pool2d_options *options, int dim, int64_t 
     return count;
 }
 
-/* With dilation a window can step over the whole image, and then has no largest element. */
+/* A dilated window can step over the whole image; it then has no largest element. */
 static bool every_window_sees_the_image(const bg_pool2d_options *options, int dim, int64_t size, int64_t count)
 {
     for (int64_t out = 0; options->dilation[dim] > 1 && out < count; out++) {
@@ -66,7 +66,7 @@ static bool every_window_sees_the_image(const bg_pool2d_options *options, int di
     return true;
 }
 
-/* The sizes of an adaptive pool: both are given, or neither. */
+/* Checks the sizes of an adaptive pool; both are given, or neither. */
 static bg_status check_sizes(const bgi_pool2d_attributes *attributes, bg_error *error)
 {
     const bg_pool2d_options *o = &attributes->options;
@@ -98,7 +98,7 @@ static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *att
                             bg_type_text(x, text), (long long)largest_size);
     if (attributes->sizes[0] != 0 || attributes->sizes[1] != 0) {
         if (!is_max)
-            return bg_error_set(error, BG_ERROR_INVALID, "sizes are given: only max pools have them");
+            return bg_error_set(error, BG_ERROR_INVALID, "sizes are given, but only max pools support sizes");
         BGI_TRY(check_sizes(attributes, error));
         memcpy(y.dims + 2, attributes->sizes, sizeof attributes->sizes);
         *out_y = y;
@@ -124,7 +124,7 @@ static bg_status infer_pooled(const bg_type *x, const bgi_pool2d_attributes *att
     return BG_OK;
 }
 
-/* Operations: each element of each window, or about each element of x where windows have different sizes. */
+/* Counts an operation for each element of each window, or for each element of x when windows have different sizes. */
 static bg_cost cost_windows(const bg_op_signature *op, const bgi_pool2d_attributes *attributes, const bg_type *x,
                             const bg_type *y)
 {
@@ -303,7 +303,7 @@ static bg_value add_pool(bg_graph *graph, const bg_op_type *op_type, const char 
     if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_pool2d_options",
                                 "bg_pool2d_defaults(kernel)"))
         return (bg_value){0};
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     for (int dim = 0; dim < 2; dim++) {
         own->kernel[dim] = options->kernel[dim];
         own->stride[dim] = options->stride[dim] == 0 ? options->kernel[dim] : options->stride[dim];
@@ -329,7 +329,7 @@ bg_value bgi_adaptive_max_pool2d(bg_graph *graph, const char *name, bg_value x, 
 {
     bgi_pool2d_attributes attributes;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     for (int dim = 0; dim < 2; dim++) {
         attributes.options.kernel[dim] = attributes.options.stride[dim] = attributes.options.dilation[dim] = 1;
         attributes.sizes[dim] = sizes[dim];

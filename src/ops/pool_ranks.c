@@ -1,8 +1,8 @@
 /*
  * pool_ranks.c: pools over one, two or three dimensions, and pools to a given size, built from pools over two,
  * reductions and interpolations. One dimension is an image of one row. With three dimensions the planes are pooled
- * first, then depth: the first largest element among the planes' first largest is the first of all, and windows' sizes
- * are products along the axes.
+ * first and then the depth. The first largest among the planes' first largest elements is the first largest of the
+ * window, and the size of a window is the product of its lengths.
  */
 #include <brigade/ops.h>
 
@@ -25,7 +25,7 @@ void bg_pool_options_init(bg_pool_options *options, size_t struct_bytes, int64_t
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* x's type when pools support it; false: the graph fails, or has failed. */
+/* Finds x's type and checks that pools support it; false means that the graph has failed. */
 static bool read_input(bg_graph *graph, const char *op, const char *name, bg_value x, bg_type *out)
 {
     char text[BG_TYPE_TEXT_BYTES];
@@ -64,7 +64,7 @@ static bool check_options(bg_graph *graph, const char *op, const char *name, con
     return true;
 }
 
-/* Options of a pool over two of the dimensions; -1: a dimension of size 1. */
+/* Options of a pool over two of the dimensions; -1 stands for a dimension of size 1. */
 static bg_pool2d_options pick(const bg_pool_options *options, int rows, int columns)
 {
     const int from[] = {rows, columns};
@@ -133,7 +133,8 @@ bg_value bg_avg_pool(bg_graph *graph, const char *name, bg_value x, const bg_poo
 
 /* ---- to a given size ---- */
 
-/* The largest of windows of different sizes. With three dimensions the planes come first, as in add_pool. */
+/* The largest element of each window; windows may have different sizes. With three dimensions the planes come first, as
+ * in add_pool. */
 static bg_value add_uneven_maxima(bg_graph *graph, const char *name, bg_value x, const int64_t *sizes)
 {
     const bg_type type = bg_graph_type(graph, x);

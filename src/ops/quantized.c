@@ -17,8 +17,8 @@ static bg_status check_weights(const bgi_quantized_attributes *a, const bg_type 
 
     if (!bgi_quantized_is_valid(a->in, a->out, a->bits))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the weights have %lld inputs and %lld outputs of %u bits: they must have 1 to %d of both, "
-                            "and 16, 8 or 4 bits",
+                            "the weights have %lld inputs and %lld outputs of %u bits: inputs and outputs must be 1 to "
+                            "%d, and bits 16, 8 or 4",
                             (long long)a->in, (long long)a->out, a->bits, INT32_MAX);
     wanted = bgi_quantized_type(a->in, a->out, a->bits);
     return bgi_shape_equal(weights, "the weight", &wanted, "panels of quantized weights", error);

@@ -1,7 +1,7 @@
 /*
  * recurrent.c: LSTM, GRU and plain recurrences over time, one op for all steps of a layer in one direction. The inputs'
- * contribution to the gates is one product before the op (a linear op). The weight's gradient is one product after its
- * backward op: of the gradients of all steps and the states before them.
+ * contribution to the gates is one product before the op (a linear op). The weight's gradient is one product after the
+ * backward op, of the gradients of all steps with the states before the steps.
  */
 #include <brigade/ops.h>
 
@@ -28,7 +28,8 @@ static bg_type replace_last(const bg_type *type, int64_t last)
     return result;
 }
 
-/* x [T,N,gates H] or [N,T,gates H], weight [gates H,H], states [N,H] and a bias [gates H], if there is one. */
+/* Checks x [T,N,gates H] or [N,T,gates H], weight [gates H,H], states [N,H] and, if the op has one, a bias [gates
+ * H]. */
 static bg_status check_operands(const bg_op_signature *op, int64_t gates, uint32_t states, bg_error *error)
 {
     const bgi_recurrent_attributes *attributes = op->attributes;
@@ -83,7 +84,7 @@ static bg_status infer_rnn(const bg_op_signature *op, bg_type *outputs, bg_error
 
 /* ---- gradients ---- */
 
-/* The state before each step: the states of y, shifted by one, with h0 first. */
+/* The state before each step, made from y's states shifted by one step, with h0 first. */
 static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, const bgi_recurrent_attributes *attributes)
 {
     const bg_type type = bg_graph_type(graph, y);
@@ -101,8 +102,8 @@ static bg_value add_states_before(bg_graph *graph, bg_value y, bg_value h0, cons
                                : bg_concat(graph, NULL, (const bg_value[]){first, others}, 2, axis);
 }
 
-/* The states before each step after the reset gates, and the gradients of n and of r and z separately. With
- * reset_first, the last products of a GRU have other operands than the first. */
+/* Adds the weight's gradient of a GRU with reset_first in two parts: r and z multiply the states before each step, but
+ * n multiplies those states after the reset gates. */
 static void add_reset_gradients(bg_op_gradient *gradient, const bgi_linear_backward_attributes *attributes,
                                 bg_value sums, bg_value before, bg_value *out_results)
 {
@@ -202,7 +203,7 @@ static bg_status differentiate_rnn(bg_op_gradient *gradient, bg_error *error)
     return bg_graph_check(gradient->graph, error);
 }
 
-/* ---- costs: the product, and some fifty operations for the functions of a unit ---- */
+/* ---- costs: the product, and about fifty operations for the functions of each unit ---- */
 
 static bg_cost cost_forward(const bg_op_signature *op)
 {

@@ -1,5 +1,6 @@
 /*
- * reduce.c: sums, means and largest elements over any set of dims, broadcasting (their gradient), and argmax.
+ * reduce.c: sums, means and largest elements over any set of dims; broadcasting, which is the gradient of sums; and
+ * argmax.
  */
 #include "ops/ops.h"
 
@@ -106,11 +107,11 @@ bg_value bg_reduce(bg_graph *graph, const char *name, bg_reduction function, bg_
     bgi_reduce_attributes attributes;
 
     if (axis_count > 0 && axes == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "axes is NULL, and axis_count is %u",
+        bgi_graph_fail_op(graph, bgi_op_reduce.name, name, BG_ERROR_INVALID, "axes is NULL, but axis_count is %u",
                           axis_count);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.function = function;
     attributes.keep_dims = keep_dims;
     if (axis_count == 0)
@@ -220,10 +221,10 @@ bg_value bg_broadcast(bg_graph *graph, const char *name, bg_value x, uint32_t ra
     bgi_dims_attributes attributes;
 
     if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "dims is NULL, and rank is %u", rank);
+        bgi_graph_fail_op(graph, bgi_op_broadcast.name, name, BG_ERROR_INVALID, "dims is NULL, but rank is %u", rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];

@@ -17,7 +17,8 @@ static bg_status infer_entry(const bg_op_signature *op, bg_type *out, bg_error *
     char text[BG_TYPE_TEXT_BYTES];
 
     if (buffer->rank == 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "the buffer is %s: its first dimension must count entries",
+        return bg_error_set(error, BG_ERROR_SHAPE,
+                            "the buffer is %s: its first dimension must be the number of entries",
                             bg_type_text(buffer, text));
     BGI_TRY(bgi_shape_dtype(index, "index", BG_INT32, "it counts entries", error));
     if (bg_type_element_count(index) != 1)
@@ -45,7 +46,7 @@ static bg_status infer_store(const bg_op_signature *op, bg_type *outputs, bg_err
     return BG_OK;
 }
 
-/* One entry is read and written, whatever the buffer's size. */
+/* One entry is read and written, regardless of the buffer's size. */
 static bg_cost cost_entry(const bg_op_signature *op)
 {
     const double bytes = (double)bg_type_size_bytes(&op->types[0]) / (double)op->types[0].dims[0];

@@ -29,8 +29,8 @@ static bg_status check_attributes(const bgi_resample_attributes *a, bg_error *er
         const bgi_resample_axis *axis = &a->axes[i];
 
         if (!isfinite(axis->scale) || axis->scale < 0.0)
-            return bg_error_set(error, BG_ERROR_INVALID, "a scale is %g: it must be above 0, or 0 for the sizes' ratio",
-                                axis->scale);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "a scale is %g: it must be above 0, or 0 for the ratio of the sizes", axis->scale);
         if (axis->in < 1 || axis->out < 1 || axis->in > INT32_MAX || axis->out > INT32_MAX)
             return bg_error_set(
                 error, BG_ERROR_SHAPE,
@@ -104,8 +104,8 @@ void bg_interpolate_options_init(bg_interpolate_options *options, size_t struct_
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Reads the options of dimension `dim` after the channels, which has `in` elements. Returns false when the graph
- * fails. */
+/* Reads the options of dimension `dim` after the channels, which has `in` elements. Returns false when that fails, with
+ * the error in the graph. */
 static bool read_axis(bg_graph *graph, const char *name, const bg_interpolate_options *options, uint32_t dim,
                       int64_t in, bgi_resample_axis *out)
 {
@@ -115,8 +115,8 @@ static bool read_axis(bg_graph *graph, const char *name, const bg_interpolate_op
     if (!isfinite(scale) || scale < 0.0 || size < 0 ||
         (size == 0 && scale > 0.0 && !(wanted >= 1.0 && wanted <= INT32_MAX))) {
         bgi_graph_fail_op(graph, "interpolate", name, BG_ERROR_INVALID,
-                          "size[%u] is %lld and scale[%u] is %g: neither can be negative, and one of them must make at "
-                          "least 1 and at most %d elements of %lld",
+                          "size[%u] is %lld and scale[%u] is %g: neither can be negative, and one of them must make 1 "
+                          "to %d elements of %lld",
                           (unsigned)dim, (long long)size, (unsigned)dim, scale, INT32_MAX, (long long)in);
         return false;
     }
@@ -165,12 +165,12 @@ bg_value bg_interpolate(bg_graph *graph, const char *name, bg_value x, const bg_
                           "x is %s: it must be float [N,C,L], [N,C,H,W] or [N,C,D,H,W]", bg_type_text(&type, text));
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.mode = options->mode;
     attributes.coordinates = options->coordinates;
     attributes.nearest = options->nearest;
     attributes.cubic = options->mode == BG_INTERPOLATE_CUBIC ? options->cubic : 0.0;
-    first = 2 + MOST_DIMS - type.rank; /* the first of the axes, which are counted from the last */
+    first = 2 + MOST_DIMS - type.rank; /* axes end with the width, so this is the first one that x has */
     dims[0] = type.dims[0];
     dims[1] = type.dims[1];
     for (uint32_t i = 2; i < type.rank; i++) {

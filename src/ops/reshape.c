@@ -41,7 +41,8 @@ static bg_status resolve_dims(const bg_type *x, const bgi_dims_attributes *attri
             return bg_error_set(error, BG_ERROR_SHAPE, "dimension %u is %lld; it must be at least 1, or -1 to infer it",
                                 (unsigned)i, (long long)dim);
         else if (known > count / dim + 1)
-            known = count + 1; /* more elements than x has, which the caller refuses; this avoids an overflow */
+            known =
+                count + 1; /* more elements than x has, which the caller rejects; stopping here avoids an overflow */
         else
             known *= dim;
     }
@@ -105,10 +106,10 @@ bg_value bg_reshape(bg_graph *graph, const char *name, bg_value x, uint32_t rank
     bgi_dims_attributes attributes;
 
     if (rank > 0 && dims == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "dims is NULL, and rank is %u", rank);
+        bgi_graph_fail_op(graph, bgi_op_reshape.name, name, BG_ERROR_INVALID, "dims is NULL, but rank is %u", rank);
         return (bg_value){0};
     }
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.rank = rank;
     for (uint32_t i = 0; i < rank && i < BG_MAX_RANK; i++)
         attributes.dims[i] = dims[i];
@@ -163,7 +164,7 @@ bg_value bgi_copy(bg_graph *graph, const char *name, bg_value x)
     return bg_graph_add(graph, &bgi_op_copy, name, &x, 1, NULL, NULL);
 }
 
-/* ---- stop_gradient: without a rule for gradients ---- */
+/* ---- stop_gradient: a copy without a gradient rule ---- */
 
 const bg_op_type bgi_op_stop_gradient = {
     .name = "stop_gradient",
@@ -200,7 +201,7 @@ static bg_status infer_transpose(const bg_op_signature *op, bg_type *outputs, bg
                                 (unsigned)from, (unsigned)x->rank - 1u);
         if ((seen >> from & 1u) != 0)
             return bg_error_set(error, BG_ERROR_SHAPE,
-                                "permutation[%u] is %u, which occurs twice; each dimension must occur once",
+                                "permutation[%u] is %u, which occurs twice; each dimension must occur exactly once",
                                 (unsigned)i, (unsigned)from);
         seen |= 1u << from;
         y.dims[i] = x->dims[from];
@@ -352,7 +353,7 @@ bg_value bg_slice(bg_graph *graph, const char *name, bg_value x, int32_t axis, i
     bgi_slice_attributes attributes;
     int64_t size;
 
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.step = step;
     if (!bgi_graph_axis(graph, &bgi_op_slice, name, x, axis, &attributes.axis))
         return (bg_value){0};
@@ -373,7 +374,7 @@ static bg_status infer_roll(const bg_op_signature *op, bg_type *outputs, bg_erro
     BGI_TRY(bgi_shape_minimum_rank(x, "x", roll->axis + 1, "as axis says", error));
     if (roll->first < 0 || roll->first >= x->dims[roll->axis])
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "element %lld becomes the first of axis %u: it has elements 0 to %lld",
+                            "element %lld becomes the first of axis %u, but the axis has elements 0 to %lld",
                             (long long)roll->first, (unsigned)roll->axis, (long long)x->dims[roll->axis] - 1);
     outputs[0] = *x;
     return BG_OK;
@@ -471,7 +472,7 @@ const bg_op_type bgi_op_concat = {
     .kernel = select_concat,
 };
 
-/* Concatenates neighbors in groups of at most an op's number of operands. */
+/* Concatenates neighbors in groups, because an op has a limited number of operands. */
 static bg_value concat_groups(bg_graph *graph, const char *name, const bg_value *values, uint32_t count, int32_t axis)
 {
     bg_value groups[BGI_MAXIMUM_VARIADIC];
@@ -489,7 +490,7 @@ bg_value bg_concat(bg_graph *graph, const char *name, const bg_value *values, ui
     bgi_axis_attributes attributes = {0};
 
     if (count > 0 && values == NULL) {
-        bgi_graph_fail_op(graph, bgi_op_concat.name, name, BG_ERROR_INVALID, "values is NULL, and count is %u", count);
+        bgi_graph_fail_op(graph, bgi_op_concat.name, name, BG_ERROR_INVALID, "values is NULL, but count is %u", count);
         return (bg_value){0};
     }
     if (count > 0 && !bgi_graph_axis(graph, &bgi_op_concat, name, values[0], axis, &attributes.axis))

@@ -125,7 +125,8 @@ void bg_rotary_options_init(bg_rotary_options *options, size_t struct_bytes, int
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* NTK: changes the frequencies by changing the base. `s` is the factor by which the number of positions grows. */
+/* The NTK rule changes the frequencies by changing the base. `s` is the factor by which the number of positions
+ * grows. */
 static double stretch_base(const bgi_rotary_attributes *attributes, double s)
 {
     const double features = (double)attributes->features;
@@ -145,7 +146,7 @@ static void scale_frequencies(const bg_rotary_options *options, int64_t length, 
         const bool is_fixed = options->kind == BG_ROTARY_NTK;
 
         attributes->kind = BG_ROTARY_LINEAR;
-        if (s > 0.0) { /* otherwise the shape rule refuses it */
+        if (s > 0.0) { /* otherwise the shape rule rejects it */
             attributes->base = stretch_base(attributes, is_fixed ? s : s * most / trained - (s - 1.0));
             attributes->scaling = 1.0;
         }
@@ -172,7 +173,7 @@ bg_value bg_rotary(bg_graph *graph, const char *name, bg_value x, bg_value posit
     if (!bgi_graph_check_struct(graph, options->struct_bytes, sizeof *options, "bg_rotary_options",
                                 "bg_rotary_defaults(heads)"))
         return (bg_value){0};
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.heads = options->heads;
     attributes.features = options->features;
     attributes.base = options->base;

@@ -1,7 +1,7 @@
 /*
- * scan.c: a loop over time inside a graph: the body's ops once for each step, with slices of the sequences before them
- * and one concatenation of all steps' outputs behind them. Gradients are those of the ops; the gradients of slices are
- * joined (transform/slice_gradients.c), so that T steps cost what one pass over the sequences costs.
+ * scan.c: a loop over time inside a graph. It adds the body's ops once for each step, with slices of the sequences
+ * before them and one concatenation of all steps' outputs after them. Gradients are those of the ops. The gradients of
+ * slices are joined (transform/slice_gradients.c), so that the slices of all steps cost one pass over the sequences.
  *
  *     x --slice--> x0 -> body -> y0 \
  *                  h0 -/    \-> h1   concat --> y
@@ -71,7 +71,7 @@ static bool read_inputs(scan *s, const bg_value *inputs)
             return refuse(s->graph, BG_ERROR_SHAPE, "scan: input %u has no axis %lld", i, s->options->axis);
         if (i > 0 && type.dims[axis] != s->steps)
             return refuse(s->graph, BG_ERROR_SHAPE,
-                          "scan: input %u has %lld steps: all inputs must have the number of steps of the first", i,
+                          "scan: input %u has %lld steps: all inputs must have as many steps as the first", i,
                           type.dims[axis]);
         s->steps = type.dims[axis];
     }
@@ -95,7 +95,7 @@ static bg_value take_step(const scan *s, bg_value input, int64_t at)
                       dims);
 }
 
-/* At multiples of this many steps, states are cut off from earlier ones, and marked. */
+/* At multiples of these numbers of steps, gradients to earlier states are cut off, and states are marked. */
 static void prepare_states(const scan *s, int64_t step, bg_value *states)
 {
     const bool cuts = s->options->truncate > 0 && step > 0 && step % s->options->truncate == 0;
@@ -124,7 +124,7 @@ static bool check_step(const scan *s, const bg_value *before, const bg_value *st
 
         if (bg_type_equal(&is, &was))
             continue;
-        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: the body makes state %u %s: it must stay %s", i,
+        bg_graph_fail(s->graph, BG_ERROR_SHAPE, "scan: the body changes state %u to %s: it must stay %s", i,
                       bg_type_text(&is, have), bg_type_text(&was, want));
         return false;
     }
@@ -151,7 +151,7 @@ static void run_steps(scan *s, const bg_value *inputs, bg_value *states,
     }
 }
 
-/* Joins the outputs of all steps along the axis of time, which they do not have yet. */
+/* Joins the outputs of all steps along the axis of time, which single outputs lack. */
 static bg_value join_steps(const scan *s, bg_value *made)
 {
     const bg_type type = bg_graph_type(s->graph, made[0]);

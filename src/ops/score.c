@@ -8,7 +8,7 @@
 #include "ops/ops.h"
 #include "ops/shape.h"
 
-/* right [R, C], predicted and labeled in the same shape, 1 or 0 -> int32 [3, C]. */
+/* `right`, `predicted` and `labeled` are [R, C] of ones and zeros; the result is int32 [3, C]. */
 static bg_value add_counts(bg_graph *graph, const char *name, bg_value right, bg_value predicted, bg_value labeled)
 {
     const bg_value all[] = {right, predicted, labeled};
@@ -43,7 +43,8 @@ bg_value bg_class_counts(bg_graph *graph, const char *name, bg_value logits, bg_
     return add_counts(graph, name, bg_multiply(graph, predicted, labeled), predicted, labeled);
 }
 
-/* Elements above the threshold, and the others: [N] -> float32 [N, 2], the others first. */
+/* Marks elements by whether they are above the threshold: [N] -> float32 [N, 2], with those that are not in column
+ * 0. */
 static bg_value add_sides(bg_graph *graph, bg_value x, double threshold)
 {
     const bg_dtype dtype = bg_graph_type(graph, x).dtype;

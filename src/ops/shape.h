@@ -1,6 +1,6 @@
 /*
  * shape.h: checks that shape rules share. Their errors name the wrong operand, its type and what would be right.
- * `operand` is the name by which the user knows it; `because` is the reason that ends the message. (The ops that change
+ * `operand` is the user's name of the operand; `because` is the reason that ends the message. (The ops that change
  * shapes are in reshape.c.)
  */
 #ifndef BGI_OPS_SHAPE_H
@@ -33,7 +33,7 @@ bg_status bgi_shape_same_dims(const bg_type *type, const char *operand, const bg
 /* Logits [..., C] and integer labels [...]; in loss.c. */
 bg_status bgi_shape_labels(const bg_type *logits, const bg_type *labels, bg_error *error);
 bg_status bgi_shape_reduction(bg_loss_reduction reduction, bg_error *error);
-/* An axis that may count from the end, as 0 .. rank-1. */
+/* Converts an axis that may count from the end to 0 .. rank-1. */
 bg_status bgi_shape_axis(const bg_type *type, const char *operand, int32_t axis, uint32_t *out_axis, bg_error *error);
 /* NumPy's rule over the leading dims of both types, all except the last `kept` ones: *out gets a's dtype and the
  * broadcast dims, followed by `kept` dims for the caller to fill. */
@@ -43,17 +43,18 @@ bool bgi_type_same_dims(const bg_type *a, const bg_type *b);
 
 /* The element type of statistics and losses over elements of `dtype`: float32, or float64 for float64. */
 bg_dtype bgi_statistics_dtype(bg_dtype dtype);
-/* `type` without its last dim, in `dtype`. */
+/* `type` without its last dim, with element type `dtype`. */
 bg_type bgi_type_rows(const bg_type *type, bg_dtype dtype);
-double bgi_type_elements(const bg_type *type); /* 0 for an absent operand */
-/* Every operand is read or written once. */
+double bgi_type_elements(const bg_type *type); /* 0 for a missing operand */
+/* Counts every operand as read or written once. */
 bg_cost bgi_cost_once(const bg_op_signature *op, double flops);
 
 /* For builders: the same, with a failure recorded in the graph. A null x passes, because bg_graph_add refuses it. */
 bool bgi_graph_axis(bg_graph *graph, const bg_op_type *op_type, const char *name, bg_value x, int32_t axis,
                     uint32_t *out_axis);
 
-/* For ops whose only differentiable output is output 0: its gradient, or why there is none. */
+/* For ops whose only differentiable output is output 0: returns the gradient of output 0, or an error that explains why
+ * it is missing. */
 bg_status bgi_gradient_of_result(const bg_op_gradient *gradient, bg_value *out, bg_error *error);
 
 /* Defines the `kernel` function of an op type that always asks for the same row of the kernels table. */

@@ -5,7 +5,8 @@
  *     x -> sums -all_reduce-> sharded_norm             backward: gradient sums -all_reduce-> sharded_norm_backward
  *     logits -> maximum -all_reduce-> sums, label's logit -all_reduce, all_reduce-> loss       backward: no collective
  *
- * The last op of each chain has the gradient rule of the whole chain; no gradient flows through the ops before it.
+ * The last op of each chain has the gradient rule of the whole chain; no gradient flows through the ops before the
+ * last.
  */
 #include <brigade/ops.h>
 
@@ -26,7 +27,7 @@ static uint32_t count_pieces(const bg_graph *graph, bg_mesh_axis axis)
     return bg_mesh_group_size(&mesh, (uint32_t)axis);
 }
 
-/* Whether it is one tensor axis, or none. */
+/* Whether the axis is a tensor axis, or BG_MESH_NONE. */
 static bool is_axis(bg_graph *graph, const char *op, const char *name, bg_mesh_axis axis)
 {
     if (axis == BG_MESH_NONE || axis == BG_MESH_TENSOR_1 || axis == BG_MESH_TENSOR_2)
@@ -200,9 +201,9 @@ bg_value bg_sharded_layer_norm(bg_graph *graph, const char *name, bg_value x, bg
 
     if (!is_axis(graph, "layer_norm", name, axis))
         return (bg_value){0};
-    if (count_pieces(graph, axis) == 1 || type.rank == 0) /* the plain op reports operands without rows */
+    if (count_pieces(graph, axis) == 1 || type.rank == 0) /* the plain op reports an error for operands without rows */
         return bg_layer_norm(graph, name, x, gamma, beta, epsilon);
-    memset(&attributes, 0, sizeof attributes); /* also the padding bytes: see bg_op_type */
+    memset(&attributes, 0, sizeof attributes); /* zeroes padding bytes too: see bg_op_type */
     attributes.epsilon = epsilon;
     attributes.axis = axis;
     attributes.width = type.dims[type.rank - 1] * count_pieces(graph, axis);
@@ -230,7 +231,7 @@ static bg_status infer_maximum(const bg_op_signature *op, bg_type *outputs, bg_e
     return BG_OK;
 }
 
-/* logits, labels, and `count` float64 operands, one for each row. */
+/* Checks logits, labels, and `count` float64 operands with one number for each row. */
 static bg_status check_statistics(const bg_op_signature *op, uint32_t count, bg_error *error)
 {
     const bg_type rows = bgi_type_rows(&op->types[0], BG_FLOAT64);
@@ -260,7 +261,7 @@ static bg_cost cost_logits(const bg_op_signature *op)
     return bgi_cost_once(op, 4.0 * bgi_type_elements(&op->types[0]));
 }
 
-/* Logits are an operand only for their gradient. */
+/* Logits are an operand only because the gradient needs them. */
 static bg_cost cost_loss(const bg_op_signature *op)
 {
     return (bg_cost){.flops = 10.0 * bgi_type_elements(&op->types[2]),
@@ -328,7 +329,7 @@ bg_value bg_sharded_cross_entropy(bg_graph *graph, const char *name, bg_value lo
     return bg_graph_add(graph, &bgi_op_sharded_cross_entropy, name, operands, 5, &attributes, NULL);
 }
 
-/* ---- what needs to know a replica's place only ---- */
+/* ---- ops that only need a replica's place ---- */
 
 bg_value bg_sharded_embedding(bg_graph *graph, const char *name, bg_value table, bg_value ids, bg_mesh_axis axis)
 {

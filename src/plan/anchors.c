@@ -1,5 +1,5 @@
 /*
- * anchors.c: lets a request return any value of the forward graph, also one that the graph does not mark as an output.
+ * anchors.c: lets a request return any value of the forward graph, even one that the graph does not mark as an output.
  *
  *     x -> conv -> relu -> loss*      request "conv"  =>      x -> conv* -> relu -> loss*
  *
@@ -46,8 +46,8 @@ static bg_status find_value(const bg_graph *graph, const char *name, bg_value *o
         }
     if (found > 1)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "output request: %u values of the graph are named `%s`; mark the one that is meant as an "
-                            "output (bg_graph_output), or give the ops names",
+                            "output request: %u values of the graph are named `%s`; mark the intended one as an output "
+                            "(bg_graph_output), or give the ops different names",
                             found, name);
     return BG_OK;
 }

@@ -99,7 +99,7 @@ static bg_status compile_once(const bgi_request *request, bg_plan *plan, bgi_cut
 
 bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
-    held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* the logs of the first and of the newest attempt */
+    held_log logs[2] = {{.texts = NULL}}, *held = &logs[0]; /* the logs of the first and the newest attempt */
     bgi_cuts cuts = {.first = NULL};
     bg_error reason = {0};
     bg_status status;
@@ -115,7 +115,7 @@ bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_pla
             break;
         BGI_TRY_CLEANUP(bgi_plan_restart(request, plan, &reason));
     }
-    logs[0].log_dir = held->log_dir; /* the first attempt's folder went with that attempt's plan */
+    logs[0].log_dir = held->log_dir; /* the first attempt's folder was destroyed with its plan */
     release_log(status == BG_OK ? held : &logs[0], *plan);
 cleanup:
     if (status != BG_OK && error != NULL && error->status == BG_OK)

@@ -1,14 +1,14 @@
 /*
- * attempts.h: makes a plan from a request, with as many attempts as automatic stages need to meet the budgets.
+ * attempts.h: makes a plan from a request, trying other automatic stages until the budgets are met.
  */
 #ifndef BGI_PLAN_ATTEMPTS_H
 #define BGI_PLAN_ATTEMPTS_H
 
 #include "plan/cache.h"
 
-/* Compiles the plan that bgi_plan_begin made, with one cut into automatic stages after another, until the plan is
+/* Compiles the plan that bgi_plan_begin made. It tries one cut into automatic stages after another until the plan is
  * within the budgets. When no cut fits, the error and the log messages are those of the first attempt. `*plan` may be
- * replaced; after a failure it is NULL or to be destroyed. */
+ * replaced; after a failure it is NULL, or the caller must destroy it. */
 bg_status bgi_attempt_plans(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error);
 
 #endif

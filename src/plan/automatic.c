@@ -1,18 +1,19 @@
 /*
- * automatic.c: from a graph to a line of items (balance.h) and back to stages.
+ * automatic.c: converts a graph to a line of items (balance.h), and the items' cut to stages.
  *
  *     ops          a b | c d e | f g        blocks, or single ops with "auto-ops"
  *     items        [a b c] [d e] [f] [g]    what must stay together is one item
  *     stages       [a b c] [d e | f g]      whose longest is the shortest
  *
- * These ops stay together: ops between which data would flow back, users of a variable that changes in each
- * micro-batch, and, in one block, users of a parameter, so that a cut does not change a sum (split_blocks.c).
+ * Three kinds of ops stay together: ops between which data would flow back, users of a variable that changes in each
+ * micro-batch, and users of a parameter in one block, because a cut between those would change a sum (split_blocks.c).
  *
- * Costs and memory are those of the training graph itself: a copy of the model is trained and cut with each item as a
- * stage, and the pass that estimates the costs of stages estimates those of items. Transients, messages and host
- * buffers are not counted, because they are known only when the plan is made. A plan that exceeds a budget shows how
- * much was missed: the next cut counts that too, and avoids the stage that did not fit. The memory that a device needs
- * depends on its own stage's items and hardly on the other stages, so a line with few cuts is searched completely.
+ * Costs and memory are those of the training graph itself. A copy of the model is turned into a training graph with
+ * each item as a stage, and the pass that estimates the costs of stages estimates those of items. Transients, messages
+ * and host buffers are not counted, because they are known only when the plan is made. A plan that exceeds a budget
+ * shows how much was missed: the next cut counts that too, and avoids the stage that did not fit. The memory that a
+ * device needs depends on its own stage's items and hardly on the other stages, so a line with few cuts is searched
+ * completely.
  */
 #include "plan/automatic.h"
 
@@ -37,14 +38,14 @@ typedef struct bgi_chooser {
     bgi_arena scratch;
     bool cuts_blocks;
     uint32_t stage_count;
-    uint32_t *op_items; /* at first in ranks of blocks or ops, later in items */
+    uint32_t *op_items; /* by op: at first its rank, later its item */
     uint32_t item_count;
-    uint32_t *joins; /* by rank: +1 where ops begin that stay together, -1 (wrapping) after their end */
+    uint32_t *joins; /* by rank: +1 where a group that stays together begins, -1 (wrapping) where it ends */
     bgi_balance_item *items;
-    uint32_t *first; /* items: of each op's stage, and of the cuts */
+    uint32_t *first; /* by stage: its first item */
 } bgi_chooser;
 
-/* The number of cuts that are tried for one plan, unless there are fewer items. */
+/* The largest number of cuts that are tried for one plan. */
 enum { MOST_TRIES = 64 };
 
 static const char by_blocks[] = "auto:", by_ops[] = "auto-ops:";
@@ -65,17 +66,19 @@ static bg_status read_text(bgi_chooser *c, bg_error *error)
     digits = text + strlen(c->cuts_blocks ? by_ops : by_blocks);
     count = digits[0] >= '0' && digits[0] <= '9' ? strtoul(digits, &end, 10) : 0;
     if (count < 1 || count > BGI_MOST_DEVICES || *end != '\0')
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "stages are `%s`; automatic ones are \"auto:4\" or \"auto-ops:4\", with a number from 1 to "
-                            "%d",
-                            text, BGI_MOST_DEVICES);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "stages are `%s`; automatic stages are written \"auto:4\" or \"auto-ops:4\", with a number from 1 to "
+            "%d",
+            text, BGI_MOST_DEVICES);
     c->stage_count = (uint32_t)count;
     return BG_OK;
 }
 
 /* ---- items ---- */
 
-/* Ranks are blocks in the order in which ops name them (ops before the first block belong to it), or single ops. */
+/* A rank is an op, or a block; blocks are ranked in the order in which ops name them, and ops before the first block
+ * belong to it. */
 static bg_status rank_ops(bgi_chooser *c, bg_error *error)
 {
     const bg_graph *graph = c->graph;
@@ -103,7 +106,7 @@ static bg_status rank_ops(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* Makes ranks a to b one item. */
+/* Joins ranks a to b into one item. */
 static void join(bgi_chooser *c, uint32_t a, uint32_t b)
 {
     const uint32_t low = a < b ? a : b, high = a < b ? b : a;
@@ -117,8 +120,8 @@ typedef struct bgi_use {
     uint32_t op, previous; /* index + 1 of the variable's previous use; 0: there is none */
 } bgi_use;
 
-/* Joins the uses of the variable that must stay with this one: all uses when the variable changes in a micro-batch,
- * otherwise those of the block. */
+/* Joins the newest use of the variable with the earlier uses that it must stay with: with all of them when the variable
+ * changes in a micro-batch, otherwise with those in the same block. */
 static void join_uses(bgi_chooser *c, const bgi_use *uses, uint32_t newest, bool changes)
 {
     const bgi_op *ops = c->graph->ops;
@@ -339,8 +342,8 @@ cleanup:
 
 /* ---- the cut ---- */
 
-/* The speeds and budgets of the stages' devices; a device of several stages gives each an equal share of its memory. A
- * pipeline holds N - k micro-batches in stage k (1F1B); other strategies hold one. */
+/* Sets the speeds and budgets of the stages from those of their devices; the stages of one device get equal shares of
+ * its memory. A pipeline holds N - k micro-batches in stage k (1F1B); other strategies hold one. */
 static bg_status describe_devices(bgi_chooser *c, bgi_balance *balance, bg_error *error)
 {
     const uint32_t stage_count = c->stage_count;
@@ -389,7 +392,7 @@ static uint32_t stage_of_item(const bgi_chooser *c, uint32_t item)
     return stage;
 }
 
-/* "B1|B2,B3": the blocks of each stage, in the order of blocks; op_items holds stages by now. */
+/* Writes "B1|B2,B3", the blocks of each stage in their order; op_items holds stages by now. */
 static bg_status write_text(bgi_chooser *c, bg_error *error)
 {
     bg_plan *plan = c->compiler->plan;
@@ -423,14 +426,14 @@ static void report(const bgi_chooser *c, const bgi_balance *balance, double long
         sum += c->items[item].ns;
     for (uint32_t s = 0; s < c->stage_count; s++)
         speed += balance->stage_speeds[s];
-    bgi_string_add(&text, "automatic stages: %s; the longest takes %.2f times an even share",
+    bgi_string_add(&text, "automatic stages: %s; the longest takes %.2f times its even share",
                    c->compiler->plan->options.execution.stages, sum > 0 ? longest * speed / sum : 1.0);
     if (!text.failed)
         bgi_log(c->options, BG_LOG_INFO, text.data);
     bgi_string_clear(&text);
 }
 
-/* Allocates the record of what cuts have shown, before the first cut. */
+/* Before the first cut, allocates the record of what cuts have shown. */
 static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
 {
     const uint32_t stages = c->stage_count;
@@ -453,8 +456,8 @@ static bg_status begin_cuts(bgi_chooser *c, bg_error *error)
     return BG_OK;
 }
 
-/* The count may also be too large, because a plan may recompute, or keep fewer micro-batches. So when no cut seems to
- * fit, the cut that exceeds the budgets least is tried. */
+/* The estimated memory may also be too large, because a plan may recompute, or keep fewer micro-batches. So when no cut
+ * seems to fit, the cut that exceeds the budgets least is tried. */
 static bg_status choose_cut(bgi_chooser *c, const bgi_balance *balance, double *longest, bg_error *error)
 {
     bg_error reason = {0};
@@ -506,7 +509,7 @@ cleanup:
 
 /* ---- after a plan ---- */
 
-/* A device usually has one stage. When it has several, the stage that needs most memory is to be made smaller. */
+/* A device usually has one stage. When it has several, the stage that needs most memory must become smaller. */
 static void record_device_overrun(bgi_cuts *cuts, uint32_t device, size_t need_bytes)
 {
     uint32_t largest = UINT32_MAX, sharing = 0;

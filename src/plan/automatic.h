@@ -7,15 +7,15 @@
 #include "plan/balance.h"
 #include "plan/compile.h"
 
-/* The cuts of one request, tried until one is within the budgets. A cut is chosen without counting transients and
- * messages; a plan made from it counts them. A zeroed struct is the beginning. */
+/* The cuts of one request, which are tried until one is within the budgets. A cut is chosen without counting transients
+ * and messages; a plan made from it counts them. The struct begins zeroed. */
 typedef struct bgi_cuts {
     bgi_arena arena;
-    bg_error first_error; /* why the first one does not fit */
+    bg_error first_error; /* why the first cut does not fit */
     uint32_t tries, most_tries;
     /* the newest cut: stages, and their first items */
     uint32_t stage_count;
-    uint32_t *first; /* items; one more, the end. NULL: there is no cut yet */
+    uint32_t *first; /* items, then the number of items; NULL: no cut yet */
     uint32_t *stage_devices;
     size_t *counted_bytes;
     /* learned from plans that exceeded a budget */
@@ -31,9 +31,9 @@ void bgi_cuts_clear(bgi_cuts *cuts);
 /* Whether the text asks for automatic stages. */
 bool bgi_stages_are_automatic(const char *text);
 
-/* Replaces compiler->plan->options.execution.stages by the stages as a text ("B1|B2,B3|B4"); splits blocks of
- * compiler->graph (a forward graph) where stages begin inside them. `loss` as for bgi_make_training. A cut that `cuts`
- * knows not to fit is not chosen again. */
+/* Replaces compiler->plan->options.execution.stages by a string of the stages ("B1|B2,B3|B4"). Splits blocks of
+ * compiler->graph (a forward graph) where stages begin inside them. `loss` as for bgi_make_training. Does not choose a
+ * cut again that `cuts` records as too large. */
 bg_status bgi_choose_stages(bgi_compiler *compiler, bg_value loss, bgi_cuts *cuts, bg_error *error);
 
 #endif

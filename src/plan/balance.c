@@ -4,9 +4,9 @@
  *     best[k][end] = min over first of max(best[k - 1][first], cost(k, first, end))
  *
  * where stage k takes items first..end-1 and cost is its time, or infinite when its memory is over the budget of its
- * device. Stages differ in speed, budget and depth, so best is not a monotonic function and bisection does not apply.
- * Time and memory grow as `first` falls, so the inner loop ends once either is too large. That is about n^2 steps in
- * total for stages of even length, instead of n^2 N.
+ * device. Stages differ in speed, budget and depth, so `best` is not monotonic and bisection does not apply. Time and
+ * memory grow as `first` falls, so the inner loop ends once either is too large. That is about n^2 steps in total for
+ * stages of even length, instead of n^2 N.
  */
 #include "plan/balance.h"
 
@@ -76,7 +76,7 @@ static double find_cost(const bgi_balancer *b, uint32_t stage, double ns, size_t
     return b->minimizes_bytes ? (double)bytes : ns / speed_of(b->balance, stage);
 }
 
-/* Finds the best beginning of stage `stage`, which ends at `end`. */
+/* Finds the best first item for a stage that ends before `end`. */
 static void choose_first(bgi_balancer *b, uint32_t stage, uint32_t end)
 {
     const bgi_balance *balance = b->balance;
@@ -154,9 +154,8 @@ static bg_status refuse_budgets(const bgi_balance *balance, bg_error *error)
     BGI_TRY(bgi_balance_least_budget(balance, &least, error));
     return bg_error_set(
         error, BG_ERROR_BUDGET,
-        "no cut into %u stages fits the devices' memory; with the same budget for each stage, the "
-        "smallest that would do is %zu bytes for weights, gradients, state and stash, and the kernels' working "
-        "memory on top: raise the budget, or use more stages",
+        "no cut into %u stages fits the devices' memory; every stage needs a budget of at least %zu bytes for weights, "
+        "gradients, state and stash, plus the kernels' working memory: raise the budget, or use more stages",
         balance->stage_count, least);
 }
 

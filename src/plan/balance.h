@@ -1,12 +1,12 @@
 /*
- * balance.h: a line of items, cut into stages of even length. This file knows no graph.
+ * balance.h: cuts a line of items into stages of even length. This file knows no graph.
  */
 #ifndef BGI_PLAN_BALANCE_H
 #define BGI_PLAN_BALANCE_H
 
 #include <brigade/base.h>
 
-/* A value that an item keeps for its backward pass. Items of one stage keep it once. */
+/* A value that an item keeps for its backward pass. The items of one stage keep it only once. */
 typedef struct bgi_kept {
     size_t bytes;
     uint32_t next_item; /* the next item that keeps the same value; UINT32_MAX: none */
@@ -19,7 +19,7 @@ typedef struct bgi_balance_item {
     uint32_t kept_count;
 } bgi_balance_item;
 
-/* Items first..end-1 as stage `stage`: a stage that is known not to fit, whatever is counted for it. */
+/* Items first..end-1 are known not to fit as stage `stage`, regardless of the estimate. */
 typedef struct bgi_refused_stage {
     uint32_t stage, first, end;
 } bgi_refused_stage;
@@ -30,24 +30,24 @@ typedef struct bgi_balance {
     uint32_t stage_count;         /* 1 to item_count */
     const double *stage_speeds;   /* NULL: all 1 */
     const size_t *stage_budgets;  /* bytes; NULL or 0: unlimited */
-    const uint32_t *stage_depths; /* how many times a stage holds what it keeps; NULL: once */
+    const uint32_t *stage_depths; /* by stage: the number of micro-batches for which it keeps values; NULL: one */
     const bgi_refused_stage *refused;
     uint32_t refused_count;
 } bgi_balance;
 
-/* Bytes of items first..end-1 as stage `stage`. */
+/* The bytes of a stage `stage` that has items first..end-1. */
 size_t bgi_balance_bytes(const bgi_balance *balance, uint32_t stage, uint32_t first, uint32_t end);
 
 /* Finds the cut whose longest stage is the shortest: out_first[stage] is the first item of each stage, and *out_longest
- * the time of the longest. Among equal cuts it takes the one whose later stages begin later. BG_ERROR_BUDGET names the
- * smallest budget that, given to every stage, would be enough. */
+ * the time of the longest. Among equal cuts it chooses the one with later beginnings of later stages. BG_ERROR_BUDGET
+ * names the smallest budget that, given to every stage, would be enough. */
 bg_status bgi_balance_cut(const bgi_balance *balance, uint32_t *out_first, double *out_longest, bg_error *error);
 
-/* For a line of which no cut fits: the cut (without refused stages) that exceeds the budgets least. */
+/* When no cut fits, finds the cut (without refused stages) that exceeds the budgets least. */
 bg_status bgi_balance_cut_tightly(const bgi_balance *balance, uint32_t *out_first, double *out_longest,
                                   bg_error *error);
 
-/* The smallest budget which, given to every stage, lets some cut fit. */
+/* Finds the smallest budget per stage for which some cut fits. */
 bg_status bgi_balance_least_budget(const bgi_balance *balance, size_t *out_bytes, bg_error *error);
 
 #endif

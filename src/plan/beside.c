@@ -1,8 +1,8 @@
 /*
- * beside.c: decides which sums over replicas run beside the program. It knows no schedule: it reads each device's
+ * beside.c: decides which sums over replicas run beside the program. It knows no schedule; it only reads each device's
  * instructions.
  *
- *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device goes on until something touches what is being summed
+ *     B1 B1 REDUCE 1 | B0 B0 ...... | U1          the device continues until an instruction touches the sum
  *
  * One sum at a time is in progress, and none when a step ends. If the next work after a REDUCE already touches the sum,
  * the device waits in the REDUCE. So does every device of a strict plan, whose instructions run one after another.
@@ -158,7 +158,7 @@ uint32_t bgi_find_first_touch(const bg_plan *plan, uint32_t device, uint32_t sum
     *out_has_work = false;
     for (uint32_t i = sum + 1; i < on->instruction_count; i++) {
         const bgi_instruction *instruction = &on->instructions[i];
-        /* Micro-batches share their calls; instructions with the same calls and no transfers need not be examined
+        /* Micro-batches share their calls, so an instruction with the same calls and no transfers need not be examined
          * again. */
         const bool is_alike = before != NULL && instruction->call_count > 0 && instruction->calls == before->calls &&
                               instruction->call_count <= before->call_count && instruction->copies == before->copies;

@@ -4,9 +4,9 @@
  *     magic 8 bytes | version 4 | bytes that follow 8 | their CRC-64 8 || key | notes | plan
  *
  * All numbers of the head have their low byte first. A file is named by the checksum of its key and contains the whole
- * key: two requests whose keys have the same checksum overwrite each other's file, and neither gets the other's plan.
- * Files appear complete under their names (core/file.h), so that processes may share the folder: the last writer wins,
- * with an equal plan. The library never deletes files; users may delete them at any time.
+ * key. Two requests whose keys have the same checksum overwrite each other's file, but neither gets the other's plan.
+ * Files appear complete under their names (core/file.h), so processes may share the folder; if two write one file,
+ * their plans are equal. The library never deletes files; users may delete them at any time.
  */
 #include "plan/cache.h"
 
@@ -45,8 +45,7 @@ static void log_format(const bgi_cache *cache, bg_log_level level, const char *f
     bgi_log(options, level, text);
 }
 
-/* Logs a message and keeps it for the cache. The log file, if there is one, belongs to the plan as well and already has
- * the message. */
+/* Logs a message and keeps it for the cache. If the plan has a log file, that file already has the message. */
 static void keep_message(void *user, bg_log_level level, const char *text)
 {
     bgi_cache *cache = user;
@@ -149,7 +148,7 @@ static bg_status check_head(const unsigned char *data, size_t size_bytes, bg_err
         return bg_error_set(error, BG_ERROR_PARSE, "it has version %" PRIu64 "; this library reads %d",
                             get_number(data + 8, 4), VERSION);
     if (get_number(data + 12, 8) != size_bytes - HEAD_BYTES)
-        return bg_error_set(error, BG_ERROR_PARSE, "it has %zu bytes after its head, which says %" PRIu64,
+        return bg_error_set(error, BG_ERROR_PARSE, "it has %zu bytes after its head, but the head says %" PRIu64,
                             size_bytes - HEAD_BYTES, get_number(data + 12, 8));
     if (get_number(data + 20, 8) != checksum(data + HEAD_BYTES, size_bytes - HEAD_BYTES))
         return bg_error_set(error, BG_ERROR_PARSE, "its checksum is wrong");

@@ -1,10 +1,10 @@
 /*
- * cache_key.c: what a plan depends on, as bytes: equal bytes mean equal plans.
+ * cache_key.c: writes everything that a plan depends on as bytes; equal bytes mean equal plans.
  *
  *     library (version, build), instruction set | graph, loop, condition | loss, optimizer | options
  *
- * The rows of options/options.def say which options shape a plan. Seed, cores, traces, log and the like do not shape it
- * and are left out.
+ * The rows of options/options.def say which options shape a plan. Options that do not shape it, such as seed, cores,
+ * traces and log, are left out.
  */
 #include "plan/cache.h"
 
@@ -17,7 +17,7 @@
 #include "plan/op_types.h"
 #include "plan/options.h"
 
-/* ---- what archives write from constants ---- */
+/* ---- visits of constant data, for archives that only write ---- */
 
 static void put_u64(bgi_archive *key, uint64_t value)
 {
@@ -55,7 +55,7 @@ const char *bgi_build_id(void)
     return BGI_BUILD_ID;
 }
 
-/* Attributes are stored in the compiler's struct layout, so the key contains what the layout depends on. */
+/* Attributes are stored in the compiler's struct layout, so the key contains everything that the layout depends on. */
 static void put_machine(bgi_archive *key, bg_kernel_policy kernels)
 {
     const uint32_t one = 1;

@@ -1,8 +1,7 @@
 /*
  * check.c: verifies the engine's assumptions about a plan, before its first run and when it was read from a file. A
- * plan that fails here was damaged or compiled wrongly, so these errors are BG_ERROR_INTERNAL; what a plan may contain
- * but the engine cannot do is BG_ERROR_UNSUPPORTED. Order and deadlocks are verified by the schedule verifier and not
- * checked here.
+ * plan that fails here was damaged or compiled wrongly, so these errors are BG_ERROR_INTERNAL. Valid plans that the
+ * engine cannot run give BG_ERROR_UNSUPPORTED. The schedule verifier checks order and deadlocks; this file does not.
  */
 #include "plan/plan.h"
 
@@ -20,7 +19,7 @@ static size_t memory_size(const bg_plan *plan, uint32_t device, bgi_memory memor
     return memory == BGI_MEMORY_REMOTE ? plan->devices[device].remote_bytes : plan->devices[device].arena_bytes;
 }
 
-/* A device may name its own slots, and messages that it sends to another device. */
+/* Checks that a device names only its own slots, or a message that it sends to another device. */
 static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_operand *operand, bg_error *error)
 {
     const bool is_window = operand->memory == BGI_MEMORY_WINDOW;
@@ -29,14 +28,14 @@ static bg_status check_slots(const bg_plan *plan, uint32_t device, const bgi_ope
     if (operand->edge == BGI_NO_EDGE && !is_window)
         return BG_OK;
     if (operand->edge >= plan->edge_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in edge %u of %u", operand->edge,
-                            plan->edge_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in edge %u, but the plan has %u edges",
+                            operand->edge, plan->edge_count);
     edge = &plan->edges[operand->edge];
     if (is_window ? edge->from_device != device || edge->to_device == device
                   : edge->to_device != device || edge->is_remote != (operand->memory == BGI_MEMORY_REMOTE))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%s of edge %u from device %u to device %u used by device %u",
-                            is_window ? "a window" : "slots", operand->edge, edge->from_device, edge->to_device,
-                            device);
+        return bg_error_set(
+            error, BG_ERROR_INTERNAL, "%s of edge %u from device %u to device %u cannot be used by device %u",
+            is_window ? "a window" : "slots", operand->edge, edge->from_device, edge->to_device, device);
     return BG_OK;
 }
 
@@ -49,16 +48,17 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
     size_t memory_bytes, last_bytes = size_bytes;
 
     if ((unsigned)operand->memory >= BGI_MEMORY_COUNT)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in memory %d of %d", (int)operand->memory,
-                            BGI_MEMORY_COUNT);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "an operand is in memory %d, but there are only %d kinds",
+                            (int)operand->memory, BGI_MEMORY_COUNT);
     BGI_TRY(check_slots(plan, device, operand, error));
     memory_bytes = operand->memory == BGI_MEMORY_WINDOW ? plan->edges[operand->edge].slot_bytes
                                                         : memory_size(plan, device, operand->memory);
     if (operand->edge != BGI_NO_EDGE && operand->memory != BGI_MEMORY_WINDOW)
         last_bytes += (plan->edges[operand->edge].depth - 1) * plan->edges[operand->edge].slot_bytes;
     if (strides > 0 && operand->stride > memory_bytes / strides)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "pieces of %zu bytes for %zu replicas in a memory of %zu bytes",
-                            operand->stride, strides + 1, memory_bytes);
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "pieces of %zu bytes for %zu replicas do not fit in a memory of %zu bytes", operand->stride,
+                            strides + 1, memory_bytes);
     last_bytes += strides * operand->stride;
     if (size_bytes > memory_bytes || operand->offset > memory_bytes || last_bytes > memory_bytes - operand->offset)
         return bg_error_set(
@@ -68,8 +68,8 @@ static bg_status check_operand(const bg_plan *plan, uint32_t device, const bgi_o
     return BG_OK;
 }
 
-/* The same check for memory that the host touches, or that is used after messages may have left: it must not be a
- * window. */
+/* Also checks that the memory is not a window, because the host touches it or it is used after messages may have
+ * left. */
 static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_operand *operand, size_t size_bytes,
                            bg_error *error)
 {
@@ -81,12 +81,12 @@ static bg_status check_own(const bg_plan *plan, uint32_t device, const bgi_opera
 static bg_status check_place(const bg_plan *plan, const bgi_place *place, size_t size_bytes, bg_error *error)
 {
     if (place->device >= plan->device_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a place is on device %u of %u", place->device,
-                            plan->device_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a place is on device %u, but the plan has %u devices",
+                            place->device, plan->device_count);
     return check_own(plan, place->device, &place->operand, size_bytes, error);
 }
 
-/* Checks a collective call: one operand in and one out, of the sizes that the group implies. */
+/* Checks that a collective call has one input and one output of the sizes that the group implies. */
 static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_error *error)
 {
     const bgi_collective_attributes *attributes = call->attributes;
@@ -98,7 +98,7 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
         !bg_dtype_is_float(x->dtype) || x->dtype != y->dtype)
         return bg_error_set(error, BG_ERROR_INTERNAL, "an unknown collective");
     if (attributes->members != bg_mesh_group_size(&mesh, attributes->axes))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective has %u replicas in groups of %u",
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a collective has %u members, but its groups have %u replicas",
                             attributes->members, bg_mesh_group_size(&mesh, attributes->axes));
     if (attributes->kind == BGI_COLLECTIVE_GATHER)
         x_share = attributes->members;
@@ -106,7 +106,8 @@ static bg_status check_collective(const bg_plan *plan, const bgi_call *call, bg_
         y_share = attributes->members;
     if (bg_type_element_count(x) * x_share != bg_type_element_count(y) * y_share ||
         (attributes->kind != BGI_COLLECTIVE_REDUCE && attributes->axis >= x->rank))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "the operands of a collective do not fit");
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "the input and output sizes of a collective do not match its group");
     return BG_OK;
 }
 
@@ -149,7 +150,7 @@ static bg_status check_copy(const bg_plan *plan, uint32_t device, const bg_actio
 
     BGI_TRY(check_own(plan, device, &copy->operand, copy->size_bytes, error));
     if (kind == BG_ACTION_SEND && (copy->to.memory != BGI_MEMORY_WINDOW || copy->to.edge != action->index))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a copy does not end in the message of edge %u", action->index);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "a copy must end in the message of edge %u", action->index);
     if (kind == BG_ACTION_SEND)
         return check_operand(plan, device, &copy->to, copy->size_bytes, error);
     if (copy->stream >= (kind == BG_ACTION_HOST_IN ? plan->input_count : plan->output_count))
@@ -172,8 +173,8 @@ static bg_status check_edges(const bg_plan *plan, uint32_t device, const uint32_
         if (edge == NULL)
             return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u of %u", edges[i], plan->edge_count);
         if (edge->from_device == edge->to_device || (is_sender ? edge->from_device : edge->to_device) != device)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u from device %u to device %u is %s here", edges[i],
-                                edge->from_device, edge->to_device, is_sender ? "written" : "read");
+            return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u from device %u to device %u cannot be %s here",
+                                edges[i], edge->from_device, edge->to_device, is_sender ? "written" : "read");
     }
     return BG_OK;
 }
@@ -184,14 +185,14 @@ static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_k
     const bool is_sum = kind == BG_ACTION_REDUCE, has_pieces = reduced->piece_count > 0;
 
     if (is_sum && !bg_dtype_is_float(reduced->dtype))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the sum over replicas is of %s; it must be of a float type",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "the sum over replicas has type %s; it must have a float type",
                             bg_dtype_name(reduced->dtype));
     if (reduced->element_count < 0 || reduced->piece_count < 0 || (!is_sum && !has_pieces) ||
         reduced->piece_count > INT64_MAX / bgi_plan_data_replicas(plan) ||
         (has_pieces && reduced->piece_count * bgi_plan_data_replicas(plan) < reduced->element_count))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not make the %lld of the variable",
-                            bgi_plan_data_replicas(plan), (long long)reduced->piece_count,
-                            (long long)reduced->element_count);
+        return bg_error_set(
+            error, BG_ERROR_INTERNAL, "%u pieces of %lld elements do not match the variable's %lld elements",
+            bgi_plan_data_replicas(plan), (long long)reduced->piece_count, (long long)reduced->element_count);
     if (bg_dtype_size_bytes(reduced->dtype) == 0 || (uint64_t)reduced->element_count > SIZE_MAX / 8)
         return bg_error_set(error, BG_ERROR_INTERNAL, "%lld elements of %s", (long long)reduced->element_count,
                             bg_dtype_name(reduced->dtype));
@@ -199,7 +200,7 @@ static bg_status check_reduced(const bg_plan *plan, uint32_t device, bg_action_k
                      (size_t)reduced->element_count * bg_dtype_size_bytes(reduced->dtype), error);
 }
 
-/* Whether a recent instruction has the same calls, as micro-batches of a stage do. */
+/* Whether a recent instruction has the same calls; the micro-batches of a stage share them. */
 static bool shares_calls(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     enum { LOOK_BACK = 32 };
@@ -253,7 +254,7 @@ static bool touches_window(const bgi_call *call, uint32_t edge)
     return false;
 }
 
-/* A message that leaves early leaves in the middle of the action before it; the rest of that action must not write its
+/* A message that leaves early leaves in the middle of the preceding action, the rest of which must not touch its
  * window. */
 static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_error *error)
 {
@@ -265,16 +266,18 @@ static bg_status check_early(const bgi_plan_device *on, uint32_t number, bg_erro
         maker--;
     if (send->action.kind != BG_ACTION_SEND || send->copy_count > 0 || send->after_calls >= maker->call_count ||
         maker->action.stage != send->action.stage || maker->action.micro_batch != send->action.micro_batch)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "a message leaves after call %u of the %u before it",
+        return bg_error_set(error, BG_ERROR_INTERNAL,
+                            "a message leaves after call %u, which is not inside the preceding action of %u calls",
                             send->after_calls, maker->call_count);
     for (uint32_t i = send->after_calls; i < maker->call_count; i++)
         if (touches_window(&maker->calls[i], send->action.index))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "call %u touches the message of edge %u, which left before",
-                                i, send->action.index);
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "call %u touches the message of edge %u, which has already left", i,
+                                send->action.index);
     return BG_OK;
 }
 
-/* Checks the turns of a strict plan: each belongs to one instruction, and a device's turns ascend. */
+/* Checks that each turn of a strict plan belongs to one instruction, and that a device's turns ascend. */
 static bg_status check_turns(const bg_plan *plan, bg_error *error)
 {
     uint32_t total = 0;
@@ -291,9 +294,10 @@ static bg_status check_turns(const bg_plan *plan, bg_error *error)
             const bgi_instruction *instruction = &plan->devices[d].instructions[i];
             const uint32_t turn = instruction->turn;
             if (turn >= total || is_taken[turn] || (i > 0 && turn <= instruction[-1].turn))
-                status = bg_error_set(error, BG_ERROR_INTERNAL,
-                                      "device %u, instruction %u: turn %u of %u is not its own, or too early", d, i,
-                                      turn, total);
+                status = bg_error_set(
+                    error, BG_ERROR_INTERNAL,
+                    "device %u, instruction %u: turn %u of %u belongs to another instruction or comes too early", d, i,
+                    turn, total);
             else
                 is_taken[turn] = true;
         }
@@ -321,28 +325,30 @@ static bg_status check_transfers(const bg_plan *plan, uint32_t device, bg_error 
         BGI_TRY(check_operand(plan, device, &far, far_bytes, error));
         if ((transfer->piece_axes & ~(uint32_t)BG_MESH_ALL) != 0 ||
             (transfer->piece_bytes > 0 && transfer->size_bytes / transfer->piece_bytes < pieces))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes in %zu bytes", i, pieces,
-                                transfer->piece_bytes, transfer->size_bytes);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u: %u pieces of %zu bytes do not fit in %zu bytes",
+                                i, pieces, transfer->piece_bytes, transfer->size_bytes);
         if (transfer->peer_wait > on->transfer_count + i)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "transfer %u waits for transfer %u of other replicas", i,
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "transfer %u waits for transfer %u of other replicas, which is not earlier", i,
                                 transfer->peer_wait);
     }
     for (uint32_t i = 0; i < on->instruction_count; i++) {
         const bgi_instruction *instruction = &on->instructions[i];
         if (instruction->io_wait > on->transfer_count + issued)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "instruction %u waits for transfer %u", i,
-                                instruction->io_wait);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "instruction %u waits for transfer %u, which is issued later",
+                                i, instruction->io_wait);
         for (uint32_t c = 0; c < instruction->call_count; c++) {
             issued += instruction->calls[c].is_transfer;
             if (instruction->call_waits != NULL && instruction->call_waits[c] > on->transfer_count + issued)
-                return bg_error_set(error, BG_ERROR_INTERNAL, "call %u of instruction %u waits for transfer %u", c, i,
+                return bg_error_set(error, BG_ERROR_INTERNAL,
+                                    "call %u of instruction %u waits for transfer %u, which is issued later", c, i,
                                     instruction->call_waits[c]);
         }
         issued += instruction->issues;
     }
     if (issued != on->transfer_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%llu of %u transfers are issued", (unsigned long long)issued,
-                            on->transfer_count);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "the program issues %llu transfers, but the device has %u",
+                            (unsigned long long)issued, on->transfer_count);
     return BG_OK;
 }
 
@@ -366,7 +372,7 @@ static bg_status check_sums(const bg_plan *plan, uint32_t device, bgi_extent *pl
         if (on->instructions[i].action.kind != BG_ACTION_REDUCE || touch == BGI_NO_INSTRUCTION || need > touch ||
             bgi_plan_is_strict(plan))
             return bg_error_set(error, BG_ERROR_INTERNAL,
-                                "instruction %u runs a sum beside instructions that touch it before it is complete", i);
+                                "instruction %u begins a sum that later instructions touch before it is complete", i);
     }
     return BG_OK;
 }
@@ -412,7 +418,8 @@ static void list_final_places(const bg_plan *plan, const bgi_plan_device *on, fi
     }
 }
 
-/* Finds the first place of the stage that may end after `begin`; without one, the first place of a later stage. */
+/* Finds the first place of the stage that may end after `begin`, or the first place of a later stage when there is no
+ * such place. */
 static uint32_t find_final_place(const final_place *places, uint32_t count, uint32_t stage, size_t begin)
 {
     uint32_t low = 0, high = count;
@@ -446,7 +453,7 @@ static bg_status check_final(const bg_plan *plan, const bgi_plan_device *on, uin
                  i < count && places[i].stage == stage && places[i].where.begin < touched.end; i++)
                 if (places[i].where.end > touched.begin && places[i].sum < number)
                     return bg_error_set(error, BG_ERROR_INTERNAL,
-                                        "instruction %u touches gradients that instruction %u has summed before",
+                                        "instruction %u touches gradients that instruction %u has already summed",
                                         number, places[i].sum);
         }
     return BG_OK;
@@ -497,13 +504,13 @@ static bg_status check_edge(const bg_plan *plan, uint32_t number, bg_error *erro
     if (edge->from_device >= plan->device_count || edge->to_device >= plan->device_count || edge->depth == 0 ||
         edge->slot_bytes % BGI_CACHE_LINE_BYTES != 0 ||
         (edge->depth > 1 && edge->slot_bytes > SIZE_MAX / 4 / edge->depth))
-        return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u: device %u to %u, %u slots of %zu bytes", number,
-                            edge->from_device, edge->to_device, edge->depth, edge->slot_bytes);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "edge %u is invalid: device %u to %u, %u slots of %zu bytes",
+                            number, edge->from_device, edge->to_device, edge->depth, edge->slot_bytes);
     memory_bytes = memory_size(plan, edge->to_device, edge->is_remote ? BGI_MEMORY_REMOTE : BGI_MEMORY_ARENA);
     if (edge->offset > memory_bytes || edge->slot_bytes * edge->depth > memory_bytes - edge->offset)
         return bg_error_set(error, BG_ERROR_INTERNAL,
-                            "edge %u: %u slots of %zu bytes at %zu pass the end of device %u's %zu bytes", number,
-                            edge->depth, edge->slot_bytes, edge->offset, edge->to_device, memory_bytes);
+                            "edge %u: %u slots of %zu bytes at offset %zu pass the end of device %u's %zu bytes",
+                            number, edge->depth, edge->slot_bytes, edge->offset, edge->to_device, memory_bytes);
     return BG_OK;
 }
 
@@ -514,18 +521,20 @@ static bg_status check_output(const bgi_plan_output *output, bg_error *error)
                             output->name, bg_dtype_name(output->type.dtype));
     if (output->mode == BG_OUTPUT_EVERY_N && output->period == 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "output `%s`: the period is 0 device iterations; it must be at least 1", output->name);
+                            "output `%s` has a period of 0 device iterations; it must be at least 1", output->name);
     return BG_OK;
 }
 
 static bg_status check_tables(const bg_plan *plan, bg_error *error)
 {
     if (plan->device_count == 0 || plan->replicas == 0 || plan->micro_batches == 0 || plan->iterations == 0)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "%u devices, %u replicas, %u micro-batches, %u iterations",
-                            plan->device_count, plan->replicas, plan->micro_batches, plan->iterations);
+        return bg_error_set(
+            error, BG_ERROR_INTERNAL,
+            "the plan has %u devices, %u replicas, %u micro-batches and %u iterations; each must be at least 1",
+            plan->device_count, plan->replicas, plan->micro_batches, plan->iterations);
     if (plan->input_group_size == 0 || plan->replicas % plan->input_group_size != 0)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "groups of %u for %u replicas", plan->input_group_size,
-                            plan->replicas);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "input groups of %u do not divide %u replicas",
+                            plan->input_group_size, plan->replicas);
     for (uint32_t i = 0; i < plan->edge_count; i++)
         BGI_TRY(check_edge(plan, i, error));
     for (uint32_t i = 0; i < plan->output_count; i++)
@@ -542,12 +551,13 @@ static bg_status check_tables(const bg_plan *plan, bg_error *error)
         if (variable->place_count == 0)
             return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` has no place", variable->name);
         if (variable->piece_count < 0 || variable->piece_count > bg_type_element_count(&variable->type))
-            return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` in pieces of %lld elements", variable->name,
-                                (long long)variable->piece_count);
+            return bg_error_set(error, BG_ERROR_INTERNAL, "variable `%s` has invalid pieces of %lld elements",
+                                variable->name, (long long)variable->piece_count);
     }
     for (uint32_t i = 0; i < plan->carried_count; i++)
         if (plan->carried[i] >= plan->variable_count)
-            return bg_error_set(error, BG_ERROR_INTERNAL, "carried value %u is variable %u of %u", i, plan->carried[i],
+            return bg_error_set(error, BG_ERROR_INTERNAL,
+                                "carried value %u is variable %u, but the plan has %u variables", i, plan->carried[i],
                                 plan->variable_count);
     return BG_OK;
 }

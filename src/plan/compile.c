@@ -1,12 +1,12 @@
 /*
- * compile.c: from a user's graph to an executable plan.
+ * compile.c: compiles a user's graph into an executable plan.
  *
  *   request --> options checked --> begun plan --+-- cache --------------> plan
  *                                                +-- attempts, passes --> plan --> cache
  *
  * The passes are a table (passes.def). Nothing here depends on a particular model or op. Fusion happens before stages
- * are known, so that the arithmetic, and with it every bit of the result, is the same under every strategy. Products
- * are fused right before memory is laid out, also in trials; this does not change results.
+ * are known, so that every strategy does the same arithmetic and gives bit-identical results. Products are fused right
+ * before memory is laid out, also in trials; this does not change results.
  */
 #include "plan/compile.h"
 
@@ -19,8 +19,8 @@
 #include "plan/op_types.h"
 #include "plan/passes.h"
 
-/* Loads the plan from the cache, or compiles it and stores it there. *plan is what bgi_plan_begin made; it may be
- * replaced, and is NULL when that fails. */
+/* Loads the plan from the cache, or compiles it and stores it there. bgi_plan_begin made *plan; it may be replaced, and
+ * is NULL when that fails. */
 static bg_status complete_plan(const bgi_request *request, bgi_cache *cache, bg_plan **plan, bg_error *error)
 {
     (*plan)->summary.is_cached = bgi_cache_load(cache, *plan);
@@ -47,7 +47,7 @@ static bg_status compile_condition(const bgi_request *request, bg_plan *plan, bg
     return bg_plan_create_loop(request->loop->condition, &once, &options, &plan->condition, error);
 }
 
-/* A loop inside a graph is not in the table of the library's ops: its body may hold any op. */
+/* A loop inside a graph is not in the table of the library's ops, because its body may hold any op. */
 static bool has_library_ops_only(const bg_graph *graph)
 {
     for (uint32_t o = 0; o < graph->op_count; o++)
@@ -65,7 +65,7 @@ static void log_compile_time(const bg_plan *plan)
     bgi_log(&plan->options, BG_LOG_INFO, text);
 }
 
-/* The options, with the loss scale that the precision implies unless they set one themselves. */
+/* The options with a loss scale; if they set none, it is the scale that the precision implies. */
 static bg_options complete_options(const bgi_request *request)
 {
     bg_options options = *request->options;

@@ -34,11 +34,11 @@ struct bgi_cuts;
 typedef struct bgi_compiler {
     bg_plan *plan;
     /* the request */
-    const bg_graph *source; /* the user's; NULL in trials */
-    bg_value loss;          /* in `graph` from the pass that makes that one */
+    const bg_graph *source; /* the user's graph; NULL in trials */
+    bg_value loss;          /* a value of `graph` from the pass that makes it */
     const bg_loop *loop;    /* in `graph` from the pass that makes `graph` */
-    struct bgi_cuts *cuts;  /* the cuts of automatic stages */
-    bool is_trial;          /* a copy that is compiled to try a choice */
+    struct bgi_cuts *cuts;  /* what earlier attempts at automatic stages have shown */
+    bool is_trial;          /* the compiler works on a copy, to try a choice */
     /* Runs the passes of a trial as far as its memory layout; passes that try choices call it. */
     bg_status (*lower)(struct bgi_compiler *trial, bg_error *error);
     bgi_arena scratch;
@@ -89,8 +89,8 @@ bg_status bgi_name_loss(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_list_variables(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_check_budget(bgi_compiler *compiler, bg_error *error);
 
-/* problem.c. bgi_adapt_generator runs when the devices of stages are known. A schedule that the options leave open must
- * accept stages that share devices, and on one device nothing can overlap. */
+/* problem.c. bgi_adapt_generator runs when the devices of stages are known. When the options do not name a schedule,
+ * the chosen one must accept stages that share devices; on one device nothing can overlap. */
 bg_status bgi_choose_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_adapt_generator(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_create_schedule(bgi_compiler *compiler, bg_error *error);
@@ -107,19 +107,19 @@ bg_status bgi_unknown_output(const bg_graph *graph, const char *name, bg_error *
 bg_status bgi_count_replicas(bgi_compiler *compiler, bg_error *error);
 
 /* trial.c */
-/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. It must be ended also after a
- * failure; the caller may take `plan` out of it before. */
+/* Begins a compiler with the same stages and its own plan and graph, for compiler->lower. The caller must end it even
+ * after a failure, and may take `plan` out of it first. */
 bg_status bgi_trial_begin(const bgi_compiler *compiler, bgi_compiler *out, bg_error *error);
 void bgi_trial_end(bgi_compiler *trial);
 
-/* search.c: for the schedule `auto`: chooses the memory for slots, and whether W is a separate action. */
+/* search.c: for the schedule `auto`, chooses the memory for slots, and whether W is a separate action. */
 bg_status bgi_search_schedule(bgi_compiler *compiler, bg_error *error);
 
-/* recompute.c: adds the ops that run again under the options. */
+/* recompute.c: adds the forward ops that run again as the options require. */
 bg_status bgi_recompute_plan(bgi_compiler *compiler, bg_error *error);
 
 /* offload.c, in this order */
-/* Warns of rules of locations that match no tensor of a graph with all ops. */
+/* Warns of location rules that match no tensor; needs a graph with all ops. */
 void bgi_warn_of_idle_rules(const bgi_compiler *compiler);
 /* Decides which variables are remote; needs segments. */
 bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
@@ -127,19 +127,19 @@ bg_status bgi_find_remote(bgi_compiler *compiler, bg_error *error);
 bg_status bgi_hoist_loads(bgi_compiler *compiler, bg_error *error);
 /* Adds the buffers of edges; needs grouped edges. */
 void bgi_add_edge_buffers(bgi_compiler *compiler);
-/* Needs a schedule: marks crossings for which a remote store pays; true when there are new ones, and edges must be
- * grouped again. */
+/* Marks crossings for which a remote store pays off; needs a schedule. Returns true when there are new ones, so that
+ * edges must be grouped again. */
 bool bgi_decide_remote_edges(bgi_compiler *compiler);
-/* Needs a schedule: decides of which accumulators each replica stores only the piece that it updates. */
+/* Decides for which accumulators each replica stores only the piece that it updates; needs a schedule. */
 bg_status bgi_decide_gradient_pieces(bgi_compiler *compiler, bg_error *error);
 bool bgi_crossing_is_preloaded(const bgi_compiler *compiler, uint32_t crossing);
 /* The tensor axes over which the remote store of a crossing is cut into pieces. */
 uint8_t bgi_crossing_shard_axes(const bgi_compiler *compiler, uint32_t crossing);
-/* If so, the device holds fewer micro-batches of activations than the order keeps. */
+/* If they may be, the device holds activations of fewer micro-batches than the schedule keeps. */
 bool bgi_activations_may_be_remote(const bg_options *options);
 
 /* edges.c */
-/* Groups the edges from the beginning each time. */
+/* Groups all edges anew each time. */
 bg_status bgi_group_edges(bgi_compiler *compiler, bg_error *error);
 /* The slot of a crossing for its readers, and the slot for the op that writes it. */
 bgi_operand bgi_crossing_slot(const bgi_compiler *compiler, uint32_t crossing);
@@ -150,15 +150,15 @@ bgi_operand bgi_stash_write_slot(const bgi_compiler *compiler, uint32_t crossing
 
 /* kernels.c */
 bg_status bgi_select_kernels(bgi_compiler *compiler, bg_error *error);
-/* The op as its kernel gets it: with pieces as operands where the op works on pieces. `types` must have room for all
- * operands. */
+/* The op's signature for its kernel, whose operands are pieces where the op works on pieces. `types` must have room for
+ * all operands. */
 bg_op_signature bgi_lowered_signature(const bg_graph *graph, const bgi_op *op, bg_type *types);
 
 /* windows.c: adds rings to the plan's edges; gives windows and rings their offsets. */
 bg_status bgi_lay_out_remote(bgi_compiler *compiler, size_t *offsets, size_t *remote_offsets, bg_error *error);
 
-/* Whether the edge holds results of R for their B, whose slots share a device's memory where they are not in use at the
- * same time (repeats.c). */
+/* Whether the edge holds results of R for their B. Slots of such edges share a device's memory when they are not in use
+ * at the same time (repeats.c). */
 bool bgi_is_of_repeats(const bgi_compiler *c, uint32_t edge);
 bg_status bgi_lay_out_repeats(bgi_compiler *c, size_t *offsets, bg_error *error);
 
@@ -167,7 +167,7 @@ bool bgi_is_plan_output(const bgi_compiler *c, uint32_t root);
 
 /* layout.c */
 bg_status bgi_lay_out(bgi_compiler *compiler, bg_error *error);
-/* Where a variable or constant is on a device; all zero when the device has none. */
+/* The place of a variable or constant on a device; all zero when it has none there. */
 bgi_operand bgi_leaf_place(const bgi_compiler *compiler, uint32_t value, uint32_t device);
 /* Index of an input in a stage, in placement->input_places. */
 size_t bgi_input_index(const bgi_compiler *compiler, uint32_t value, uint32_t stage);
@@ -179,10 +179,10 @@ bg_location_class bgi_leaf_location(const bgi_value *value);
 /* transfers.c */
 bg_status bgi_write_transfers(bgi_compiler *compiler, bg_error *error);
 
-/* final.c: begins sums where their gradients are final, in the middle of a backward pass. */
+/* final.c: begins sums as soon as their gradients are final, in the middle of a backward pass. */
 bg_status bgi_reduce_when_final(bgi_compiler *compiler, bg_error *error);
 
-/* beside.c: which sums over replicas the device does not wait for. */
+/* beside.c: decides which sums over replicas the device does not wait for. */
 bg_status bgi_set_sums_beside(bgi_compiler *compiler, bg_error *error);
 
 /* Whether the replicas of a sum meet in a call; such calls must run one after another. */
@@ -199,7 +199,7 @@ bg_status bgi_write_programs(bgi_compiler *compiler, bg_error *error);
 bg_kernel bgi_slot_copy_kernel(void);
 /* Whether calls of the type (may be NULL) only issue a transfer. */
 bool bgi_op_type_is_transfer(const bg_op_type *type);
-/* Where an op (in its segment) finds an operand. */
+/* The place at which an op (in its segment) finds an operand. */
 bgi_operand bgi_find_operand(const bgi_compiler *compiler, uint32_t op, bg_value value);
 /* ---- small things ---- */
 
@@ -228,7 +228,8 @@ static inline size_t bgi_piece_bytes(const bgi_value *value)
     return (size_t)value->piece * bg_dtype_size_bytes(value->type.dtype);
 }
 
-/* The bytes of a value in its memory: the whole, the whole with the padding of the last replicas, or one piece. */
+/* The bytes of a value in memory: those of the whole, of the whole with the padding of the last replicas, or of one
+ * piece. */
 static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *value)
 {
     const size_t whole = bg_type_size_bytes(&value->type);
@@ -237,7 +238,7 @@ static inline size_t bgi_stored_bytes(const bg_plan *plan, const bgi_value *valu
     return value->is_piece || pieces > whole ? pieces : whole;
 }
 
-/* Between devices only a piece is sent, unless an op reads the whole. */
+/* Whether only a piece is sent between devices; an op that reads the whole prevents this. */
 static inline bool bgi_travels_as_piece(const bgi_value *value)
 {
     return value->piece > 0 && (value->is_piece || !value->is_read_whole);
@@ -261,7 +262,8 @@ static inline size_t bgi_home_bytes(const bgi_compiler *compiler, uint32_t id)
                                                     : bgi_stored_bytes(compiler->plan, &compiler->graph->values[id]);
 }
 
-/* The bytes of its window on the device, including the padding of the last replicas when it comes in pieces. */
+/* The bytes of a variable's window on the device, including the padding of the last replicas when it is loaded in
+ * pieces. */
 static inline size_t bgi_window_bytes(const bgi_compiler *compiler, uint32_t id)
 {
     return compiler->residency->home_pieces[id] > 0

@@ -1,8 +1,8 @@
 /*
- * costs.c: the static cost of ops, from a device model with three numbers, or from measured costs of blocks.
+ * costs.c: estimates the cost of ops from a device model with three numbers, or from measured costs of blocks.
  *
- * A measured block keeps the proportions of its ops: each estimate is multiplied by measured / estimated time of its
- * block and kind, so that a block may still be cut.
+ * Each estimate in a measured block is multiplied by measured / estimated time of its block and kind. So the ops keep
+ * their proportions, and a block may still be cut.
  */
 #include "plan/costs.h"
 
@@ -67,8 +67,8 @@ static void sum_blocks(bgi_estimate *e)
     }
 }
 
-/* Times are assigned to the kinds that the block has: a block without a separate W has that time in B, and the
- * reverse. */
+/* Assigns measured times to the kinds that the block has. A block without a separate W adds the time of W to B, and a
+ * block without B adds that of B to W. */
 static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bool *is_part)
 {
     double times[KIND_COUNT] = {[BGI_SEGMENT_FORWARD] = measured->forward_ns,
@@ -87,7 +87,7 @@ static void scale_block(bgi_estimate *e, const bg_block_cost *measured, const bo
         for (size_t kind = 0; is_part[b] && kind < KIND_COUNT; kind++)
             if (sums[kind] > 0 && kind != BGI_SEGMENT_RECOMPUTE)
                 e->factors[b * KIND_COUNT + kind] = times[kind] / sums[kind];
-    /* An op that runs again costs what it cost the first time. */
+    /* An op that runs again costs as much as it did the first time. */
     for (size_t b = 1; b < e->graph->block_count; b++)
         e->factors[b * KIND_COUNT + BGI_SEGMENT_RECOMPUTE] = e->factors[b * KIND_COUNT + BGI_SEGMENT_FORWARD];
 }

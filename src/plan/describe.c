@@ -146,7 +146,7 @@ bg_status bg_plan_print_memory(const bg_plan *plan, char **out_text, bg_error *e
     return bgi_string_finish(&text, out_text, error);
 }
 
-/* The largest class on a device and what would make it smaller. */
+/* Finds the largest class of memory on a device and the advice that makes it smaller. */
 static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_class *out_class)
 {
     bg_memory_class largest = BG_MEMORY_WEIGHTS;
@@ -180,8 +180,8 @@ static const char *remedy_for(const bg_plan *plan, uint32_t device, bg_memory_cl
     }
 }
 
-/* What a call reads and writes in the transient memory of its device, which is at the end of the arena, with its
- * scratch memory. */
+/* The bytes that a call reads and writes in its device's transient memory (the end of the arena), plus its scratch
+ * memory. */
 static size_t transient_bytes(const bgi_plan_device *device, const bgi_call *call)
 {
     const size_t begin = device->arena_bytes - device->class_bytes[BG_MEMORY_TRANSIENT];
@@ -255,7 +255,7 @@ static void add_largest_variable(bgi_string *text, const bg_plan *plan, uint32_t
         bgi_string_add(text, ", and the largest variable is `%s`, %s", name, bgi_bytes_text(most, size));
 }
 
-/* What takes most of a class of memory on a device. */
+/* Names the largest user of a class of memory on a device. */
 static void add_largest(bgi_string *text, const bg_plan *plan, uint32_t device, bg_memory_class class)
 {
     if (class == BG_MEMORY_TRANSIENT)
@@ -319,7 +319,8 @@ bg_status bg_plan_print_placement(const bg_plan *plan, char **out_text, bg_error
 
 /* ---- programs ---- */
 
-/* "d0+64" in the arena of device 0, "d0+64[e2]" in slots there, "remote 0+64", and "e1+64" in a message of edge 1. */
+/* Writes "d0+64" for the arena of device 0, "d0+64[e2]" for slots there, "remote 0+64", or "e1+64" for a message of
+ * edge 1. */
 static void add_operand(bgi_string *text, uint32_t device, const bgi_operand *operand)
 {
     const bool is_window = operand->memory == BGI_MEMORY_WINDOW;

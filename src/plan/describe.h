@@ -1,13 +1,14 @@
 /*
- * describe.h: what the room itself needs of describe.c.
+ * describe.h: functions of describe.c for other files of this room.
  */
 #ifndef BGI_PLAN_DESCRIBE_H
 #define BGI_PLAN_DESCRIBE_H
 
 #include "plan/plan.h"
 
-/* BG_ERROR_BUDGET names the device, what it needs and has, its largest values and the remedy, followed by the whole
- * table. `device` UINT32_MAX: the one that is furthest over its budget. */
+/* Returns BG_ERROR_BUDGET. Its message names the device, the bytes that it needs and has, its largest values and a
+ * remedy, and ends with the table of all devices. With `device` UINT32_MAX it reports the device that is furthest over
+ * its budget. */
 bg_status bgi_describe_over_budget(const bg_plan *plan, uint32_t device, bg_error *error);
 
 #endif

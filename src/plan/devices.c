@@ -3,12 +3,12 @@
  *
  *     device_mapping        as given; neighbors on one device stay two stages
  *     @ or device ids       as given; a stage without one is on the device of its own number
- *     nothing               the schedule's placement (line, loop, fold); phases: stage i of each phase on device i,
- * with two groups on device 2 i (even phases) or 2 i + 1 (odd ones)
+ *     nothing               the schedule's placement (line, loop, fold); with phases, stage i of each phase is on
+ *                           device i or, with two groups, on device 2 i (even phases) or 2 i + 1 (odd phases)
  *
  * Devices in between may be left out; they exist and are idle.
  *
- * This file knows stages and their order, and no data flow.
+ * This file knows stages and their order, but no data flow.
  */
 #include "plan/devices.h"
 
@@ -212,7 +212,7 @@ static bg_status check_stage_count(const bg_options *options, const bgi_stages *
         stages->stage_count);
 }
 
-/* same_as_ipu numbers stages by devices, so that returning to a device would return to its stage. */
+/* same_as_ipu numbers stages by devices, so returning to a device would mean returning to its stage. */
 static bg_status check_ascending(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     if (!options->execution.ipu_limits || options->execution.stages != NULL ||
@@ -236,7 +236,7 @@ static bg_status check_phases_given(const bg_options *options, const bgi_stages 
                         "(; separates phases)");
 }
 
-/* IPU systems have a power of two of devices. */
+/* The number of devices of an IPU system is a power of two. */
 static bg_status check_power_of_two(const bg_options *options, const bgi_stages *stages, bg_error *error)
 {
     const uint64_t total = (uint64_t)stages->device_count * options->replicas.count;
@@ -260,7 +260,7 @@ static bg_status check_power_of_two(const bg_options *options, const bgi_stages 
     return BG_OK;
 }
 
-/* On IPUs, layers that share a variable are on one device; Brigade keeps copies. */
+/* On IPUs, layers that share a variable must be on one device; Brigade keeps copies. */
 static bg_status check_shared(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                               bg_error *error)
 {

@@ -8,8 +8,8 @@
 
 #include "transform/transform.h"
 
-/* Whether neighbors on one device become one stage. They do not if a schedule folds the line of stages back on itself,
- * nor between phases. */
+/* Whether neighbors on one device become one stage. They stay separate if a schedule folds the line of stages back on
+ * itself, and at the borders of phases. */
 bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator *generator);
 
 /* Gives each stage its device: by device_mapping, otherwise the device that the text and blocks gave (or the stage's
@@ -17,8 +17,8 @@ bool bgi_merges_neighbors(const bg_options *options, const bg_schedule_generator
 bg_status bgi_place_stages(const bg_options *options, const bg_schedule_generator *generator, bgi_stages *stages,
                            bg_error *error);
 
-/* Checks what IPU software refuses but Brigade can run: an error with ipu_limits, otherwise a warning where it costs
- * something. `graph`: forward ops with their stages. */
+/* Checks for configurations that Brigade can run but IPU software rejects. They are errors with ipu_limits; otherwise
+ * those that cost time or memory are warnings. `graph`: forward ops with their stages. */
 bg_status bgi_check_ipu_limits(const bg_graph *graph, const bg_options *options, const bgi_stages *stages,
                                bg_error *error);
 

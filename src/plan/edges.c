@@ -3,9 +3,9 @@
  *
  *     crossings of the partition --group--> edges --schedule, layout--> slots: where they are read and written
  *
- * A crossing may become two edges (offload.c decides): one to its receiver, one for what the receiver keeps for its
- * backward pass. When both are remote they share one copy in the store, which is loaded twice. This file knows only
- * those arena offsets that layout.c and windows.c gave the edges.
+ * A crossing may become two edges (offload.c decides): one to its receiver, and one for the value that the receiver
+ * keeps for its backward pass. When both edges are remote, they share one copy in the store, which is loaded twice.
+ * The only arena offsets that this file knows are those that layout.c and windows.c gave the edges.
  */
 #include "plan/compile.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- crossings with the same ends ---- */
 
-/* The edge from the producer to its readers, without readers that have a separate edge. */
+/* The edge from the producer to its readers, except readers that have a separate edge. */
 static bg_schedule_edge edge_of(const bgi_compiler *c, uint32_t index)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -115,7 +115,7 @@ static bg_status allocate_edges(bgi_compiler *c, bg_error *error)
     for (c->edges->table_size = 16; c->edges->table_size < 4 * (size_t)count;)
         c->edges->table_size *= 2;
     c->edges->table = bgi_arena_allocate(&c->scratch, c->edges->table_size, sizeof *c->edges->table);
-    /* A crossing may become two edges, each of three rings. */
+    /* A crossing may become two edges with three rings each. */
     c->edges->list = bgi_arena_allocate(&c->plan->arena, 2 * (size_t)count, sizeof *c->edges->list);
     c->edges->facts = bgi_arena_allocate(&c->scratch, 2 * (size_t)count, sizeof *c->edges->facts);
     c->edges->routes = bgi_arena_allocate(&c->scratch, count, sizeof *c->edges->routes);
@@ -138,8 +138,8 @@ static void pad_sharded_slots(bgi_compiler *c)
     }
 }
 
-/* The edges of one crossing. Two edges that are both remote have one store. Their slots hold the same values in the
- * same order, because a value that is kept by the same kinds has two separate edges. */
+/* Finds or adds the edges of one crossing. Two edges that are both remote share one store, which works because their
+ * slots hold the same values in the same order. */
 static void route_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];
@@ -193,7 +193,7 @@ static bgi_operand slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
                          .offset = slots->offset + offset};
 }
 
-/* The same for the writer: a window when the slots belong to another device. */
+/* The place for the writer, which is a window when the slots belong to another device. */
 static bgi_operand write_slot_of(const bgi_compiler *c, uint32_t edge, size_t offset)
 {
     const bgi_plan_edge *slots = &c->plan->edges[edge];

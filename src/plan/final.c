@@ -1,15 +1,16 @@
 /*
  * final.c: sends gradients as soon as they are final. If a device would only wait in a REDUCE, the preceding backward
  * pass is cut: gradients that none of its later calls touch are summed while the rest runs. This file knows no schedule
- * and no graph: it reads each device's instructions.
+ * and no graph; it only reads each device's instructions.
  *
  *     B1 ............................ REDUCE 1 | U1
  *     B1 ........ REDUCE 1 | B1 ..... REDUCE 1 | B1 .. REDUCE 1 | U1       each of some variables
  *
- * Calls keep their order and each variable is summed by itself as before, so results do not change; no value lives
- * longer, so devices need no more memory. Each cut costs a meeting of the replicas. So options.replicas.reduce_bytes
- * bytes, and one in MOST_CUTS of all bytes, must be final by then, and the remaining work must exceed the bytes. Strict
- * plans are not cut, and neither is a REDUCE that already runs beside other passes.
+ * Calls keep their order and each variable is still summed separately, so results do not change. No value lives longer,
+ * so devices need no more memory. Each cut costs a synchronization of the replicas. So at least
+ * options.replicas.reduce_bytes bytes, and a share of 1 / MOST_CUTS of all bytes, must be final at a cut, and the
+ * remaining work must take longer than their sum. Strict plans are not cut, and neither is a REDUCE that already runs
+ * beside other passes.
  */
 #include "plan/compile.h"
 
@@ -23,7 +24,7 @@ enum { MOST_CUTS = 8 };
 typedef struct gradient {
     bgi_extent where;
     uint32_t number;      /* its place in the REDUCE */
-    uint32_t final_after; /* calls of the backward pass after which it is final */
+    uint32_t final_after; /* the number of calls of the backward pass after which it is final */
 } gradient;
 
 /* A backward pass that is cut into parts. */
@@ -32,8 +33,8 @@ typedef struct cutting {
     gradient *gradients; /* the gradients of the sum, in the order in which they become final */
     uint32_t gradient_count;
     uint32_t count;            /* places */
-    uint32_t after[MOST_CUTS]; /* calls of the backward pass after which a sum of the gradients begins that are final
-                                  and not yet sent */
+    uint32_t after[MOST_CUTS]; /* by cut: the number of calls of the backward pass after which it sums the gradients
+                                * that are final by then */
 } cutting;
 
 typedef struct cutter {
@@ -45,7 +46,7 @@ typedef struct cutter {
     uint32_t *at;       /* by instruction: 1 + the cut whose backward pass or sum it is; 0: no cut */
 } cutter;
 
-/* ---- what is final when ---- */
+/* ---- when gradients become final ---- */
 
 static int compare_places(const void *a, const void *b)
 {
@@ -168,9 +169,9 @@ static bg_status find_cut(cutter *k, uint32_t sum, bg_error *error)
     return BG_OK;
 }
 
-/* ---- the program anew ---- */
+/* ---- rewriting the program ---- */
 
-/* Writes a sum of the gradients from `first` on that are final after `calls` calls, or of all remaining ones. */
+/* Writes a sum of those gradients from `first` on that are final after `calls` calls, or of all remaining gradients. */
 static bg_status write_sum(const cutter *k, const cutting *cut, uint32_t *first, uint32_t calls, bgi_instruction *out,
                            bg_error *error)
 {
@@ -234,8 +235,7 @@ static bg_status write_parts(const cutter *k, const cutting *cut, bgi_instructio
     return BG_OK;
 }
 
-/* Writes the sum of the remaining gradients where the whole sum was; at least one remains. All sums are complete after
- * it. */
+/* Writes the sum of the remaining gradients (at least one) where the whole sum was. After it all sums are complete. */
 static bg_status write_rest(const cutter *k, const cutting *cut, bgi_instruction *out, uint32_t *count, bg_error *error)
 {
     uint32_t first = 0;
@@ -252,7 +252,7 @@ static bg_status write_program(const cutter *k, bgi_plan_device *on, bg_error *e
     const bgi_instruction *list = on->instructions;
     bgi_instruction *out;
     uint32_t count = 0;
-    bool have_left = false; /* messages after a cut backward pass that do not leave early leave in their turn */
+    bool have_left = false; /* after a cut backward pass, messages leave in their turn unless they leave early */
     size_t most = on->instruction_count;
 
     for (uint32_t i = 0; i < k->cut_count; i++)

@@ -1,6 +1,6 @@
 /*
- * graph_passes.c: runs the passes of transform/ over the compiler's graph with what the compiler knows by then:
- * options, stages, replicas.
+ * graph_passes.c: runs the passes of transform/ over the compiler's graph, with the options, stages and replicas that
+ * are known by then.
  */
 #include "plan/compile.h"
 
@@ -15,7 +15,8 @@ bg_status bgi_cut_stages(bgi_compiler *c, bg_error *error)
     return bgi_choose_stages(c, c->loss, c->cuts, error);
 }
 
-/* Stages that a caller lists refer to the whole model: blocks that pruning emptied count, and keep their numbers. */
+/* Stages that a caller lists refer to the whole model, so blocks that pruning emptied still count and keep their
+ * numbers. */
 bg_status bgi_assign_graph_stages(bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

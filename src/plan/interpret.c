@@ -1,5 +1,5 @@
 /*
- * interpret.c: runs a plan of one device in the calling thread: instruction by instruction, call by call, part by part.
+ * interpret.c: runs a plan of one device in the calling thread, one part of a call after another.
  */
 #include "plan/plan.h"
 

@@ -1,6 +1,6 @@
 /*
- * kernels.c: chooses the kernel of each op by the operands that the op gets (pieces where it works on pieces) and the
- * scratch memory that its device allows.
+ * kernels.c: chooses the kernel of each op from its operands (pieces where it works on pieces) and its device's limit
+ * of scratch memory.
  */
 #include "plan/compile.h"
 

@@ -6,8 +6,8 @@
  *
  * A value that stays inside its segment is transient: its offset follows from its lifetime in the segment. All segments
  * of a device share that memory, because they run one at a time. A value that crosses to another segment lives in the
- * slots of an edge. Its producer writes directly into a slot: of a local edge when there is one, otherwise into the
- * window of the first receiver's edge; the value is copied to further edges. An output without a local slot is a
+ * slots of an edge. Its producer writes directly into a slot of a local edge or, if there is no local edge, into the
+ * window of the first receiver's edge. The value is copied to further edges. An output without a local slot is a
  * transient, so that the host may read it after the message has left; it is copied into windows. Sizes are multiples of
  * 64 bytes.
  */
@@ -36,7 +36,7 @@ bg_memory_class bgi_leaf_class(const bgi_value *value)
     }
 }
 
-/* The class of memory that holds it between its uses. */
+/* The class of memory that holds a leaf between its uses. */
 static bg_memory_class class_of(const bgi_compiler *c, size_t v)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -79,9 +79,9 @@ static int compare_places(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Lists the devices that need a leaf, as value and device in one number: a written variable only on its home device,
- * others wherever they are read. The stages that read inputs are listed as well. Returns the number of entries, which
- * may repeat. */
+/* Lists the devices that need a leaf, as value and device in one number. A written variable is needed only on its home
+ * device, other leaves wherever they are read. Also lists the stages that read inputs. Returns the number of entries,
+ * which may repeat. */
 static size_t collect_places(bgi_compiler *c, uint64_t *places)
 {
     size_t count = 0;
@@ -216,8 +216,8 @@ static void place_tail_edges(bgi_compiler *c, size_t *offsets)
             place_edge(c, c->placement->tail_edges[d], offsets);
 }
 
-/* The crossing whose slot the producer of a value writes: a local one if there is one, otherwise the first; UINT32_MAX:
- * none. */
+/* The crossing to whose slot the producer of a value writes: a local one if there is one, otherwise the first;
+ * UINT32_MAX if there is none. */
 static uint32_t find_written_crossing(const bgi_compiler *c, bg_value root, uint32_t stage)
 {
     uint32_t first = UINT32_MAX, next;
@@ -253,7 +253,7 @@ static void place_results(bgi_compiler *c)
 }
 
 /* Places inputs in the slot of the stage's own stash when the backward pass reads them, otherwise in a buffer for one
- * micro-batch. Buffers come before the last stash, whose slots get their places in between. */
+ * micro-batch. Buffers come before the last stash, whose slots get their places between the two steps. */
 static void place_inputs(bgi_compiler *c, bool in_slots, size_t *offsets)
 {
     const uint32_t stages = c->stages->stage_count;
@@ -352,10 +352,11 @@ static void collect_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, c
     }
 }
 
-/* Units smaller than this share of a segment's transients stay among these, where caches find them. */
+/* Smaller units than this share of a segment's transients stay among the transients, which are likely to be in a
+ * cache. */
 enum { LEAST_SHARE = 32 };
 
-/* Places units: in slots, if `least_bytes` is not 0, and the others in the memory of transients. */
+/* Places units in slots, if `least_bytes` is not 0, and the others in the memory of transients. */
 static bool place_units(bgi_compiler *c, uint32_t index, bgi_packer *packer, const bgi_life_times *times,
                         uint32_t value_units, size_t base, size_t least_bytes, bgi_operand *places)
 {
@@ -414,10 +415,10 @@ static bg_status lay_out_segment(bgi_compiler *c, uint32_t index, size_t base, s
     return BG_OK;
 }
 
-/* Transients below this share of a device's memory are not worth the search. */
+/* The search is not worthwhile when transients are below this share of a device's memory. */
 enum { WORTHWHILE_SHARE = 32 };
 
-/* Moves transients of a device's largest segments to slots, as far as this makes the device smaller. `before`: by
+/* Moves transients of a device's largest segments to slots, while this reduces the device's memory. `before`: by
  * segment, the bytes of its transients without slots. */
 static bg_status reuse_slots(bgi_compiler *c, uint32_t device, size_t base, const size_t *before,
                              const bgi_life_times *times, uint32_t *unit_of, bg_error *error)

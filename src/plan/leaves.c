@@ -19,13 +19,13 @@ static void list_places(const bgi_compiler *c, size_t v, bgi_place *places, uint
         places[(*count)++] = p->places[i];
 }
 
-/* A copy that shares a home has no separate place. */
+/* A copy that shares its original's home has no separate place. */
 static uint32_t count_places(const bgi_compiler *c, size_t v)
 {
     return c->graph->values[v].shares_home ? 0 : c->placement->first_places[v + 1] - c->placement->first_places[v];
 }
 
-/* Describes how the mesh cuts a variable: state is cut as its parameter is, and so are accumulators, except those that
+/* Describes how the mesh cuts a variable. State is cut like its parameter, and so are accumulators, except those that
  * hold rows. Returns NULL without an error when the mesh does not cut it. */
 static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_shard **out, bg_error *error)
 {
@@ -43,8 +43,8 @@ static bg_status copy_shard(bgi_compiler *c, const bgi_value *value, const bg_sh
     return BG_OK;
 }
 
-/* The range of the whole variable that this one is; for state, the range of its parameter, within the whole's state.
- * Returns NULL without an error when it is a whole one. */
+/* The range of the whole variable that this variable is. State has the range of its parameter, within the whole's
+ * state. Returns NULL without an error when the variable is whole. */
 static bg_status copy_section(bgi_compiler *c, const bgi_value *value, const bg_section **out, bg_error *error)
 {
     const bool is_served = !bg_value_is_null(value->owner) && value->role == BG_ROLE_STATE;

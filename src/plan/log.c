@@ -1,7 +1,7 @@
 /*
  * log.c: delivers the library's messages to the caller's function (options.reporting.log) and to a file
- * (options.files.log_dir). The file is opened for each message and appended to. So nothing is kept between messages,
- * several processes may share the file, and a run allocates nothing for it.
+ * (options.files.log_dir). The file is opened for each message and appended to. So the log keeps no state between
+ * messages, several processes may share the file, and a run allocates nothing.
  */
 #include "plan/log.h"
 

@@ -9,9 +9,9 @@
 
 #define BGI_LOG_NAME "brigade.log"
 
-/* Whether messages have a destination; expensive texts are made only then. */
+/* Whether messages have a destination; otherwise callers skip expensive messages. */
 bool bgi_log_is_enabled(const bg_options *options);
-/* Used for trials, which log nothing. */
+/* Turns logging off, for trials. */
 void bgi_disable_log(bg_options *options);
 
 /* Creates the folder and the file. Errors: BG_ERROR_IO. */

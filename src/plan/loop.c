@@ -1,9 +1,10 @@
 /*
- * loop.c: loops inside graphs are ops whose kernel runs the plan of a body repeatedly, in the op's own scratch memory.
+ * loop.c: loops inside graphs. A loop is an op whose kernel runs the plan of its body repeatedly in the op's scratch
+ * memory.
  *
  * The body is compiled when the op's kernel is chosen, for a single device and forward only. So three nested loops are
- * three nested plans, and the work of each is a call in the plan around it. Iteration i draws its random numbers from
- * the i-th word of the seed, so that iterations differ and a repeated run gives the same numbers.
+ * three nested plans, each of which runs in a call of the plan around it. Iteration i draws its random numbers from the
+ * i-th word of the seed. So iterations differ, and a repeated run gives the same numbers.
  */
 #include <brigade/loop.h>
 
@@ -64,7 +65,7 @@ static void *find_carried(const loop_state *loop, char *memory, uint32_t i)
     return memory + loop->plan->variables[loop->plan->carried[i]].places[0].operand.offset;
 }
 
-/* Whether a first iteration runs. The condition's plan uses the memory after that of the body. */
+/* Whether the first iteration runs. The condition's plan uses the memory after that of the body. */
 static bool begins(const loop_state *loop, char *memory)
 {
     const void *values[BG_LOOP_MOST_CARRIED];
@@ -124,7 +125,7 @@ typedef struct loop_attributes {
     bg_loop loop;
 } loop_attributes;
 
-/* The operand for each input of the body is the input's place among the body's inputs. */
+/* Input i of the body reads operand i of the op. */
 static uint32_t find_operand(const bg_graph *body, bg_value input)
 {
     uint32_t operand = 0;

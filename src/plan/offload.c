@@ -1,6 +1,6 @@
 /*
- * offload.c: decides what is remote in a plan. It does not choose places in arenas (windows.c does) and writes no
- * transfers (transfers.c does).
+ * offload.c: decides which values of a plan are remote. It does not choose places in arenas (windows.c does) and writes
+ * no transfers (transfers.c does).
  *
  *     weights, accumulators   of a stage and class: one buffer of the schedule. Of sharded weights each replica's store
  *                             has a piece. What a stage copies of another one's on the same device has a buffer that is
@@ -24,7 +24,7 @@
 
 #include "core/error.h"
 
-/* Slots of a remote edge for its producer: one is written while the other one is stored. */
+/* The number of slots of a remote edge for its producer, which writes one while the other is stored. */
 enum { PRODUCER_SLOTS = 2 };
 
 static bool is_preloaded(const bgi_compiler *c, const bg_tensor_location *location)
@@ -52,7 +52,7 @@ static bg_location_class location_class_of(const bgi_value *value)
     switch (value->role) {
     case BG_ROLE_PARAMETER:
         return BG_LOCATION_WEIGHTS;
-    case BG_ROLE_BUFFER: /* a buffer that is already remote is used entry by entry, without a window */
+    case BG_ROLE_BUFFER: /* the graph's own remote buffers are used entry by entry, without a window */
         return value->is_remote ? BG_LOCATION_COUNT : BG_LOCATION_WEIGHTS;
     case BG_ROLE_ACCUMULATOR:
         return BG_LOCATION_ACCUMULATORS;
@@ -142,7 +142,7 @@ static void add_users(bgi_compiler *c)
             if (bgi_op_type_changes(c->graph->ops[o].type, i, c->plan->training))
                 buffer->writes |= 1u << bgi_action_of_segment(segment->kind);
         }
-    /* Other stages get updated values from the update; replicas are summed before it. */
+    /* Other stages get updated values from the update, before which gradients are summed over replicas. */
     for (uint32_t i = 0; i < c->partition->crossing_count; i++) {
         const bgi_crossing *crossing = &c->partition->crossings[i];
         if (c->residency->buffer_of[crossing->value.id] == BGI_NO_BUFFER)
@@ -165,7 +165,8 @@ static void add_users(bgi_compiler *c)
         }
 }
 
-/* All replicas have the same parameters, so that each may keep a piece; buffers belong to single replicas. */
+/* All replicas have the same parameters, so each may keep a piece; remote buffers of the graph differ between
+ * replicas. */
 static int64_t count_piece(const bgi_compiler *c, const bgi_value *value)
 {
     const uint32_t replicas = bgi_plan_data_replicas(c->plan);
@@ -224,16 +225,15 @@ static void add_bytes(bg_schedule_buffer *buffer, size_t window_bytes, size_t ho
     buffer->store_bytes += bgi_align(home_bytes);
 }
 
-/* Replicas along a tensor axis may have the same activations; replicas with different samples never have. */
+/* Replicas along a tensor axis may have the same activations; replicas with different samples never do. */
 static bg_status find_equal_activations(bgi_compiler *c, bg_error *error)
 {
     if (!bgi_asks_for_pieces(&c->plan->options, 1u << BG_LOCATION_ACTIVATIONS))
         return BG_OK;
     if (c->plan->tensor_1 * c->plan->tensor_2 <= 1)
-        return bg_error_set(
-            error, BG_ERROR_INVALID,
-            "activations are sharded, but the model has no tensor-parallel replicas, and only such replicas have "
-            "activations in common; shard weights, accumulators or the optimizer's state");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "activations are sharded, but the model has no tensor-parallel replicas, the only ones "
+                            "with equal activations; shard weights, accumulators or the optimizer's state instead");
     return bgi_find_equal_axes(c->graph, &c->scratch, &c->residency->equal_axes, error);
 }
 
@@ -251,7 +251,7 @@ bg_status bgi_find_remote(bgi_compiler *c, bg_error *error)
     c->residency->home_pieces = bgi_arena_allocate(&c->scratch, values, sizeof *c->residency->home_pieces);
     c->residency->crossing_moves =
         bgi_arena_allocate(&c->scratch, c->partition->crossing_count, sizeof *c->residency->crossing_moves);
-    /* There are two classes and two ways to load, copies, and up to two edges for each crossing. */
+    /* A stage has up to four buffers (two classes, two ways to load); a copy has one, and a crossing up to two. */
     c->residency->buffers = bgi_arena_allocate(&c->plan->arena,
                                                4 * (size_t)c->stages->stage_count + count_shared_homes(c) +
                                                    2 * (size_t)c->partition->crossing_count,
@@ -318,11 +318,11 @@ void bgi_warn_of_idle_rules(const bgi_compiler *c)
 
 /* The readers of a variable in the update. */
 typedef struct update_readers {
-    bool are_of_stage;   /* all are of the writer's own stage, and none is a message */
+    bool are_of_stage;   /* all readers are ops of the writer's stage */
     uint32_t last_whole; /* 1 + the last level at which an op reads the whole; 0: all read a piece */
 } update_readers;
 
-/* Fills the table by value, for all variables in one walk. */
+/* Fills the table, which is by value, for all variables in one walk. */
 static void find_update_readers(const bgi_compiler *c, update_readers *found)
 {
     for (uint32_t v = 0; v < c->graph->value_count; v++)
@@ -340,7 +340,7 @@ static void find_update_readers(const bgi_compiler *c, update_readers *found)
     }
 }
 
-/* The actions of each stage, as places in the devices' lists, which are joined one after another. */
+/* Lists the actions of each stage, as places in the concatenated lists of all devices. */
 typedef struct stage_actions {
     bgi_buckets places;
     const bg_action **actions; /* by place */
@@ -388,7 +388,7 @@ static bool is_loaded_late(const bgi_compiler *c, const stage_actions *of, uint3
 bg_status bgi_decide_gradient_pieces(bgi_compiler *c, bg_error *error)
 {
     uint32_t last_buffer = BGI_NO_BUFFER,
-             last_whole = 0; /* the previous answer, because the gradients of a buffer follow each other */
+             last_whole = 0; /* the previous answer is reused, because the gradients of a buffer follow each other */
     bool is_late = false;
     update_readers *readers;
     stage_actions of_stage;
@@ -457,8 +457,8 @@ static uint32_t count_ring_slots(const bgi_compiler *c, uint32_t crossing)
     return PRODUCER_SLOTS + (bgi_crossing_is_preloaded(c, crossing) ? 2 : 1);
 }
 
-/* Whether many micro-batches on one device wait for the stage's forward pass and its backward pass follows soon: in
- * phases, the stage of the head. */
+/* Whether many micro-batches on one device wait for the stage's forward pass, and its backward pass follows soon. With
+ * phases this is the stage of the head. */
 static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
 {
     const uint32_t edge = c->edges->routes[i].edge;
@@ -468,7 +468,7 @@ static bool waits_before_forward(const bgi_compiler *c, uint32_t i)
            bg_schedule_edge_depth(c->plan->schedule, edge) > kept + count_ring_slots(c, i);
 }
 
-/* Returns true when a crossing becomes remote, or is cut, that was not before. */
+/* Returns true when a further crossing becomes remote or is cut. */
 static bool decide_crossing(bgi_compiler *c, uint32_t i)
 {
     const bgi_crossing *crossing = &c->partition->crossings[i];
@@ -539,8 +539,8 @@ static bool is_hoisted(const bgi_compiler *c, uint32_t op)
     return !location_of(c, BG_LOCATION_STATE, state).on_demand;
 }
 
-/* places[p]: the op of the segment before which op p goes; p itself unless op p is a load that is hoisted. `readers`:
- * by value, 1 + the place of the op that reads the loaded value. */
+/* Op p moves before op places[p] of the segment; places[p] is p unless op p is a load that is hoisted. `readers`: by
+ * value, 1 + the place of the op that reads the loaded value. */
 static void choose_places(const bgi_compiler *c, const bgi_segment *segment, uint32_t *readers, uint32_t *places)
 {
     uint32_t *before = places; /* first pass: 1 + the place of the last reader of any load before op p */

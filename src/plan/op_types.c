@@ -1,6 +1,6 @@
 /*
- * op_types.c: the table of the library's op types. Ops for loops inside graphs are not in it, because their attributes
- * are graphs.
+ * op_types.c: the table of the library's op types. The op of loops inside graphs is not in the table, because its
+ * attributes are graphs.
  */
 #include "plan/op_types.h"
 

@@ -1,6 +1,6 @@
 /*
  * options.c: checks rules between several options; the range of each option is in the table (options/). It knows no
- * graph: options are checked against a model in the passes that use them.
+ * graph; the passes that use options check them against the model.
  */
 #include "plan/options.h"
 
@@ -59,7 +59,7 @@ double bgi_options_speed(const bg_options *options, uint32_t device)
 
 /* ---- checks ---- */
 
-/* The problems found so far, a line each. */
+/* The problems found so far, one a line. */
 typedef struct problem_list {
     bgi_string text;
     uint32_t count;
@@ -98,8 +98,8 @@ static void check_inference(problem_list *list, const bg_options *options, bool 
 static void check_input_groups(problem_list *list, const bg_options *options)
 {
     if (options->replicas.input_grouping == BG_GROUPING_ALL)
-        add_problem(list, "input_grouping is all, which inputs do not support; for the same data on all replicas make "
-                          "input_group_size the number of replicas");
+        add_problem(list, "input_grouping is all, which inputs do not support; to give all replicas the same data, set "
+                          "input_group_size to the number of replicas");
     if (options->replicas.input_grouping == BG_GROUPING_NONE && options->replicas.input_group_size > 1)
         add_problem(list, "input_grouping is none, but input_group_size is %u; without groups it must be 1",
                     options->replicas.input_group_size);
@@ -178,7 +178,7 @@ static void check_outputs(problem_list *list, const bg_options *options)
     }
 }
 
-/* Checks which locations are possible, and explains the others. */
+/* Checks that locations are possible, and explains why others are not. */
 static void check_location(problem_list *list, const bg_options *options, const char *what, uint32_t classes,
                            const bg_tensor_location *location)
 {
@@ -242,13 +242,12 @@ static void check_accumulator(problem_list *list, const bg_options *options)
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (!is_given && options->numerics.accumulator_dtype != BG_DTYPE_NONE)
         add_problem(list,
-                    "accumulator_dtype is %s, which applies only with BG_ACCUMULATOR_GIVEN; leave one of them out",
+                    "accumulator_dtype is %s, which needs accumulator_type BG_ACCUMULATOR_GIVEN; leave one of them out",
                     bg_dtype_name(options->numerics.accumulator_dtype));
     if (is_chosen != (options->numerics.choose_accumulator != NULL))
-        add_problem(list, is_chosen
-                              ? "accumulator_type is a callback, but choose_accumulator is NULL; set the function"
-                              : "choose_accumulator is set, which applies only with BG_ACCUMULATOR_CALLBACK; leave "
-                                "one of them out");
+        add_problem(list, is_chosen ? "accumulator_type is a callback, but choose_accumulator is NULL; set the function"
+                                    : "choose_accumulator is set, which needs accumulator_type "
+                                      "BG_ACCUMULATOR_CALLBACK; leave one of them out");
 }
 
 /* The settings are checked only when loss scaling is on. */
@@ -264,28 +263,30 @@ static void check_auto_loss_scaling(problem_list *list, const bg_options *option
         add_problem(list, "auto_loss_scaling is on, but gradients are sums; it needs the mean of micro-batches and of "
                           "replicas");
     if (!(a->bin_edge > 0.0 && a->bin_edge <= 1.0))
-        add_problem(list, "auto_loss_scaling.bin_edge is %g; it must be above 0, up to 1 (the end of the range)",
+        add_problem(list, "auto_loss_scaling.bin_edge is %g; it must be above 0 and at most 1 (the end of the range)",
                     a->bin_edge);
     if (!(a->threshold >= 0.0 && a->threshold < 1.0))
-        add_problem(list, "auto_loss_scaling.threshold is %g; it must be from 0 to below 1", a->threshold);
+        add_problem(list, "auto_loss_scaling.threshold is %g; it must be at least 0 and below 1", a->threshold);
     if (a->period < 1)
         add_problem(list, "auto_loss_scaling.period is 0; the scale is adapted every 1 or more updates");
     if (!(a->increase >= 1.0 && isfinite(a->increase)) || !(a->decrease > 0.0 && a->decrease <= 1.0))
         add_problem(list,
-                    "auto_loss_scaling has increase %g and decrease %g; they must be at least 1, and above 0 up "
-                    "to 1",
+                    "auto_loss_scaling has increase %g and decrease %g; increase must be at least 1, and decrease "
+                    "above 0 and at most 1",
                     a->increase, a->decrease);
     if (!(a->minimum >= 0x1p-64 && a->minimum <= a->maximum && a->maximum <= 0x1p64))
-        add_problem(list, "auto_loss_scaling has minimum %g and maximum %g; they must ascend, from 2^-64 to 2^64",
+        add_problem(list,
+                    "auto_loss_scaling has minimum %g and maximum %g; both must be from 2^-64 to 2^64, with minimum at "
+                    "most maximum",
                     a->minimum, a->maximum);
     else if (!(options->numerics.loss_scaling >= a->minimum && options->numerics.loss_scaling <= a->maximum))
         add_problem(list,
-                    "loss_scaling is %g, where auto_loss_scaling begins; it must be from its minimum %g to its "
+                    "loss_scaling is %g, but auto_loss_scaling begins there, so it must be from the minimum %g to the "
                     "maximum %g",
                     options->numerics.loss_scaling, a->minimum, a->maximum);
 }
 
-/* Refuses options whose results depend on the number of replicas by definition, not only by an order of sums. */
+/* Rejects options whose results depend on the number of replicas by definition, not only through the order of sums. */
 static void check_canonical(problem_list *list, const bg_options *options, bool training)
 {
     const bool sums = options->numerics.accumulation == BG_ACCUMULATE_SUM;
@@ -301,13 +302,13 @@ static void check_canonical(problem_list *list, const bg_options *options, bool 
                           "result would depend on the number of replicas; leave replica_reduction at its default");
 }
 
-/* Checks what the program lends to the plan: threads and memory. */
+/* Checks the threads and the memory that the program provides. */
 static void check_loans(problem_list *list, const bg_options *options)
 {
     if (options->execution.start_thread != NULL && options->execution.pinning != BG_PINNING_NONE)
         add_problem(
             list,
-            "start_thread is set with pinning %s, but the program decides where its threads run: use pinning none",
+            "start_thread is set with pinning %s, but the program decides where its own threads run; use pinning none",
             bg_option_value_name("pinning", (int)options->execution.pinning));
     if ((options->memory.allocate == NULL) != (options->memory.release == NULL))
         add_problem(list, "%s is given without %s; give both, or neither",

@@ -8,14 +8,14 @@
 
 #include "options/table.h"
 
-/* Fails with BG_ERROR_INVALID and one message of all problems, each with its reason and remedy. Options that depend on
- * the graph (names of stages, of outputs) are not checked. */
+/* Fails with BG_ERROR_INVALID and one message that lists all problems, each with its reason and remedy. Options that
+ * depend on the graph (names of stages, of outputs) are not checked. */
 bg_status bgi_options_validate(const bg_options *options, bool training, bg_error *error);
 
 /* Writes the names of all schedules, "single, sharded, ...", into `text`, and returns it. */
 const char *bgi_options_schedules(char *text, size_t size);
 
-/* Bytes that a device may hold (0: unlimited) and its speed, by `devices` where they are given. */
+/* Returns the bytes that a device may hold (0: unlimited) and its speed, from the option `devices` if it is given. */
 size_t bgi_options_budget(const bg_options *options, uint32_t device);
 /* Bytes of scratch memory that a matrix product may use on a device; 0: no limit. */
 size_t bgi_options_scratch(const bg_options *options, uint32_t device);

@@ -92,7 +92,7 @@ static bg_status list_inputs(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* The first dimension of each sample is what the host calls the micro-batch; all inputs must agree on it. */
+/* The first dimension of an input is the micro-batch size for the host, so all inputs must agree on it. */
 static bg_status check_micro_batch(const bgi_compiler *c, bg_error *error)
 {
     const bgi_plan_input *first = NULL;

@@ -1,6 +1,5 @@
 /*
- * pack.c: places units of memory by first fit, in the order of decreasing size. It does not know what the units
- * contain.
+ * pack.c: places units of memory by first fit, in the order of decreasing size. It does not know the units' contents.
  *
  * A unit must not share bytes with units that are needed at the same time. Comparing it with each of them is quadratic,
  * and thousands of layers have 100,000 units. So the bytes in use are kept by time: a segment tree over the moments at
@@ -12,8 +11,8 @@
  *                 [0] [1] [2] [3]
  *
  * The units that meet a span are those touching the nodes that the span is cut into, and those covering a node above
- * these. A set keeps the union of its ranges. Units lie densely, so a set has few ranges, however many units it stands
- * for, and the lowest fit is found by jumping over ranges.
+ * these. A set keeps the union of its ranges. Units are packed densely, so a set has few ranges even for many units,
+ * and the lowest fit is found by jumping over ranges.
  */
 #include "plan/pack.h"
 
@@ -94,7 +93,7 @@ static size_t find_gap(const packer *p, size_t size)
 {
     size_t offset = 0, passed = 0;
 
-    /* Ends when every set in turn has accepted the offset. */
+    /* The loop ends when every set in turn has accepted the offset. */
     for (size_t i = 0; passed < p->set_count; i = (i + 1) % p->set_count) {
         const range_set *set = p->sets[i];
         size_t at = find_range(set, offset);
@@ -182,7 +181,7 @@ static bool look_at(packer *p, const range_set *set)
     return true;
 }
 
-/* A range that covers the span belongs to a node above one that the span is cut into, so above the span's first or last
+/* Nodes that cover the span are above the nodes that it is cut into, so they are all above the span's first or last
  * moment. */
 static bool look_at_span(packer *p, const bgi_span *span)
 {
@@ -241,7 +240,8 @@ static bool place_unit(packer *p, bgi_unit *unit, size_t limit)
     return good && occupy_unit(p, unit);
 }
 
-/* Larger units come before smaller ones, equal ones by number, so that the order does not depend on the sort. */
+/* Larger units come before smaller ones, and equal ones are ordered by number, so that the order does not depend on the
+ * sort. */
 static int compare_units(const void *a, const void *b)
 {
     const bgi_unit *first = *(bgi_unit *const *)a, *second = *(bgi_unit *const *)b;

@@ -19,12 +19,12 @@ typedef struct bgi_unit {
     uint32_t span_count;
 } bgi_unit;
 
-/* Sets the offsets of all units, and *out_peak to the bytes that they need together. Larger units come first, equal
- * ones by number; each gets the lowest offset at which it overlaps no unit that is needed at the same time. The work
- * grows with the number of spans, not with the number of pairs (pack.c). Returns false when memory is out. */
+/* Sets the offsets of all units, and *out_peak to the bytes that they need together. Larger units are placed first,
+ * equal ones by number; each gets the lowest offset at which it overlaps no unit that is needed at the same time. The
+ * work grows with the number of spans, not with the number of pairs (pack.c). Returns false when memory is out. */
 bool bgi_pack(bgi_unit *units, uint32_t count, size_t *out_peak);
-/* The same within `limit` bytes, of which the first `fixed_count` units have their places already. The offset of a unit
- * that finds no place becomes BGI_UNIT_HAS_NO_PLACE. */
+/* Does the same within `limit` bytes; the first `fixed_count` units already have places. A unit that does not fit gets
+ * the offset BGI_UNIT_HAS_NO_PLACE. */
 #define BGI_UNIT_HAS_NO_PLACE SIZE_MAX
 bool bgi_pack_around(bgi_unit *units, uint32_t fixed_count, uint32_t count, size_t limit);
 

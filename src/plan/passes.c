@@ -1,12 +1,12 @@
 /*
- * passes.c: runs the compiler's passes as passes.def lists them. It knows what each pass needs and makes, but not what
- * the pass does.
+ * passes.c: runs the compiler's passes as passes.def lists them. It knows the results that each pass needs and makes,
+ * but not what the pass does.
  *
  *     pass --needs there?--> entry --> makes --verify--> --dump--> next pass
  *
  * A pass whose needs are missing is a defect of the table and ends the compilation with BG_ERROR_INTERNAL, in every
- * build. Builds that look for defects (BGI_VERIFY_PASSES) verify each result, and a pass has NULL there for each result
- * that its row does not name.
+ * build. Builds with BGI_VERIFY_PASSES verify each result, and give a pass NULL for each result that its row does not
+ * name.
  */
 #include "plan/passes.h"
 

@@ -1,13 +1,13 @@
 /*
- * phases.c: what each phase of a plan holds on its device, by class. A phase is a pass over a stage: F, R, B, W or U,
- * with all levels of an update together.
+ * phases.c: computes the bytes that each phase of a plan holds on its device, by class. A phase is a pass over a stage:
+ * F, R, B, W or U, with all levels of an update together.
  *
  *     F of stage 3    its weights, the slots that it reads and writes, what is live inside it
  *     U of stage 3    its weights, gradients and state
  *
  * A remote value counts in its own class (a window of weights as weights), in the phases that touch it. For memory that
  * is held all the time, a phase counts what it touches. So the largest phase is at most the device's total, and windows
- * that share a place are shown separately. This file knows no times: a phase counts all slots of an edge.
+ * that share a place are shown separately. This file ignores time, so a phase counts all slots of an edge.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -174,7 +174,7 @@ static bool is_empty(const bgi_plan_phase *phase)
     return sum_classes(phase) == 0;
 }
 
-/* Whether the phase is the next stage's and equal, so that one row shows both. */
+/* Whether the phase belongs to the next stage and has equal bytes, so that one row shows both. */
 static bool follows(const bgi_plan_phase *phase, const bgi_plan_phase *last)
 {
     bool is_equal = phase->kind == last->kind && phase->device == last->device && phase->stage == last->stage + 1;

@@ -20,7 +20,7 @@ static void begin_loop(bg_plan *plan, const bg_loop *loop)
     plan->micro_batches = 1;
 }
 
-/* Later passes compare names by address. An unknown name is refused with the other options. */
+/* Later passes compare names by address. An unknown name is reported with the other problems of the options. */
 static void use_own_schedule_name(bg_options *options)
 {
     const bg_schedule_generator *generator = bg_schedule_generator_find(options->execution.schedule);
@@ -39,7 +39,7 @@ bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *er
         return bgi_error_memory(error, "a plan", sizeof *plan);
     plan->arena.allocator = bgi_options_allocator(options);
     plan->training = request->training;
-    plan->replicas = options->replicas.count; /* the option, until bgi_count_replicas */
+    plan->replicas = options->replicas.count; /* the option's value, until bgi_count_replicas sets the final one */
     plan->tensor_1 = request->graph->mesh.tensor_1;
     plan->tensor_2 = request->graph->mesh.tensor_2;
     plan->input_group_size = options->replicas.input_group_size;

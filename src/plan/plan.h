@@ -1,17 +1,17 @@
 /*
  * plan.h: the executable, which the runtime runs and the simulator walks. A plan is plain data: devices have straight
  * programs of instructions, instructions have kernel calls, and calls have operands that are offsets. Nothing remains
- * to be decided at run time.
+ * to decide at run time.
  *
  *     plan -> device -> instruction (one action) -> call (one kernel) -> operand (memory, offset, slot)
  *
  * Ownership. A device names only its own memory: its arena, its remote store, and the windows of the messages that it
  * sends, which the transport places. Values move from one owner to another only by messages (edges between devices), by
- * REDUCE, GATHER and collective calls, and by transfers of values of which other replicas have pieces. bgi_plan_check
- * refuses anything else.
+ * REDUCE, GATHER and collective calls, and by transfers of values whose pieces are on several replicas. bgi_plan_check
+ * rejects anything else.
  *
- * Sequence numbers. Each edge has slots. At iteration i (steps since the session began) micro-batch m of a plan with M
- * micro-batches a step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
+ * Sequence numbers. Each edge has slots. In step i (counted since the session began), micro-batch m of a plan with M
+ * micro-batches per step uses slot (i * M + m) % depth of a per-micro-batch edge, and i % depth of a per-step edge.
  *
  * Transfers move remote values to the device and back. Each device has a list of the transfers of a step, in the order
  * of its program. LOAD and STORE, and the load and store calls of an update, only issue the next transfers, which then
@@ -19,10 +19,10 @@
  * the transfer has completed: `io_wait` counts transfers from the beginning of the previous step. With T transfers per
  * step, an instruction in step i (from 0) waits until i*T + io_wait - T of them have completed.
  *
- * Sums can run beside the program. A REDUCE may only begin a sum, which then runs beside the following instructions, up
- * to the one that needs it (beside.c). One sum is in progress at a time, and none when a step ends. The last B or W of
- * a stage may be cut into parts: instructions of one action, each followed by a REDUCE of the gradients that are final
- * by then (final.c).
+ * Sums can run beside the program. A REDUCE may begin a sum without waiting for it; the sum then runs beside the
+ * following instructions, up to the one that needs it (beside.c). One sum is in progress at a time, and none when a
+ * step ends. The last B or W of a stage may be cut into parts: instructions of one action, each followed by a REDUCE of
+ * the gradients that are final by then (final.c).
  *
  * An edge whose messages are kept remote has three rings of slots: the producer writes the first, STORE copies it to
  * the remote ring, and LOAD copies from there to the ring that the readers read.
@@ -45,19 +45,19 @@
 typedef enum bgi_memory {
     BGI_MEMORY_ARENA = 0,
     BGI_MEMORY_REMOTE, /* the remote store */
-    BGI_MEMORY_WINDOW, /* the outgoing message on `edge`: written, and read back, until it is sent */
+    BGI_MEMORY_WINDOW, /* the outgoing message on `edge`, which the device may write and read until it is sent */
     BGI_MEMORY_COUNT
 } bgi_memory;
 
 typedef struct bgi_operand {
     bgi_memory memory;
     uint32_t edge; /* slots of this edge, or BGI_NO_EDGE for a fixed place */
-    size_t offset; /* bytes: of slot 0 in the arena or the store; in a window, from the beginning of the message */
-    size_t
-        stride; /* bytes: the piece of the replica with data coordinate r begins r strides further on; 0: the whole */
+    size_t offset; /* in bytes: of slot 0 in the arena or the store; in a window, from the beginning of the message */
+    size_t stride; /* in bytes: the replica with data coordinate r reads its piece at r strides after the offset; 0: the
+                      whole */
 } bgi_operand;
 
-/* A fixed place that the host writes or reads. */
+/* A fixed place which the host writes or reads. */
 typedef struct bgi_place {
     uint32_t device; /* of the replica */
     bgi_operand operand;
@@ -77,7 +77,7 @@ typedef struct bgi_plan_edge {
 } bgi_plan_edge;
 
 typedef struct bgi_call {
-    const bg_op_type *type; /* NULL: a copy between slots. not used once the plan is made */
+    const bg_op_type *type; /* NULL: a copy between slots; not used once the plan is made */
     bg_kernel kernel;
     const char *name; /* the op's */
     const char *block;
@@ -87,8 +87,8 @@ typedef struct bgi_call {
     const void *attributes;
     size_t scratch_offset; /* in the arena of the device that runs the call */
     bg_cost cost;
-    bool is_transfer;   /* runs nothing and issues the next transfer */
-    bool is_collective; /* runs no kernel: replicas meet as bgi_collective_attributes says */
+    bool is_transfer;   /* only issues the next transfer */
+    bool is_collective; /* replicas communicate as bgi_collective_attributes says, without a kernel */
     bg_action_kind
         traced_as; /* LOAD and STORE for copies from and to remote stores; otherwise the instruction's kind */
 } bgi_call;
@@ -144,14 +144,14 @@ typedef struct bgi_instruction {
     const bgi_copy *copies;
     uint32_t reduced_count; /* REDUCE, GATHER */
     const bgi_reduced *reduced;
-    bool is_beside; /* REDUCE: begins the sum and does not wait for it */
+    bool is_beside; /* REDUCE: begins the sum without waiting for it */
     bool needs_sum; /* the sum in progress must be complete before it begins */
-    bool is_part;   /* B, W: has some of the calls of its action; others follow or precede. REDUCE: sums what these
-                       calls have made final, and more of the stage's sums follow (final.c) */
-    /* A SEND whose message is complete before the action that makes it ends. It leaves after this number of calls of
-     * that action, which is the last one before it that has calls. 0: in its turn. */
+    bool is_part;   /* B, W: has only some of the calls of its action. REDUCE: sums the gradients that such calls made
+                     * final; more sums of the stage follow (final.c) */
+    /* For a SEND whose message is complete before the action that makes it ends: the number of calls of that action
+     * (the last one before the SEND with calls) after which the message leaves. 0: it leaves in its turn. */
     uint32_t after_calls;
-    uint32_t turn;              /* of a strict plan: its place among the instructions of a step on all devices */
+    uint32_t turn;              /* in a strict plan: its place among the instructions of a step on all devices */
     size_t transient_bytes;     /* the most bytes that are live inside the action */
     uint32_t issues;            /* LOAD, STORE: the number of transfers */
     uint32_t io_wait;           /* transfers to wait for before it begins */
@@ -174,24 +174,23 @@ typedef struct bgi_plan_device {
 typedef struct bgi_plan_phase {
     uint32_t stage, device;
     bg_action_kind kind;                       /* F, R, B, W, U */
-    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* without WINDOW, whose content counts in its own class, and without
-                                                  REMOTE */
+    size_t class_bytes[BG_MEMORY_CLASS_COUNT]; /* except WINDOW, whose content counts in its own class, and REMOTE */
 } bgi_plan_phase;
 
 typedef struct bgi_plan_variable {
     const char *name;
-    bg_type type;              /* on a replica: of its piece when a mesh cuts the variable */
-    const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it does not */
-    const bg_section *section; /* the range of a weight of the host that the variable is; NULL: it is a whole weight */
+    bg_type type;              /* on a replica: the type of its piece when a mesh cuts the variable */
+    const bg_shard *shard;     /* how the mesh cuts the whole; NULL: it is not cut */
+    const bg_section *section; /* the range of a host weight that the variable holds; NULL: it is a whole weight */
     bg_variable_role role;
     bg_initializer initializer;
-    bgi_quantized quantized; /* as bgi_value has it: the session makes the values from those of the parameter */
+    bgi_quantized quantized; /* as in bgi_value: the session computes the values from those of the parameter */
     uint32_t number;         /* identity for initialization */
     int64_t piece_count; /* the replica with data coordinate r keeps only its r-th piece of `piece_count` elements; 0:
                             the whole */
     bool is_written;     /* written by an op, so that inference changes it too */
     uint32_t place_count;
-    const bgi_place *places; /* the first is the home, which is read back; all are written at upload */
+    const bgi_place *places; /* the first one is the home, which is read back; all are written at upload */
 } bgi_plan_variable;
 
 /* The type of the whole variable on the host. */
@@ -231,15 +230,16 @@ typedef struct bgi_plan_output {
     bg_type type;
     bg_output_mode mode; /* resolved: never DEFAULT */
     uint32_t period;
-    bool is_per_update; /* made by an update: one value for each step, not for each micro-batch */
+    bool is_per_update; /* computed by an update: one value for each step, not for each micro-batch */
 } bgi_plan_output;
 
 struct bg_plan {
     bgi_arena arena;
-    _Atomic uint32_t keepers; /* those that bg_plan_destroy waits for, beside its caller (bgi_plan_keep) */
-    bg_options options;       /* strings copied */
+    _Atomic uint32_t
+        keepers;        /* references besides the caller's (bgi_plan_keep); the last bg_plan_destroy frees the plan */
+    bg_options options; /* strings copied */
     bool training;
-    bool has_one_owner; /* to measure shared calls: one worker runs the devices, and the others only help it */
+    bool has_one_owner; /* to measure shared calls, one worker runs all devices, and the others only help it */
     bg_optimizer optimizer;
     uint32_t stage_count;
     const uint32_t *stage_devices;
@@ -264,13 +264,13 @@ struct bg_plan {
     bgi_plan_output *outputs;
     const char *loss_output; /* name of the output that is the loss; NULL: none */
     /* Loops. */
-    bool has_library_ops_only; /* the caller's kernels may hang, the library's return; false when unknown */
+    bool has_library_ops_only; /* all kernels are the library's, so none hangs; false when unknown */
     bool is_loop;              /* iterations are runs of the body, one micro-batch each */
     bool is_endless;           /* `iterations` is not a limit */
     uint64_t loop_iterations;  /* the largest number of iterations; may be 0 */
     uint32_t carried_count;
     uint32_t *carried;  /* variables */
-    bg_plan *condition; /* a while loop's condition before the first iteration, run by bgi_plan_interpret; or NULL */
+    bg_plan *condition; /* a while loop's condition before the first iteration, run by bgi_plan_interpret; NULL: none */
     uint32_t condition_output;
     uint32_t block_count;
     const struct bgi_plan_block {
@@ -300,7 +300,8 @@ static inline bg_mesh bgi_plan_mesh(const bg_plan *plan)
     return (bg_mesh){plan->replicas / (tensor_1 * tensor_2), tensor_1, tensor_2};
 }
 
-/* Replicas with the same weights and different data: they sum gradients and keep pieces for each other. */
+/* The number of replicas with the same weights and different data, which sum gradients and keep pieces for each
+ * other. */
 static inline uint32_t bgi_plan_data_replicas(const bg_plan *plan)
 {
     return bgi_plan_mesh(plan).data;
@@ -331,8 +332,8 @@ static inline uint32_t bgi_plan_input_row(const bg_plan *plan, uint32_t replica)
                                                           : replica / plan->input_group_size;
 }
 
-/* Whether gradients are summed in one tree over an update's micro-batches, of which each replica has a contiguous
- * part. */
+/* Whether gradients are summed in one tree over an update's micro-batches; each replica has a contiguous part of the
+ * tree. */
 static inline bool bgi_plan_is_canonical(const bg_plan *plan)
 {
     return plan->training && plan->options.numerics.canonical_reductions;
@@ -357,7 +358,7 @@ static inline uint32_t bgi_plan_place_row(const bg_plan *plan, uint64_t place)
     return (uint32_t)(place / bgi_plan_row_elements(plan) % bgi_plan_input_rows(plan));
 }
 
-/* The place of value `number` of a replica, which has `per_step` values a step, among those of all replicas. */
+/* The place of a replica's value `number` among those of all replicas, when each has `per_step` values a step. */
 static inline uint64_t bgi_plan_output_place(const bg_plan *plan, uint32_t per_step, uint64_t number, uint32_t replica)
 {
     const uint32_t group = plan->input_group_size;
@@ -380,8 +381,8 @@ static inline bool bgi_plan_counts_steps(const bg_plan *plan)
     return plan->training || plan->is_loop;
 }
 
-/* check.c: verifies everything that a run relies on: indices are in range, operands lie inside their memory, kernels
- * are present. */
+/* check.c: verifies everything that a run relies on: indices are in range, operands are inside their memory, and
+ * kernels are present. */
 bg_status bgi_plan_check(const bg_plan *plan, bg_error *error);
 
 /* A range of bytes in a device's memory. */
@@ -401,19 +402,19 @@ uint32_t bgi_count_most_reduced(const bgi_plan_device *on);
 /* The bytes that a sum reads and writes: the whole variable, including the padding of the last replicas. */
 bgi_extent bgi_summed_extent(const bg_plan *plan, const bgi_reduced *reduced);
 
-/* The bytes of a call's scratch (`number` 0) or of an operand (1 is the first one; all slots and all replicas' pieces).
- * False when it is not in the arena. */
+/* The bytes of a call's scratch (`number` 0) or of an operand (from 1 on) with all its slots and all replicas' pieces.
+ * Returns false when it is not in the arena. */
 bool bgi_call_extent(const bg_plan *plan, const bgi_call *call, uint32_t number, bgi_extent *out);
 
-/* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the thread that asks ----
+/* ---- interpret.c: plans of one device without slots (loops in graphs, conditions), run by the calling thread ----
  */
 
 /* Allocates the memory of such a plan with its constants (malloc); NULL when memory is out. */
 void *bgi_interpret_memory(const bg_plan *plan);
 /* Writes the constants into memory of the caller: devices[0].arena_bytes, 64-byte aligned. */
 void bgi_interpret_begin(const bg_plan *plan, void *memory);
-/* One iteration. `inputs`: by input of the plan. *out_value is output `output` as a number; it is unchanged if there is
- * no such output. */
+/* One iteration. `inputs`: by input of the plan. *out_value is set to output `output` as a number, and stays unchanged
+ * if there is no such output. */
 void bgi_interpret_step(const bg_plan *plan, void *memory, const void *const *inputs, const bg_kernel_env *env,
                         uint32_t output, double *out_value);
 /* Evaluates the condition of a while loop for carried values. */

@@ -1,6 +1,6 @@
 /*
- * problem.c: makes the schedule problem from the partition, chooses the generator that solves it, and checks the
- * numbers of micro-batches against the limits of IPU software.
+ * problem.c: makes the schedule problem from the partition, chooses the generator that solves it, and checks the number
+ * of micro-batches against the limits of IPU software.
  */
 #include "plan/compile.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- the choice ---- */
 
-/* `stage_devices` may be NULL while devices are not known. Without an explicit choice the schedule does not move the
+/* `stage_devices` is NULL while devices are not known. Without an explicit choice the schedule does not move the
  * stages. */
 static const char *name_generator(const bg_options *options, bool training, const uint32_t *stage_devices,
                                   uint32_t stage_count)
@@ -100,8 +100,8 @@ static bg_status price_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Costs are measured either with W separate or with W in B. A plan with W in B adds the two; otherwise a combined
- * measurement is divided in the model's proportions. */
+/* Costs are measured either with W separate or with W in B. A plan with W in B adds the two. For a plan with W
+ * separate, a combined measurement is divided in the model's proportions. */
 static void split_backward_cost(const bg_stage_cost *model, bg_stage_cost *cost)
 {
     const double whole = cost->backward_ns + cost->weights_ns, model_whole = model->backward_ns + model->weights_ns;
@@ -122,7 +122,7 @@ static bg_status use_measured_costs(bgi_compiler *c, bg_error *error)
         return BG_OK;
     if (options->execution.stage_cost_count != c->stages->stage_count)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "costs are given for %u stages, but there are %u; measure them again with these stages",
+                            "costs are given for %u stages, but the plan has %u; measure them again with these stages",
                             options->execution.stage_cost_count, c->stages->stage_count);
     costs = bgi_arena_copy(&c->plan->arena, options->execution.stage_costs,
                            options->execution.stage_cost_count * sizeof *costs);
@@ -157,7 +157,7 @@ static bg_status mark_host_stages(bgi_compiler *c, bg_error *error)
     return BG_OK;
 }
 
-/* Stages with parameters that replicas update in pieces. */
+/* Marks stages with parameters that replicas update in pieces. */
 static bg_status mark_gathers(bgi_compiler *c, bg_error *error)
 {
     bool *gathers = bgi_arena_allocate(&c->plan->arena, c->stages->stage_count, sizeof *gathers);
@@ -227,10 +227,10 @@ static bg_status make_problem(bgi_compiler *c, bg_error *error)
 
 /* ---- limits ---- */
 
-/* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it,
- * which TensorFlow for IPU ran with N; the stricter limit holds, whether or not the caller names the schedule.
- * TensorFlow's `grouped` needs 2 N, because its loss is a separate step. The other schedules have different limits. N
- * counts positions: concurrent stages count once. */
+/* In training, PopTorch's pipeline needs at least 2 N - 1 micro-batches. Brigade's default `interleaved` replaces it.
+ * TensorFlow for IPU ran `interleaved` with N, but the stricter limit applies, whether or not the caller names the
+ * schedule. TensorFlow's `grouped` needs 2 N, because its loss is a separate step. The other schedules have different
+ * limits. N counts positions: concurrent stages count once. */
 static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *generator, uint32_t positions)
 {
     if (positions < 2)
@@ -242,7 +242,8 @@ static uint32_t find_minimum(const bg_plan *plan, const bg_schedule_generator *g
     return generator->minimum_micro_batches(positions, plan->training);
 }
 
-/* IPU software refused pipelines with too few micro-batches; here that is a warning with the idle time it means. */
+/* IPU software rejected pipelines with too few micro-batches; without ipu_limits Brigade warns and reports the idle
+ * time. */
 static bg_status check_minimum(const bgi_compiler *c, bg_error *error)
 {
     const bg_plan *plan = c->plan;

@@ -10,7 +10,7 @@
 
 /* ---- operands ---- */
 
-/* The crossing by which a value reaches a stage; UINT32_MAX: none. Updates are distinguished by level. */
+/* Finds the crossing by which a value reaches a stage (or a level of its update); UINT32_MAX if there is none. */
 static uint32_t find_crossing(const bgi_compiler *c, bg_value root, uint32_t to_stage, uint32_t level)
 {
     for (uint32_t i = c->partition->first_crossings[root.id]; i != 0; i = c->partition->crossings[i - 1].next)
@@ -26,7 +26,7 @@ static bgi_operand leaf_place(const bgi_compiler *c, bg_value leaf, uint32_t sta
     return bgi_leaf_place(c, leaf.id, bgi_stage_device(c, stage));
 }
 
-/* Where the op finds the value, and whether it finds only a piece. */
+/* Finds the place of a value for an op, and whether only a piece is there. */
 static bgi_operand find_whole(const bgi_compiler *c, uint32_t op, bg_value value, bool *out_is_piece)
 {
     const bg_value root = c->partition->roots[value.id];
@@ -143,8 +143,7 @@ bg_kernel bgi_slot_copy_kernel(void)
     return (bg_kernel){.name = "copy", .run = run_slot_copy, .part_count = 1};
 }
 
-/* Copies a value that lives in several places of its device: its producer writes one place, and the others are
- * copied. */
+/* Writes a copy of a value that lives in several places of its device; its producer writes only one of them. */
 static bool write_copy(bgi_compiler *c, bg_value value, bgi_operand from, bgi_operand to, bg_action_kind kind,
                        bgi_call *call)
 {
@@ -176,7 +175,7 @@ static bool same_operand(const bgi_operand *a, const bgi_operand *b)
     return a->memory == b->memory && a->edge == b->edge && a->offset == b->offset && a->stride == b->stride;
 }
 
-/* Where the op that makes a crossing value, or the message that carries it, finds the value. */
+/* The place of a crossing value for copies: where its producer writes it, or where the variable is. */
 static bgi_operand source_of(const bgi_compiler *c, const bgi_crossing *crossing)
 {
     const bgi_value *value = bgi_graph_value(c->graph, crossing->value);
@@ -200,7 +199,7 @@ static bool is_copied_by_maker(const bgi_compiler *c, const bgi_crossing *crossi
            (c->placement->is_transient[value.id] || c->placement->storage[value.id].memory == BGI_MEMORY_WINDOW);
 }
 
-/* Whether the message has a value that its producer must copy into it. */
+/* Whether the producer must copy the crossing's value into a message. */
 static bool needs_window_copy(const bgi_compiler *c, uint32_t crossing)
 {
     const bgi_crossing *crossed = &c->partition->crossings[crossing];
@@ -213,7 +212,7 @@ static bool needs_window_copy(const bgi_compiler *c, uint32_t crossing)
     return to.memory == BGI_MEMORY_WINDOW && !same_operand(&from, &to);
 }
 
-/* Whether a crossing goes to another slot of the same device than the one that the producer writes. */
+/* Whether the value must be copied to a second slot of the same device, because the producer writes a different one. */
 static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing)
 {
     const bgi_crossing *crossed = &c->partition->crossings[crossing];
@@ -229,8 +228,8 @@ static bool needs_slot_copy(const bgi_compiler *c, uint32_t crossing)
     return !same_operand(&from, &to);
 }
 
-/* A value that a forward pass reads is stashed for the backward pass in another slot than it came in, unless the value
- * is sent again. */
+/* Whether a forward pass copies a value that it reads to another slot, where it is stashed for the backward pass. A
+ * value that both edges share in the remote store needs no copy. */
 static bool needs_stash_copy(const bgi_compiler *c, uint32_t index, const bgi_segment *reader)
 {
     const bgi_crossing *crossing = &c->partition->crossings[index];
@@ -259,8 +258,8 @@ static bool write_window_copies(bgi_compiler *c, uint32_t op, uint32_t segment, 
     return true;
 }
 
-/* The crossings that a segment makes and, for a forward segment, those that its stage may stash; each comes once,
- * ascending. */
+/* Walks over the crossings that a segment makes and, for a forward segment, those that its stage may stash. Each is
+ * visited once, in ascending order. */
 typedef struct bgi_crossing_walk {
     const bgi_partition *partition;
     uint32_t made, made_end, kept, kept_end;
@@ -291,8 +290,8 @@ static bool next_crossing(bgi_crossing_walk *walk, uint32_t *out_crossing)
     return *out_crossing != UINT32_MAX;
 }
 
-/* The copies that follow the segment's ops: copies of its own values to further places, and of values that its stage
- * stashes. */
+/* Counts the copies after the segment's ops: those of its own values to further places, and those of values that its
+ * stage stashes. */
 static uint32_t count_copies(const bgi_compiler *c, uint32_t segment)
 {
     bgi_crossing_walk walk = begin_crossings(c, segment);
@@ -403,8 +402,8 @@ static uint32_t find_last_writer(const bgi_instruction *maker, const bgi_instruc
     return count < maker->call_count ? count : 0;
 }
 
-/* Sends messages as soon as they are complete: after the gradient for the previous stage there may be gradients of
- * weights, which no other stage waits for. */
+/* Sends messages as soon as they are complete. A backward pass may still compute gradients of weights, which no other
+ * stage waits for, after the gradient for the previous stage. */
 static void send_early(bgi_instruction *instructions, uint32_t count)
 {
     const bgi_instruction *maker = NULL;
@@ -493,8 +492,8 @@ static bool write_outputs(bgi_compiler *c, const bg_action *action, bgi_instruct
 /* Lists by stage, so that writing one instruction does not search all of them. */
 typedef struct bgi_program_lists {
     bgi_buckets variables;  /* by the stage that writes them */
-    bgi_buckets edges_from; /* edges to other devices, by the stage that writes them */
-    bgi_buckets edges_to;   /* the same, by the stage that reads them */
+    bgi_buckets edges_from; /* edges between devices, by the stage that writes them */
+    bgi_buckets edges_to;   /* edges between devices, by the stage that reads them */
     bgi_buckets crossings;  /* by edge */
 } bgi_program_lists;
 
@@ -532,7 +531,7 @@ static bg_status list_edges(bgi_compiler *c, bgi_program_lists *out, bg_error *e
     return BG_OK;
 }
 
-/* Whether replicas sum the variable, or keep pieces of it; among the variables that a stage writes. */
+/* Whether a REDUCE must sum the variable, or a GATHER must collect its pieces. */
 static bool is_shared(const bgi_compiler *c, uint32_t v, bg_action_kind kind)
 {
     const bgi_value *value = &c->graph->values[v];
@@ -622,7 +621,7 @@ static bg_status write_instruction(bgi_compiler *c, const bgi_program_lists *lis
             (kind != BGI_SEGMENT_UPDATE || write_outputs(c, action, out));
         break;
     default:
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "action %s is not in plans",
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "action %s cannot be part of a plan",
                             bg_action_kind_name(action->kind));
     }
     return good ? BG_OK : bgi_error_memory(error, "a program", 0);
@@ -666,7 +665,7 @@ static bg_status write_device(bgi_compiler *c, const bgi_program_lists *lists, u
     return BG_OK;
 }
 
-/* The schedule says which instruction each turn belongs to; a device takes its own instructions in order. */
+/* Numbers the turns: the schedule lists the device of each turn, and a device's instructions get its turns in order. */
 static bg_status number_turns(bgi_compiler *c, bg_error *error)
 {
     const bg_schedule *schedule = c->plan->schedule;

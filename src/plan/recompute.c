@@ -1,13 +1,13 @@
 /*
- * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO is here because
- * it needs whole plans: it is the cheapest choice with which every device is within its budget.
+ * recompute.c: chooses what a plan recomputes. The rules of the options are in the transform room. AUTO, the cheapest
+ * choice with which every device is within its budget, is here because it needs whole plans.
  *
  * A trial compiles the graph with a choice up to its memory layout, so the bytes are those of the finished plan. The
- * memory that a device needs depends only on the choice for its own stages. So each device tries its own list of
- * choices, by time, until one fits; one trial tests a choice for every device. A choice whose stash alone exceeds the
- * budget is skipped without a trial. With few ops on a device its list has every choice, and the first that fits is the
- * cheapest there is. With more ops the list gives them up one by one, beginning with those that save most bytes per
- * nanosecond, and adds regular patterns (every second, third, ... op is kept), which have small peaks.
+ * memory that a device needs depends only on the choice for its own stages. So each device has its own list of choices,
+ * ordered by time, and tries them until one fits. One trial tests a choice for every device. A choice whose stash alone
+ * exceeds the budget is skipped without a trial. If a device has few ops, its list has every choice, so the first that
+ * fits is the cheapest. Otherwise the choices give up the ops one by one, beginning with those that save most bytes per
+ * nanosecond, and regular patterns (every second, third, ... op is kept), which have small peaks, are added.
  */
 #include "plan/compile.h"
 
@@ -25,13 +25,13 @@ enum { EXACT_OPS = 12, MOST_TRIALS = 64 };
 typedef struct bgi_proposal {
     const bool *is_given_up; /* by op of the search */
     double ns;
-    size_t least_bytes; /* of the device */
+    size_t least_bytes; /* of its device */
     uint32_t number;
 } bgi_proposal;
 
 typedef struct bgi_search {
     uint32_t device;
-    uint32_t *ops; /* the ops that may be given up */
+    uint32_t *ops; /* the ops whose results may be given up */
     uint32_t op_count;
     bgi_proposal *proposals; /* by time */
     uint32_t count, capacity, current;
@@ -97,21 +97,22 @@ static bg_status record_fixed_bytes(bgi_chooser *s, const bg_plan *plan, bg_erro
                             plan->devices[d].class_bytes[BG_MEMORY_STATE];
     for (uint32_t stage = 0; stage < stages->stage_count; stage++)
         s->in_flight[stage] = bgi_activations_may_be_remote(&plan->options)
-                                  ? 0 /* at most the slots, which other values may share */
+                                  ? 0 /* at most the slots' bytes, because other values may share a slot */
                                   : bg_schedule_stage_in_flight(plan->schedule, stage);
     return BG_OK;
 }
 
 /* ---- proposals ---- */
 
-/* Writes one device's choice into the common one. */
+/* Writes a device's choice into the common one. */
 static void set_choice(bgi_chooser *s, const bgi_search *search, const bool *is_given_up)
 {
     for (uint32_t i = 0; i < search->op_count; i++)
         s->is_kept[search->ops[i]] = !is_given_up[i];
 }
 
-/* Adds a choice, unless some of the ops that it gives up would not run again; another choice is then the same. */
+/* Adds a choice, unless some of the ops that it gives up would not run again, because another choice is then
+ * equivalent. */
 static bg_status propose(bgi_chooser *s, bgi_search *search, const bool *is_given_up, bg_error *error)
 {
     bgi_proposal proposal = {.least_bytes = s->fixed_bytes[search->device], .number = search->count};
@@ -153,7 +154,7 @@ static bg_status propose_all(bgi_chooser *s, bgi_search *search, bool *is_given_
     return BG_OK;
 }
 
-/* Bytes of an op's results per nanosecond of running it again; ops with many are given up first. */
+/* The bytes of an op's results per nanosecond of running it again; ops with a high value are given up first. */
 static double worth(const bgi_chooser *s, uint32_t o)
 {
     const bgi_op *op = &s->c->graph->ops[o];
@@ -198,8 +199,8 @@ static int compare_proposals(const void *a, const void *b)
     return first->number < second->number ? -1 : first->number > second->number;
 }
 
-/* Leaves MOST_TRIALS of the choices that may fit, evenly over the list, including the last, and the one that keeps
- * everything. */
+/* Reduces the list to the choice that keeps everything and MOST_TRIALS of the choices that may fit, spread evenly and
+ * including the last. */
 static void thin_out(const bgi_chooser *s, bgi_search *search)
 {
     uint32_t may_fit = 0, seen = 0, left = 1;
@@ -264,7 +265,7 @@ static void set_choices(bgi_chooser *s)
         set_choice(s, &s->searches[d], s->searches[d].proposals[s->searches[d].current].is_given_up);
 }
 
-/* Reports that no choice fits on a device, with the memory of the smallest one. */
+/* Reports that no choice fits on a device, with the memory of the choice that needs least. */
 static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_error *error)
 {
     bg_plan *plan = NULL;
@@ -278,15 +279,15 @@ static bg_status report_smallest_choice(bgi_chooser *s, bgi_search *search, bg_e
     set_choices(s);
     BGI_TRY(try_choice(s, &plan, error));
     status = bg_error_context(error, bgi_describe_over_budget(plan, search->device, error),
-                              "no choice of recomputation fits the memory of device %u; the least it can be",
+                              "no choice of recomputation fits the memory of device %u; the choice that needs least",
                               search->device);
     bg_plan_destroy(plan);
     return status;
 }
 
-/* Devices are searched separately, but what one device keeps can cost another one slots. So before the search fails, it
- * tries the plain rules, which choose for all devices together: stashing as stages always do, and recomputing
- * everything. */
+/* Devices are searched separately, but a value that one device keeps can need slots on another device. So before the
+ * search fails, it tries the plain rules, which choose for all devices together: stashing as stages always do, and
+ * recomputing everything. */
 static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
 {
     static const bg_recompute rules[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_FRACTION};
@@ -306,7 +307,7 @@ static bg_status try_rules(bgi_chooser *s, bool *is_done, bg_error *error)
     return BG_OK;
 }
 
-/* Tests the current choices; devices over their budget take their next ones. *is_done when no device is over its
+/* Tests the current choices; devices over their budget take their next ones. Sets *is_done when no device is over its
  * budget. */
 static bg_status step(bgi_chooser *s, bool *is_done, bg_error *error)
 {
@@ -359,16 +360,16 @@ static bg_status search(bgi_chooser *s, bg_error *error)
 
 /* ---- the order THEN ---- */
 
-/* The results of R live until B has read them, beside the kept values: with one micro-batch in flight that may be more
- * than keeping everything. */
+/* The results of R live until B has read them, in addition to the kept values. With one micro-batch in flight this may
+ * need more memory than keeping everything. */
 static bool saves_nothing(const bg_plan *plan, const bg_plan *keeps_all, uint32_t device)
 {
     return plan->devices[device].arena_bytes >= keeps_all->devices[device].arena_bytes &&
            plan->devices[device].remote_bytes >= keeps_all->devices[device].remote_bytes;
 }
 
-/* Keeps everything on devices on which recomputation saves nothing. The choice of one device can cost another one
- * slots, so the remaining choices are tried again. */
+/* Keeps everything on devices on which recomputation saves nothing. A device's choice can need slots on another device,
+ * so the remaining choices are tried again. */
 static bg_status keep_where_nothing_is_saved(bgi_chooser *s, bg_error *error)
 {
     const bg_graph *graph = s->c->graph;
@@ -405,7 +406,7 @@ cleanup:
 
 /* ---- the pass in a plan ---- */
 
-/* TensorFlow for IPU had explicit checkpoints with grouped and sequential pipelines only. */
+/* TensorFlow for IPU supported explicit checkpoints only with grouped and sequential pipelines. */
 static bg_status check_limits(const bgi_compiler *c, bg_error *error)
 {
     const bg_options *options = &c->plan->options;
@@ -417,11 +418,10 @@ static bg_status check_limits(const bgi_compiler *c, bg_error *error)
     if (!options->execution.ipu_limits || marked == NULL || options->execution.schedule == NULL ||
         strcmp(options->execution.schedule, "interleaved") != 0)
         return BG_OK;
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "`%s` is a recomputation checkpoint and the schedule is `interleaved`: IPU software supported checkpoints with "
-        "`grouped` and `sequential` only; use one of these, or allow it (no ipu_limits)",
-        marked);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "`%s` is a recomputation checkpoint, but the schedule is `interleaved`; IPU software supported "
+                        "checkpoints only with `grouped` and `sequential`: use one of these, or turn ipu_limits off",
+                        marked);
 }
 
 static bg_status cost_ops(bgi_compiler *c, double **out, double *out_total, bg_error *error)

@@ -1,6 +1,6 @@
 /*
- * remote.c: what a device's remote store holds, and what a step moves between the store and the device and between
- * replicas, by class of tensor. It does not know times: it sums the transfers and instructions.
+ * remote.c: sums the bytes that a device's remote store holds, and the bytes that a step moves between the store, the
+ * device and the replicas, by class of tensor. It ignores time and only adds up transfers and instructions.
  */
 #include <stdio.h>
 
@@ -49,7 +49,8 @@ static uint64_t sum_exchanges(const bgi_plan_device *device, bg_action_kind kind
     return bytes;
 }
 
-/* Collective calls of the model, in which tensor-parallel replicas meet. A gather counts the bytes that it makes. */
+/* Counts the model's collective calls, by which tensor-parallel replicas communicate. A gather counts the bytes of its
+ * result. */
 static uint64_t sum_collectives(const bgi_plan_device *device, bool are_gathers)
 {
     uint64_t bytes = 0;

@@ -1,12 +1,12 @@
 /*
- * repeats.c: places the results of R until their B reads them (recompute order THEN).
+ * repeats.c: places the results of R, which live until their B reads them (recompute order THEN).
  *
  *     device's list   F0 F1 F2 .. R2 B2 R1 B1 R0 B0        slots of R2 -> B2   [ ]
  *                                                          slots of R1 -> B1       [ ]       one place for all three
  *                                                          slots of R0 -> B0           [ ]
  *
  * These slots are in use from an R to the last reader of its results. Slots of a device's stages share memory when no
- * two are in use at the same time in the order of the device. Values that a forward pass keeps are in use until the
+ * two of them are in use at the same time in the device's order. Values that a forward pass keeps are in use until the
  * backward pass, in separate slots (layout.c).
  */
 #include "plan/compile.h"

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "options/choices.h"
 
-/* Checks that the devices are a whole number of replicas. */
+/* Checks that the devices are enough for a whole number of replicas. */
 static bg_status count_replicas(const bg_options *options, uint32_t device_count, uint32_t *out, bg_error *error)
 {
     const uint32_t total = options->replicas.total_devices, most = total / device_count;
@@ -22,8 +22,8 @@ static bg_status count_replicas(const bg_options *options, uint32_t device_count
                             total, device_count);
     if (total % device_count != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "total_devices is %u, which is not a multiple of the %u devices of a replica: %u would be "
-                            "idle; use %u or %u",
+                            "total_devices is %u, which is not a multiple of the %u devices of a replica, so %u would "
+                            "be idle; use %u or %u",
                             total, device_count, total % device_count, most * device_count, (most + 1) * device_count);
     if (options->replicas.count != 1 && options->replicas.count != most)
         return bg_error_set(
@@ -48,7 +48,7 @@ static bg_status check_mesh(const bg_plan *plan, uint32_t replicas, bg_error *er
     return count > 1 ? bg_mesh_validate(&all, error) : BG_OK;
 }
 
-/* Replicas that divide one copy of the model among them get the same data. */
+/* Replicas that share one copy of the model get the same data. */
 static bg_status find_groups(bg_plan *plan, bg_error *error)
 {
     const bg_options *options = &plan->options;
@@ -63,14 +63,14 @@ static bg_status find_groups(bg_plan *plan, bg_error *error)
         plan->input_group_size = tensor;
     if (plan->input_group_size % tensor != 0 || plan->input_grouping == BG_GROUPING_ORTHOGONAL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "input_group_size is %u, %s, and %u x %u tensor-parallel replicas work on the same data: "
+                            "input_group_size is %u, %s, but the %u x %u tensor-parallel replicas need the same data: "
                             "leave it 1, or use consecutive groups of a multiple of %u",
                             options->replicas.input_group_size, bgi_grouping_name(plan->input_grouping), plan->tensor_1,
                             plan->tensor_2, tensor);
     return BG_OK;
 }
 
-/* Replicas are branches of one tree over micro-batches, so each must have a whole branch. */
+/* Replicas sum branches of one tree over micro-batches, so each must have a whole branch. */
 static bg_status check_tree(const bg_plan *plan, bg_error *error)
 {
     const uint32_t own = plan->micro_batches, replicas = bgi_plan_data_replicas(plan);
@@ -82,8 +82,8 @@ static bg_status check_tree(const bg_plan *plan, bg_error *error)
     if (plan->input_group_size * replicas != plan->replicas)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "canonical_reductions is set with input_group_size %u, but replicas of a group would add the same "
-            "micro-batches up several times; leave it 1, or canonical_reductions off",
+            "canonical_reductions is set with input_group_size %u, but the replicas of a group would add the same "
+            "micro-batches several times; leave input_group_size 1, or canonical_reductions off",
             plan->input_group_size);
     while (own % (2 * branch) == 0)
         branch *= 2;
@@ -92,7 +92,7 @@ static bg_status check_tree(const bg_plan *plan, bg_error *error)
     return bg_error_set(
         error, BG_ERROR_INVALID,
         "canonical_reductions is set with %u replicas and gradient_accumulation %u, but with several replicas "
-        "gradient_accumulation must be a power of two, so that each has a branch of the tree over all "
+        "gradient_accumulation must be a power of two, because each replica needs a whole branch of the tree over all "
         "%llu micro-batches; use gradient_accumulation %u with %llu replicas, or 1 replica with %llu",
         replicas, own, (unsigned long long)all, branch, (unsigned long long)(all / branch), (unsigned long long)all);
 }

@@ -1,5 +1,6 @@
 /*
- * request.h: the request that a plan is made from, and a plan that contains only the request (plan.c).
+ * request.h: the request from which a plan is compiled, and functions that create a plan with only the request
+ * (plan.c).
  */
 #ifndef BGI_PLAN_REQUEST_H
 #define BGI_PLAN_REQUEST_H
@@ -17,9 +18,9 @@ typedef struct bgi_request {
     const bg_options *options;
 } bgi_request;
 
-/* Creates a plan from only the request. */
+/* Creates a plan that contains only the request. */
 bg_status bgi_plan_begin(const bgi_request *request, bg_plan **out, bg_error *error);
-/* Replaces the plan by a new one from the request, but keeps its condition. After a failure *plan is NULL. */
+/* Replaces the plan with a new one from the request, but keeps its condition. After a failure *plan is NULL. */
 bg_status bgi_plan_restart(const bgi_request *request, bg_plan **plan, bg_error *error);
 
 #endif

@@ -11,7 +11,7 @@
 #include "schedule/layout.h"
 #include "transform/transform.h"
 
-/* Each result exists from the pass that makes it to the end. */
+/* A result exists from the pass that makes it until the end. */
 typedef enum bgi_result {
     BGI_RESULT_REQUESTS = 1 << 0,   /* compiler->is_anchor */
     BGI_RESULT_GRAPH = 1 << 1,      /* compiler->graph is the compiler's own */
@@ -41,24 +41,23 @@ typedef struct bgi_scheduling {
 
 /* How a crossing is remote. */
 enum {
-    BGI_MOVES_STASH = 1,   /* the value that its receiver stashes for the backward pass has a separate edge, which is
-                              remote */
+    BGI_MOVES_STASH = 1,   /* the value that the receiver stashes for its backward pass has a separate, remote edge */
     BGI_MOVES_MESSAGE = 2, /* the (remaining) edge is remote */
-    BGI_KEEPS_STASH = 4    /* the value that its receiver stashes has a separate edge on the device, for few
-                              micro-batches at a time */
+    BGI_KEEPS_STASH = 4    /* the value that the receiver stashes has a separate edge on the device, with slots for few
+                            * micro-batches */
 };
 
 /* Which variables and crossings are remote, and the buffers of the schedule that load and store them. */
 typedef struct bgi_residency {
-    bg_schedule_buffer *buffers; /* in the plan's memory: of variables, then of remote edges */
+    bg_schedule_buffer *buffers; /* in the plan's memory: buffers of variables, then those of remote edges */
     uint32_t buffer_count, variable_buffer_count;
-    bgi_buckets variables; /* by buffer of variables: their values */
+    bgi_buckets variables; /* the values of each buffer of variables */
     /* by value */
     uint32_t *writer_stage; /* by variable; UINT32_MAX: no stage writes it */
     uint32_t *buffer_of;    /* by variable; or BGI_NO_BUFFER */
-    int64_t *home_pieces;   /* elements of the piece that a replica keeps of a remote parameter or accumulator; 0: the
-                               whole */
-    uint8_t *equal_axes;    /* tensor axes along which replicas have the same bits; NULL: not needed */
+    int64_t *home_pieces;   /* the number of elements of a remote parameter or accumulator that a replica keeps; 0:
+                             * all */
+    uint8_t *equal_axes;    /* tensor axes along which replicas have equal values; NULL: not needed */
     /* by crossing */
     uint8_t *crossing_moves; /* BGI_MOVES_..., BGI_KEEPS_STASH */
 } bgi_residency;
@@ -66,26 +65,25 @@ typedef struct bgi_residency {
 /* The compiler's facts about an edge beyond the schedule and the plan. */
 typedef struct bgi_edge_facts {
     bool is_remote, is_preloaded;
-    uint8_t shard_axes; /* for remote edges: tensor axes over whose replicas each keeps a piece; 0: the whole */
-    /* A value that a stage receives and stashes is stored once. It has two remote edges, and the second one has neither
-     * a producer's ring nor a separate remote ring. */
+    uint8_t shard_axes; /* of remote edges: tensor axes along which each replica keeps a piece; 0: the whole */
+    /* A value that a stage receives and stashes is stored once. It has two remote edges; the second one shares the
+     * first one's remote ring and has no producer's ring. */
     uint32_t kept_as;               /* first edge: 1 + the kinds that read the stashed value; 0: no second edge */
     uint32_t stored_by;             /* second edge: 1 + the first; 0: none */
-    uint32_t buffer;                /* of remote edges: in the schedule problem */
+    uint32_t buffer;                /* of remote edges: its number in the schedule problem */
     uint32_t out_ring, remote_ring; /* plan edges; the edge itself is the readers' ring */
 } bgi_edge_facts;
 
-/* The edges of a crossing, and its place inside their slots. */
+/* The edges of a crossing, and the value's place inside their slots. */
 typedef struct bgi_route {
     uint32_t edge; /* BGI_NO_EDGE: not needed (a variable on the same device) */
     size_t offset;
-    uint32_t stash_edge; /* the edge for the value stashed for the backward pass, when it is separate; otherwise
-                            BGI_NO_EDGE */
+    uint32_t stash_edge; /* a separate edge for the value stashed for the backward pass; BGI_NO_EDGE: none */
     size_t stash_offset;
 } bgi_route;
 
 /* Edges: crossings with the same ends. An edge has the same number here, in the schedule problem and among plan->edges,
- * which continue with rings. */
+ * which have rings after the edges. */
 typedef struct bgi_edges {
     uint32_t count;
     bg_schedule_edge *list; /* in the plan's memory */
@@ -101,7 +99,7 @@ typedef struct bgi_placement {
     bgi_operand *storage; /* where their producer writes */
     bool *is_transient;
     /* by value: variables and constants */
-    bgi_operand *windows;   /* where a variable with a buffer is when it is loaded: all pieces of it */
+    bgi_operand *windows;   /* the place of a loaded variable that has a buffer, with all its pieces */
     uint32_t *first_places; /* the places of value v are places[first_places[v]] .. places[first_places[v + 1] - 1] */
     bgi_place *places;      /* one for each device, ascending */
     /* inputs, by their number among the inputs */

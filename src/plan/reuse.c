@@ -1,16 +1,16 @@
 /*
- * reuse.c: places transients of a pass in the slots of its stage's stash, where those are free during the pass.
+ * reuse.c: places transients of a pass in free parts of the slots of its stage's stash.
  *
  *     slot of a micro-batch   | a | b | c | d |    F makes a, b, c, d in this order, B reads d, c, b, a
  *     F, before it makes c            | t |        transients of F lie where values are not made yet
  *     B, after it has read c          | t |        transients of B lie where values are not read any more
  *
- * A slot belongs to its micro-batch from the pass that writes it to the last one that reads it, so this takes no
- * memory, and the depth of the stash does not matter. Only the first pass and the last one can tell which bytes are
+ * A slot belongs to its micro-batch from the pass that writes it to the last one that reads it, so this needs no extra
+ * memory for any depth of the stash. Only during the first pass and the last one are some of its bytes known to be
  * free.
  *
- * A device's largest stash of one slot lies right before the transients, and its free bytes and those of the transients
- * are one range, which larger tensors fit into.
+ * A device's largest stash of one slot is placed right before the transients, so that its free bytes and theirs form
+ * one range, in which larger tensors fit.
  *
  * needs  slots with places; life times of the pass's values
  * does   gives transients places
@@ -24,7 +24,7 @@
 #include "core/error.h"
 #include "plan/reuse.h"
 
-/* The number of edges that are tried, for a stage with many would take long. */
+/* The largest number of edges that are tried, because a stage may have many. */
 enum { MOST_EDGES = 8 };
 
 /* A value in a slot that the pass may use. */
@@ -65,7 +65,7 @@ static bool is_last_reader(const search *s, const bg_schedule_edge *edge)
     return edge->last_kind == bgi_action_of_segment(s->segment->kind) && edge->to_stage == s->segment->stage;
 }
 
-/* The moments of the pass at which the value's bytes hold it, or may hold it. */
+/* The moments of the pass at which the value may occupy its bytes. */
 static bgi_span find_span(const search *s, uint32_t root, uint32_t edge, size_t offset, bool writes)
 {
     const bgi_compiler *c = s->compiler;
@@ -75,7 +75,7 @@ static bgi_span find_span(const search *s, uint32_t root, uint32_t edge, size_t 
     bgi_span span = {0, s->segment->op_count};
 
     if (bgi_is_plan_output(c, root) || s->times->used_in[root] != s->index + 1)
-        return span; /* the host reads it, or a copy behind the last op writes it */
+        return span; /* the host reads it, or a copy after the last op writes it */
     if (writes && is_made_here && storage->edge == edge && storage->offset == c->plan->edges[edge].offset + offset)
         span.first = s->times->made_at[root];
     else if (!writes && !is_made_here)
@@ -158,13 +158,13 @@ static bool fill_slot(search *s, const kept_value *kept, uint32_t kept_count, co
     return good;
 }
 
-/* Places the rest of the units behind `base`, together with what is free of the slot before it, whose values are
- * `kept`. */
+/* Places the remaining units behind `base` or in free parts of the slot before it, whose values are `kept`. */
 static bool fill_rest(search *s, const kept_value *kept, uint32_t kept_count, const bgi_unit *units, uint32_t count,
                       size_t base, bgi_operand *places, size_t *out_peak)
 {
     const size_t slot_bytes = kept_count > 0 ? s->compiler->plan->edges[kept->edge].slot_bytes : 0;
-    const bgi_span after = {s->segment->op_count, s->segment->op_count}; /* when the host reads, behind the slot */
+    const bgi_span after = {s->segment->op_count,
+                            s->segment->op_count}; /* when the host reads, which it must not do in the slot */
     const uint32_t fixed = kept_count + 1;
     bgi_unit *all = malloc(((size_t)fixed + count) * sizeof *all);
     uint32_t *numbers = malloc(((size_t)count + 1) * sizeof *numbers), tried = 0;
@@ -229,11 +229,11 @@ bool bgi_reuse_slots(bgi_compiler *c, uint32_t segment, const bgi_life_times *ti
 typedef struct member {
     size_t *offset;
     size_t size;
-    bool is_input; /* there before the first pass begins */
+    bool is_input; /* already there when the first pass begins */
     uint32_t last_use;
 } member;
 
-/* Inputs come first, then values that are read last. Equal ones stay in order. */
+/* Inputs come first, then values in descending order of their last use; equal ones keep their order. */
 static int compare_members(const void *a, const void *b)
 {
     const member *x = a, *y = b;
@@ -245,8 +245,8 @@ static int compare_members(const void *a, const void *b)
     return *x->offset < *y->offset ? -1 : *x->offset > *y->offset;
 }
 
-/* Orders the values of a slot so that those which the last pass frees first lie at the end. `last_use`: by value, 1 + a
- * position, or 0. */
+/* Orders the values of a slot so that those which the last pass frees first are at the end. `last_use` has 1 + a
+ * position, or 0, by value. */
 static bool order_slot(bgi_compiler *c, uint32_t edge, const uint32_t *last_use)
 {
     const bgi_buckets *arriving = &c->partition->crossings_to;

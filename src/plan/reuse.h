@@ -14,11 +14,11 @@ typedef struct bgi_life_times {
     uint32_t *used_in;
 } bgi_life_times;
 
-/* Gives units of a segment places: in slots if that is possible and they have at least `least_bytes`; otherwise behind
- * `base`, or before it in the slot of the device's tail edge. places[i].edge is BGI_NO_EDGE where the place is the same
- * for all micro-batches. The first `value_units` units are values, the others scratch of one call each. The spans of
- * units are those of the segment; what the host reads afterward ends at its op_count. *out_peak: the bytes behind
- * `base`. False when memory is out. */
+/* Gives units of a segment places. Units of at least `least_bytes` go into slots if possible; the others are placed
+ * behind `base`, or before it in the slot of the device's tail edge. places[i].edge is BGI_NO_EDGE if the place is the
+ * same for all micro-batches. The first `value_units` units are values, the others scratch of one call each. The spans
+ * of units are those of the segment; values that the host reads afterward end at its op_count. *out_peak: the bytes
+ * behind `base`. False when memory is out. */
 bool bgi_reuse_slots(bgi_compiler *c, uint32_t segment, const bgi_life_times *times, const bgi_unit *units,
                      uint32_t value_units, uint32_t count, size_t least_bytes, size_t base, bgi_operand *places,
                      size_t *out_peak);

@@ -2,11 +2,11 @@
  * search.c: tries the choices of the schedule `auto` one after another.
  *
  *     the training graph --+-- W in B  --recompute, lower--> order, bytes --+--> the better: its W, its order
- *                          +-- W apart --recompute, lower--> order, bytes --+
+ *                          +-- W alone --recompute, lower--> order, bytes --+
  *
  * If budgets limit the orders, the first copy is made without budgets. When it does not fit, it shows how much memory
  * is left for slots, since the rest of a device does not depend on the order; a second copy is searched within that.
- * Recomputation that must meet the budgets is chosen with the order that would be best without them; so are remote
+ * Recomputation that must meet the budgets is chosen for the order that is best without budgets. So are remote
  * activations, which have slots for a few micro-batches in any order.
  */
 #include "plan/compile.h"
@@ -22,7 +22,7 @@
 typedef struct bgi_candidate {
     bool splits_weights;
     bool is_made, fits;
-    const size_t *room; /* of the plan's memory; NULL: no limit */
+    const size_t *room; /* in the plan's memory; NULL: no limit */
     bg_schedule *schedule;
     double makespan_ns;
 } bgi_candidate;
@@ -75,8 +75,8 @@ static bg_status evaluate_candidate(bgi_compiler *trial, bgi_candidate *candidat
     return BG_OK;
 }
 
-/* Compiles a copy with the candidate's W and memory for slots. *out_room (may be NULL): the memory that its budgets
- * leave. */
+/* Compiles a copy with the candidate's W and memory for slots. *out_room (may be NULL) is set to the memory that the
+ * budgets leave for slots. */
 static bg_status try_once(const bgi_compiler *c, bgi_candidate *candidate, const size_t **out_room, bg_error *error)
 {
     bgi_compiler trial;
@@ -95,7 +95,7 @@ cleanup:
     return status;
 }
 
-/* A candidate that cannot be made is skipped; the reason is reported when the plan itself cannot be made. */
+/* A candidate that fails to compile is skipped; the reason is reported when the plan itself fails to compile. */
 static bg_status try_candidate(const bgi_compiler *c, bgi_candidate *candidate, bg_error *error)
 {
     const bg_options *options = &c->plan->options;

@@ -1,13 +1,13 @@
 /*
- * store.c: visits the parts of a plan for a bgi_archive: the same functions write and read.
+ * store.c: visits the parts of a plan for a bgi_archive; the same functions write and read.
  *
  *     plan -> schedule problem, schedule, edges, variables, constants, inputs, outputs, blocks     (store_tables.c)
  *          -> device -> instruction -> calls, copies, lists of edges     (shared by the micro-batches: written once)
  *
- * Addresses are not written. An op type is written once, as the name of a library type or as an op of the given graph
- * that has it. The common part of equal layers (type, operand types, attributes, kernel, cost) is a form, which is
- * written once. A reader selects its kernel again, and the kernel must need the same bytes of scratch memory.
- * Instructions do not repeat their actions, which are in the schedule.
+ * Addresses are not written. An op type is written once: as the name of a library type, or as the number of an op of
+ * the caller's graph. The common part of equal layers (type, operand types, attributes, kernel, cost) is a form, which
+ * is written once. A reader selects the form's kernel again, which must need the same number of bytes of scratch
+ * memory. Instructions do not repeat their actions, which are in the schedule.
  */
 #include "plan/store.h"
 
@@ -36,7 +36,7 @@ typedef struct form {
     uint64_t hash; /* writing */
 } form;
 
-/* Arrays are malloc'ed and in the order in which their elements were first visited. */
+/* The arrays are malloc'ed; their elements are in the order in which they were first visited. */
 typedef struct store {
     bgi_archive *archive;
     bg_plan *plan;
@@ -49,7 +49,7 @@ typedef struct store {
     size_t kernel_count, kernel_capacity;
     const char *last_block;
     size_t scratch_limit;      /* of the device that is being visited */
-    const bg_op_type *unknown; /* when writing: a type that could not be found again */
+    const bg_op_type *unknown; /* when writing: a type that a reader could not find again */
 } store;
 
 static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint32_t *count)
@@ -65,7 +65,7 @@ static void visit_shared_numbers(bgi_archive *a, const uint32_t **numbers, uint3
 
 /* ---- op types ---- */
 
-/* The op of the given graph that has the type, or whose type has it as accumulating form. */
+/* Finds the op of the caller's graph that has the type, or whose type has it as accumulating form. */
 static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *out_accumulates)
 {
     for (uint32_t o = 0; o < graph->op_count; o++) {
@@ -76,7 +76,7 @@ static uint32_t find_user(const bg_graph *graph, const bg_op_type *type, bool *o
     return UINT32_MAX;
 }
 
-/* Visits a type of the caller's graph: the op, and whether it is the accumulating form. */
+/* Visits a type of the caller's graph, as the op's number and whether the type is the accumulating form. */
 static void visit_own_type(store *s, const bg_op_type **type)
 {
     bgi_archive *a = s->archive;
@@ -167,7 +167,7 @@ static bool is_well_typed(const form *f)
     return true;
 }
 
-/* Selects the kernel as when the plan was made; the plan destroys it. */
+/* Selects the kernel as the compiler did; the plan destroys it. */
 static bool select_kernel(store *s, form *f)
 {
     const bg_options *options = &s->plan->options;
@@ -192,7 +192,7 @@ static bool select_kernel(store *s, form *f)
     return true;
 }
 
-/* The properties of the kernel that the plan relies on. */
+/* Visits the properties of the kernel that the plan relies on. */
 static void visit_kernel(store *s, form *f)
 {
     bgi_archive *a = s->archive;
@@ -396,7 +396,7 @@ static void visit_reduced(bgi_archive *a, const bgi_reduced **reduced, uint32_t 
     *reduced = array;
 }
 
-/* 1 + the earlier instruction that has all the calls, of which this one has some; 0: none. */
+/* Returns 1 + the earlier instruction with all the calls of which this one has some, or 0 if there is none. */
 static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
 {
     const bgi_call *calls = instructions[part].calls;
@@ -408,7 +408,7 @@ static uint32_t find_whole(const bgi_instruction *instructions, uint32_t part)
     return 0;
 }
 
-/* The calls of a part are in the array of an earlier micro-batch where there is one. */
+/* The calls of a part are in the array of an earlier micro-batch, if an earlier micro-batch has the whole action. */
 static void visit_part(store *s, bgi_instruction *instructions, uint32_t part)
 {
     bgi_archive *a = s->archive;
@@ -475,8 +475,8 @@ static void visit_transfer(bgi_archive *a, bgi_transfer *transfer)
     bgi_archive_u32(a, &transfer->peer_wait);
 }
 
-/* Visits an instruction's action as its number in the device's schedule. Each instruction has the number after its
- * predecessor's, except where final.c has cut one. *at: the previous number. */
+/* Visits an instruction's action as its number in the device's schedule. An instruction has the number after its
+ * predecessor's, except where final.c has cut an instruction. *at is the previous number. */
 static void visit_action(store *s, uint32_t device, bg_action *action, uint32_t *at)
 {
     const uint32_t count = bg_schedule_action_count(s->plan->schedule, device);
@@ -543,13 +543,14 @@ static bg_status finish(const store *s, bg_error *error)
     bg_status status;
 
     if (s->unknown != NULL)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "ops of type `%s` could not be found again", s->unknown->name);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "ops of type `%s` could not be found again in a stored plan",
+                            s->unknown->name);
     if (a->out_of_memory)
         return bgi_error_memory(error, "a cached plan", a->size_bytes);
     if (!a->is_reading)
         return BG_OK;
     if (!bgi_archive_is_read(a))
-        return bg_error_set(error, BG_ERROR_PARSE, "these are not the bytes of a plan");
+        return bg_error_set(error, BG_ERROR_PARSE, "the bytes are not a stored plan");
     status = bgi_plan_check(s->plan, error);
     return status == BG_OK || status == BG_ERROR_MEMORY ? status : BG_ERROR_PARSE;
 }

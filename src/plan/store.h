@@ -1,7 +1,7 @@
 /*
- * store.h: converts a plan's programs, memory and schedule to bytes and back. The bytes do not contain options and the
- * caller's graph: a plan is read into one that was begun with the same options for the same graph, and op types and
- * kernels are looked up again.
+ * store.h: converts a plan's programs, memory and schedule to bytes and back. The bytes contain neither options nor the
+ * caller's graph. A reader begins a plan with the same options for the same graph, reads the bytes into it, and looks
+ * up op types and kernels again.
  */
 #ifndef BGI_PLAN_STORE_H
 #define BGI_PLAN_STORE_H
@@ -10,9 +10,9 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-/* Writes or reads, depending on the archive. Writing: BG_ERROR_UNSUPPORTED when the plan has ops of types that could
- * not be found again, BG_ERROR_MEMORY. Reading: BG_ERROR_PARSE when the bytes are not a plan that passes every check
- * (bgi_plan_check, the proof of its schedule); the plan may then only be destroyed. */
+/* Writes or reads, depending on the archive. Errors of writing: BG_ERROR_UNSUPPORTED when the plan has ops of types
+ * that a reader could not find again, BG_ERROR_MEMORY. Errors of reading: BG_ERROR_PARSE when the bytes are not a plan
+ * that passes every check (bgi_plan_check, the proof of its schedule); the plan may then only be destroyed. */
 bg_status bgi_plan_visit(bgi_archive *archive, bg_plan *plan, const bg_graph *graph, bg_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * store_tables.c: the parts of a plan that are only numbers and names: its sizes, the schedule with its problem, edges,
- * leaves, streams, blocks. The same functions write and read; a reader checks that these parts agree before it reads
- * programs.
+ * leaves, streams, blocks. The same functions write and read. A reader checks that these parts are consistent before it
+ * reads programs.
  */
 #include "plan/store_tables.h"
 
@@ -216,7 +216,7 @@ static void visit_edges(bgi_archive *a, bg_plan *plan)
     }
 }
 
-/* How the mesh cuts a variable into pieces of the variable's type. */
+/* Visits how the mesh cuts a variable into pieces of the variable's type. */
 static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *variable)
 {
     const bg_mesh mesh = bgi_plan_mesh(plan);
@@ -243,7 +243,7 @@ static void visit_shard(bgi_archive *a, const bg_plan *plan, bgi_plan_variable *
         bgi_archive_fail(a);
 }
 
-/* The range of the whole that a variable is; the range has the variable's type. */
+/* Visits the range of a whole weight that the variable holds; the range has the variable's type. */
 static void visit_section(bgi_archive *a, bgi_plan_variable *variable)
 {
     bool is_section = variable->section != NULL;
@@ -274,7 +274,7 @@ static void visit_section(bgi_archive *a, bgi_plan_variable *variable)
         bgi_archive_fail(a);
 }
 
-/* How a quantized variable has a parameter's values. */
+/* Visits how a quantized variable stores a parameter's values. */
 static void visit_quantized(bgi_archive *a, bgi_plan_variable *variable)
 {
     bgi_quantized *q = &variable->quantized;
@@ -385,7 +385,7 @@ static void visit_phases(bgi_archive *a, bg_plan *plan)
     plan->phases = phases;
 }
 
-/* The choices that the compiler made beyond the options. */
+/* Visits the choices that the compiler made beyond the options. */
 static void visit_choices(bgi_archive *a, bg_plan *plan)
 {
     bgi_archive_text(a, &plan->options.execution.stages);
@@ -417,7 +417,7 @@ static void visit_summary(bgi_archive *a, bg_plan_summary *summary)
 
 /* ---- all of it ---- */
 
-/* The file's schedule must be the plan's, and it must be correct. */
+/* Checks that the file's schedule is the plan's and correct. */
 static bg_status check_schedule(bg_plan *plan, bg_error *error)
 {
     const bg_schedule_problem *problem = &plan->problem;

@@ -2,7 +2,7 @@
  * transfers.c: lists the transfers of each device, and finds which of them instructions and calls wait for. It knows
  * only the places of buffers.
  *
- * Hazards are found by place. The device's program is walked for two steps; for each piece of the arena the walk
+ * Hazards are found by place. The device's program is walked for two steps. For each piece of the arena the walk
  * records the last issued transfer that reads or writes it. An instruction or call that touches the piece waits for
  * that transfer. Transfers run in the order of issue. They are issued after their sources are written and their
  * destinations are no longer needed. So they wait only for other replicas that have pieces of the moved value. These
@@ -49,7 +49,7 @@ static void add_transfer(walker *w, const bg_action *action, bg_action_kind kind
     w->transfers[w->transfer_count++].action.kind = kind;
 }
 
-/* Each replica of a group has a piece of the last transfer's value. */
+/* Records that each replica of a group has a piece of the last transfer's value. */
 static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_t thing)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -59,7 +59,7 @@ static void share_transfer(walker *w, size_t piece_bytes, uint32_t axes, uint32_
     w->shared_things[w->transfer_count - 1] = thing;
 }
 
-/* The replica uses only its own piece, so nothing waits for the other replicas. */
+/* Records that the replica uses only its own piece, so nothing waits for the other replicas. */
 static void own_transfer(walker *w)
 {
     bgi_transfer *transfer = &w->transfers[w->transfer_count - 1];
@@ -100,13 +100,13 @@ static void add_variable_transfers(walker *w, const bg_action *action)
     }
 }
 
-/* The bytes from the first replica's piece of an operand to the end of the last one's; for a whole value its size. */
+/* The bytes from the first replica's piece of an operand to the end of the last one's, or the size of a whole value. */
 static size_t find_reach(const walker *w, const bgi_operand *operand, size_t size_bytes)
 {
     return size_bytes + (bgi_plan_data_replicas(w->compiler->plan) - 1) * operand->stride;
 }
 
-/* The operands of a load are (remote, device), and those of a store too. */
+/* The operands are (remote, device) for loads and for stores. */
 static void add_call_transfer(walker *w, const bg_action *action, const bgi_call *call)
 {
     add_transfer(w, action, call->traced_as, BG_LOCATION_STATE, call->operands[1].offset, call->operands[0].offset,
@@ -217,7 +217,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Only slots of rings are moved. */
+/* Transfers of edges move only slots of rings. */
 static uint32_t find_operand_wait(const walker *w, const bgi_operand *operand, uint32_t micro_batch, size_t size_bytes)
 {
     const bg_plan *plan = w->compiler->plan;
@@ -244,7 +244,7 @@ static uint32_t find_call_wait(const walker *w, const bgi_call *call, uint32_t m
     return wait;
 }
 
-/* Instructions without transfers wait once; an update waits before each call. */
+/* Instructions wait once, except updates with transfers, which wait before each call. */
 static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_waits)
 {
     const uint32_t micro_batch = instruction->action.micro_batch;
@@ -261,7 +261,7 @@ static void find_waits(walker *w, bgi_instruction *instruction, uint32_t *call_w
         else
             wait = later(wait, find_call_wait(w, call, micro_batch));
     }
-    /* The outputs of an update were made by a call that has waited. */
+    /* The call that made the outputs of an update has already waited. */
     for (uint32_t i = 0; call_waits == NULL && i < instruction->copy_count; i++)
         wait = later(wait, find_operand_wait(w, &instruction->copies[i].operand, micro_batch,
                                              instruction->copies[i].size_bytes));
@@ -293,8 +293,8 @@ static bg_status walk_steps(walker *w, bgi_instruction *instructions, uint32_t c
 
 /* ---- pieces of other replicas ---- */
 
-/* A load reads what every replica stored last, and a store overwrites what every replica loaded last; two steps are
- * walked, as for the waits. All replicas have the same list. */
+/* A load must wait for every replica's last store, and a store for every replica's last load. Two steps are walked, as
+ * for the other waits. All replicas have the same list. */
 static bg_status find_peer_waits(walker *w, bgi_arena *arena)
 {
     bgi_plan_device *device = &w->compiler->plan->devices[w->device];
@@ -342,7 +342,8 @@ static bg_status write_device(bgi_compiler *c, uint32_t device, bg_error *error)
     if (total == 0)
         return BG_OK;
     if (total > INT32_MAX / 2)
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "device %u: %zu loads and stores a step", device, total);
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED,
+                            "device %u has %zu loads and stores a step, but at most 2^30 are supported", device, total);
     w.transfers = bgi_arena_allocate(&c->plan->arena, total, sizeof *w.transfers);
     w.shared_things = bgi_arena_allocate(&c->scratch, total, sizeof *w.shared_things);
     w.first_slots = bgi_arena_allocate(&c->scratch, c->edges->count, sizeof *w.first_slots);

@@ -6,7 +6,7 @@
  *     a remote edge           has three rings of slots: its producer's, its readers', and the remote one behind them;
  *                             one that another has stored has its readers' only
  *
- * Windows and rings share memory when no two of them are needed at the same time in the order of the device.
+ * Windows and rings share memory when no two of them are needed at the same time in the device's order.
  */
 #include "plan/compile.h"
 
@@ -14,8 +14,8 @@
 #include "plan/pack.h"
 #include "schedule/buffers.h"
 
-/* A window holds the variables of a buffer, or the slots of a ring. Each of its spans goes from LOAD (or the first
- * user, when it needs no load) to the last user or STORE. */
+/* A window holds the variables of a buffer, or the slots of a ring. Each of its spans begins with the LOAD (or the
+ * first user, when it needs no load) and ends with the last user or the STORE. */
 typedef struct window {
     uint32_t buffer;
     uint32_t ring; /* plan edge; BGI_NO_EDGE: a window of variables */
@@ -24,16 +24,16 @@ typedef struct window {
     uint32_t span_count;
 } window;
 
-/* The state while the windows of a device are placed. */
+/* The state during the placement of a device's windows. */
 typedef struct placer {
     bgi_compiler *compiler;
     uint32_t action_count;
     const bg_action *actions;
-    bgi_buckets of_stage; /* the actions of each stage, as places */
+    bgi_buckets of_stage; /* the actions of each stage, as places in the device's order */
     bgi_arena arena;
 } placer;
 
-/* Messages and results of an action leave after it. */
+/* SEND and HOST_OUT of an action come after it. */
 static uint32_t find_last_follower(const placer *p, uint32_t position)
 {
     while (position + 1 < p->action_count &&
@@ -62,8 +62,8 @@ static void extend_spans(const placer *p, window *w, uint32_t position, bool *is
         w->spans[w->span_count - 1].last = *is_here ? find_last_follower(p, position) : position;
 }
 
-/* A ring is in use from the first use of its first slot to the last use of its last slot: the producer's ring from the
- * first write to the last STORE, the readers' ring from the first LOAD to the last reader. */
+/* A ring is in use from the first use of its first slot to the last use of its last slot. For the producer's ring this
+ * is from the first write to the last STORE, and for the readers' ring from the first LOAD to the last reader. */
 static void extend_ring(const bg_schedule_problem *problem, window *w, uint32_t position, const bg_action *action)
 {
     const bg_schedule_buffer *buffer = &problem->buffers[w->buffer];
@@ -137,8 +137,8 @@ static uint32_t add_ring(bgi_compiler *c, uint32_t edge, uint32_t depth)
     return c->plan->edge_count++;
 }
 
-/* The largest number of micro-batches in the remote ring of each edge. Values stashed after the edge come and go in the
- * same order, so both together are one sequence. */
+/* Finds the largest number of micro-batches in the remote ring of each edge. Values that a second edge stashes enter
+ * and leave in the same order, so both edges use one ring. */
 static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
 {
     for (uint32_t e = 0; e < c->edges->count; e++)
@@ -148,7 +148,7 @@ static void count_remote_slots(const bgi_compiler *c, uint64_t *slots)
             slots[c->edges->facts[e].stored_by - 1] += bg_schedule_edge_depth(c->plan->schedule, e);
 }
 
-/* The edge itself is the ring that the readers read. */
+/* The edge itself becomes the readers' ring. */
 static void add_rings(bgi_compiler *c, uint32_t edge, uint64_t slots, size_t *remote_offset)
 {
     bgi_plan_edge *of = &c->plan->edges[edge];

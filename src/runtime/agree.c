@@ -1,5 +1,5 @@
 /*
- * agree.c: compares plans between ranks by a checksum, and finds the option that differs when the checksums do.
+ * agree.c: compares plans between ranks by a checksum, and finds the option that differs when the checksums differ.
  */
 #include "runtime/agree.h"
 
@@ -70,7 +70,7 @@ static void add_instruction(bgi_crc64 *crc, const bgi_instruction *instruction)
     add_number(crc, instruction->needs_sum);
 }
 
-/* Kernels are summed by name, so that ranks on processors with different instructions differ. */
+/* The checksum includes kernels by name, so that ranks on processors with different instructions differ. */
 static uint64_t sum_plan(const bg_plan *plan)
 {
     bgi_crc64 crc;
@@ -99,7 +99,7 @@ static uint64_t sum_plan(const bg_plan *plan)
     return bgi_crc64_value(&crc);
 }
 
-/* Options that do not shape the plan but affect results, or that all ranks must have in common. */
+/* Options that do not shape the plan, but that affect results or must be equal on all ranks. */
 static bool is_of_all(const bgi_option *option)
 {
     static const char *const others[] = {"seed", "layout", "memmap_dir", "memmap_mode"};
@@ -110,7 +110,7 @@ static bool is_of_all(const bgi_option *option)
     return option->shapes_plan;
 }
 
-/* With all bits, in as few digits as read back to the same number. */
+/* Prints a number with the fewest digits that read back as the same number. */
 static void add_real(bgi_string *text, const char *name, double value)
 {
     char digits[32];
@@ -136,7 +136,7 @@ static void add_optimizer(bgi_string *text, const bg_optimizer *optimizer)
                    optimizer->numbers[2]);
 }
 
-/* Prints "name value" lines of everything that must be equal on all ranks, beginning with the library, because releases
+/* Prints "name value" lines of everything that must be equal on all ranks. The library comes first, because releases
  * may round differently. */
 static bg_status print_options(const bg_plan *plan, char **out, bg_error *error)
 {
@@ -230,7 +230,7 @@ typedef struct head {
     uint64_t sum, text_bytes, isa;
 } head;
 
-/* Compares rank 0's properties with this rank's; "" when they are equal. */
+/* Compares rank 0's properties with this rank's; writes "" when they are equal. */
 static bg_status compare(const bg_plan *plan, bgi_transport *transport, const char *own_text, char why[WHY_BYTES],
                          bg_error *error)
 {
@@ -254,7 +254,7 @@ static bg_status compare(const bg_plan *plan, bgi_transport *transport, const ch
     return status;
 }
 
-/* On rank 0: takes the first difference that a rank has reported; "" when there is none. On the other ranks: receives
+/* Rank 0 returns the first difference that a rank has reported, or "" when there is none; the other ranks receive
  * it. */
 static bg_status take_first(bgi_transport *transport, char words[WHY_BYTES], bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * collective.c: where replicas of a group meet: REDUCE, GATHER and collectives of the model as exchanges of a transport
- * (transport/pattern.h), in four steps; a device can be parked at each of them:
+ * collective.c: meetings of a group's replicas: REDUCE, GATHER and collectives of the model, as exchanges of a
+ * transport (transport/pattern.h). A meeting has four steps, and a device can be parked at each of them:
  *
  *     offer | wait until all have | do my share, deliver | wait until all have
  *
@@ -8,9 +8,9 @@
  *     REDUCE to pieces    sums its piece up, for itself                 (reduce-scatter)
  *     GATHER              takes the others' pieces                      (all-gather)
  *
- * The model's collectives do the same three along dimensions of its tensors. Large exchanges take several rounds of
- * these steps. A REDUCE that overlaps with the program takes the same steps; the thread that holds the device's
- * transfer queue performs all but the first.
+ * The model's collectives do the same along dimensions of their tensors. Large exchanges take several rounds of these
+ * steps. A REDUCE that overlaps with the program takes the same steps; the thread that holds the device's transfer
+ * queue performs all but the first.
  */
 #include "runtime/engine.h"
 
@@ -19,7 +19,7 @@
 
 enum { ARRIVE = 0, WAIT_FOR_ALL, WAIT_FOR_SHARES };
 
-static const uint64_t look_ns = 50000; /* between two checks of a worker for messages from other ranks */
+static const uint64_t look_ns = 50000; /* the time between a worker's checks for messages from other ranks */
 
 /* ---- meeting ---- */
 
@@ -46,7 +46,7 @@ static bgi_wait offer_round(bgi_runner *runner, bgi_brought *brought, uint32_t g
     return transport->type->offer(transport, group, member, brought->round, brought->round_count);
 }
 
-/* Takes the steps of a meeting along the axes as far as possible; returns true when all members have done their share
+/* Takes the steps of a meeting along the axes as far as possible. Returns true when all members have done their share
  * of `what`. */
 static bool meet(bgi_runner *runner, uint32_t axes, bring_function bring, const void *what, uint32_t count,
                  bg_action_kind traced_as, const bgi_worker *worker)
@@ -136,7 +136,7 @@ static void note_meeting(bgi_runner *runner, bgi_wait meeting)
 }
 
 /* The number of begun sums is raised last, because the holder of the queue reads the stored fields after it. The last
- * replica to arrive found no wait to end on this device, so this checks once more. */
+ * replica to arrive may have found no wait to end on this device, so the function checks once more. */
 void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction)
 {
     const uint32_t group = bgi_engine_group(runner->engine, runner->number, BG_MESH_DATA, runner->replica);
@@ -234,7 +234,7 @@ bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker)
     return bgi_runner_reached(runner, &runner->sums_done, begun);
 }
 
-/* Each check costs about a microsecond; between ranks of a host it also copies the parts of a message that have
+/* Each check costs about a microsecond. Between ranks of one host it also copies the parts of a message that have
  * arrived. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 {
@@ -261,7 +261,8 @@ bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker)
 
 /* ---- collectives of the model ---- */
 
-/* Describes a piece as [outer, along, inner]: its rows, and their elements along `axis` and inside it. */
+/* Describes a piece as [outer, along, inner]: its rows, the row's elements along `axis`, and the elements inside
+ * `axis`. */
 static bgi_pattern row_pattern(bgi_pattern_kind kind, uint32_t size, const bg_type *piece, uint32_t axis)
 {
     bgi_pattern pattern = {.kind = kind, .size = size, .count = 1, .piece = 1};

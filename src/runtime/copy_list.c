@@ -1,5 +1,5 @@
 /*
- * copy_list.c: a list of copies, in pieces of 4 MiB, which several threads do: each takes one after another.
+ * copy_list.c: a list of copies, in pieces of 4 MiB. Several threads do them; each takes one piece after another.
  */
 #include "runtime/session.h"
 
@@ -14,7 +14,7 @@
 enum { PIECE_BYTES = 4 << 20, MOST_THREADS = 16 };
 
 struct bgi_copy_piece {
-    const bgi_engine *engine; /* with `replica` and `place`; NULL: `from` is the host's */
+    const bgi_engine *engine; /* with `replica` and `place`; NULL: `from` is host memory */
     const void *from;
     uint32_t replica;
     bgi_place place;

@@ -1,5 +1,5 @@
 /*
- * engine.c: creates the memory for replicas of devices, runs a plan from the caller's side, and ends the engine.
+ * engine.c: creates the memory of all replicas' devices, runs a plan from the caller's side, and ends the engine.
  */
 #include "runtime/engine.h"
 
@@ -20,15 +20,16 @@
 
 enum { LITTLE_BYTES = 64 << 20 };
 
-/* The bytes of a value that are sent between ranks at a time. */
+/* The largest part of a value that is sent between ranks at a time, in bytes. */
 enum { FETCHED_BYTES = 1 << 20 };
 
-/* The watching thread checks this many times within the limit. A worker that is not inside a kernel leaves within
- * microseconds; the longest work outside kernels is copying streams. */
+/* The watching thread makes this number of checks within the time limit. A worker that is not inside a kernel leaves
+ * within microseconds; the longest work outside kernels is copying streams. */
 enum { LOOKS_PER_LIMIT = 16 };
 static const uint64_t longest_look_ns = 1000000000u;
 static const uint64_t leave_ns = 1000000000u;
-static const uint64_t poll_ns = 20000; /* how often a calling thread polls when it is the only one that may receive from
+static const uint64_t poll_ns = 20000; /* how often the calling thread polls when it is the only one that may receive
+                                        * from
                                           other ranks */
 
 /* ---- memory ---- */
@@ -100,7 +101,7 @@ static bg_status check_memory(const bgi_engine *engine, bg_error *error)
     return bgi_host_memory_check(&memory, engine->plan, bytes, error);
 }
 
-/* Bytes of remote memory in files are counted when the files are made. */
+/* Remote memory in files is counted when the files are made. */
 static bg_status begin_device(const bgi_engine *engine, uint32_t index, bgi_progress *progress, bg_error *error)
 {
     const uint32_t replica = index / engine->plan->device_count, number = index % engine->plan->device_count;
@@ -128,7 +129,7 @@ static bg_status take_memory(bgi_engine *engine, bgi_progress *progress, bg_erro
                                   .release = memory->release,
                                   .allocator_user = memory->allocator_user};
         BGI_TRY(begin_device(engine, i, progress, error));
-        /* Weights come first, and all memory that is read there is written before. */
+        /* Weights come first, and all memory from which they are read is written before. */
         if (engine->in_place != NULL)
             setup.unused_bytes = device->class_bytes[BG_MEMORY_WEIGHTS];
         if (device->remote_bytes > 0 && engine->stores.address != NULL)
@@ -156,7 +157,8 @@ static bg_status take_sums(bgi_engine *engine, bg_error *error)
     return BG_OK;
 }
 
-/* The number of groups by device, axes and group: no more groups than replicas, and no more members in total. */
+/* The size of a table by device, axes and group; there are no more groups than replicas, and no more members in
+ * total. */
 static size_t count_groups(const bg_plan *plan)
 {
     return (size_t)plan->device_count * (BG_MESH_ALL + 1) * plan->replicas;
@@ -227,7 +229,7 @@ static uint32_t count_widest_call(const bgi_plan_device *device)
     return widest;
 }
 
-/* The most tensors that a device contributes to a meeting; a collective call has a single one. */
+/* The largest number of tensors that a device contributes to a meeting; a collective call has one. */
 static size_t count_most_exchanges(const bgi_plan_device *device)
 {
     size_t most = 1;
@@ -453,7 +455,7 @@ static void lose(void *user, bg_status status, const char *why)
     stop(engine);
 }
 
-/* The rank whose host takes part in the gate. */
+/* The rank whose host process has the gate. */
 static uint32_t rank_of_host(uint32_t host)
 {
     return BGI_HOST - 1 - host;
@@ -620,7 +622,8 @@ bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *optio
 /* A detached worker may call this after the plan is gone, unless the plan is the session's own. */
 void bgi_engine_free(bgi_engine *engine)
 {
-    /* In a forked child the parent's workers wait on these forever, and destroying them would wait for the workers. */
+    /* In a forked child the parent's workers count as waiting on these forever, and destroying them would wait for the
+     * workers. */
     const bool lacks_threads = bgi_engine_lacks_threads(engine);
 
     if (engine->transport != NULL)
@@ -695,13 +698,14 @@ void bgi_engine_destroy(bgi_engine *engine)
         bgi_engine_free(engine);
         return;
     }
-    /* In a dead engine a worker may be inside a kernel that never returns; bgi_engine_run has already waited for it. */
+    /* In a dead engine a worker may be inside a kernel that never returns; bgi_engine_run has already waited for that
+     * worker. */
     bgi_workers_stop(engine, engine->is_dead ? 0 : UINT64_MAX);
     pthread_mutex_lock(&engine->mutex);
     engine->orphan_count = engine->worker_count - engine->exited_count;
     engine->is_orphaned = engine->orphan_count > 0;
     is_orphaned = engine->is_orphaned;
-    /* Workers that have left do not use the mutex any more. Once it is unlocked the last detached worker may free
+    /* Workers that have left no longer use the mutex. Once it is unlocked, the last detached worker may free
      * everything. */
     for (uint32_t i = 0; i < engine->worker_count; i++)
         if (engine->workers[i].is_caller || engine->workers[i].is_on_loan)
@@ -728,7 +732,7 @@ static uint64_t count_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* The progress of all ranks, as far as this one has received it. */
+/* The progress of all ranks, as far as this rank has received it. */
 static uint64_t count_all_progress(const bgi_engine *engine)
 {
     uint64_t progress = count_progress(engine);
@@ -738,7 +742,7 @@ static uint64_t count_all_progress(const bgi_engine *engine)
     return progress;
 }
 
-/* Sends this rank's progress; ranks that wait for it would otherwise conclude that it is stuck. */
+/* Sends this rank's progress; other ranks would otherwise conclude that it is stuck. */
 static void tell_progress(const bgi_engine *engine)
 {
     const bgi_note note = {
@@ -749,7 +753,7 @@ static void tell_progress(const bgi_engine *engine)
             engine->transport->type->tell(engine->transport, bgi_host_of(i), &note);
 }
 
-/* Moves messages between ranks; only this thread may. */
+/* Moves messages between ranks; no other thread may do so. */
 static void move_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + timeout_ns;
@@ -772,7 +776,7 @@ static void sleep_while_others_work(bgi_engine *engine, uint64_t timeout_ns)
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* Works or sleeps until the run is over. Checks that devices make progress; returns false when none did within the
+/* Works or sleeps until the run is over. Checks that devices make progress; returns false when no device did within the
  * limit. */
 static bool watch(bgi_engine *engine, double *out_waited_s)
 {
@@ -827,7 +831,7 @@ static bg_status report_failure(const bgi_engine *engine, bg_error *error)
     return bg_error_set(error, BG_ERROR_INTERNAL, "a run failed without a reason");
 }
 
-/* Ends the work that the caller offers to idle workers, so that no worker uses it after the run. */
+/* Withdraws the work that the caller offers to idle workers, so that no worker uses it after the run. */
 static void end_spare(bgi_engine *engine)
 {
     atomic_store(&engine->has_spare, false);
@@ -835,7 +839,7 @@ static void end_spare(bgi_engine *engine)
         sched_yield();
 }
 
-/* Whether a device of this rank has refused an update, according to the numbers that the guard of the loss writes. */
+/* Whether a device of this rank has skipped an update, according to the numbers that the loss guard writes. */
 static bool has_refused(const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -862,8 +866,9 @@ static bg_status share_results(bgi_engine *engine, bg_error *error)
     const bgi_run *run = engine->run;
     uint64_t said, wants_end = engine->gate.wants_end;
 
-    /* Stops the infeed's thread before other ranks learn that this one is done, because they would take its later
-     * messages for the next run's. Rank 0 continues to answer, and a rank without devices may still be asked to stop.
+    /* Stops the infeed's thread before other ranks learn that this one is done, because they would mistake its later
+     * messages for those of the next run. Rank 0 continues to answer, and a rank without devices may still be asked to
+     * stop.
      */
     if (engine->ranks->carrier->rank > 0 && engine->local_count > 0)
         bgi_gate_end(engine);
@@ -912,7 +917,7 @@ bg_status bgi_engine_run(bgi_engine *engine, const bgi_run *run, uint64_t *out_i
         engine->has_refused = has_refused(engine);
     if (status != BG_OK) {
         engine->is_dead = true;
-        /* Workers that are not inside a kernel leave now, and so stop using the caller's arrays. */
+        /* Workers that are not inside a kernel leave now and stop using the caller's arrays. */
         bgi_workers_stop(engine, leave_ns);
         if (atomic_load(&engine->has_failed))
             status = report_failure(engine, &own);
@@ -980,8 +985,8 @@ void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place
     runner->device->type->copy_out(runner->device, data, address_of(runner, place), size_bytes);
 }
 
-/* Sends a part of a place to the ranks that read it. `here`: memory for the part on the rank that owns it and on those
- * that read it. */
+/* Sends a part of a place to the ranks that read it. `here` is memory for the part on the rank that owns it and on the
+ * ranks that read it. */
 static bg_status share_part(const bgi_engine *engine, uint32_t replica, const bgi_place *part, const bool *readers,
                             void *here, size_t size_bytes, bg_error *error)
 {

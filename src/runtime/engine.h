@@ -1,18 +1,19 @@
 /*
- * engine.h: runs a plan: replicas x devices on worker threads. It knows plans; it knows no graphs, weights, files,
- * optimizers, and not how memory is allocated (device/device.h) or how devices communicate (transport/transport.h).
+ * engine.h: runs a plan: replicas x devices on worker threads. It knows plans, but no graphs, weights, files or
+ * optimizers. device/device.h allocates memory, and transport/transport.h lets devices communicate.
  *
  * Runners and workers. A runner is a device and its position in its program. Only the order of its instructions
- * matters, not the thread that carries them out. A worker owns at most one runner at a time. It takes one that is
- * ready, advances it instruction by instruction until the next one must wait, parks it, and takes another.
+ * matters, not the thread that executes them. A worker owns at most one runner at a time. It takes one that is ready,
+ * advances it instruction by instruction until the next one must wait, parks it, and takes another.
  *
  *     worker --take--> runner --advance--> ... --must wait--> park --> look again --> take another | help | sleep
  *
- * Of several ready runners it takes the one that is least advanced in its program. Of equals it takes the last one,
- * which is nearest the end of the pipeline and frees the most. When there are fewer workers than devices, it leaves a
- * runner that is still ready if another ready one has fallen behind by more than half a micro-batch. If workers kept a
- * runner until it must wait, the devices would drift apart until the last workers starve: on 4 devices and 3 workers,
- * 1F1B with B = 2 F, workers would be busy 88% of the time instead of 99% (with 2 workers the difference is below 1%).
+ * Among several ready runners it takes the one that is least advanced in its program. Among equals it takes the last
+ * one, which is nearest the end of the pipeline and frees the most memory. When there are fewer workers than devices,
+ * it leaves a runner that is still ready if another ready one has fallen behind by more than half a micro-batch. If
+ * workers kept a runner until it must wait, the devices would drift apart until some workers starve. With 1F1B and B =
+ * 2 F on 4 devices and 3 workers, workers would be busy 88% of the time instead of 99%; with 2 workers the difference
+ * is below 1%.
  *
  * Waiting has one form: a counter that only grows, and a number that it must reach. All counters are on the runner's
  * own side; the transport raises those that other devices advance:
@@ -20,7 +21,7 @@
  *     RECEIVE          arrived   of the link         >  the message's sequence number
  *     a free slot      credit    of the link         >= sequence number + 1 - depth
  *     REDUCE, GATHER   the transport says which counter, and what it must reach
- *     a collective     likewise
+ *     a collective the same
  *     the next step    granted   of the runner       >= steps it has done + 1
  *     a turn           turn      of the runner       >= number of the instruction (strict plans)
  *     a row's place    taken     of the outfeed      >= row + 1 - capacity
@@ -34,28 +35,29 @@
  * No wake-up is lost. A worker that parks a runner writes the pair, gives ownership up, and reads the counter once
  * more. A thread that raises a counter then checks whether the runner that may wait for it is unowned and ready, and
  * wakes a sleeper if so. Sleepers announce themselves before their last check (core/threads.h). These stores and loads
- * are sequentially consistent, so of any two threads that could miss each other one sees the other. Raising a counter
- * costs no system call while no worker sleeps, and wakes none when its runner is at work or waits for something else.
- * With a transport that must be polled, workers never sleep long, because a message on its way would not wake them.
+ * are sequentially consistent, so if two threads could miss each other, at least one sees the other. Raising a counter
+ * costs no system call while no worker sleeps. It wakes no worker when its runner is at work or waits for another
+ * counter. With a transport that must be polled, workers never sleep long, because a message on its way would not wake
+ * them.
  *
- * Messages. A producer writes into the window of a message once the transport has credit for it, SEND posts it, the
- * last reader releases the slot that it came in. Sequence numbers count over the life of the engine, so nothing is
- * reset between steps or runs. A message leaves as soon as it is written, which may be in the middle of an action: the
- * gradient for the stage before does not wait for the gradients of weights that follow it. The plan names the call
- * after which it leaves; the later SEND is then empty.
+ * Messages. A producer writes into the window of a message once the transport has credit for it. SEND posts the
+ * message, and its last reader releases the slot that received it. Sequence numbers count over the life of the engine,
+ * so nothing is reset between steps or runs. A message leaves as soon as it is written, which may be in the middle of
+ * an action. So the gradient for the previous stage does not wait for the gradients of weights that are computed after
+ * it. The plan names the call after which the message leaves; the later SEND then does nothing.
  *
  * Helping. A kernel call is cut into parts by its shapes. With more than one worker the owner of a call always
- * publishes its parts in the runner's ticket (ticket.h), because a worker that becomes idle in the middle of a part
- * would otherwise wait until the owner comes to the next call. The owner claims parts from the beginning and helpers
+ * publishes its parts in the runner's ticket (ticket.h), because a worker that becomes idle in the middle of a call
+ * would otherwise wait until the owner reaches the next call. The owner claims parts from the beginning and helpers
  * claim from the end, so in successive calls the same part of the data tends to stay with the same core. A call cannot
- * end while a claimed part runs, so the fields that a helper reads about the call are stable. Scratch memory of a
- * running part is chosen by its runner: the owner is 0, and a helper has the number of the first part of the call that
- * it claimed, which is part 0 only when the owner claims none. The device decides which lists of parts a call has
- * (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and waits for those that
- * helpers took. After each part a helper checks whether a runner is ready, and leaves for it. While no worker is idle,
- * helping costs one compare-and-swap a part, on a cache line of the owner; with one worker it costs nothing. The thread
- * that runs a part never changes a bit: parts write disjoint memory, and `combine` and `finish` add up sums over parts
- * in part order.
+ * end while a claimed part runs, so the fields that a helper reads about the call are stable. Each thread that runs
+ * parts of a call has a number, which selects its scratch memory. The owner's number is 0. A helper's number is that of
+ * the first part that it claimed, which is 0 only when the owner claims no part. The device decides which lists of
+ * parts a call has (prepare, parts, combine, finish). For each list the owner claims parts as helpers do, and then
+ * waits for the parts that helpers took. After each part a helper checks whether a runner is ready, and if so takes
+ * that runner. While no worker is idle, helping costs one compare-and-swap a part, on a cache line of the owner; with
+ * one worker it costs nothing. Results do not depend on the thread that runs a part, because parts write disjoint
+ * memory, and `combine` and `finish` add sums over parts in the order of the parts.
  *
  * Loads and stores. Transfers move remote memory to a device and back. The plan lists them for each device in the order
  * of its program. LOAD and STORE (and loads and stores of optimizer state inside an update) only raise `io_issued`. The
@@ -70,27 +72,28 @@
  * and idle threads copy them. When a device waits for the transfer, all idle threads do. The thread that finds the last
  * piece copied holds the queue again, counts the transfer as done and begins the next.
  *
- * A flag holds a queue; a thread takes it or leaves it, and never waits for it. The holder checks again after releasing
- * it, the issuer wakes a sleeper after raising `io_issued`, and a worker whose runner must wait does the transfers
- * itself if the queue is free. So no transfer is forgotten, with any number of I/O threads or none.
+ * A flag marks a queue as held. A thread takes a free queue and skips a held one, and never waits for a queue. The
+ * holder checks again after releasing it, the issuer wakes a sleeper after raising `io_issued`, and a worker whose
+ * runner must wait does the transfers itself if the queue is free. So no transfer is forgotten, with or without I/O
+ * threads.
  *
  * Sharded weights have a piece in each replica's store. LOAD fetches all pieces into the window, and STORE writes the
  * replica's own piece back, so the next load gathers the updated pieces. A load must see the stores of all replicas
  * that precede it in the program, and a store must not overwrite a piece that a replica has yet to load. So runners
- * notify each other of the positions of their queues, and such a transfer waits for the notes of the others. Meanwhile,
- * and while pieces are on their way, its queue counts as empty.
+ * notify each other of the positions of their queues, and such a transfer waits for the other runners' notes.
+ * During this wait, and while pieces are on their way, its queue counts as empty.
  *
- * Replicas meet: for sums of gradients, for pieces of new weights, and for collectives of the model, which are calls
- * inside a forward or a backward. A runner contributes to a meeting, is parked, does its share when all have
+ * Replicas meet for sums of gradients, for pieces of new weights, and for collectives of the model, which are calls
+ * inside a forward or a backward pass. A runner contributes to a meeting, is parked, does its share when all have
  * contributed, is parked again, and continues when all have their results (collective.c). So one worker can run any
- * number of replicas. Each element is summed once, in the members' order, on whichever device and at whatever time.
- * Replicas of a mesh (brigade/mesh.h) are in a group along each set of its axes. All run one program, so the members of
- * a group come to the same meetings in the same order, and a program that cannot deadlock for one replica cannot
- * deadlock for all.
+ * number of replicas. Each element is summed once, in the members' order, whichever device does it and when. Replicas
+ * of a mesh (brigade/mesh.h) are in a group along each set of its axes. All replicas run one program, so the members of
+ * a group reach the same meetings in the same order. So a program that cannot deadlock for one replica cannot deadlock
+ * for all.
  *
  * The caller as worker. An engine with one worker that is not bound starts no thread: the thread in bgi_engine_run does
- * the work, and checks the time limit whenever it is idle. It would not return from a kernel that hangs, so this is
- * only for plans whose kernels are all the library's.
+ * the work, and checks the time limit whenever it is idle. That thread would not return from a kernel that hangs, so
+ * plans with kernels from outside the library are excluded.
  *
  * Sums of gradients may run beside the program: REDUCE contributes the gradients, and the device continues up to the
  * instruction that needs the sum (plan/beside.c). The thread that holds the device's queue of transfers does the
@@ -98,13 +101,13 @@
  * the worker whose device needs the sum. A device has one such sum in progress at a time; other meetings of the same
  * group wait for it.
  *
- * Sums in the middle of a backward pass pay where a thread is free to do them: an I/O thread, or a worker more than
- * there are devices. A rank without such a thread begins them too, because the other ranks' parts travel while it
- * computes: its workers poll for them between calls (bgi_sum_look). In one process without such a thread they are
- * delayed until the backward pass is over, and done in the same order.
+ * Sums in the middle of a backward pass pay off when a thread is free to do them: an I/O thread, or one of more workers
+ * than devices. A rank without such a thread also begins them, because the other ranks' parts arrive while it computes;
+ * its workers poll for them between calls (bgi_sum_look). In one process without such a thread the sums wait until the
+ * backward pass is over, and are then done in the same order.
  *
- * Between ranks a large sum is cut into rounds, each a meeting (transport/transport.h). A trace shows the rounds as one
- * sum.
+ * Between ranks a large sum is cut into rounds, each of which is a meeting (transport/transport.h). A trace shows the
+ * rounds as one sum.
  *
  * Turns. A strict plan numbers the instructions of a step over all devices. A runner begins an instruction when all
  * earlier turns are done, and notifies the device of the next one when the instruction and all transfers that it issued
@@ -112,9 +115,9 @@
  *
  * Failure. The thread in bgi_engine_run wakes regularly and checks whether any runner made progress. If none did within
  * the limit, or one has reported a failure to the host, the engine is dead: workers leave, and the run reports the
- * device at fault. A worker that does not return from a kernel cannot be ended. It is detached at destroy, and the
- * engine's memory stays until that kernel returns (the last such worker frees it). The caller owns the plan's memory
- * and must keep it until then.
+ * device at fault. A worker that does not return from a kernel cannot be ended. Destroying the engine detaches it, and
+ * the engine's memory stays until that kernel returns (the last such worker frees it). The caller owns the plan's
+ * memory and must keep it until then.
  */
 #ifndef BGI_RUNTIME_ENGINE_H
 #define BGI_RUNTIME_ENGINE_H
@@ -150,8 +153,8 @@ typedef struct bgi_call_time {
     uint64_t count, total_ns, least_ns, most_ns;
 } bgi_call_time;
 
-/* The calls of a device's program. Instructions that share their calls, as the passes over all micro-batches do, share
- * their times. */
+/* The calls of a device's program. Instructions that share their calls, such as the passes over all micro-batches,
+ * share their times. */
 typedef struct bgi_call_times {
     bgi_call_time *times; /* NULL: not tracing */
     uint32_t count;
@@ -168,18 +171,18 @@ enum { BGI_RUN_SPANS = 4096 };
 typedef struct bgi_run_spans {
     bgi_run_span *spans; /* NULL: not tracing. The latest BGI_RUN_SPANS runs; run i is at i % BGI_RUN_SPANS */
     uint64_t count, total_ns, steps;
-    uint64_t start_ns, end_ns; /* of the first and of the last run */
+    uint64_t start_ns, end_ns; /* in the first and the last run */
 } bgi_run_spans;
 
 typedef struct bgi_worker bgi_worker;
 
-/* Bytes of an arena that are read from other memory (in_place.c). */
+/* A range of an arena whose bytes are read from other memory (in_place.c). */
 typedef struct bgi_range {
     size_t begin, end;
     char *data; /* the address of the first byte; set between runs */
 } bgi_range;
 
-/* The ranges of one device of each replica, in order. */
+/* The ranges of a device (the same in each replica), in ascending order. */
 typedef struct bgi_in_place {
     bgi_range *ranges;
     uint32_t count;
@@ -188,7 +191,7 @@ typedef struct bgi_in_place {
 
 enum { BGI_FAILURE_BYTES = 320 };
 
-/* A load or store in pieces. */
+/* A load or store that is copied in pieces. */
 typedef struct bgi_copying {
     char *to;
     const char *from;
@@ -204,7 +207,8 @@ typedef struct bgi_brought {
 
 /* One (replica, device). */
 struct bgi_runner {
-    /* Read by all workers that search for work. The owner writes the pair before it gives up ownership. */
+    /* All workers that search for work read these fields. The owner writes (counter, target) before it gives up
+     * ownership. */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool is_owned;
     _Atomic(bgi_counter *) wait_counter;
     _Atomic uint64_t wait_target; /* 0: for nothing */
@@ -214,26 +218,27 @@ struct bgi_runner {
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket ticket;       /* of the call's parts */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint32_t helped; /* the number of parts that helpers have completed */
 
-    /* Notes of the host and of other devices for this one. */
-    bgi_counter granted;         /* iterations, over the life of the engine, that may begin; UINT64_MAX: see `end` */
+    /* Notes from the host and other devices to this one. */
+    bgi_counter
+        granted; /* the number of iterations, over the life of the engine, that may begin; UINT64_MAX: see `end` */
     _Atomic uint64_t end;        /* the number of iterations of this run; UINT64_MAX: not known yet */
-    bgi_counter turn;            /* of a strict plan: completed instructions, as of the last note */
-    _Atomic uint64_t *peer_done; /* by replica: loads and stores completed there; NULL: not needed */
+    bgi_counter turn;            /* in a strict plan: the number of completed instructions, as of the last note */
+    _Atomic uint64_t *peer_done; /* by replica: the number of loads and stores completed there; NULL: not needed */
 
-    /* Transfers. The owner issues transfers, the holder of the queue completes them. */
+    /* Transfers. The owner issues transfers, and the holder of the queue completes them. */
     bgi_counter io_issued, io_done; /* counted over the life of the engine */
     atomic_bool is_fetching;        /* the next transfer has begun to fetch pieces of other replicas */
     _Alignas(BGI_CACHE_LINE_BYTES) atomic_bool io_is_held;
-    size_t io_touched_bytes; /* of the holder, while tracing */
+    size_t io_touched_bytes; /* the holder's, while tracing */
     bgi_trace_ring io_trace; /* the holder's */
     bgi_copying copying;     /* written by the holder; read by threads that hold a piece of it */
-    uint64_t io_start_ns;    /* of the holder: when the current transfer began, while tracing */
+    uint64_t io_start_ns;    /* while tracing: when the current transfer began */
     atomic_bool is_copying;  /* the next transfer has been cut into pieces and is not complete */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_ticket io_ticket; /* of its pieces */
     _Atomic uint32_t pieces_left;                        /* not copied yet */
 
-    /* A sum over replicas beside the program: the owner begins it, the holder of the queue continues it. The pair is a
-     * hint, like that of the program. */
+    /* A sum over replicas beside the program: the owner begins it, and the holder of the queue continues it. Its pair
+     * (counter, target) is a hint, like that of the program. */
     bgi_counter sums_begun, sums_done; /* counted over the life of the engine */
     _Atomic(bgi_counter *) sum_counter;
     _Atomic uint64_t sum_target;
@@ -242,38 +247,38 @@ struct bgi_runner {
     bgi_wait sum_meeting;
     bool sum_is_delivered; /* the device has delivered its share of the round */
     uint64_t sum_step;     /* for the trace */
-    uint64_t sum_ns[2];    /* when the first share began and the last one ended, while tracing */
-    uint32_t sum_worker;   /* the worker that did it */
+    uint64_t sum_ns[2];    /* while tracing: when the first share began and the last one ended */
+    uint32_t sum_worker;   /* the worker that did the last share */
 
-    /* Written by the owner; the watching thread reads it from time to time. */
+    /* The owner writes these fields; the watching thread reads them from time to time. */
     _Alignas(BGI_CACHE_LINE_BYTES) _Atomic uint64_t progress; /* completed instructions, calls and parts */
     _Atomic uint32_t instruction;                             /* the instruction that runs or waits */
     _Atomic uint32_t call;                                    /* the instruction's call that runs, or BGI_NO_CALL */
     _Atomic uint64_t iteration;                               /* steps over the life of the engine */
 
-    /* Fields of the owner, handed over with ownership. Helpers read these fields between parts, so they are on another
-     * cache line than the owner's progress counters. */
+    /* Fields of the owner, which pass to the next owner. Helpers read them between parts, so they are on a different
+     * cache line from the owner's progress counters. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_engine *engine;
     const bg_plan *plan;
     const bgi_plan_device *program;
     const bgi_in_place *in_place; /* ranges that are read from other memory; NULL: none */
     uint64_t instruction_share;   /* 2^32 / instructions */
-    uint32_t replica, number;     /* number: of the device within the replica */
+    uint32_t replica, number;     /* `number` is that of the device within the replica */
     bgi_device *device;
     bgi_transport *transport;
-    uint32_t index;      /* of all replicas' devices */
+    uint32_t index;      /* among all replicas' devices */
     uint32_t first_link; /* of the replica's edges */
     uint64_t *sent_ns;   /* by edge, while tracing: when the last message left */
     bool is_between_runs;
-    bool is_ending;         /* of a strict plan: the instruction is done except for its transfers */
+    bool is_ending;         /* in a strict plan: the instruction is done except for its transfers */
     uint64_t run_count;     /* runs done */
     uint64_t run_begin;     /* iteration of its first step; does not change while transfers are in progress */
     uint64_t run_iteration; /* steps done in this run */
     uint32_t micro_batch;   /* of the current instruction */
     uint32_t phase;         /* of REDUCE, GATHER and a collective call */
     uint32_t next_call;     /* of an instruction that waits between its calls; otherwise 0 */
-    bgi_wait meeting;       /* the counter that it waits for in a meeting */
-    bgi_brought brought;    /* the tensors that it contributes to a meeting */
+    bgi_wait meeting;       /* the counter that the device waits for in a meeting */
+    bgi_brought brought;    /* the tensors that the device contributes to a meeting */
     uint64_t meeting_ns;    /* when its share of the meeting began, while tracing */
     uint32_t put_off;       /* the first instruction with a delayed sum, or BGI_NO_INSTRUCTION */
     uint64_t looked_ns;     /* when bgi_sum_look last looked */
@@ -286,7 +291,7 @@ struct bgi_runner {
     char failure[BGI_FAILURE_BYTES];
 
     /* The running call, which helpers that hold a part of it read. */
-    void *host_value; /* memory for an output; NULL where the host can read the device's */
+    void *host_value; /* memory for an output; NULL when the host can read the device's memory */
     bg_kernel_call kernel_call;
     bg_kernel_env env;
     bg_kernel_function run_part;
@@ -301,13 +306,13 @@ struct bgi_worker {
     uint32_t number;
     uint32_t cpu;         /* the system's number; BGI_NO_CPU: not bound */
     bgi_trace_ring helps; /* while tracing: when it ran parts of other devices' calls; under help_mutex */
-    bool is_caller;       /* has no thread: it is the one in bgi_engine_run */
+    bool is_caller;       /* has no thread of its own: the caller of bgi_engine_run works */
     bool does_io;         /* does only transfers */
     bool is_on_loan;      /* a thread of the calling program (options.execution.start_thread), which is not joined */
     bool has_exited;      /* under the engine's mutex */
 };
 
-/* Memory for remote stores that the engine does not own, such as files. The engine releases it when its last worker has
+/* Memory of remote stores that the engine does not own, such as files. The engine releases it when its last worker has
  * left, which may be after bgi_engine_destroy. */
 typedef struct bgi_stores {
     void *user;
@@ -321,14 +326,16 @@ typedef struct bgi_engine_options {
     const bgi_ranks *ranks;                   /* the ranks and their devices; NULL: all devices are in this process */
     const bgi_device_type *device_type;       /* NULL: the CPU */
     const bgi_transport_type *transport_type; /* NULL: threads */
-    bgi_stores stores;    /* all zero: the devices' own; the engine releases them, also when it cannot be created */
-    const bool *in_place; /* by variable: read where bgi_in_place_set says instead of in arenas; NULL: no variable is */
-    bgi_progress *progress; /* of the creation: called before the memory of each device, also of other ranks; or NULL */
+    bgi_stores stores;    /* all zero: the devices' own; the engine releases them, even when its creation fails */
+    const bool *in_place; /* by variable: it is read at the address from bgi_in_place_set instead of in arenas; NULL: no
+                             variable is */
+    bgi_progress
+        *progress; /* called before the memory of each device is created, also for other ranks' devices; or NULL */
 } bgi_engine_options;
 
 struct bgi_engine {
     const bg_plan *plan;
-    bg_plan *own_plan; /* the same, when the session and the engine own it (own_plan.c); otherwise NULL */
+    bg_plan *own_plan; /* the plan, when the session and the engine own it (own_plan.c); otherwise NULL */
     uint64_t created_ns;
     uint32_t device_count;  /* of all replicas */
     const bgi_ranks *ranks; /* NULL: one process; otherwise the engine's own copy */
@@ -336,12 +343,12 @@ struct bgi_engine {
     uint32_t *own_owners;
     char (*own_hosts)[BGI_HOST_BYTES];
     bgi_runner *runners;      /* [replica][device]; the entries of other ranks are empty */
-    bg_weights *read_weights; /* of a dead engine: a reference to the weights that it reads in place; or NULL */
-    bgi_in_place *in_place;   /* by device; NULL: everything is read in arenas */
+    bg_weights *read_weights; /* in a dead engine: a reference to the weights that it reads in place; or NULL */
+    bgi_in_place *in_place;   /* by device; NULL: all operands are read in arenas */
     uint32_t in_place_count;
     bgi_runner **local; /* the devices of this rank, from the end of the pipeline to its beginning */
     uint32_t local_count;
-    _Atomic uint64_t *rank_progress;  /* by rank: its progress according to its last note; NULL: one process */
+    _Atomic uint64_t *rank_progress;  /* by rank: the progress in its last note; NULL: one process */
     _Atomic uint64_t *rank_heard_ns;  /* by rank: when the note arrived, on this process's clock */
     char lost[BGI_FAILURE_BYTES * 2]; /* the last message of another rank that failed; "": none */
     bg_status lost_status;
@@ -354,53 +361,54 @@ struct bgi_engine {
     uint32_t *turn_devices; /* [turn]: its device */
     const bgi_device_type *device_type;
     bgi_device **devices; /* [replica][device]; NULL: of another rank */
-    bgi_stores stores;    /* the owner of the remote stores' memory, where the devices do not own it */
+    bgi_stores stores;    /* the owner of the remote stores' memory, if the devices do not own it */
     float **sums;         /* [output][replica]: of summed outputs of 16 bits; otherwise NULL */
     uint32_t sum_count;
     uint32_t *output_devices; /* [output]: the device that makes it */
     void **operands;          /* of all devices */
 
     /* The run. */
-    bgi_run given; /* the engine's copy, because a worker inside a kernel that never returns outlives the caller's */
+    bgi_run given;      /* a copy, because a worker inside a kernel that never returns outlives the caller's run */
     const bgi_run *run; /* that copy */
     bgi_gate gate;
     atomic_bool has_spare;    /* the run has work for idle workers */
-    bgi_counter spare_count;  /* workers that do such work, or check for some */
+    bgi_counter spare_count;  /* the number of workers that do such work, or check for it */
     bgi_counter runs;         /* begun */
-    bgi_counter devices_left; /* devices that are not done with the run; counts down */
+    bgi_counter devices_left; /* the number of devices that have not finished the run */
     atomic_bool asks_to_stop; /* this rank requests that no further run begins */
     bool is_asked_to_stop;    /* some rank had requested it when the last run was over */
-    bool has_refused;         /* the last run refused an update (options.numerics.guard_loss), on some rank */
+    bool has_refused;         /* the last run skipped an update on some rank (options.numerics.guard_loss) */
     atomic_bool is_stopping;  /* workers leave */
     atomic_bool has_failed;   /* a device has recorded a failure */
     bool is_dead;             /* after a failure or timeout */
     pthread_mutex_t mutex;    /* guards the following fields, and sleeping until the run is done */
     pthread_cond_t changed;   /* run done, failure, worker exit */
     uint32_t exited_count;    /* workers */
-    uint32_t orphan_count;    /* detached workers that may still return */
+    uint32_t orphan_count;    /* the number of detached workers that may still return */
     bool is_orphaned;
 
     /* Idleness. */
     _Alignas(BGI_CACHE_LINE_BYTES) bgi_event_count events, io_events; /* of workers, and of I/O threads */
     uint64_t spin_ns;                                                 /* how long a worker polls before it yields */
-    uint64_t yield_ns; /* after that: how long it yields the processor to others and polls; then it sleeps */
+    uint64_t
+        yield_ns; /* after that, how long it alternates between yielding the processor and polling; then it sleeps */
     bool has_helpers;  /* there is more than one worker */
-    bool
-        sees_to_sums; /* workers check between calls for parts of sums from other ranks, because no other thread does */
+    bool sees_to_sums; /* workers check between calls for parts of sums from other ranks, because no other thread does
+                          so */
 
     pid_t process; /* the process with the workers' threads; a process forked from it has none of them */
     bgi_worker *workers;
     uint32_t worker_count;      /* including I/O threads, which come last */
     uint32_t computing_count;   /* without them */
-    uint32_t processor_count;   /* that they may use; 0: fewer than there are ranks on this host */
-    uint32_t worker_room;       /* the number of workers that were allocated, which is larger when one could not be
+    uint32_t processor_count;   /* the number of processors that they may use; 0: fewer than the ranks on this host */
+    uint32_t worker_room;       /* the number of allocated workers, which is larger when a thread failed to start
                                    started */
     pthread_mutex_t help_mutex; /* guards the workers' helps */
-    bool is_driven;             /* workers[0] is the caller of bgi_engine_run; there are no other workers except I/O
+    bool is_driven;             /* workers[0] is the caller of bgi_engine_run, and all other workers are I/O
                                    threads */
     bgi_run_spans run_spans;
-    char cpus[BGI_PLACEMENT_TEXT_BYTES]; /* that unbound workers may use: "0-3"; "": unknown */
-    uint64_t tolerance; /* how far behind another device must be before a worker changes to it; UINT64_MAX: never */
+    char cpus[BGI_PLACEMENT_TEXT_BYTES]; /* the processors that unbound workers may use, as "0-3"; "": unknown */
+    uint64_t tolerance; /* how far behind another device must be before a worker switches to it; UINT64_MAX: never */
 };
 
 /* ---- groups of replicas ---- */
@@ -420,8 +428,8 @@ static inline uint32_t bgi_engine_group(const bgi_engine *engine, uint32_t devic
     return (device * (BG_MESH_ALL + 1) + axes) * engine->plan->replicas + bg_mesh_group_index(&mesh, axes, replica);
 }
 
-/* The replicas with pieces of one variable, which differ from this one only in their data coordinate; and this
- * replica's place among them. */
+/* The group of replicas with pieces of one variable, which differ from this one only in their data coordinate, and this
+ * replica's place in it. */
 static inline uint32_t bgi_group_size(const bgi_runner *runner)
 {
     return bgi_plan_data_replicas(runner->plan);
@@ -443,7 +451,7 @@ static inline uint32_t bgi_group_device(const bgi_runner *runner, uint32_t axes,
     return bgi_group_replica(runner, axes, member) * runner->plan->device_count + runner->number;
 }
 
-/* Whether an instruction delivers outputs: a HOST_OUT, or an update that makes some. */
+/* Whether an instruction delivers outputs: a HOST_OUT, or an update with outputs. */
 static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction)
 {
     return instruction->action.kind == BG_ACTION_HOST_OUT ||
@@ -454,7 +462,7 @@ static inline bool bgi_instruction_brings_out(const bgi_instruction *instruction
 
 /* Checks the plan, allocates memory, uploads constants, and starts the workers. */
 bg_status bgi_engine_create(const bg_plan *plan, const bgi_engine_options *options, bgi_engine **out, bg_error *error);
-/* Whether the workers' threads are in another process, which this one was forked from. */
+/* Whether the workers' threads are in another process, from which this one was forked. */
 bool bgi_engine_lacks_threads(const bgi_engine *engine);
 void bgi_engine_destroy(bgi_engine *engine);
 /* Runs the plan once; *out_iterations: the number of completed steps. After a failure the engine is dead. */
@@ -464,12 +472,12 @@ bool bgi_engine_leaves_processor(const bgi_engine *engine);
 /* The address of a place for the host; NULL when the host cannot access it. This and the following functions may be
  * called only between runs. */
 void *bgi_engine_map(const bgi_engine *engine, uint32_t replica, const bgi_place *place);
-/* Copies `data` to a place, or a place to `data`. */
+/* The first copies `data` to a place, the second a place to `data`. */
 void bgi_engine_write(bgi_engine *engine, uint32_t replica, const bgi_place *place, const void *data,
                       size_t size_bytes);
 void bgi_engine_read(const bgi_engine *engine, uint32_t replica, const bgi_place *place, void *data, size_t size_bytes);
-/* The same for all ranks, called by all: `readers` (by rank; NULL: all) get the value of the place's owner. `data` may
- * be NULL on ranks that do not read it. */
+/* Does the same for all ranks, which all call it: `readers` (by rank; NULL: all) get the value of the place's owner.
+ * `data` may be NULL on ranks that do not read it. */
 bg_status bgi_engine_fetch(const bgi_engine *engine, uint32_t replica, const bgi_place *place, const bool *readers,
                            void *data, size_t size_bytes, bg_error *error);
 /* Whether this rank owns a device. */
@@ -489,14 +497,14 @@ void bgi_engine_free(bgi_engine *engine);
 
 /* ---- in_place.c ---- */
 
-/* Finds which variables can be read in the weights' own memory: by variable. */
+/* Finds which variables can be read in the weights' own memory; the result is by variable. */
 void bgi_in_place_choose(const bg_plan *plan, bool *in_place);
 /* Creates the ranges of a new engine; `in_place` by variable. */
 bg_status bgi_in_place_create(bgi_engine *engine, const bool *in_place, bg_error *error);
 void bgi_in_place_clear(bgi_engine *engine);
-/* Sets, between runs, where a variable's value is from the next run on. NULL: in the arena. */
+/* Sets, between runs, the address of a variable's value from the next run on. NULL: in the arena. */
 void bgi_in_place_set(bgi_engine *engine, const bgi_plan_variable *variable, void *data);
-/* The address of an offset of the arena; NULL: it is in the arena. */
+/* The address from which bytes at an arena offset are read instead; NULL: from the arena. */
 void *bgi_in_place_address(const bgi_in_place *in_place, size_t offset);
 
 /* ---- worker.c ---- */
@@ -507,7 +515,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error);
 void bgi_workers_drive(bgi_engine *engine, uint64_t timeout_ns);
 /* The ready device that is least advanced; a hint. NULL when none is ready. */
 bgi_runner *bgi_workers_find_device(const bgi_engine *engine);
-/* Whether there is a ready device, or a call with parts left, which come before transfers. A hint. */
+/* Whether there is a ready device or a call with parts left; both have priority over transfers. A hint. */
 bool bgi_workers_are_wanted(const bgi_engine *engine);
 /* Tells all workers to leave and waits for them, at most `limit_ns` (UINT64_MAX: without a limit); returns true when
  * all left. */
@@ -529,8 +537,8 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
 /* Raises a counter that `waiting` may wait for, and makes sure that a thread continues it. */
 void bgi_counter_raise(bgi_counter *counter, uint64_t value, bgi_runner *waiting);
 
-/* Called by the owner. Release order: when the watching thread gives up on a kernel, it sees everything that came
- * before it, such as the reading of the caller's inputs. */
+/* Called by the owner. The store has release order: when the watching thread gives up on a kernel, everything before
+ * that kernel, such as reading the caller's inputs, has happened. */
 static inline void bgi_runner_add_progress(bgi_runner *runner)
 {
     const uint64_t progress = atomic_load_explicit(&runner->progress, memory_order_relaxed);
@@ -551,10 +559,10 @@ static inline bool bgi_runner_is_ready(bgi_runner *runner)
 #define BGI_IO_ALL        (UINT64_MAX - 1)
 #define BGI_IO_WHILE_IDLE UINT64_MAX
 
-/* Does issued transfers in order until `until` of them are done in total, unless another thread holds the queue;
- * returns true when it did any. */
+/* Does issued transfers in order until `until` of them are done in total, unless another thread holds the queue.
+ * Returns true when it did any. */
 bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until);
-/* Whether there are transfers that no thread does; a hint. */
+/* Whether there are transfers that no thread is doing; a hint. */
 bool bgi_io_is_wanted(bgi_runner *runner);
 /* Wakes a thread that can do them. */
 void bgi_io_wake(bgi_engine *engine);
@@ -564,8 +572,8 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done);
 uint32_t bgi_io_late_replica(const bgi_runner *runner);
 /* For the owner: the next `count` transfers may run. */
 void bgi_io_issue(bgi_runner *runner, uint32_t count);
-/* Called by the owner: checks whether `count` transfers are done. Does them unless another thread does; otherwise notes
- * what it waits for. */
+/* Called by the owner: checks whether `count` transfers are done. If not, it does them or, when another thread holds
+ * the queue, notes what the device waits for. */
 bool bgi_io_reached(bgi_runner *runner, const bgi_worker *worker, uint64_t target);
 
 /* ---- share.c ---- */
@@ -581,7 +589,7 @@ bool bgi_parts_wanted(bgi_runner *runner);
 
 /* Advances a REDUCE or GATHER as far as possible; true when it is done. */
 bool bgi_collective_advance(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker);
-/* The same for a collective among an instruction's calls. */
+/* Does the same for a collective among an instruction's calls. */
 bool bgi_collective_call(bgi_runner *runner, const bgi_call *call, const bgi_worker *worker);
 /* Whether any sum of the program runs beside it (engine.c). */
 bool bgi_has_sums_beside(const bgi_plan_device *program);
@@ -591,15 +599,14 @@ void bgi_sum_begin(bgi_runner *runner, const bgi_instruction *instruction);
 bool bgi_sum_advance(bgi_runner *runner, const bgi_worker *worker);
 /* Whether a sum can be advanced; a hint. */
 bool bgi_sum_is_wanted(const bgi_runner *runner);
-/* Called by the owner: checks whether the sum is done. Advances it unless another thread does; otherwise notes what it
- * waits for. */
+/* Called by the owner: checks whether the sum is done. If not, it advances the sum or, when another thread does so,
+ * notes what the device waits for. */
 bool bgi_sum_reached(bgi_runner *runner, const bgi_worker *worker);
 
 /* Between calls, if engine->sees_to_sums: moves what other ranks have sent, and continues sums that wait for it.
  * Returns false when nothing is in progress, or when it checked a moment ago. */
 bool bgi_sum_look(bgi_runner *runner, const bgi_worker *worker);
-/* What members of a group of this size exchange for a variable of REDUCE or GATHER, or for a call: without
- * addresses. */
+/* The exchange, without addresses, of a group of this size for a variable of REDUCE or GATHER, or for a call. */
 bgi_exchange bgi_collective_exchange(const bgi_instruction *instruction, uint32_t index, uint32_t size);
 bgi_pattern bgi_collective_pattern(const bgi_call *call);
 
@@ -609,7 +616,7 @@ void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction);
 void bgi_stream_out(bgi_runner *runner, const bgi_instruction *instruction);
 /* Whether outfeeds have free rows for the values of the HOST_OUT or U; otherwise notes what the device waits for. */
 bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction);
-/* The number of micro-batches of a run that the caller gives for each input, and receives of an output. */
+/* The number of micro-batches of a run that the caller passes for each input, or receives for an output. */
 uint64_t bgi_stream_input_count(const bg_plan *plan);
 uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *output);
 
@@ -635,14 +642,14 @@ void bgi_trace_switch(bgi_engine *engine, bool on);
 void bgi_trace_add_run(bgi_engine *engine, uint64_t start_ns, uint64_t steps);
 /* Records an event of the device's current instruction that ends now; returns now. */
 uint64_t bgi_trace_add(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns);
-/* The same of an event that has ended before. */
+/* Records an event that has ended earlier. */
 void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_kind kind, uint64_t start_ns,
                         uint64_t end_ns);
 static inline bool bgi_trace_is_on(const bgi_runner *runner)
 {
     return atomic_load_explicit(&runner->is_traced, memory_order_relaxed);
 }
-/* Calls are timed, and the bytes that they touch are counted, in the first steps and in every n-th later step. */
+/* Calls are timed and the bytes that they touch are counted only in the first steps and in every n-th later step. */
 static inline bool bgi_trace_samples(uint64_t step)
 {
     return step < 16 || step % 8 == 0;

@@ -15,7 +15,7 @@
 #include "runtime/weights.h"
 #include "transport/ranks.h"
 
-/* ---- what is given ---- */
+/* ---- the caller's arrays ---- */
 
 /* Whether the output's array has a place for each iteration. */
 static bool grows(const bgi_plan_output *output)
@@ -44,9 +44,10 @@ static bg_status check_inputs(const bg_plan *plan, const bg_run *run, bg_error *
 static bg_status check_limit(const bg_plan *plan, const bg_run *run, uint64_t limit, bg_error *error)
 {
     if (limit > plan->iterations && !bgi_plan_counts_steps(plan))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%llu iterations: in inference the plan determines the device iterations",
-                            (unsigned long long)run->iterations);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "iterations is %llu, but in inference the plan determines the device iterations; leave it 0",
+            (unsigned long long)run->iterations);
     for (uint32_t i = 0; i < bgi_plan_output_count(plan) && limit > plan->iterations && !run->synthetic; i++) {
         const bool has_array = grows(&plan->outputs[i]) && run->outputs != NULL && run->outputs[i] != NULL;
         if (has_array)
@@ -71,8 +72,9 @@ static bg_status check_rates(const bg_plan *plan, const double *rates, uint64_t 
         return bg_error_set(error, BG_ERROR_INVALID,
                             "learning_rates is set, but a session for inference has no optimizer");
     if (limit == BG_ENDLESS)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "learning_rates is set for an endless run; give the run iterations, or set one rate");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "learning_rates is set for an endless run; give the run a number of iterations, or set one rate");
     for (uint64_t i = 0; i < limit; i++)
         if (!isfinite(rates[i]) || rates[i] < 0.0)
             return bg_error_set(error, BG_ERROR_INVALID,
@@ -88,9 +90,10 @@ static bg_status find_stop(const bg_session *session, const char *name, uint32_t
         return BG_OK;
     *out = bg_session_find_output(session, name);
     if (*out == UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_NOT_FOUND, "stop: the session has no output `%s`", name);
+        return bg_error_set(error, BG_ERROR_NOT_FOUND,
+                            "the run stops at output `%s`, but the session has no such output", name);
     if (bg_type_element_count(&session->plan->outputs[*out].type) != 1)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stop: output `%s` is not a scalar", name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "the run stops at output `%s`, which must be a scalar", name);
     return BG_OK;
 }
 
@@ -110,7 +113,7 @@ static void write_zeros(bg_session *session, const bgi_plan_variable *variable, 
                              bg_type_size_bytes(&variable->type));
 }
 
-/* Sets the carried values, and finds whether a while loop has a first iteration at all. */
+/* Sets the carried values, and finds whether a while loop has a first iteration. */
 static bg_status give_carried(bg_session *session, const bg_run *run, bgi_run *out, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -169,7 +172,7 @@ static bg_status begin_outfeeds(bg_session *session, const bgi_run *run, bg_erro
     return BG_OK;
 }
 
-/* The first of several ranks whose data failed reports it to all. `own`: the status of this rank's data. */
+/* The lowest rank whose data failed reports the failure to all. `own` is the status of this rank's data. */
 static bg_status share_failure(const bg_session *session, const bg_error *own, bg_error *error)
 {
     struct {
@@ -246,7 +249,7 @@ static bg_status execute(bg_session *session, const bg_run *given, uint64_t *out
         status = check_data(session, &run, first, iterations, &own);
     }
     if (status == BG_ERROR_NOT_FINITE && out_iterations != NULL)
-        *out_iterations = iterations; /* those before the refused update */
+        *out_iterations = iterations; /* the iterations before the refused update */
     end_outfeeds(run.outfeeds, NULL, status, &own);
     return status != BG_OK ? bg_error_set(error, status, "%s", own.message) : BG_OK;
 }
@@ -257,8 +260,8 @@ static bg_status begin(bg_session *session, bg_error *error)
 
     if (bgi_engine_lacks_threads(session->engine))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the session's threads are in process %ld, which this one was forked from; make a session "
-                            "here, or fork before there is one",
+                            "the session's threads are in process %ld, from which this process was forked; create a "
+                            "session here, or fork before creating one",
                             (long)session->engine->process);
     return bgi_weights_enter(session->weights, session,
                              plan->training  ? "a training run"
@@ -383,7 +386,7 @@ bg_status bg_outfeed_attach(bg_outfeed *outfeed, bg_session *session, bg_error *
 
 /* ---- shapes ---- */
 
-/* Refuses a shape and lists the factors of an input's leading dimension. */
+/* Reports a wrong shape and lists the factors of an input's leading dimension. */
 static bg_status refuse_shape(const bg_plan *plan, const bg_stream *stream, const bg_type *type, bg_error *error)
 {
     const bg_type *own = &stream->micro_batch_type;
@@ -428,7 +431,7 @@ bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type 
     bg_type shape = {.dtype = type->dtype};
 
     if (stream->count == 0)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: a run does not return it", stream->name);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s` is not returned by a run", stream->name);
     if (form == BG_STREAM_FLAT) {
         shape = *type;
         if (type->rank > 0)
@@ -442,8 +445,8 @@ bg_status bg_stream_shape(const bg_stream *stream, bg_stream_form form, bg_type 
         if (leading[i] > 1)
             shape.dims[shape.rank++] = (int64_t)leading[i];
     if (shape.rank + type->rank > BG_MAX_RANK)
-        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s`: %u dimensions; there are at most %d", stream->name,
-                            shape.rank + type->rank, BG_MAX_RANK);
+        return bg_error_set(error, BG_ERROR_SHAPE, "stream `%s` would have %u dimensions, above the limit of %d",
+                            stream->name, shape.rank + type->rank, BG_MAX_RANK);
     memcpy(shape.dims + shape.rank, type->dims, type->rank * sizeof *type->dims);
     shape.rank += type->rank;
     *out = shape;

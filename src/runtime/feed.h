@@ -1,30 +1,30 @@
 /*
  * feed.h: the engine's view of the queues between the host and the devices, and the gate that lets iterations begin.
  *
- * Infeed. An infeed is a ring of elements, which one thread fills and devices read. It holds the elements of one whole
+ * Infeed. An infeed is a ring of elements that one thread fills and devices read. It holds the elements of one whole
  * iteration, and prefetch_depth more for each group of replicas that read the same elements. An iteration begins when
- * all its elements are in the ring. So iteration i needs no later element, and whether a run ends at i is known before
- * any device has begun it.
+ * all its elements are in the ring. So iteration i needs no later element, and it is known whether a run ends at i
+ * before any device begins it.
  *
  *       freed            filled                     an element has as many readers as there are HOST_IN that copy
  *     ----|=================|-----------> element    something of it, in all replicas; the last one frees it
  *
- * With several ranks each rank has an infeed of its own over the same elements, which keeps those that its devices read
- * and skips the others. It also has outfeeds of its own, whose rows hold what its devices make.
+ * With several ranks each rank has its own infeed over the same elements, which keeps the elements that its devices
+ * read and skips the others. It also has its own outfeeds, whose rows hold the values that its devices make.
  *
  * Outfeed. An outfeed is a ring of rows. Devices write the leaves of a row, replica by replica and stage by stage; the
- * last writer completes the row. Rows become complete in order. A bounded ring holds buffer_depth rows more than the
- * rows of a step less one. So the rows of a step wait only for rows of earlier steps, and it is enough that the
- * consumer continues.
+ * last writer completes the row. Rows become complete in order. A bounded ring holds the rows of a step and
+ * buffer_depth - 1 further rows. So the rows of a step wait only until the consumer takes rows of earlier steps.
  *
  *       taken          complete         being written
  *     ----|================|================|-----> row      device waits until taken >= row + 1 - capacity
  *
  * Gate. An iteration begins when its conditions are known: the limit, the infeed, the value that stops the run or keeps
- * a while loop running, and a request to stop. The gate is on the host: a device asks at the beginning of each step and
- * is granted iterations by notes of the transport. The answer is the same for all devices, so every device does the
- * same iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their
- * devices and report the progress of their infeeds. Unless a value decides, iterations are granted ahead of time.
+ * a while loop running, and a request to stop. The gate is on the host. A device asks at the beginning of each step,
+ * and the transport's notes grant it iterations. The answer is the same for all devices, so every device does the same
+ * iterations. With several ranks, rank 0 has the gate. The other ranks forward the requests and votes of their devices
+ * and report the progress of their infeeds. Iterations are granted ahead of time, unless a value decides about each of
+ * them.
  *
  * Locks are taken in this order: a queue's own, then the gate's. No lock is held while a kernel or a source runs.
  */
@@ -53,8 +53,8 @@ typedef struct bgi_gate {
     uint32_t votes;    /* votes for the following iteration */
     bool wants_end;    /* a replica voted to end */
     bool is_on;        /* a run is in progress */
-    /* The iterations of the run that have their data, and where data end. On rank 0 by rank; on other ranks only their
-     * own, as they reported them to rank 0. NULL: one process. */
+    /* The number of iterations of the run whose data are there, and the iteration at which data end. On rank 0 by rank;
+     * on other ranks only their own numbers, as reported to rank 0. NULL: one process. */
     uint64_t *ready, *ends;
 } bgi_gate;
 
@@ -66,13 +66,13 @@ void bgi_gate_end(bgi_engine *engine);
 /* Re-evaluates the gate, because a condition may have changed. */
 void bgi_gate_look(bgi_engine *engine);
 void bgi_gate_stop(bgi_engine *engine);
-/* A device has reached an iteration, counted over all runs. Late requests of an earlier run are ignored. */
+/* Called when a device has reached an iteration, counted over all runs. Late requests of an earlier run are ignored. */
 void bgi_gate_ask(bgi_engine *engine, uint64_t iteration);
-/* Rank 0 receives the progress of another rank's infeed. */
+/* Called on rank 0 with the progress of another rank's infeed. */
 void bgi_gate_ready(bgi_engine *engine, uint32_t rank, uint64_t ready, uint64_t end);
-/* Rank 0 has determined where the run ends (UINT64_MAX: not yet). */
+/* Called with the iteration at which the run ends, as rank 0 has determined it (UINT64_MAX: not yet). */
 void bgi_gate_granted(bgi_engine *engine, uint64_t end);
-/* A replica's vote after an iteration. */
+/* Counts a replica's vote after an iteration. */
 void bgi_gate_vote(bgi_engine *engine, uint64_t iteration, bool goes_on);
 /* Called by the owner at the beginning of a step; notes what the device waits for. */
 bgi_pass bgi_gate_pass(bgi_runner *runner);
@@ -122,15 +122,15 @@ struct bg_outfeed {
     const char *structure;
     _Atomic uint32_t references; /* held by the consumer and the session */
     atomic_bool is_abandoned;
-    bgi_counter taken; /* taken rows, which devices wait for */
+    bgi_counter taken; /* the number of taken rows, which devices wait for */
 
     /* These change only between runs, except the entries of `written`. */
     const bg_plan *plan; /* NULL: not attached */
     uint32_t rows_per_step;
-    uint32_t writes_per_row; /* writes of this rank's devices to a row: leaves times replicas */
+    uint32_t writes_per_row; /* the number of writes of this rank's devices to a row: leaves times replicas */
     uint64_t capacity;
     uint64_t first_row;        /* of the run */
-    _Atomic uint32_t *written; /* by slot: the number of writes to its row so far */
+    _Atomic uint32_t *written; /* by slot: the number of writes to the row so far */
     bg_outfeed *next;          /* the session's next one */
 
     pthread_mutex_t mutex;
@@ -145,17 +145,18 @@ struct bg_outfeed {
 
 bg_status bgi_outfeed_attach(bg_outfeed *outfeed, const bgi_engine *engine, bg_error *error);
 bg_status bgi_outfeed_parse(bg_outfeed *outfeed, const char *text, bg_error *error);
-/* Begins a run of at most `iterations`, or ends it; `status` with its message when the run failed. */
+/* The first begins a run of at most `iterations`; the second ends it, with `status` and its message when the run
+ * failed. */
 bg_status bgi_outfeed_begin(bg_outfeed *outfeed, bgi_engine *engine, uint64_t iterations, bg_error *error);
 void bgi_outfeed_end(bg_outfeed *outfeed, bg_status status, const char *message);
 /* Detaches the outfeed from the session. */
 void bgi_outfeed_close(bg_outfeed *outfeed);
-/* Called by the device's owner: whether the row of its micro-batch can be written; otherwise notes what it waits
- * for. */
+/* Called by the device's owner: returns whether the row of its micro-batch can be written, and otherwise notes what the
+ * device waits for. */
 bool bgi_outfeed_has_room(bgi_runner *runner, bg_outfeed *outfeed);
 void bgi_outfeed_write(bgi_runner *runner, bg_outfeed *outfeed, uint32_t leaf, const void *from);
 
-/* ---- a run, as the engine gets it ---- */
+/* ---- a run, as it is passed to the engine ---- */
 
 #define BGI_NO_OUTPUT UINT32_MAX
 
@@ -172,7 +173,7 @@ typedef struct bgi_run {
     uint32_t stop_output;      /* the run ends when it is above 0; or BGI_NO_OUTPUT */
     uint32_t condition_output; /* the run ends when it is not above 0; or BGI_NO_OUTPUT */
     bool is_synthetic;
-    const double *scalars; /* by iteration, or NULL: the value that the host writes to one of the update's numbers */
+    const double *scalars; /* by iteration: the value that the host writes to one of the update's numbers; or NULL */
     uint32_t scalar;       /* the element of the hyper variable */
 } bgi_run;
 

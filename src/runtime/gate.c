@@ -4,8 +4,7 @@
  */
 #include "runtime/engine.h"
 
-/* The number of iterations that several ranks are granted before they ask, because a question takes a message there and
- * back. */
+/* The number of iterations that are granted to several ranks before they ask, because a request takes two messages. */
 enum { AHEAD = 8 };
 
 static uint32_t count_ranks(const bgi_engine *engine)
@@ -55,7 +54,7 @@ void bgi_gate_end(bgi_engine *engine)
     pthread_mutex_unlock(&engine->gate.mutex);
 }
 
-/* What the infeeds of other ranks allow for iteration gate->next. */
+/* Whether the infeeds of other ranks allow iteration gate->next. */
 static bgi_pass ask_others(const bgi_engine *engine)
 {
     const bgi_gate *gate = &engine->gate;

@@ -1,12 +1,12 @@
 /*
  * host_memory.c: compares the memory that a session needs with the available memory before allocation. A system that
- * overcommits grants any address space and ends some process when the pages are touched.
+ * overcommits grants any address space, and kills a process when the pages are touched.
  *
  *     machine          MemAvailable + SwapFree of /proc/meminfo
  *     control groups   limit - (usage - file cache), of the group in /proc/self/cgroup and all above it (v2, and v1's
  *                      memory controller); in a container the path may be the host's: then the mount's own files count
  *
- * The smallest of these limits holds. File cache counts as free, because the system drops it first.
+ * The smallest of these limits applies. File cache counts as free, because the system drops it first.
  */
 #include "runtime/host_memory.h"
 
@@ -103,7 +103,7 @@ static void look_at_group(const group_files *files, const char *folder, bgi_host
     take_less(memory, usage < limit ? limit - usage : 0);
 }
 
-/* Reads the limits of the group and of all groups above it, up to where groups are mounted. */
+/* Reads the limits of the group and of all groups above it, up to the mount point. */
 static void look_at_groups(const char *root, const group_files *files, char *group, bgi_host_memory *memory)
 {
     char folder[PATH_BYTES];

@@ -1,6 +1,5 @@
 /*
- * host_memory.h: finds how much memory the machine still has for this process, and checks that a session's devices fit
- * into it.
+ * host_memory.h: finds how much memory is available to this process, and checks that a session's devices fit into it.
  */
 #ifndef BGI_RUNTIME_HOST_MEMORY_H
 #define BGI_RUNTIME_HOST_MEMORY_H
@@ -15,8 +14,8 @@ typedef struct bgi_host_memory {
 /* Reads /proc and /sys below the folder `root` ("" for the system's own). Missing and unreadable files set no limit. */
 bgi_host_memory bgi_host_memory_read(const char *root);
 
-/* BG_ERROR_BUDGET, with the needed and available bytes and the remedy, when the plan's devices need more than `memory`
- * has. */
+/* Returns BG_ERROR_BUDGET, with the needed and available bytes and a remedy, when the plan's devices need more than
+ * `memory` has. */
 bg_status bgi_host_memory_check(const bgi_host_memory *memory, const bg_plan *plan, uint64_t needed_bytes,
                                 bg_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * in_place.c: variables that devices read in other memory than their arenas: weights, in inference. Their places in the
+ * in_place.c: variables that devices read outside of their arenas, which are weights in inference. Their places in the
  * arenas stay unused, and operands in those places are redirected.
  */
 #include "runtime/engine.h"
@@ -17,7 +17,7 @@ static bool is_arena(const bgi_operand *operand)
 
 /* ---- which ---- */
 
-/* Whether the variable is the whole tensor of the weights, and no op writes it. */
+/* Whether the variable is a whole weight, and no op writes it. */
 static bool is_whole(const bgi_plan_variable *variable)
 {
     if ((variable->role != BG_ROLE_PARAMETER && variable->role != BG_ROLE_BUFFER) || variable->is_written ||
@@ -76,7 +76,7 @@ uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device)
     if (plan->training || (files != NULL && files[0] != '\0'))
         return 0;
     in_place = calloc((size_t)plan->variable_count + 1, sizeof *in_place);
-    if (in_place == NULL) /* a prediction that is too large, then */
+    if (in_place == NULL) /* the prediction is then too large */
         return 0;
     bgi_in_place_choose(plan, in_place);
     for (uint32_t i = 0; i < plan->variable_count; i++)

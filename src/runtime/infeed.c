@@ -13,14 +13,14 @@
 
 enum { MOST_PREFETCH = 255, TENSOR_ALIGNMENT = 64 };
 
-/* The number of elements that an idle infeed claims to have, when only other ranks have first stages. */
+/* The number of elements that an infeed without readers reports, when only other ranks have first stages. */
 static const uint64_t IDLE_ELEMENTS = UINT64_MAX / 4;
 
 struct bg_infeed {
     bg_infeed_options options;
     bgi_arena arena;
     uint32_t tensor_count;
-    bg_type types[BG_INFEED_MAX_TENSORS]; /* of an element; until started, of a sample */
+    bg_type types[BG_INFEED_MAX_TENSORS]; /* types of an element or, until the start, of a sample */
     bg_infeed_source source;
     void *user;
 
@@ -37,10 +37,10 @@ struct bg_infeed {
     uint32_t row_count;    /* groups of replicas */
     uint32_t row_elements; /* consecutive elements of one group; copied, because the plan may be destroyed first */
     uint32_t *row_readers; /* by row (group of replicas): the number of readers of each of its elements on this rank */
-    uint32_t *row_tensors; /* bit t: the readers need tensor t; stored after row_readers */
+    uint32_t *row_tensors; /* by row: bit t means that the readers need tensor t; stored after row_readers */
     bool is_idle;          /* this rank has no readers, so no element is made */
     bool has_ended_elsewhere; /* another rank's data have ended before this rank's */
-    bgi_thread thread;        /* of the system, or lent to the session */
+    bgi_thread thread;        /* a system thread, or one lent to the session */
     bool has_thread;
 
     bg_allocator allocator; /* the plan's, of the slots */
@@ -104,7 +104,7 @@ static uint32_t row_of(const bg_infeed *infeed, uint64_t element)
     return (uint32_t)(element / infeed->row_elements % infeed->row_count);
 }
 
-/* The addresses to which the source writes the element; NULL: tensors that it may skip. */
+/* The addresses to which the source writes the element; NULL for tensors that it may skip. */
 static void find_tensors(const bg_infeed *infeed, uint64_t element, void *tensors[BG_INFEED_MAX_TENSORS])
 {
     const uint32_t read = infeed->options.omit_unread ? infeed->row_tensors[row_of(infeed, element)] : UINT32_MAX;
@@ -297,7 +297,7 @@ bool bg_infeed_has_ended(const bg_infeed *infeed)
 
 /* ---- the beginning ---- */
 
-/* Turns a sample's type into an input's by adding the micro-batch as first dimension. */
+/* Converts a sample's type to an input's by adding the micro-batch as first dimension. */
 static bool add_micro_batch(bg_infeed *infeed, uint32_t tensor, const bg_type *input)
 {
     bg_type *type = &infeed->types[tensor];
@@ -332,12 +332,12 @@ static bg_status match_tensor(bg_infeed *infeed, const bg_plan *plan, uint32_t t
     bg_type_text(&infeed->types[t], have);
     fits = !infeed->has_samples || add_micro_batch(infeed, t, &plan->inputs[input].type);
     if (!fits || !bg_type_equal(&infeed->types[t], &plan->inputs[input].type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "infeed: tensor %u is %s%s, input `%s` is %s; %s", t, have,
+        return bg_error_set(error, BG_ERROR_SHAPE, "infeed: tensor %u is %s%s, but input `%s` is %s; %s", t, have,
                             infeed->has_samples ? " a sample" : "", plan->inputs[input].name,
                             bg_type_text(&plan->inputs[input].type, want),
-                            infeed->has_samples
-                                ? "an input must be a sample with the micro-batch, the same for all, as first dimension"
-                                : "they must be equal");
+                            infeed->has_samples ? "an input must be a sample with a first dimension for the "
+                                                  "micro-batch, of the same size for all inputs"
+                                                : "they must be equal");
     infeed->inputs[t] = input;
     return BG_OK;
 }
@@ -353,8 +353,8 @@ static uint32_t tensors_of(const bg_infeed *infeed, const bgi_instruction *instr
     return found;
 }
 
-/* Counts the HOST_IN of one micro-batch that copy from the infeed, on the replicas of this rank that read the same
- * elements. */
+/* Counts the HOST_IN instructions of one micro-batch that copy from the infeed, over the replicas of this rank that
+ * read the same elements. */
 static void count_readers(bg_infeed *infeed, const bgi_engine *engine)
 {
     const bg_plan *plan = engine->plan;
@@ -423,7 +423,7 @@ static bg_status start_thread(bg_infeed *infeed, const bg_options *options, bg_e
     const bgi_thread_source source = {options->execution.start_thread, options->execution.start_thread_user};
 
     if (bgi_thread_start(&infeed->thread, &source, fill, infeed) != 0)
-        return bg_error_set(error, BG_ERROR_IO, "%s refused the infeed's thread",
+        return bg_error_set(error, BG_ERROR_IO, "%s failed to start the infeed's thread",
                             source.start != NULL ? "start_thread" : "the system");
     infeed->has_thread = true;
     return BG_OK;
@@ -500,7 +500,7 @@ bg_status bgi_infeed_report(bg_infeed *infeed, uint64_t iterations, bg_error *er
     infeed->has_ended_elsewhere = is_elsewhere;
     if (infeed->error.status == BG_OK)
         return bg_error_set(error, BG_ERROR_RANGE,
-                            "the infeed's data ended after %llu elements, %llu iterations of this run were done; "
+                            "the infeed's data ended after %llu elements, when %llu iterations of this run were done; "
                             "repeat the data, or run fewer iterations",
                             (unsigned long long)end, (unsigned long long)iterations);
     bg_error_set(error, infeed->error.status, "%s", infeed->error.message);

@@ -1,6 +1,7 @@
 /*
- * initialize.c: first values as a function of (seed, the variable's number, element), independent of threads and order.
- * Kinds whose elements depend on each other first compute their common part, from the whole tensor's numbers.
+ * initialize.c: computes first values as a function of (seed, the variable's number, element), independent of threads
+ * and order. Kinds whose elements depend on each other first compute a common part from the whole tensor's random
+ * numbers.
  *
  * Elements 4 i .. 4 i + 3 come from the four words of one Philox block: a uniform value from one word each, normal
  * values from pairs.
@@ -19,18 +20,18 @@
 #include "runtime/orthogonal.h"
 
 enum { WORDS = 4 };
-static const uint32_t purpose = 0x74696e69u;       /* separates these blocks from those of random ops */
+static const uint32_t purpose = 0x74696e69u;       /* separates these random blocks from those of random ops */
 static const uint32_t order_purpose = 0x72617073u; /* and the blocks that order a sparse tensor's rows from these */
 
-/* Attempts at a block of truncated values. A value outside after all of them is set to the bound; each attempt misses
- * with a probability of 1 in 22, so this does not happen in practice. */
+/* Attempts at a block of truncated values. A value that is still outside after all attempts is set to the bound. Each
+ * attempt misses with a probability of 1 in 22, so this does not happen in practice. */
 enum { ATTEMPTS = 32 };
 
-/* Threads that fill one tensor: their maximum, and the elements that justify one thread. */
+/* The largest number of threads that fill one tensor, and the number of elements that justifies a thread. */
 enum { MOST_THREADS = 64, LEAST_ELEMENTS = 1 << 16 };
 
-/* float32 arithmetic, so that a float64 model made for a check starts near the float32 model's values; in float64 the
- * bounds are not rounded first. */
+/* Arithmetic is in float32, so that a float64 model made for a check starts near the float32 model's values; in float64
+ * the bounds are not rounded first. */
 static double draw_uniform(bg_dtype dtype, const bg_initializer *initializer, uint32_t word)
 {
     const float u = bgi_uniform_from_word(word);
@@ -79,7 +80,7 @@ static void draw_truncated(bg_dtype dtype, const bg_initializer *initializer, co
     }
 }
 
-/* Elements first .. end - 1; data[0] is element `origin`. */
+/* Fills elements first .. end - 1; data[0] is element `origin`. */
 typedef struct range {
     const bgi_first_values *values;
     void *data;
@@ -92,7 +93,7 @@ static bool is_random(bg_initializer_kind kind)
            kind == BG_INITIALIZE_SPARSE;
 }
 
-/* Output o of a group is input o, at the middle position: torch.nn.init.dirac_. */
+/* Output o of a group is input o at the middle position, as in torch.nn.init.dirac_. */
 static bool is_dirac(const bgi_first_values *v, int64_t element)
 {
     const int64_t groups = v->initializer.a == 0.0 ? 1 : (int64_t)v->initializer.a;
@@ -106,7 +107,7 @@ static bool is_dirac(const bgi_first_values *v, int64_t element)
     return out % (v->whole.dims[0] / groups) == in;
 }
 
-/* Rows are outputs, columns all other dimensions; the shorter side is the number of vectors. */
+/* Rows are outputs, and columns are all other dimensions; the shorter side is the number of vectors. */
 static double find_orthogonal(const bgi_first_values *v, int64_t element)
 {
     const int64_t rows = v->whole.dims[0], columns = bg_type_element_count(&v->whole) / rows;
@@ -192,10 +193,10 @@ void bgi_first_values_fill(const bgi_first_values *values, int64_t first, int64_
             pthread_join(helpers[p], NULL);
 }
 
-/* ---- what is computed once ---- */
+/* ---- the common part, which is computed once ---- */
 
-/* Standard normal numbers in the tensor's shape, as vectors: rows where there are fewer rows than columns, otherwise
- * columns. */
+/* Draws standard normal numbers in the tensor's shape, as vectors; vectors are rows if there are fewer rows than
+ * columns, otherwise columns. */
 static bg_status make_vectors(bgi_first_values *v, const char *name, bg_error *error)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_NORMAL, .b = 1.0};

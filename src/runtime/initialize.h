@@ -13,8 +13,8 @@ typedef struct bgi_first_values {
     bg_initializer initializer;
     uint64_t seed;
     uint32_t number, threads;
-    /* The common part of kinds whose elements depend on each other: the vectors of "orthogonal", the zero elements of
-     * "sparse". */
+    /* The common part of kinds whose elements depend on each other: the vectors of "orthogonal", or the zero elements
+     * of "sparse". */
     double *vectors;
     uint8_t *zeros;
 } bgi_first_values;

@@ -1,17 +1,17 @@
 /*
- * io.c: runs transfers between arenas and remote stores. It knows queues and memory, and not why something is moved.
+ * io.c: runs transfers between arenas and remote stores. It knows queues and memory, but not why data is moved.
  *
  * A device's queue is its plan's list of transfers, repeated for each step. The owner of the device counts the
- * transfers that are issued. The holder of the queue does the next ones in order and counts those that are done. A
+ * transfers that are issued. The holder of the queue does the next transfers in order and counts completed ones. A
  * queue stores nothing, so it cannot be full.
  *
- * A transfer of more than PIECE_BYTES is copied in pieces, by any number of threads, without the queue: the holder
- * begins it and counts it as done when no piece is left.
+ * Any number of threads can copy a transfer of more than PIECE_BYTES in pieces without holding the queue. The holder
+ * begins it, and counts it as done when no piece is left.
  *
  *     hold: publish the pieces -- release -- copy pieces, here and elsewhere -- hold: count it, begin the next
  *
  * A device has one transfer in progress at a time, so when a transfer is done all earlier ones are, too. A piece takes
- * about ten microseconds; after each an idle worker looks for a device that is ready.
+ * about ten microseconds; after each piece an idle worker looks for a ready device.
  *
  * A thread that finds a queue held leaves it; no thread waits for one. So the holder checks once more after releasing
  * it, because no other thread would do a transfer that was issued in between.
@@ -30,7 +30,8 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    WAKING_PIECES = 8 /* of a transfer that a device waits for: copying this many takes longer than waking a thread */
+    WAKING_PIECES =
+        8 /* if a device waits for a transfer: copying this number of bytes takes longer than waking a thread */
 };
 
 /* ---- other replicas ---- */
@@ -47,7 +48,8 @@ static uint32_t count_members(const bgi_runner *runner, uint32_t axes)
     return bg_mesh_group_size(&mesh, axes);
 }
 
-/* A replica that has not completed what transfer `number` waits for (plan.h says how it is counted). */
+/* Finds a replica that has not completed the transfers that transfer `number` waits for (plan.h says how they are
+ * counted). */
 static uint32_t find_late_replica(const bgi_runner *runner, uint64_t number)
 {
     const uint64_t count = runner->program->transfer_count;
@@ -83,7 +85,7 @@ static bool has_fetched(const bgi_runner *runner)
     return type->fetched == NULL || type->fetched(runner->transport, runner->index);
 }
 
-/* Whether one of the first `until` transfers can be begun, or counted as done. */
+/* Whether one of the first `until` transfers can begin, or can be counted as done. */
 static bool wants_holder(const bgi_runner *runner, uint64_t until)
 {
     const uint64_t done = atomic_load(&runner->io_done.value);
@@ -221,14 +223,14 @@ static bool is_stopping(const bgi_runner *runner)
     return atomic_load_explicit(&runner->engine->is_stopping, memory_order_relaxed);
 }
 
-/* An idle worker interrupts transfers for devices that can continue and for parts of their calls. */
+/* Whether an idle worker should stop doing transfers, for a device that can continue or for parts of a call. */
 static bool may_go_on(const bgi_runner *runner, uint64_t until)
 {
     return until != BGI_IO_WHILE_IDLE || !bgi_workers_are_wanted(runner->engine);
 }
 
-/* Copies pieces of the current transfer; true when it copied any. The fields that it reads do not change until the
- * piece is counted. */
+/* Copies pieces of the current transfer; returns true when it copied any. The fields that it reads do not change until
+ * the piece is counted. */
 static bool copy_pieces(bgi_runner *runner, uint64_t until)
 {
     uint64_t generation;
@@ -269,7 +271,7 @@ static bool move(bgi_runner *runner, const bgi_worker *worker, uint64_t number, 
     return is_done;
 }
 
-/* Notifies replicas whose next transfer may have waited for this device's last one. */
+/* Notifies replicas whose next transfer may wait for this device's last one. */
 static void tell_peers(bgi_runner *runner, uint64_t done)
 {
     const uint32_t axes = runner->program->piece_axes;
@@ -288,7 +290,7 @@ void bgi_io_peer_moved(bgi_runner *runner, uint32_t replica, uint64_t done)
         bgi_io_wake(runner->engine);
 }
 
-/* Called by the holder. A transfer whose pieces are all copied is counted in any case. */
+/* Called by the holder. It counts a transfer whose pieces are all copied in any case. */
 static bool move_issued(bgi_runner *runner, const bgi_worker *worker, uint64_t until, bool has_moved)
 {
     uint64_t done = atomic_load_explicit(&runner->io_done.value, memory_order_relaxed);
@@ -321,7 +323,7 @@ bool bgi_io_run(bgi_runner *runner, const bgi_worker *worker, uint64_t until)
             looks_again = true;
         }
     } while (looks_again && !is_stopping(runner) && may_go_on(runner, until));
-    if (bgi_io_is_wanted(runner)) /* also transfers issued while the queue was held, when nothing could be moved here */
+    if (bgi_io_is_wanted(runner)) /* this includes transfers that were issued while the queue was held */
         bgi_io_wake(runner->engine);
     return has_moved;
 }

@@ -1,7 +1,7 @@
 /*
- * layout.c: lists devices so that neighbors communicate most, cuts the list into as many almost equal ranges as there
- * are ranks, and assigns them to ranks in the order of their hosts. By default tensor-parallel members come first, then
- * stages, then data-parallel replicas:
+ * layout.c: lists devices so that neighbors communicate most, cuts the list into one range for each rank, of almost
+ * equal lengths, and assigns the ranges to ranks in the order of their hosts. By default tensor-parallel members come
+ * first, then stages, then data-parallel replicas:
  *
  *     data 0: stage 0: tensor 0, 1   stage 1: tensor 0, 1 | data 1: ...
  */
@@ -21,8 +21,8 @@ static const char default_layout[] = "tensor,stage,data";
 static bg_status refuse(const char *layout, const char *why, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "layout `%.200s`: %s; it must be an order of tensor, stage and data, the innermost first (%s "
-                        "by default), or a rank for each device of each replica, such as 0,0,1,1",
+                        "layout `%.200s`: %s; it must be an order of tensor, stage and data, the innermost first "
+                        "(%s by default), or a rank for each device of each replica, such as 0,0,1,1",
                         layout, why, default_layout);
 }
 
@@ -98,7 +98,8 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? compare(x->first, y->first) : compare(x->rank, y->rank);
 }
 
-/* The first `count` ranks, grouped by host; hosts are in the order of their first ranks. malloc'ed; NULL: no memory. */
+/* Lists the first `count` ranks grouped by host, with hosts in the order of their first ranks. The result is malloc'ed;
+ * NULL: no memory. */
 static seat *seat_ranks(const bg_transport *transport, uint32_t count)
 {
     seat *seats = calloc(count, sizeof *seats);
@@ -177,8 +178,8 @@ static bool is_list(const char *layout)
     return layout[0] >= '0' && layout[0] <= '9';
 }
 
-/* The layout to use. A list belongs to the training. A test of it often has fewer replicas, and then the default
- * layout, because the list may give all devices of those replicas to ranks other than 0. */
+/* The layout to use. A list is made for training. A plan that tests the model often has fewer replicas; it then has the
+ * default layout, because the list may give all devices of those replicas to ranks other than 0. */
 static const char *choose_layout(const bg_plan *plan)
 {
     const char *layout = plan->options.execution.layout;

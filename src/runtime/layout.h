@@ -1,5 +1,5 @@
 /*
- * layout.h: assigns devices to ranks. It knows plans and the number of ranks, and nothing of messages.
+ * layout.h: assigns devices to ranks. It knows plans and the number of ranks, but no messages.
  */
 #ifndef BGI_RUNTIME_LAYOUT_H
 #define BGI_RUNTIME_LAYOUT_H
@@ -9,15 +9,15 @@
 #include "plan/plan.h"
 
 /* owners[replica * devices + device]: the rank, according to options.execution.layout. Ranks have almost equal numbers
- * of devices; rank 0 has at least one, and so has every other rank as far as there are enough. Errors: BG_ERROR_INVALID
- * for an impossible layout. A plan without training that has fewer replicas than a list has the default layout. */
+ * of devices. Rank 0 has at least one, and so has every other rank if there are enough. Errors: BG_ERROR_INVALID for an
+ * impossible layout. A plan for inference with fewer replicas than the layout's list has the default layout. */
 bg_status bgi_layout_make(const bg_plan *plan, const bg_transport *transport, uint32_t *owners, bg_error *error);
 
-/* For one process, which owns all devices whatever the layout says: BG_ERROR_INVALID for a layout that no number of
- * ranks could have. */
+/* Checks the layout for one process, which owns all devices in any layout. Errors: BG_ERROR_INVALID for a layout that
+ * no number of ranks could have. */
 bg_status bgi_layout_check(const bg_plan *plan, bg_error *error);
 
-/* The layout when none is given. */
+/* The default layout. */
 const char *bgi_layout_default(void);
 
 #endif

@@ -3,24 +3,25 @@
  * layout of a plan's stores; device/mapped_store.c handles single files, memmap_index.c the weights.
  *
  *     DIR/lock                     held while a session uses the directory
- *     DIR/replica0.device0.store   a page that says what it is, then the device's remote store, byte for byte
+ *     DIR/replica0.device0.store a page with the identity, then the bytes of the device's remote store
  *     DIR/replica0.device1.store   ...
- *     DIR/index                    there when the stores hold one state, whole: which, and what is not in them
+ *     DIR/index present when the stores hold one complete state: what it is, and the rest of it
  *
  * Without the index the stores are worthless. It is removed before the stores change for the first time, and written
- * atomically when they are complete and on the disk. So after the end of a process, for whatever reason, its files
- * either have no index, and are refused, or are in the state that the index describes:
+ * atomically when they are complete and on the disk. So whenever a process ends, its files either have no index and are
+ * rejected, or are in the state that the index describes:
  *
- *     open --> [index: go on | no files: make them | files without index: refuse] --> begin (index goes) --> runs
- *              --> finish (stores to disk, index comes) --> begin ... --> close
+ *     open --> [index: resume | no files: make them | files without index: reject] --> begin (removes the index) -->
+ *     runs
+ *              --> finish (flushes the stores, writes the index) --> begin ... --> close
  *
- * A session that resumes must have the plan for which the files were made, as far as the plan determines the layout of
- * the stores: that is the identity. Each store and the index contain the identity, and a number drawn when the files
- * were made, so that stores of different directories are never mixed. The whole file is allocated when it is made, so a
- * full disk is an error before the first run.
+ * The identity is the part of a plan that determines the layout of the stores; a session that resumes must have the
+ * same one. Each store and the index contain the identity, and a number drawn when the files were made, so that stores
+ * of different directories are never mixed. The whole file is allocated when it is made, so a full disk is an error
+ * before the first run.
  *
  * With several ranks each rank makes, opens and locks the stores of its own devices, in a directory that may be on its
- * own host. Rank 0 has the directory's lock and the index: it decides what is done, and distributes the content of the
+ * own host. Rank 0 has the directory's lock and the index; it decides the course and distributes the content of the
  * index. An error on one rank is an error on all, so that all ranks take each of these steps together.
  */
 #include "runtime/memmap.h"
@@ -43,17 +44,17 @@
 
 struct bgi_memmap {
     bgi_transport *transport; /* between ranks; NULL: one process */
-    bgi_progress *progress;   /* of the session's creation; NULL afterward */
+    bgi_progress *progress;   /* that of the session's creation; NULL afterward */
     char *directory, *index_path, *old_index_path;
     bg_memmap_mode mode;
     int lock; /* file descriptor; -1: none */
     uint64_t identity, id;
-    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer of the plan's state; "": none */
+    char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES]; /* the optimizer to which the plan's state belongs; "": no state */
     bool is_complete;                              /* the index exists */
-    bool is_made;                                  /* made by this session, and not used yet */
+    bool is_made;                                  /* made by this session and not used yet */
     bool is_continued;
     bgi_memmap_index found;
-    uint32_t store_count; /* devices of all replicas */
+    uint32_t store_count; /* the number of devices of all replicas */
     bgi_mapped_store *stores;
 };
 
@@ -150,7 +151,7 @@ static uint64_t draw_id(const bgi_memmap *memmap)
 
 /* ---- the lock ---- */
 
-/* Readers share the lock. Files on a read-only disk may have been copied there without a lock file. */
+/* Readers share the lock. Files may have been copied to a read-only disk without the lock file. */
 static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
 {
     const bool is_reader = memmap->mode == BG_MEMMAP_READ_ONLY;
@@ -168,7 +169,7 @@ static bg_status lock_directory(bgi_memmap *memmap, bg_error *error)
     return status;
 }
 
-/* ---- which files there are ---- */
+/* ---- finding the files ---- */
 
 static bg_status remove_file(const char *path, bg_error *error)
 {
@@ -245,7 +246,7 @@ static bg_status make_files(bgi_memmap *memmap, bg_error *error)
     return bgi_ranks_settle(memmap->transport, make_stores(memmap, error), NULL, error);
 }
 
-/* Removes nothing that belongs to another session or plan, nor other files. */
+/* Removes no files of another session or plan, and no unknown files. */
 static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
 {
     bg_status status;
@@ -257,7 +258,7 @@ static bg_status renew_files(bgi_memmap *memmap, bg_error *error)
     return make_files(memmap, error);
 }
 
-/* Refuses an index in the format of 0.1, with a message of its own instead of that for a failed run. */
+/* Rejects an index in the format of 0.1, with a separate message instead of that for a failed run. */
 static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
 {
     if (access(memmap->old_index_path, F_OK) != 0)
@@ -269,7 +270,7 @@ static bg_status refuse_old(const bgi_memmap *memmap, bg_error *error)
         memmap->old_index_path);
 }
 
-/* What is done with the existing files. */
+/* Decides the course from the existing files. */
 typedef enum course { COURSE_MEMORY = 1, COURSE_OPEN, COURSE_OPEN_OR_RENEW, COURSE_RENEW, COURSE_MAKE } course;
 
 /* On rank 0. `has_stores`: any rank has stores. */
@@ -368,7 +369,7 @@ static void warn_of_memory(const bgi_memmap *memmap, const bg_plan *plan)
         bgi_log(&plan->options, BG_LOG_WARNING,
                 access(memmap->directory, F_OK) != 0
                     ? "memmap_dir does not exist and is read-only, so remote buffers are in memory"
-                    : "memmap_dir has no files and is read-only, so remote buffers are in memory");
+                    : "memmap_dir is read-only and has no files, so remote buffers are in memory");
 }
 
 static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_is_used, bg_error *error)
@@ -390,7 +391,7 @@ static bg_status open_memmap(bgi_memmap *memmap, const bg_plan *plan, bool *out_
     return BG_OK;
 }
 
-/* The bytes of stores, all of which are there now. */
+/* Sums the bytes of all stores, which exist by now. */
 static void end_progress(bgi_memmap *memmap)
 {
     uint64_t bytes = 0;
@@ -490,9 +491,9 @@ void bgi_memmap_forget(bgi_memmap *memmap)
         bgi_memmap_index_clear(&memmap->found);
 }
 
-/* ---- whole or not ---- */
+/* ---- complete or not ---- */
 
-/* The removal of a name must be on the disk before the files that it described change. */
+/* The removal of the index must be on the disk before the stores that it described change. */
 static bg_status flush_directory(const bgi_memmap *memmap, bg_error *error)
 {
     const int folder = open(memmap->directory, O_RDONLY | O_CLOEXEC);
@@ -543,7 +544,7 @@ static bg_status flush_stores(const bgi_memmap *memmap, bg_error *error)
     return BG_OK;
 }
 
-/* The data that rank 0 writes. */
+/* Only rank 0 writes this data. */
 typedef struct writing {
     bgi_memmap *memmap;
     bgi_memmap_index index;

@@ -1,7 +1,6 @@
 /*
  * memmap_index.c: the index of files of remote buffers, which makes the stores beside it the state of a training. It
- * says which stores belong to it and how far the training is, and contains the values of the weights that are in no
- * store.
+ * identifies its stores and the progress of the training, and contains the values of the weights that are in no store.
  *
  *     | page: what it is, plan, files | records, an archive | values, in the order of their records | CRC-64 |
  *
@@ -43,7 +42,7 @@ struct bgi_memmap_record {
     bool is_given, has_value;
     uint64_t updates;
     bg_type type;
-    uint64_t offset; /* of the value within the values; not in the file */
+    uint64_t offset; /* the value's offset among the values; not stored in the file */
 };
 
 static void visit_record(bgi_archive *a, bgi_memmap_record *record)
@@ -112,7 +111,7 @@ static bg_status check_sum(const bgi_memmap_index *index, bg_error *error)
     return BG_OK;
 }
 
-/* Computes where each value lies; false when they do not match the file's size. */
+/* Computes the offset of each value; returns false when they do not match the file's size. */
 static bool place_values(bgi_memmap_index *index, uint64_t values_bytes)
 {
     uint64_t offset = 0;
@@ -273,7 +272,7 @@ bg_status bgi_memmap_index_value(const bgi_memmap_index *index, const bg_weights
 
 /* ---- for other ranks ---- */
 
-/* What rank 0 sends before the records. */
+/* The data that rank 0 sends before the records. */
 typedef struct shared_head {
     uint64_t id, records_bytes, values_bytes;
 } shared_head;
@@ -333,7 +332,8 @@ bg_status bgi_memmap_index_share(bgi_memmap_index *index, bgi_transport *transpo
 
 /* ---- writing ---- */
 
-/* The optimizer that all state of the weights belongs to; NULL: there is no state, or that of several. */
+/* Finds the optimizer to which all state of the weights belongs; NULL: there is no state, or state of several
+ * optimizers. */
 static const char *find_optimizer(const bg_weights *weights)
 {
     const char *optimizer = NULL;
@@ -365,7 +365,7 @@ bg_status bgi_memmap_index_list(bgi_memmap_index *index, const bg_session *sessi
         const bgi_weight *weight;
         if (number == UINT32_MAX || session->variables[i].is_repeated)
             continue;
-        /* Values that another session has trained are brought home; a lost value cannot be part of a state. */
+        /* Moves values that another session has trained to their homes; fails for lost values. */
         BGI_TRY(bgi_weights_pull(weights, number, error));
         weight = &weights->items[number];
         index->records[index->record_count++] =
@@ -379,7 +379,7 @@ bg_status bgi_memmap_index_list(bgi_memmap_index *index, const bg_session *sessi
     return BG_OK;
 }
 
-/* Adds bytes to the file and to its final checksum. */
+/* Appends bytes to the file and adds them to its final checksum. */
 static void write_part(bgi_file_writer *writer, bgi_crc64 *crc, const void *data, size_t size_bytes)
 {
     bgi_file_write(writer, data, size_bytes);

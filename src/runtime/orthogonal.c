@@ -16,7 +16,7 @@
 #include "core/threads.h"
 
 enum { BLOCK = 32, LANES = 8, MOST_THREADS = 64, PASSES = 2 };
-static const double least_work = 1 << 22; /* the number of multiplications that justify a thread */
+static const double least_work = 1 << 22; /* the number of multiplications that justifies a thread */
 
 /* LANES sums side by side, so that compilers can use vector instructions. */
 static double dot(const double *x, const double *y, int64_t length)
@@ -42,7 +42,7 @@ static void remove_part(double *vector, const double *unit, int64_t length)
         vector[i] -= part * unit[i];
 }
 
-/* Subtracts the parts along the block's vectors from later vectors first .. end - 1. */
+/* Subtracts the components along the block's vectors from later vectors first .. end - 1. */
 typedef struct removal {
     double *vectors;
     int64_t length, block, block_end, first, end;

@@ -112,8 +112,8 @@ bg_status bg_outfeed_create(const bg_outfeed_options *options, bg_outfeed **out,
 
 enum { LARGE_BYTES = 1 << 20 };
 
-/* Allocates `capacity` zeroed entries. Large allocations come directly from the system, which provides a page when it
- * is first written: a run that may give billions of rows needs memory only for the rows that it gives. */
+/* Allocates `capacity` zeroed entries. The system provides the pages of large allocations when they are first written,
+ * so a run with a limit of billions of rows needs memory only for the rows that it produces. */
 static void *take_room(uint64_t capacity, size_t entry_bytes)
 {
     void *room;
@@ -154,7 +154,7 @@ static void release(bg_outfeed *outfeed)
     free(outfeed);
 }
 
-/* Devices may wait for rows to be taken. Called under the mutex. */
+/* Wakes devices that wait for rows to be taken. Called under the mutex. */
 static void set_taken(bg_outfeed *outfeed, uint64_t taken)
 {
     atomic_store(&outfeed->taken.value, taken);
@@ -217,7 +217,7 @@ static bg_status type_leaf(bg_outfeed *outfeed, const bg_plan *plan, bgi_leaf *l
     return BG_OK;
 }
 
-/* A row belongs to a micro-batch or to an update; an outfeed with values of both must have sums. */
+/* A row belongs to a micro-batch or to an update, so an outfeed with values of both kinds must accumulate. */
 static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg_error *error)
 {
     uint32_t per_update = 0;
@@ -228,7 +228,7 @@ static bg_status find_rows_per_step(bg_outfeed *outfeed, const bg_plan *plan, bg
     if (per_update == 0 || outfeed->rows_per_step == 1)
         return BG_OK;
     return bg_error_set(error, BG_ERROR_INVALID,
-                        "outfeed: of `%s` some have a value for each update, others one for each of its %u "
+                        "outfeed: some outputs of `%s` have a value for each update, others one for each of its %u "
                         "micro-batches; accumulate, or use two outfeeds",
                         outfeed->structure, plan->micro_batches);
 }
@@ -244,7 +244,7 @@ static uint32_t count_writes(const bg_outfeed *outfeed, const bgi_engine *engine
     return count;
 }
 
-/* Allocates `capacity` rows; rows that wait are kept. Nobody writes. */
+/* Allocates `capacity` rows and keeps the waiting rows. Nobody writes. */
 static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value), waiting = outfeed->complete - taken;
@@ -256,7 +256,7 @@ static bg_status resize(bg_outfeed *outfeed, uint64_t capacity, bg_error *error)
         bgi_leaf *leaf = &outfeed->leaves[i];
         unsigned char *rows = take_room(capacity, leaf->row_bytes);
 
-        /* A ring that has grown stays so: it may be larger than necessary, as long as its parts agree. */
+        /* A ring that has grown does not shrink; it may be larger than necessary if its parts have equal sizes. */
         if (rows == NULL) {
             for (uint32_t done = 0; done < i; done++) {
                 free_room(outfeed->leaves[done].last, capacity, outfeed->leaves[done].row_bytes);
@@ -344,7 +344,7 @@ uint32_t bg_outfeed_leaf_count(const bg_outfeed *outfeed)
     return outfeed->leaf_count;
 }
 
-/* `before`: a dimension before the value's own; 1 is omitted. */
+/* `before` is a dimension that precedes the value's dimensions; 1 is omitted. */
 static bool add_dimension(bg_type *type, uint64_t before)
 {
     if (type->rank == BG_MAX_RANK)
@@ -392,9 +392,9 @@ const char *bg_outfeed_structure(const bg_outfeed *outfeed)
 
 static bg_status check_attached(const bg_outfeed *outfeed, bg_error *error)
 {
-    return outfeed->plan != NULL ? BG_OK
-                                 : bg_error_set(error, BG_ERROR_INVALID,
-                                                "the outfeed is not attached, so no program puts values into it");
+    return outfeed->plan != NULL
+               ? BG_OK
+               : bg_error_set(error, BG_ERROR_INVALID, "the outfeed is not attached, so it receives no values");
 }
 
 /* All functions here are called under the mutex. */
@@ -497,7 +497,7 @@ static bg_status take_array(const bg_outfeed *outfeed, uint32_t leaf, uint64_t c
     return count > 0 ? bg_array_init(out, &type, error) : BG_OK;
 }
 
-/* Copies complete rows in at most two pieces. Only one thread takes rows, so these stay. */
+/* Copies complete rows in at most two pieces. Only one thread takes rows, so these rows stay. */
 static void copy_rows(bg_outfeed *outfeed, uint64_t count, bg_array *arrays)
 {
     const uint64_t taken = atomic_load(&outfeed->taken.value);
@@ -565,7 +565,7 @@ bg_status bg_outfeed_dequeue(bg_outfeed *outfeed, bool wait_for_completion, bg_a
 
 /* ---- the devices ---- */
 
-/* Allocates for waiting rows and those of the run; an unbounded queue grows here, before the devices begin. */
+/* Allocates memory for waiting rows and those of the run; an unbounded queue grows here, before the devices begin. */
 static bg_status make_room(bg_outfeed *outfeed, uint64_t iterations, bg_error *error)
 {
     const uint64_t waiting = outfeed->complete - atomic_load(&outfeed->taken.value);
@@ -574,8 +574,9 @@ static bg_status make_room(bg_outfeed *outfeed, uint64_t iterations, bg_error *e
     if (outfeed->options.newest_only || outfeed->options.bounded)
         return BG_OK;
     if (iterations > UINT64_MAX / 2 / outfeed->rows_per_step)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "an endless run gives any number of rows: make the outfeed bounded, or LAST");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "an endless run produces any number of rows; make the outfeed bounded, or let it keep only the newest row");
     needed = waiting + iterations * outfeed->rows_per_step;
     return needed > outfeed->capacity ? resize(outfeed, needed, error) : BG_OK;
 }

@@ -4,7 +4,7 @@
  *     value  = name | "(" list ")" | "{" pairs "}"        list  = value { "," value }
  *     pairs  = pair { "," pair }                          pair  = name [ ":" value ]
  *
- * Names consist of letters, digits and _ . @ - / (as names of outputs do; keys have no /).
+ * Names, like those of outputs, consist of letters, digits and _ . @ - /; keys have no /.
  */
 #include "runtime/feed.h"
 

@@ -1,6 +1,6 @@
 /*
- * own_plan.c: sessions that compile their plan themselves. The plan is freed when both the session and its engine are:
- * a worker whose kernel does not return outlives the session, and reads the plan afterwards.
+ * own_plan.c: sessions that compile their plan themselves. The plan is freed after both the session and its engine,
+ * because a worker whose kernel does not return outlives the session and reads the plan afterward.
  */
 #include "core/error.h"
 #include "runtime/session.h"

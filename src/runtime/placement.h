@@ -19,9 +19,9 @@ typedef uint32_t (*bgi_processor_order)(void *user, bg_pinning pinning, uint32_t
 typedef struct bgi_placement {
     uint32_t *cpus;      /* the system's numbers, in the order in which workers get them; NULL: no thread is bound */
     uint32_t cpu_count;  /* the first core_count are on separate cores; 0: unknown */
-    uint32_t core_count; /* the first of them are on cores of their own; 0: not known */
+    uint32_t core_count; /* the first ones, which are on separate cores; 0: unknown */
     bg_pinning pinning;
-    char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "" when they are unknown */
+    char text[BGI_PLACEMENT_TEXT_BYTES]; /* the processors, as "0-3,8"; "": unknown */
 } bgi_placement;
 
 /* Reads the calling thread's processors at the time of the call. `order` may be NULL: by number. */
@@ -29,11 +29,12 @@ void bgi_placement_init(bgi_placement *placement, bg_pinning pinning, bgi_proces
 void bgi_placement_clear(bgi_placement *placement);
 /* The processor of worker `number` out of `count`, at most cpu_count. Needs cpus. */
 uint32_t bgi_placement_cpu(const bgi_placement *placement, uint32_t number, uint32_t count);
-/* taken.c: moves processors to which other threads of the machine are bound to the end. */
+/* taken.c: moves processors to the end to which other threads of the machine are bound. */
 void bgi_placement_avoid(bgi_placement *placement);
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user);
-/* Locks the time from looking to binding for one session of the machine, so that other sessions see its bound threads.
- * Waits at most a second; where there is no such lock it returns a negative number, which callers may ignore. */
+/* Lets only one session of the machine look for processors and bind its threads at a time, so that the next session
+ * sees the bound threads. Waits at most a second. Without such a lock it returns a negative number, which callers may
+ * ignore. */
 int bgi_placement_lock(void);
 void bgi_placement_unlock(int lock);
 /* Binds a thread to one processor. */

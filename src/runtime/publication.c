@@ -104,7 +104,7 @@ bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value)
     pthread_mutex_lock(&weights->publication.mutex);
     is_shared = weight->block->users > 1;
     pthread_mutex_unlock(&weights->publication.mutex);
-    if (!is_shared) { /* and only a publisher could change that, which would be inside */
+    if (!is_shared) { /* and only a publisher inside the weights could change that */
         free(weight->block);
         weight->block = NULL;
         return true;

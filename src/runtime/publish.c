@@ -111,7 +111,7 @@ bg_status bgi_weights_publish(bg_weights *weights, bg_error *error)
     bgi_version *before = atomic_load(&publication->current), *version = NULL;
 
     BGI_TRY(refuse_ranks(weights, error));
-    if (before != NULL) { /* frees first, so that a free block is not in memory twice */
+    if (before != NULL) { /* frees unused blocks first, so that they do not add to the new ones */
         pthread_mutex_lock(&publication->mutex);
         bgi_publication_trim(publication, before);
         pthread_mutex_unlock(&publication->mutex);

@@ -4,15 +4,15 @@
  *     weights --publish--> version 1, version 2 ... <--takes the current one for a call-- reader, reader ...
  *
  * A version is a table of values that never change: blocks, which count the versions and the weight that use them. A
- * value that has not changed since the last version is the same block; a later change is written to another block
- * (bgi_weights_own). So weights that are not trained exist once, for any number of reading sessions.
+ * value that has not changed since the last version shares its block; a later change is written to another block
+ * (bgi_weights_own). So weights that are not trained exist once for any number of reading sessions.
  *
  * Readers take no lock. A reader announces the version that it is about to use and then checks that it is still the
  * current one. The publisher makes the new version current and then checks which readers have announced the old one.
- * These stores and loads are sequentially consistent, so of a reader and a publisher that could miss each other one
- * sees the other: a version that no reader has announced is unused. Unused versions are freed by the next publication,
- * and with the weights. The mutex guards the list of readers, the list of versions, and the counts of blocks; runs do
- * not lock it.
+ * These stores and loads are sequentially consistent, so if a reader and a publisher could miss each other, at least
+ * one sees the other. So a version that no reader has announced is unused. Unused versions are freed by the next
+ * publication, and with the weights. The mutex guards the list of readers, the list of versions, and the counts of
+ * blocks; runs do not lock it.
  */
 #ifndef BGI_RUNTIME_PUBLISH_H
 #define BGI_RUNTIME_PUBLISH_H
@@ -21,7 +21,7 @@
 
 #include "core/threads.h"
 
-/* A value that does not change while it has more than one user. */
+/* A value that does not change while it has several users. */
 typedef struct bgi_block {
     void *data;
     size_t size_bytes;
@@ -29,10 +29,10 @@ typedef struct bgi_block {
 } bgi_block;
 
 typedef struct bgi_published {
-    const char *name; /* in the version's own memory; NULL: the weight of this number is not published */
+    const char *name; /* by weight, in the version's own memory; NULL: the weight is not published */
     bg_type type;
     bg_variable_role role;
-    uint64_t change; /* differs between values */
+    uint64_t change; /* a number that differs between values */
     bgi_block *block;
 } bgi_published;
 
@@ -40,7 +40,7 @@ typedef struct bgi_published {
 typedef struct bgi_version bgi_version;
 struct bgi_version {
     uint64_t number; /* 1, 2, ... */
-    uint64_t step;   /* weight updates up to these values */
+    uint64_t step;   /* the number of weight updates in these values */
     bgi_version *older;
     uint32_t count;
     char *names;
@@ -55,7 +55,7 @@ typedef struct bgi_reader {
 
 /* The publication state of weights. */
 typedef struct bgi_publication {
-    bg_allocator allocator; /* of the blocks' data */
+    bg_allocator allocator; /* for the blocks' data */
     pthread_mutex_t mutex;
     _Atomic(bgi_version *) current; /* the newest, which links to the older ones */
     bgi_reader *readers;
@@ -70,7 +70,7 @@ void bgi_publication_trim(bgi_publication *publication, bgi_version *current);
 
 /* Returns NULL when memory is out. */
 bgi_reader *bgi_reader_add(bgi_publication *publication);
-/* No thread computes with its version any more. */
+/* Called when no thread computes with the reader's version any more. */
 void bgi_reader_remove(bgi_publication *publication, bgi_reader *reader);
 /* publish.c: publishes the newest values of parameters and buffers, inside the weights. */
 bg_status bgi_weights_publish(bg_weights *weights, bg_error *error);

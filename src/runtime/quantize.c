@@ -1,6 +1,6 @@
 /*
- * quantize.c: buffers of a session that have a float32 parameter's values in 16, 8 or 4 bits. The parameter need not be
- * in the plan: a session finds it by name among its weights, and rounds it again when its version has changed.
+ * quantize.c: a session's buffers with a float32 parameter's values in 16, 8 or 4 bits. The parameter need not be in
+ * the plan. A session finds it by name among its weights, and rounds it again when its version has changed.
  */
 #include "runtime/quantize.h"
 
@@ -11,12 +11,12 @@
 #include "runtime/initialize.h"
 #include "runtime/weights.h"
 
-/* Threads that round one matrix: their maximum, and the weights that justify one thread. */
+/* The largest number of threads that round one matrix, and the number of weights that justifies a thread. */
 enum { MOST_THREADS = 64, LEAST_WEIGHTS = 1 << 18 };
 
 /* ---- one matrix ---- */
 
-/* Panels first .. end - 1. */
+/* Rounds panels first .. end - 1. */
 typedef struct range {
     const bgi_quantized *quantized;
     const float *from;
@@ -63,7 +63,7 @@ static bool quantize_matrix(const bgi_quantized *q, const float *from, uint32_t 
     return is_good;
 }
 
-/* Sets the value of a weight from the parameter's, of version `version` (0: from the seed). */
+/* Sets the value of a weight from the parameter's value of version `version` (0: from the seed). */
 static bg_status set_value(bg_session *session, uint32_t number, const float *from, uint64_t version, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -178,7 +178,7 @@ bg_status bgi_session_quantize(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* ---- what rounding did ---- */
+/* ---- rounding errors ---- */
 
 bg_status bg_weights_quantized(bg_weights *weights, bg_quantized *out, bg_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include "runtime/session.h"
 
-/* BG_ERROR_UNSUPPORTED when the session cannot have such buffers. */
+/* Returns BG_ERROR_UNSUPPORTED when the session cannot have such buffers. */
 bg_status bgi_session_check_quantized(const bg_session *session, bg_error *error);
 /* Finds the parameter whose values a buffer has. Errors: BG_ERROR_SHAPE. */
 bg_status bgi_session_find_source(bg_session *session, uint32_t number, bool *out_found, bg_error *error);

@@ -14,10 +14,10 @@ enum { SPREAD_BYTES = 1 << 20 }; /* at a time */
 /* A value that rank 0 sends, and its readers by rank. */
 typedef struct spreading {
     bool *readers;
-    char *data, *room; /* of the whole; also on rank 0 when it does not read it */
+    char *data, *room; /* of the whole value; rank 0 has it even when it does not read the value */
 } spreading;
 
-/* Also allocates memory for it. */
+/* Also allocates memory for the value. */
 static bg_status find_all_readers(bg_session *session, uint32_t number, spreading *s, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -46,7 +46,7 @@ static bg_status find_all_readers(bg_session *session, uint32_t number, spreadin
     return BG_OK;
 }
 
-/* Rank 0 sends also what it could not read, and reports the error at the end. */
+/* After a read error rank 0 still sends the value, and reports the error at the end. */
 static bg_status spread_parts(bg_session *session, uint32_t index, const spreading *s, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);

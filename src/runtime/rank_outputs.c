@@ -74,10 +74,11 @@ static uint64_t count_values(const bg_plan *plan, const bgi_plan_output *output,
     return output->mode == BG_OUTPUT_ALL ? iterations * per_step : iterations / output->period * per_step;
 }
 
-/* The values of an output that one rank makes, and how many of them are copied. */
+/* The values of an output that one rank makes, and the number of them that are copied. */
 typedef struct stretch {
     uint32_t output, rank;
-    uint64_t count, value; /* values of each replica; and the next one's number, replica and first byte */
+    uint64_t count,
+        value; /* the number of values of each replica, and the next value's number, replica and first byte */
     uint32_t replica;
     size_t done;
 } stretch;
@@ -152,7 +153,7 @@ static bool others_want(const bgi_engine *engine, uint32_t from, uint32_t output
     return false;
 }
 
-/* Sends from one rank to all that want the output; other ranks do nothing. */
+/* Sends from one rank to all ranks with an array for the output; other ranks do nothing. */
 static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t from, uint64_t count, bg_error *error)
 {
     stretch s = {.output = output, .rank = from, .count = count};
@@ -172,7 +173,7 @@ static bg_status share_of_rank(bgi_engine *engine, uint32_t output, uint32_t fro
     return status;
 }
 
-/* All ranks get the same result. */
+/* All ranks return the same result. */
 static bg_status check_arrays(const bgi_engine *engine, uint32_t output, bg_error *error)
 {
     for (uint32_t replica = 0; replica < engine->plan->replicas; replica++)
@@ -180,8 +181,8 @@ static bg_status check_arrays(const bgi_engine *engine, uint32_t output, bg_erro
             const uint32_t from = owner_of(engine, output, replica);
             if (wants(engine, to, output) && !wants(engine, from, output))
                 return bg_error_set(error, BG_ERROR_INVALID,
-                                    "output `%s`: rank %u has an array for it, but rank %u, which makes it, has none: "
-                                    "give it one there too",
+                                    "output `%s`: rank %u has an array for it, but rank %u, which computes it, has "
+                                    "none; pass an array there too",
                                     engine->plan->outputs[output].name, to, from);
         }
     return BG_OK;

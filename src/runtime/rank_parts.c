@@ -1,10 +1,10 @@
 /*
- * rank_parts.c: cuts the weights of a session with several ranks into parts: each element belongs to one part, each
+ * rank_parts.c: cuts the weights of a session with several ranks into parts. Each element belongs to one part, and each
  * part to a rank that has it. Every rank computes the same cut from plan and layout alone, without communication.
  *
  *     weight --> variables (sections) --> tensor axes --> data replicas' pieces --> stretches of one rank
  *
- * Replicas that hold the same parameters and state take turns by the weight's number, so that each writes its share.
+ * Replicas with the same parameters and state take turns by the weight's number, so that each writes its share.
  */
 #include "runtime/session.h"
 
@@ -72,7 +72,7 @@ static bg_status visit_variable(const bg_session *home, uint32_t number, const b
 {
     const bg_mesh mesh = bgi_plan_mesh(home->plan);
     const bool is_pieces = variable->piece_count > 0;
-    /* Statistics of a batch norm may differ between replicas: the first replica's are used, as elsewhere. */
+    /* Statistics of a batch norm may differ between replicas; the first replica's are used, as everywhere. */
     const bool takes_turns = variable->role == BG_ROLE_PARAMETER || variable->role == BG_ROLE_STATE;
 
     for (uint32_t t = 0; t < mesh.tensor_1 * mesh.tensor_2; t++) {
@@ -109,10 +109,10 @@ static bg_status visit_weight(const bg_session *home, uint32_t number, visit_pla
     return BG_OK;
 }
 
-/* ---- stretches of a place ---- */
+/* ---- ranges of a place ---- */
 
 typedef struct clipping {
-    int64_t first, end, taken; /* visited elements of the place */
+    int64_t first, end, taken; /* the number of visited elements of the place */
     bgi_visit_stretch *visit;
     void *user;
 } clipping;
@@ -153,7 +153,7 @@ typedef struct walking {
     uint32_t rank;
     bgi_visit_part *visit;
     void *user;
-    int64_t done;        /* elements of this rank's part so far */
+    int64_t done;        /* the number of elements of this rank's part so far */
     uint32_t of;         /* the rank of the current place */
     char *out;           /* when reading: the destination of the part */
     char *room;          /* when reading: a place's elements */
@@ -255,7 +255,7 @@ bg_status bgi_session_pull(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* ---- what a rank needs ---- */
+/* ---- the ranges that a rank needs ---- */
 
 typedef struct needing {
     int64_t first, end;
@@ -326,7 +326,7 @@ bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error)
     return bgi_ranks_settle(carrier_of(session) != NULL ? session->engine->transport : NULL, BG_OK, any, error);
 }
 
-enum { SHARED_BYTES = 1 << 20 }; /* bytes sent at a time, as for values */
+enum { SHARED_BYTES = 1 << 20 }; /* the bytes that are sent at a time, as for values */
 
 bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data, size_t size_bytes, bg_error *error)
 {

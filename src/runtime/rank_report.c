@@ -20,15 +20,15 @@ enum {
     MOST_COLUMNS = 16
 };
 
-/* Classes of what is sent in a step. */
+/* Classes of the bytes that are sent in a step. */
 typedef enum sent_class { MESSAGES = 0, SUMS, GATHERS, COLLECTIVES, FETCHES, SENT_CLASSES } sent_class;
 static const char *const sent_names[SENT_CLASSES] = {"messages", "sums", "gathers", "tensor", "fetches"};
 
 /* Bytes of one rank. */
 typedef struct figures {
     uint64_t devices;
-    uint64_t memory[MEMORY_COLUMNS]; /* the last column: the transport's, for messages to other ranks and meetings with
-                                        them */
+    uint64_t memory[MEMORY_COLUMNS]; /* the last column is the transport's memory for messages to other ranks and
+                                      * meetings with them */
     uint64_t sent[SENT_CLASSES];
 } figures;
 
@@ -37,9 +37,9 @@ typedef struct survey {
     const uint32_t *owners;
     uint32_t rank_count;
     figures *ranks;
-    bgi_exchange *exchanges, *round; /* memory for those of an instruction */
-    uint64_t meeting;                /* by rank: the last meeting in which it was counted */
-    uint64_t *last_meetings;         /* by rank: with a member there that was looked at */
+    bgi_exchange *exchanges, *round; /* memory for the exchanges of an instruction */
+    uint64_t meeting;                /* the number of the current meeting */
+    uint64_t *last_meetings;         /* by rank: the last meeting in which a member on that rank was counted */
     char (*rows)[ROW_BYTES];         /* by rank */
 } survey;
 
@@ -205,7 +205,7 @@ static bool is_first(const survey *s, uint32_t rank)
     return true;
 }
 
-/* "0-3, 8": the ranks that are equal to this one; their number when there are more than two ranges. */
+/* Writes the ranks that are equal to this one as "0-3, 8", or their number when there are more than two ranges. */
 static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
 {
     uint32_t count = 0, runs = 0;
@@ -228,7 +228,7 @@ static void name_ranks(const survey *s, uint32_t rank, char label[LABEL_BYTES])
         snprintf(label, LABEL_BYTES, "%u, %u in all", rank, count);
 }
 
-/* Prints one table: the columns in which any rank has a number, and their sum. `first`: the numbers of rank 0. */
+/* Prints one table with the columns in which any rank has a number, and their sum. `first`: the numbers of rank 0. */
 static void print_table(survey *s, bgi_string *text, const char *title, const uint64_t *first, uint32_t count,
                         const char *(*name)(uint32_t column))
 {

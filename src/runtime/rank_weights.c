@@ -1,5 +1,5 @@
 /*
- * rank_weights.c: weights of a session with several ranks: each rank makes only the first values of its own devices,
+ * rank_weights.c: weights of a session with several ranks: each rank computes only the first values of its own devices,
  * and sends its parts to the ranks that read them.
  *
  *     the rank that reads     use --> fetch --> announce: number --> take parts | ... | --> announce: end
@@ -18,7 +18,7 @@
 
 enum { MADE_ELEMENTS = 1 << 18 }; /* at a time */
 
-/* ---- what a rank has ---- */
+/* ---- a rank's own values ---- */
 
 bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable)
 {
@@ -121,7 +121,7 @@ static bool is_own(const bg_session *session, const bgi_plan_variable *variable,
     return false;
 }
 
-/* Makes values in parts of bounded length, each once for all replicas of this rank. */
+/* Makes values in parts of bounded length; each part is made once for all replicas of this rank. */
 static bg_status make_whole(bg_session *session, const bgi_plan_variable *variable, const bgi_first_values *values,
                             bg_error *error)
 {
@@ -184,9 +184,9 @@ bg_status bgi_session_make_own(bg_session *session, const bgi_plan_variable *var
 enum { TEXT_BYTES = 512 };
 static const uint32_t no_more = UINT32_MAX;
 
-/* A message from the rank that reads to the others. */
+/* A request from the rank that reads to the others. */
 typedef struct request {
-    uint32_t number; /* of a weight; or no_more */
+    uint32_t number; /* the number of a weight; or no_more */
     uint32_t status; /* at the end */
     char why[TEXT_BYTES];
 } request;
@@ -201,7 +201,7 @@ static bool has_part(const bg_session *home, uint32_t weight, uint32_t rank)
     return false;
 }
 
-/* Sends to the ranks that have a part; to all when the value must be brought home first. */
+/* Sends to the ranks that have a part, or to all ranks when the value must be moved home first. */
 bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_error *error)
 {
     const bg_transport *transport = session->plan->options.execution.transport;
@@ -288,7 +288,7 @@ bg_status bg_session_read_weights(bg_session *session, uint32_t rank, bgi_weight
     if (rank > 0 && (transport == NULL || rank >= transport->rank_count))
         return bg_error_set(error, BG_ERROR_INVALID, "bg_session_read_weights: rank %u of %u", rank,
                             transport != NULL ? transport->rank_count : 1);
-    /* The functions that `use` calls enter the weights themselves. */
+    /* `use` runs outside the weights, because the functions that it calls enter them. */
     if (session->owners == NULL || transport->rank == rank)
         return bgi_session_read_weights(session, rank, use, user, error);
     BGI_TRY(bgi_weights_enter(session->weights, session, "bg_session_read_weights", error));

@@ -1,5 +1,5 @@
 /*
- * reader.c: sessions for inference that read published values; several may run at once, each with workers of its own,
+ * reader.c: sessions for inference that read published values. Several may run at once, each with its own workers,
  * while another session trains the same weights. Shared values are in memory once; a run uses one version from its
  * first op to its last.
  */
@@ -29,9 +29,9 @@ static bg_status open_reading(bg_weights *source, bgi_reading **out, bg_error *e
     return BG_OK;
 }
 
-/* ---- its own weights ---- */
+/* ---- the reader's own weights ---- */
 
-/* Whether ops of the plan write the variable: after its first value it is then the session's own. */
+/* Whether ops of the plan write the variable, which then becomes the session's own after its first value. */
 static bool is_written(const bg_plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->variable_count; i++)
@@ -80,7 +80,7 @@ static bg_status check_plan(const bg_plan *plan, bg_error *error)
                             "the plan trains, and a reader cannot change weights; use bg_session_create");
     if (plan->options.execution.compile_only)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "the plan was made with options.compile_only, to be looked at, and cannot run; make it "
+                            "the plan was made with options.compile_only, only for inspection, and cannot run; make it "
                             "again with compile_only false");
     if (transport != NULL && transport->rank_count > 1)
         return bg_error_set(error, BG_ERROR_INVALID,

@@ -1,5 +1,5 @@
 /*
- * record.c: read access to what a session has recorded, except its events.
+ * record.c: read access to a session's records, except its events.
  */
 #include "runtime/record.h"
 
@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "runtime/session.h"
 
-/* Without the events, which are read by another function. */
+/* Events are excluded, because bg_session_trace_event reads them. */
 static bgi_trace_ring totals_of(const bgi_trace_ring *ring)
 {
     bgi_trace_ring totals = *ring;

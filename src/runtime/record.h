@@ -1,7 +1,7 @@
 /*
- * record.h: what a session has recorded, for reports and predictions: bg_session_trace_event reads events, these
- * functions the rest. They may be called only between runs. With several ranks, bg_session_share_trace fetches the
- * records of the others; without it theirs are unknown.
+ * record.h: read access to a session's records, for reports and predictions. bg_session_trace_event reads events, and
+ * these functions read the rest. They may be called only between runs. With several ranks, the records of the others
+ * are unknown until bg_session_share_trace fetches them.
  */
 #ifndef BGI_RUNTIME_RECORD_H
 #define BGI_RUNTIME_RECORD_H
@@ -18,7 +18,7 @@ typedef struct bgi_recorded {
     uint32_t rank; /* the rank that owns it */
 } bgi_recorded;
 
-/* Returns false when nothing is known of the device. */
+/* Returns false when the device's record is unknown. */
 bool bgi_session_recorded(const bg_session *session, uint32_t replica, uint32_t device, bgi_recorded *out);
 /* The runs of this rank. NULL: the plan does not trace. */
 const bgi_run_spans *bgi_session_runs(const bg_session *session);
@@ -33,7 +33,8 @@ void bgi_session_record(bg_session *session, bool on);
 
 /* The bytes of a plan's tables and records in one process, without the memory of devices. */
 uint64_t bgi_engine_table_bytes(const bg_plan *plan);
-/* Of a device's arena: what a session in one process never touches, because it reads weights where the host has them.
+/* The bytes of a device's arena that a session in one process never touches, because it reads weights in the host's
+ * memory.
  */
 uint64_t bgi_in_place_bytes(const bg_plan *plan, uint32_t device);
 

@@ -1,8 +1,8 @@
 /*
  * report.c: finds why a run is stuck. It reads only the atomic fields of devices, because workers may own them.
  *
- * A kernel that does not return blocks all devices behind it, so it is named first; otherwise the lowest device that
- * waits.
+ * A kernel that does not return blocks the devices that wait for it, so it is reported first; otherwise the lowest
+ * waiting device is reported.
  */
 #include "runtime/engine.h"
 
@@ -57,7 +57,7 @@ static void print_action(const bg_action *action, char text[TEXT_BYTES])
     }
 }
 
-/* The counter that a sum beside the device's program waits for. */
+/* The counter for which a sum beside the device's program waits. */
 static const bgi_counter *find_awaited(const bgi_runner *runner)
 {
     const bgi_counter *counter = atomic_load(&runner->wait_counter);
@@ -73,8 +73,9 @@ static bool waits_at(const bgi_runner *runner, const bgi_counter *counter)
             atomic_load(&runner->sum_counter) == counter);
 }
 
-/* The lowest replica of the group along the axes that does not wait where this one does. Where replicas of other ranks
- * wait is not known, so the first of them is returned when all replicas of this rank wait. */
+/* Finds the lowest replica of the group along the axes that does not wait at the same place as this one. The waits of
+ * other ranks are unknown, so it returns the first replica of another rank when all replicas of this rank wait
+ * there. */
 static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner *runner, uint32_t axes,
                                      bool is_delivery)
 {
@@ -93,7 +94,7 @@ static uint32_t find_missing_replica(const bgi_engine *engine, const bgi_runner 
     return elsewhere;
 }
 
-/* Describes what the device meets other replicas for. */
+/* Describes the meeting in which the device is. */
 static void print_meeting(const bgi_runner *runner, char *text, size_t size)
 {
     const bgi_instruction *instruction = find_instruction(runner);
@@ -158,7 +159,7 @@ static void print_transfer_wait(const bgi_runner *runner, char text[TEXT_BYTES])
         snprintf(text + length, TEXT_BYTES - (size_t)length, "; the next one needs a piece of replica %u", late);
 }
 
-/* Of a strict plan: whether it is another device's turn in the replica. */
+/* Whether, in a strict plan, it is another device's turn in the replica. */
 static bool waits_for_turn(const bgi_engine *engine, const bgi_runner *runner)
 {
     return engine->turn_count > 0 && atomic_load(&runner->wait_counter) == &runner->turn;
@@ -188,7 +189,7 @@ static const char *of_rank(const bgi_engine *engine, const bgi_runner *runner, u
     return text;
 }
 
-/* Whether it waits for a message, a slot or a meeting of another rank. */
+/* Whether the device waits for a message, a slot or a meeting of another rank. */
 static bool waits_for_rank(const bgi_engine *engine, const bgi_runner *runner)
 {
     const bg_plan *plan = engine->plan;
@@ -250,9 +251,10 @@ static bool is_done(const bgi_engine *engine, const bgi_runner *runner)
            atomic_load(&runner->wait_target) != 0;
 }
 
-/* Ranks in a run report several times within the limit, also while they wait. A silent rank is probably the cause
- * rather than those that wait for it: "; no sign of rank 1 on host node2 meanwhile". Of several, those come first that
- * have been silent for longest, because a rank that waits for the cause may fall silent after it. "": none is silent.
+/* Ranks in a run report their progress several times within the limit, even while they wait. So a silent rank is
+ * probably the cause, rather than ranks that wait for it. Writes "; no sign of rank 1 on host node2 meanwhile", or ""
+ * when none is silent. Ranks that have been silent for the longest time come first, because a rank that waits for the
+ * cause may fall silent after it.
  */
 static void print_silent(const bgi_engine *engine, double waited_s, char text[TEXT_BYTES])
 {

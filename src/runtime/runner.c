@@ -1,6 +1,6 @@
 /*
- * runner.c: the life of a device: its program, step after step, run after run. Every function here is called by the
- * worker that owns the device.
+ * runner.c: runs a device's program, step after step and run after run. The worker that owns the device calls every
+ * function here.
  */
 #include "runtime/engine.h"
 
@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 
-/* A call with less work than this ends before a sleeping worker would be awake. */
+/* A call with less work than this ends before a sleeping worker would wake up. */
 static const double long_call_flops = 1e6;
 static const double long_call_bytes = 2e5;
 
@@ -51,7 +51,7 @@ void bgi_runner_tell(bgi_runner *runner, uint32_t to, bgi_note_kind kind, uint64
     runner->transport->type->tell(runner->transport, to, &note);
 }
 
-/* The failed device is not run again, because what it waits for never comes. */
+/* The failed device is not run again, because its wait never ends. */
 void bgi_runner_fail(bgi_runner *runner, bg_status status, const char *format, ...)
 {
     va_list arguments;
@@ -132,8 +132,8 @@ static bool goes_on(void *user)
     return !is_stopping(user);
 }
 
-/* After a kernel has returned, this touches the plan only while the engine is alive, because a kernel that returns late
- * may find its plan destroyed. */
+/* After a kernel has returned, this function touches the plan only while the engine is alive, because the plan may have
+ * been destroyed by then. */
 static void run_call(bgi_runner *runner, const bgi_call *call)
 {
     const bgi_launch how = {.user = runner, .run = run_parts, .goes_on = goes_on};
@@ -173,7 +173,7 @@ static void set_env(bgi_runner *runner)
     runner->env.accumulated = runner->micro_batch;
 }
 
-/* Whether the transfers that something waits for are done (plan.h says how they are counted). */
+/* Whether the transfers that `io_wait` counts are done (see plan.h). */
 static bool transfers_are_done(bgi_runner *runner, const bgi_worker *worker, uint32_t io_wait)
 {
     const uint64_t count = runner->program->transfer_count, target = load_iteration(runner) * count + io_wait;
@@ -197,7 +197,8 @@ static bool raise_in_order(bgi_runner *runner, uint32_t edge_number, bool is_sen
     return true;
 }
 
-/* Sends the messages that are complete after this many calls of the instruction; their SENDs come later. */
+/* Sends the messages that are complete after `call_count` calls of the instruction; their SEND instructions come
+ * later. */
 static void send_early(bgi_runner *runner, const bgi_instruction *instruction, uint32_t call_count)
 {
     const bgi_instruction *end = runner->program->instructions + runner->program->instruction_count;
@@ -218,7 +219,7 @@ static void trace_calls(bgi_runner *runner, const bgi_instruction *instruction, 
         bgi_trace_add(runner, worker, instruction->action.kind, start_ns);
 }
 
-/* Records the end of a call, which began when the call before it ended; returns the time now. */
+/* Records the end of a call, which began when the preceding call ended; returns the current time. */
 static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
 {
     const uint64_t now_ns = bgi_clock_ns();
@@ -229,7 +230,7 @@ static uint64_t time_call(bgi_runner *runner, uint32_t call, uint64_t start_ns)
 }
 
 /* Returns false when a call must wait for a transfer or other replicas; the next try resumes at that call. Calls
- * without a wait between them make one event, and a collective makes another one. */
+ * without a wait between them are one event, and a collective is a separate event. */
 static bool run_calls(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     uint64_t start_ns = bgi_trace_is_on(runner) ? bgi_clock_ns() : 0, call_ns = start_ns;
@@ -292,7 +293,7 @@ static void send(bgi_runner *runner, const bgi_instruction *instruction)
     raise_in_order(runner, instruction->action.index, true);
 }
 
-/* Whether the instruction is a sum in the middle of a backward pass that no other worker would do meanwhile. */
+/* Whether the instruction is a sum in the middle of a backward pass for which no other worker is free. */
 static bool is_put_off(const bgi_runner *runner, const bgi_instruction *instruction)
 {
     return instruction->is_part && instruction->is_beside && !runner->engine->sees_to_sums &&
@@ -305,7 +306,7 @@ static void put_off(bgi_runner *runner)
         runner->put_off = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
 }
 
-/* Does the deferred sums as far as possible; returns true when all are done. */
+/* Does the delayed sums as far as possible; returns true when all are done. */
 static bool make_up(bgi_runner *runner, const bgi_worker *worker)
 {
     const uint32_t now = atomic_load_explicit(&runner->instruction, memory_order_relaxed);
@@ -319,8 +320,8 @@ static bool make_up(bgi_runner *runner, const bgi_worker *worker)
     return true;
 }
 
-/* All slots that the instruction writes are free, transfers of the memory that it touches are done, and its message has
- * arrived if it receives one. */
+/* Whether the instruction can begin: all slots that it writes are free, transfers of the memory that it touches are
+ * done, and the message that it receives, if any, has arrived. */
 static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     bgi_transport *transport = runner->transport;
@@ -346,7 +347,7 @@ static bool may_begin(bgi_runner *runner, const bgi_instruction *instruction, co
     return !bgi_instruction_brings_out(instruction) || bgi_stream_has_room(runner, instruction);
 }
 
-/* True when the instruction is done. */
+/* Returns true when the instruction is done. */
 static bool perform(bgi_runner *runner, const bgi_instruction *instruction, const bgi_worker *worker)
 {
     const bg_action_kind kind = instruction->action.kind;
@@ -440,7 +441,7 @@ static bool begin_run(bgi_runner *runner)
     return true;
 }
 
-/* For a scalar that changes with each iteration: the device's copy gets the number of the step's update before any
+/* Writes a scalar that changes with each iteration (such as a learning rate) to the device's copy, before any
  * instruction of the step runs. */
 static void set_scalar(bgi_runner *runner)
 {
@@ -460,8 +461,8 @@ static void set_scalar(bgi_runner *runner)
     }
 }
 
-/* Runs before the first instruction of a step; returns whether there is another step. Remote memory belongs to the
- * caller between runs, so issued transfers are finished first. Returns false when the device must wait. */
+/* Runs before the first instruction of a step. Remote memory belongs to the caller between runs, so issued transfers
+ * are finished first. Returns false when the device must wait or has finished the run. */
 static bool begin_step(bgi_runner *runner, const bgi_worker *worker)
 {
     for (;;) {
@@ -548,7 +549,7 @@ bool bgi_runner_advance(bgi_runner *runner, const bgi_worker *worker)
             if (!runner->is_ending) {
                 if (!has_turn(runner, instruction) || !perform(runner, instruction, worker))
                     return false;
-                /* A call that the end of the engine cut short has no results to hand over. */
+                /* A call that was interrupted by the end of the engine has no results to pass on. */
                 if (is_stopping(runner) || !release_all(runner, instruction))
                     return false;
             }

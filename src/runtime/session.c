@@ -1,5 +1,5 @@
 /*
- * session.c: an engine with weights: changed values are uploaded to the devices before a run, and downloaded on demand.
+ * session.c: an engine with weights. Changed values are uploaded to the devices before a run, and downloaded on demand.
  */
 #include "runtime/session.h"
 
@@ -70,7 +70,7 @@ static bg_status collect(const bg_session *session, const bgi_plan_variable *fro
     return BG_OK;
 }
 
-/* Copies one variable's value to its range of the weight's. */
+/* Copies a variable's value to its range of the weight's value. */
 static bg_status download_variable(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                                    bg_error *error)
 {
@@ -94,7 +94,7 @@ static bg_status download_variable(const bg_session *session, uint32_t variable,
     return BG_OK;
 }
 
-/* The variable that follows `after` (UINT32_MAX: the first) among those of a weight; UINT32_MAX: none. */
+/* The next variable of a weight after `after` (UINT32_MAX: the first one); UINT32_MAX if there is none. */
 static uint32_t next_of_weight(const bg_session *session, uint32_t weight, uint32_t after)
 {
     uint32_t i = after + 1; /* UINT32_MAX + 1 is 0 */
@@ -126,7 +126,7 @@ static void *find_whole(const bg_session *session, uint32_t variable)
     return is_cut ? NULL : bgi_engine_map(session->engine, 0, &of->places[0]);
 }
 
-/* The devices have the weight's newest value. */
+/* Records that the devices have the weight's newest value. */
 static void mark_current(bg_session *session, uint32_t weight)
 {
     for (uint32_t i = next_of_weight(session, weight, UINT32_MAX); i != UINT32_MAX;
@@ -178,8 +178,8 @@ static bool is_in_place(const bg_session *session, uint32_t number)
     return session->in_place != NULL && session->in_place[number];
 }
 
-/* Copies a value to the devices, or records its address when they read it in place. A weight that is at home in another
- * session has no address of its own. */
+/* Copies a value to the devices, or records its address when they read it in place. A weight whose home is another
+ * session has no own address. */
 static void give_value(bg_session *session, uint32_t number, const void *data)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -195,7 +195,7 @@ static void give_value(bg_session *session, uint32_t number, const void *data)
     bgi_session_upload(session, variable, data);
 }
 
-/* Whether the devices have another value than the weight, or read it where it is not any more. */
+/* Whether the devices have an older value of the weight, or read it at an old address. */
 static bool is_outdated(const bg_session *session, uint32_t number)
 {
     const bgi_session_variable *variable = &session->variables[number];
@@ -220,12 +220,12 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
             continue;
         BGI_TRY(bgi_progress_begin(session->progress, bgi_plan_variable_weight(&session->plan->variables[i]),
                                    bg_type_size_bytes(&session->plan->variables[i].type), error));
-        /* A session that made a newer value, or lost the value, has raised the version. */
+        /* A session that computed a newer value, or lost the value, has raised the version. */
         weight = &weights->items[variable->weight];
         if (!is_outdated(session, i))
             continue;
         BGI_TRY(fetch_own(session, i, &data, error));
-        if (is_outdated(session, i)) { /* it may have been brought home */
+        if (is_outdated(session, i)) { /* it may have been moved home */
             BGI_TRY(bgi_memmap_begin(session->memmap, error));
             if (data != NULL)
                 give_value(session, i, data);
@@ -237,7 +237,7 @@ static bg_status pull_weights(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* After a run the values on the devices are the newest: of all variables or, in inference, of those that ops write. */
+/* After a run the devices have the newest values of all variables or, in inference, of those that ops write. */
 static void claim_weights(bg_session *session)
 {
     bg_weights *weights = session->weights;
@@ -272,7 +272,7 @@ static void lose_weights(bg_session *session)
 
     for (uint32_t i = 0; i < weights->count; i++) {
         bgi_weight *weight = &weights->items[i];
-        /* At home, the run has begun to change the only copy of the value. */
+        /* For a weight at home, the run has begun to change the only copy of the value. */
         const bool is_changed = weight->home == session && weight->newest == NULL &&
                                 (session->plan->training || session->plan->variables[weight->home_variable].is_written);
         if (weight->newest != session && !is_changed)
@@ -298,8 +298,8 @@ static void return_weights(bg_session *session)
         }
 }
 
-/* A training session keeps no host copy of weights and optimizer state, nor does one of several ranks, nor one of
- * values in files. Sessions for inference share the weights that were given. */
+/* Whether the session keeps no host copies: sessions that train, that have several ranks, or whose values are in files
+ * keep none. Other sessions for inference share the given weights. */
 static bool is_at_home(const bg_session *session, uint32_t number)
 {
     return session->owners != NULL || session->plan->training
@@ -324,7 +324,7 @@ static bg_status initialize_own(bg_session *session, uint32_t number, uint32_t i
     return BG_OK;
 }
 
-/* The first values of a new weight, from the seed. Values at home are written in place. */
+/* Makes the first values of a new weight from the seed. Values at home are written in place. */
 static bg_status initialize(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];
@@ -369,8 +369,8 @@ static bg_status take_from_index(bg_session *session, uint32_t number, uint32_t 
     return BG_OK;
 }
 
-/* Reads the values of a new weight from the files. Values in stores are in place already; other places of the variable
- * (on devices that hold a copy) get them from there. */
+/* Reads the values of a new weight from the files. Values in stores are in place already; the variable's other places
+ * (on devices with a copy) get them from there. */
 static bg_status continue_weight(bg_session *session, uint32_t number, uint32_t index, bg_error *error)
 {
     const bool is_in_stores = session->weights->items[index].home != NULL && bgi_session_is_in_stores(session, number);
@@ -402,7 +402,7 @@ static uint32_t find_section_before(const bg_plan *plan, uint32_t number)
     return UINT32_MAX;
 }
 
-/* Whether inference needs the caller's value: of variables that it does not write itself. */
+/* Whether inference needs the caller's value, which is so unless it writes the variable itself. */
 static bool must_be_given(const bg_session *session, const bgi_plan_variable *variable)
 {
     return !session->makes_values &&
@@ -446,7 +446,7 @@ static bg_status report_missing(bgi_string *names, uint32_t count, bg_error *err
     return BG_ERROR_NOT_FOUND;
 }
 
-/* Of a quantized buffer the parameter is missing. */
+/* For a quantized buffer, the parameter is missing. */
 static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
 {
     const char *name = bgi_plan_variable_weight(variable);
@@ -455,7 +455,7 @@ static void add_missing(bgi_string *names, const bgi_plan_variable *variable)
     bgi_string_add(names, "%s`%.*s`", names->length > 0 ? ", " : "", (int)length, name);
 }
 
-/* Refuses pieces, because those of the next version would not be joined. */
+/* Rejects pieces, because a reader does not join the pieces of later versions. */
 static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *error)
 {
     return bg_error_set(error, BG_ERROR_INVALID,
@@ -464,7 +464,7 @@ static bg_status refuse_pieces(const bgi_plan_variable *variable, bg_error *erro
                         bgi_plan_variable_weight(variable));
 }
 
-/* Finds the weights of all variables; inference is refused when some are missing. */
+/* Finds the weights of all variables; fails for inference when some are missing. */
 static bg_status find_weights(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -514,8 +514,8 @@ static bg_status add_weight(bg_session *session, uint32_t number, bg_error *erro
                            variable->role, is_at_home(session, number) ? session : NULL, number, error);
 }
 
-/* Sets the first value of a weight that the session has added: from the files that it resumes from, from pieces that
- * were given, or from the seed. */
+/* Sets the first value of a weight that the session has added, from the files with which it resumes, from given pieces,
+ * or from the seed. */
 static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *error)
 {
     const uint32_t index = session->variables[number].weight;
@@ -542,7 +542,7 @@ static bg_status fill_weight(bg_session *session, uint32_t number, bg_error *err
     return BG_OK;
 }
 
-/* Refuses state that another optimizer made, which has the same names and types but another meaning. */
+/* Rejects state of another optimizer, which may have the same names and types but a different meaning. */
 static bg_status check_state(const bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -586,7 +586,7 @@ static bg_status attach_all(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Whether a weight moves to the session: files take values from hosts and from sessions in memory. */
+/* Whether a weight moves to the session; files also take values from hosts and from sessions in memory. */
 static bool takes_home(const bg_session *session, uint32_t number, const bgi_weight *weight)
 {
     if (weight->home == NULL)
@@ -595,7 +595,7 @@ static bool takes_home(const bg_session *session, uint32_t number, const bgi_wei
            bgi_session_is_in_stores(session, number) && !bgi_session_is_in_stores(weight->home, weight->home_variable);
 }
 
-/* Moves weights that were given to the session, once nothing can fail any more. */
+/* Moves given weights to the session, once nothing can fail any more. */
 static void move_home(bg_session *session)
 {
     for (uint32_t i = 0; i < session->plan->variable_count; i++) {
@@ -605,7 +605,7 @@ static void move_home(bg_session *session)
     }
 }
 
-/* Sets roles and owners from the plan, which knows them better than the file that a weight was read from. */
+/* Sets roles and owners from the plan, which is more precise than the file from which a weight was read. */
 static void name_roles(bg_session *session)
 {
     char own[BG_OPTIMIZER_STATE_TEXT_BYTES];
@@ -736,7 +736,7 @@ static bg_status take_cut(bg_session *session, bg_error *error)
     return most == 0 || session->cut != NULL ? BG_OK : bgi_error_memory(error, "pieces of variables", most);
 }
 
-/* Reads from the files how far the training is that this session resumes. */
+/* Reads the progress of the training that this session resumes from the files. */
 static bg_status take_note(bg_session *session, bool weights_are_new, bg_error *error)
 {
     const bgi_memmap_index *found = bgi_memmap_found(session->memmap);
@@ -798,16 +798,18 @@ static bg_status check_transport(const bg_transport *transport, bg_error *error)
                             transport->rank_count);
     if (transport->tag_count < LEAST_TAGS || transport->message_bytes < LEAST_MESSAGE_BYTES)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "transport: it has %u tags and messages of %zu bytes; it must have at least %d and %d",
+                            "the transport has %u tags and messages of %zu bytes; it must have at least %d tags and "
+                            "messages of %d bytes",
                             transport->tag_count, transport->message_bytes, LEAST_TAGS, LEAST_MESSAGE_BYTES);
     if (transport->name == NULL || transport->open == NULL || transport->close == NULL || transport->send == NULL ||
         transport->receive == NULL || transport->poll == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "transport: it must have a name, open, close, send, receive, poll");
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "the transport lacks a function or its name; it must have name, open, close, send, receive and poll");
     return BG_OK;
 }
 
-/* Finds the owners of devices when there are several ranks. */
+/* With several ranks, finds the owners of devices. */
 static bg_status find_owners(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -826,7 +828,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     if (transport->rank_count > plan->device_count * plan->replicas && transport->rank == 0) {
         char text[192];
         snprintf(text, sizeof text,
-                 "%u ranks and %u devices (%u of each of %u replicas): ranks from %u on have nothing to do here",
+                 "there are %u ranks but only %u devices (%u in each of %u replicas), so ranks from %u on are idle",
                  transport->rank_count, plan->device_count * plan->replicas, plan->device_count, plan->replicas,
                  plan->device_count * plan->replicas);
         bgi_log(&plan->options, BG_LOG_WARNING, text);
@@ -834,7 +836,7 @@ static bg_status find_owners(bg_session *session, bg_error *error)
     return BG_OK;
 }
 
-/* Inference reads whole weights where they are. */
+/* Inference reads whole weights in place. */
 static bg_status choose_in_place(bg_session *session, bg_error *error)
 {
     const bg_plan *plan = session->plan;
@@ -862,8 +864,8 @@ static bg_status make_engine(bg_session *session, const bgi_ranks *ranks, bgi_me
     return BG_OK;
 }
 
-/* Creates the engine together with the other ranks. All ranks agree on their plan before any of them allocates memory,
- * and none continues without the others. */
+/* Creates the engine together with the other ranks. All ranks compare their plans before any of them allocates memory,
+ * and no rank continues without the others. */
 static bg_status open_together(bg_session *session, const bgi_ranks *ranks, bgi_transport *talk, bg_error *error)
 {
     bgi_memmap *memmap = NULL;
@@ -901,8 +903,8 @@ static bg_status open_engine(bg_session *session, bg_error *error)
     return status;
 }
 
-/* The bytes of all parts of a creation, the same on all ranks: memory of devices and files, first values of new
- * weights, and copies of values to devices. */
+/* Sums the bytes of all parts of a creation: memory of devices and files, first values of new weights, and copies of
+ * values to devices. The sum is the same on all ranks. */
 static uint64_t count_creation(const bg_session *session)
 {
     const bg_plan *plan = session->plan;
@@ -1219,7 +1221,7 @@ static void count_updates(bg_session *session, uint64_t iterations)
             session->weights->items[session->variables[i].weight].updates += iterations;
 }
 
-/* Times a run on request; otherwise the clock is not read. */
+/* Times a run on request, and otherwise does not read the clock. */
 static bg_status run_timed(bg_session *session, bgi_run *run, uint64_t *out_iterations, bg_error *error)
 {
     const bg_options *options = &session->plan->options;
@@ -1241,7 +1243,7 @@ uint64_t bg_session_cycles(const bg_session *session)
     return session->cycles;
 }
 
-/* Reports a run whose loss was refused: only the iterations before that update count. */
+/* Reports a run in which an update was refused because of its loss; only the iterations before that update count. */
 static bg_status report_refused(bg_session *session, const bgi_run *run, uint64_t *iterations, bg_error *error)
 {
     const bgi_plan_variable *hyper = &session->plan->variables[session->plan->hyper_variable];
@@ -1267,7 +1269,7 @@ static bg_status run_with_weights(bg_session *session, bgi_run *run, uint64_t *o
     bg_status status;
 
     bgi_session_drop_traces(session);
-    if (!session->engine->is_dead) /* whose values are lost; the engine says why it does not run */
+    if (!session->engine->is_dead) /* whose values are lost; the engine reports why it does not run */
         BGI_TRY(pull_weights(session, error));
     BGI_TRY(bgi_memmap_begin(session->memmap, error));
     bgi_memmap_keep(session->memmap);
@@ -1439,7 +1441,7 @@ uint32_t bg_session_trace_count(const bg_session *session, uint32_t replica, uin
     return count;
 }
 
-/* Events of the program come first, then those of transfers. */
+/* The program's events come first, then those of transfers. */
 static bg_status find_event(const bg_session *session, uint32_t replica, uint32_t device, uint32_t index,
                             bg_trace_event *out, bg_error *error)
 {

@@ -12,7 +12,7 @@
 
 typedef struct bgi_memmap bgi_memmap;
 
-/* Copies that several threads do together (copy_list.c). Zeroed at first; the owner frees `pieces`. */
+/* Copies that several threads share (copy_list.c). Zeroed at first; the owner frees `pieces`. */
 typedef struct bgi_copy_piece bgi_copy_piece;
 typedef struct bgi_copy_list {
     bgi_copy_piece *pieces;
@@ -23,11 +23,11 @@ typedef struct bgi_copy_list {
 typedef struct bgi_snapshot_room {
     void *memory;
     size_t size_bytes;
-    atomic_bool is_used; /* cleared by the thread that is done with it */
+    atomic_bool is_used; /* the thread that has finished its copies clears it */
 } bgi_snapshot_room;
 
-/* The state of a session that reads published values (reader.c). Its own weights are a table of its variables: a
- * published value is borrowed for a run, and a value that the session writes is its own. */
+/* The state of a session that reads published values (reader.c). Its own weights are a table of its variables:
+ * published values are borrowed for a run, and values that the session writes are its own. */
 typedef struct bgi_reading {
     bg_weights *source;
     bgi_reader *reader;
@@ -42,8 +42,8 @@ typedef struct bgi_session_variable {
     uint64_t version;    /* the version of the weight's value on the devices */
     uint32_t source;     /* of a quantized buffer: the weight that has its values in float32, or UINT32_MAX */
     bool is_repeated;    /* an earlier variable is a section of the same weight */
-    const void *read_at; /* of a variable that is read in place: where; NULL: in the arena, because its weight is at
-                            home in another session */
+    const void *read_at; /* of a variable that is read in place: its address; NULL: it is in the arena, because the
+                          * weight's home is another session */
 } bgi_session_variable;
 
 /* The trace of another rank's device: events of its program, then of its transfers. */
@@ -56,7 +56,7 @@ typedef struct bgi_shared_trace {
 
 struct bg_session {
     const bg_plan *plan;
-    bg_plan *own_plan; /* the same, when the session compiled it (own_plan.c); otherwise NULL */
+    bg_plan *own_plan; /* the plan, when the session compiled it (own_plan.c); otherwise NULL */
     bgi_engine *engine;
     bgi_memmap *memmap; /* the files of the remote memory; NULL: none */
     bg_weights *weights;
@@ -66,9 +66,9 @@ struct bg_session {
     bgi_session_variable *variables; /* of the plan */
     uint64_t epoch;                  /* of the weights at the last check */
     bool makes_values;      /* makes values for parameters that the weights lack, which are otherwise an error */
-    bool has_newest;        /* at that epoch, all values that training changes are newest here */
+    bool has_newest;        /* at that epoch, this session has the newest of all values that training changes */
     bg_outfeed *outfeeds;   /* the attached ones, the newest first */
-    bg_infeed *kept_infeed; /* of bg_session_run_kept, with what it was made for */
+    bg_infeed *kept_infeed; /* of bg_session_run_kept, with its key */
     const void *kept_key;
     uint64_t kept_number;
     _Atomic uint64_t cycles;         /* of the last run; 0: none, or not requested */
@@ -82,7 +82,7 @@ struct bg_session {
     bgi_shared_trace *shared_helps;  /* by rank: events of its workers (record.h); or NULL */
     void *cut;                       /* memory for one replica's part of a variable that is cut out of a weight */
     bgi_snapshot_room room;
-    bgi_progress *progress; /* of the creation; NULL afterward */
+    bgi_progress *progress; /* that of the creation; NULL afterward */
 };
 
 /* The part that the replica with data coordinate `place` keeps of a value, in bytes. */
@@ -98,7 +98,7 @@ static inline bgi_kept_part bgi_session_part(const bgi_plan_variable *variable, 
     return (bgi_kept_part){offset, whole - offset < piece ? whole - offset : piece};
 }
 
-/* Threads that make first values: none of the system's beside those that the caller lends. */
+/* The number of threads that make first values; no system threads are added when the caller lends threads. */
 static inline uint32_t bgi_session_helpers(const bg_session *session)
 {
     return session->plan->options.execution.start_thread == NULL ? session->engine->worker_count : 1;
@@ -109,13 +109,13 @@ bg_status bgi_session_run(bg_session *session, bgi_run *run, uint64_t *out_itera
 /* Copies a weight's whole value to all places of a variable: its section, to each replica its part. */
 void bgi_session_upload(bg_session *session, const bgi_plan_variable *variable, const void *data);
 
-/* session.c: a session that takes over one reference of the weights; the caller is inside them. */
+/* session.c: creates a session that takes over one reference to the weights; the caller is inside the weights. */
 bg_status bgi_session_make(const bg_plan *plan, bg_weights *weights, bool makes_values, bgi_reading *reading,
                            bg_session **out, bg_error *error);
-/* reading.c: the version of a run, from its beginning until no thread computes with it any more. */
+/* reading.c: borrows the version of a run, from its beginning until no thread computes with it any more. */
 bg_status bgi_reading_begin(bg_session *session, bg_error *error);
 void bgi_reading_end(bg_session *session);
-/* Ends with the session, whose devices are freed or (`is_dead`) may still run. */
+/* Called at the end of the session, whose devices are freed or (`is_dead`) may still run. */
 void bgi_reading_close(bgi_reading *reading, bool is_dead);
 /* Frees only its memory. */
 void bgi_reading_free(bgi_reading *reading);
@@ -123,7 +123,8 @@ void bgi_reading_free(bgi_reading *reading);
 /* stores.c: whether files hold the values of a variable's weight. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t variable);
 
-/* rank_weights.c: for sessions with several ranks. Whether the plan's variables cover the whole weight of this one. */
+/* rank_weights.c: for sessions with several ranks. Whether the plan's variables cover the whole weight of this
+ * variable. */
 bool bgi_session_has_all(const bg_session *session, const bgi_plan_variable *variable);
 /* readers[rank]: whether the rank has a device with this variable. */
 void bgi_session_find_readers(const bg_session *session, const bgi_plan_variable *variable, bool *readers);
@@ -136,15 +137,15 @@ bg_status bgi_session_announce(const bg_session *session, uint32_t weight, bg_er
 bg_status bgi_copy_list_add(bgi_copy_list *list, const bgi_engine *engine, uint32_t replica, const bgi_place *place,
                             void *to, size_t size_bytes, bg_error *error);
 bg_status bgi_copy_list_add_host(bgi_copy_list *list, const void *from, void *to, size_t size_bytes, bg_error *error);
-/* Makes the copies with at most so many threads, among them the caller's. */
+/* Makes the copies with at most `thread_count` threads, one of which is the caller. */
 void bgi_copy_list_run(const bgi_copy_list *list, uint32_t thread_count);
-/* rank_parts.c: bgi_session_read_part, in which ranges that lie in one piece are only added to the list. */
+/* rank_parts.c: bgi_session_read_part, except that contiguous ranges are only added to the list. */
 bg_status bgi_session_list_part(const bg_session *session, uint32_t number, bgi_copy_list *list, void *out,
                                 bg_error *error);
 
-/* rank_index.c: sends the value of a new weight from the index of the files, which rank 0 has open, to the ranks that
- * have variables of it, or to all when it has a host copy. *out_data: its address; NULL on other ranks. `number`: its
- * first variable. */
+/* rank_index.c: sends the value of a new weight from the index, which rank 0 has open, to the ranks that have variables
+ * of it, or to all ranks when it has a host copy. *out_data is its address there, and NULL on other ranks. `number`:
+ * its first variable. */
 bg_status bgi_session_spread(bg_session *session, uint32_t number, void **out_data, bg_error *error);
 
 /* rank_trace.c: frees the traces from bg_session_share_trace. */

@@ -33,7 +33,7 @@ static void told(void *user, uint32_t to, const bgi_note *note)
     (void)user, (void)to, (void)note;
 }
 
-/* A waiting thread notices a lost rank itself. */
+/* A waiting thread notices by itself that a rank is lost. */
 static void lost(void *user, bg_status status, const char *why)
 {
     (void)user, (void)status, (void)why;
@@ -58,7 +58,7 @@ bg_status bgi_ranks_share_hosts(bgi_transport *transport, char (*hosts)[BGI_HOST
     return bgi_ranks_share(transport, 0, hosts, carrier->rank_count * sizeof *hosts, error);
 }
 
-/* ---- one for all ---- */
+/* ---- one status for all ranks ---- */
 
 static void hear(word *all, const word *other, uint32_t rank)
 {
@@ -90,6 +90,6 @@ bg_status bgi_ranks_settle(bgi_transport *transport, bg_status status, bool *any
         *any = all.any != 0;
     if (all.status == BG_OK)
         return BG_OK;
-    bg_error_clear(error); /* this rank's error may not be the common one */
+    bg_error_clear(error); /* this rank's error may differ from the common one */
     return bg_error_set(error, (bg_status)all.status, "%s", all.why);
 }

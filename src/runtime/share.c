@@ -10,7 +10,7 @@
 
 enum { SPINS_BEFORE_YIELD = 2000 };
 
-/* A call that has run this long, with parts left, justifies waking a sleeper, whatever its estimated cost. */
+/* A call that has run this long and has parts left justifies waking a sleeper, regardless of its estimated cost. */
 static const uint64_t long_ns = 10000;
 
 bool bgi_parts_wanted(bgi_runner *runner)
@@ -31,7 +31,7 @@ static void wake_helpers(bgi_engine *engine, uint32_t part_count)
         bgi_event_count_notify_one(&engine->events);
 }
 
-/* Runs all parts, together with workers that are or become idle. */
+/* Runs all parts, with the help of workers that are or become idle. */
 static void share(bgi_runner *runner, bool is_long)
 {
     bgi_engine *engine = runner->engine;
@@ -54,7 +54,7 @@ static void share(bgi_runner *runner, bool is_long)
         bgi_runner_add_progress(runner);
         own++;
     }
-    /* Helpers hold parts now, and are running unless the system has preempted them. */
+    /* Only helpers have parts now; they are running unless the system has preempted them. */
     for (uint32_t spins = 0; atomic_load_explicit(&runner->helped, memory_order_acquire) != count - own; spins++) {
         if (spins < SPINS_BEFORE_YIELD)
             bgi_pause();

@@ -1,12 +1,12 @@
 /*
- * snapshot.c: copies many values at a time, for a checkpoint that is written while the training continues. The training
- * waits for the copy, so all processors of the session take part, and values that lie in one piece on a device are
- * copied from there, without the weights' host copy in between:
+ * snapshot.c: copies many values at a time for a checkpoint that is written while the training continues. The training
+ * waits for the copy, so all processors of the session take part. Values that are contiguous on a device are copied
+ * from there, without the weights' host copy in between:
  *
  *     value, value ... --> list (copy_list.c) --> threads
  *
- * The memory for the copy stays with the session, because new memory costs more than the copy: the system clears each
- * page before it is written for the first time.
+ * The session keeps the memory for the copy, because new memory costs more than the copy: the system clears each page
+ * before its first write.
  */
 #include "runtime/session.h"
 
@@ -29,8 +29,8 @@ static bg_status fetch_value(bg_weights *weights, uint32_t number, void *out, bg
     return BG_OK;
 }
 
-/* The whole newest value, from the devices that have it or from the host copy. A value that is cut differently on the
- * devices is joined at once. */
+/* Lists copies of the whole newest value, from the devices that have it or from the host copy. A value that is cut on
+ * the devices is joined at once. */
 static bg_status list_value(bgi_copy_list *list, bg_weights *weights, uint32_t number, char *out, bg_error *error)
 {
     const bgi_weight *weight = &weights->items[number];
@@ -108,7 +108,7 @@ void bgi_session_drop_room(bg_session *session)
     session->room.size_bytes = 0;
 }
 
-/* ---- a processor for others ---- */
+/* ---- a free processor ---- */
 
 bool bgi_session_leaves_processor(const bg_session *session)
 {

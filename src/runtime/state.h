@@ -1,9 +1,9 @@
 /*
  * state.h: weights and their training state as named tensors, for companions that store them (checkpoints). It is the
  * only header of this room that companions may include. The public functions on weights (session.h) enter and leave the
- * weights in each call. A file of one step needs all of them inside one entry, and it needs the properties that make a
- * value part of a training (its role, its age, its owner), which other callers do not use. Hence these functions are
- * not public.
+ * weights in each call. These functions are not public. A checkpoint of one step needs all tensors inside a single
+ * entry, and it needs the properties that make a value part of a training (role, age, owner), which other callers do
+ * not use.
  *
  *     bgi_weights_enter --> tensors by number, values by bgi_weights_fetch, restored --> bgi_weights_leave
  */
@@ -23,12 +23,12 @@ void bgi_weights_leave(bg_weights *weights);
 
 /* Everything except the value. */
 typedef struct bgi_tensor {
-    const char *name; /* NULL: the number is not in use any more */
+    const char *name; /* NULL: the number is no longer in use */
     bg_type type;
     bg_variable_role role;
-    bool is_given;         /* set by the user: its age is the weights' step count */
-    uint64_t updates;      /* of optimizer state that a session made: weight updates since */
-    const char *optimizer; /* of optimizer state: its optimizer (bg_optimizer_describe_state); "": not known */
+    bool is_given;         /* set by the user, so its age is the weights' step count */
+    uint64_t updates;      /* of optimizer state that a session made: the number of weight updates since then */
+    const char *optimizer; /* of optimizer state: its optimizer (bg_optimizer_describe_state); "": unknown */
 } bgi_tensor;
 
 /* Tensors have numbers below this one. */
@@ -39,17 +39,17 @@ uint32_t bgi_weights_index(const bg_weights *weights, const char *name);
 /* The newest value, valid until the next call on these weights. */
 bg_status bgi_weights_fetch(bg_weights *weights, uint32_t number, const void **out, bg_error *error);
 /* Sets a value and its properties; an unknown name is added. The role of an existing weight stays, unless `sets_role`.
- * The name of a piece of an existing weight sets only that range of it. */
+ * If the name is that of a piece of an existing weight, only that range is set. */
 bg_status bgi_weights_restore(bg_weights *weights, const bgi_tensor *tensor, bool sets_role, const void *data,
                               bg_error *error);
-/* Removes those from `count` on. */
+/* Removes the tensors from `count` on. */
 void bgi_weights_truncate(bg_weights *weights, uint32_t count);
 /* The number of weight updates. */
 uint64_t bgi_weights_step(const bg_weights *weights);
 void bgi_weights_set_step(bg_weights *weights, uint64_t step);
 
-/* bg_session_create; `makes_values`: makes parameters that the weights lack, whatever the plan's options say (measuring
- * costs needs this). */
+/* bg_session_create. `makes_values`: makes parameters that the weights lack, regardless of the plan's options (needed
+ * to measure costs). */
 bg_status bgi_session_create(const bg_plan *plan, bg_weights *weights, bool makes_values, bg_session **out,
                              bg_error *error);
 
@@ -60,39 +60,39 @@ bg_status bgi_session_read_weights(bg_session *session, uint32_t rank, bgi_weigh
 
 /* ---- several ranks (rank_parts.c) ----
  *
- * A weight is cut into parts: each element belongs to one part, each part to a rank that has it. The cut is the same on
- * all ranks. A weight that is not at home in a session of several ranks belongs to rank 0 as a whole, as all weights do
- * in one process. */
+ * A weight is cut into parts. Each element belongs to one part, and each part to a rank that has it. The cut is the
+ * same on all ranks. A weight whose home is not a session of several ranks belongs to rank 0 as a whole, as all weights
+ * do in one process. */
 
-/* Calls `visit` for each stretch of elements; those of one rank, in this order, are its part. */
+/* Calls `visit` for each range of elements; the ranges of one rank, in this order, are its part. */
 typedef void bgi_visit_part(void *user, uint32_t rank, int64_t first, int64_t count);
 bg_status bgi_session_walk_parts(const bg_session *session, uint32_t number, bgi_visit_part *visit, void *user,
                                  bg_error *error);
 /* Reads this rank's part of the newest value; bgi_session_pull comes first. It does not communicate with other
  * ranks. */
 bg_status bgi_session_read_part(const bg_session *session, uint32_t number, void *out, bg_error *error);
-/* Copies many values at a time with all processors of the session: this rank's parts, after bgi_session_pull, or in one
- * process whole values. `out` has memory for each. */
+/* Copies many values at a time with all processors of the session: this rank's parts, after bgi_session_pull, or whole
+ * values in one process. `out` has memory for each. */
 typedef struct bgi_value_copy {
     uint32_t number;
     void *out;
 } bgi_value_copy;
 bg_status bgi_session_copy_values(const bg_session *session, const bgi_value_copy *copies, size_t count,
                                   bg_error *error);
-/* Memory for copies; NULL: out of memory. Called inside the weights. The session keeps it when it is returned
- * (*out_is_kept), for the next call, until it ends or bgi_session_drop_room is called. While one caller has it, others
- * get memory that is freed. Any thread may return it. */
+/* Allocates memory for copies, inside the weights; NULL: out of memory. If *out_is_kept, the session keeps the returned
+ * memory for the next call, until it ends or bgi_session_drop_room is called. While one caller uses the kept memory,
+ * others get memory that is freed on return. Any thread may return it. */
 void *bgi_session_take_room(bg_session *session, size_t size_bytes, bool *out_is_kept);
 void bgi_session_return_room(bg_session *session, void *memory, bool is_kept);
 void bgi_session_drop_room(bg_session *session); /* does nothing while a caller has it */
-/* Whether a processor of this session is free: no run goes on, or it has fewer workers than processors. That a worker
- * sleeps says little: it may have work again within microseconds. Any thread may ask, as long as the session lives. */
+/* Whether a processor of this session is free: no run is in progress, or it has fewer workers than processors. (A
+ * sleeping worker may have work again within microseconds.) Any thread may call it while the session exists. */
 bool bgi_session_leaves_processor(const bg_session *session);
 
-/* Brings all values to their homes. All ranks call it. */
+/* Moves all values to their homes. All ranks call it. */
 bg_status bgi_session_pull(bg_session *session, bg_error *error);
-/* The range from the first to the last element on the devices of a rank, which a rank that restores the weight must
- * read. Both 0: nothing. */
+/* The range from the first to the last element on a rank's devices, which the rank must read when it restores the
+ * weight. Both 0: nothing. */
 bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uint32_t rank, int64_t *out_first,
                                  int64_t *out_end, bg_error *error);
 
@@ -100,8 +100,8 @@ bg_status bgi_session_find_range(const bg_session *session, uint32_t number, uin
  * `status`. */
 uint32_t bgi_session_rank(const bg_session *session);
 uint32_t bgi_session_rank_count(const bg_session *session);
-/* Combines the results of work that each rank has done alone: BG_OK when it succeeded on all, otherwise the error of
- * the lowest rank. */
+/* Combines the results of work that each rank has done alone: BG_OK when it succeeded on all ranks, otherwise the error
+ * of the lowest rank that failed. */
 bg_status bgi_session_settle(const bg_session *session, bg_status status, bg_error *error);
 /* *any becomes true on all ranks when it is on one. */
 bg_status bgi_session_any(const bg_session *session, bool *any, bg_error *error);
@@ -110,7 +110,7 @@ bg_status bgi_session_share(const bg_session *session, uint32_t root, void *data
 bg_status bgi_session_hand(const bg_session *session, uint32_t from, uint32_t to, void *data, size_t size_bytes,
                            bg_error *error);
 
-/* Gives the optimizer's state of a session its first values, as if the training began now. */
+/* Resets a session's optimizer state to its first values, as if the training began now. */
 bg_status bgi_session_restart_state(bg_session *session, bg_error *error);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Whether files hold its values: of all sections of its weight that this session has. */
+/* Whether files have the values of all sections of the variable's weight that this session has. */
 bool bgi_session_is_in_stores(const bg_session *session, uint32_t number)
 {
     const bgi_plan_variable *variable = &session->plan->variables[number];

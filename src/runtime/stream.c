@@ -1,8 +1,8 @@
 /*
  * stream.c: copies between the caller's arrays and the devices. Inputs are stored as [step][micro-batch][group of
- * replicas that read the same]; outputs as their mode says, with the replica last. With canonical reductions replicas
- * have contiguous parts of a step: [step][group][micro-batch]. In inference a run is one step, and its micro-batches
- * are the device iterations.
+ * replicas that read the same]. The layout of outputs depends on their mode; the replica comes last. With canonical
+ * reductions replicas have contiguous parts of a step: [step][group][micro-batch]. In inference a run is one step, and
+ * its micro-batches are the device iterations.
  */
 #include "runtime/engine.h"
 
@@ -33,7 +33,7 @@ uint64_t bgi_stream_output_count(const bg_plan *plan, const bgi_plan_output *out
     }
 }
 
-/* The number of this value in the caller's array; not_wanted when the mode omits it. An update has one value in its
+/* The index of this value in the caller's array; not_wanted when the mode omits it. An update has one value in its
  * step. */
 static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *output)
 {
@@ -55,7 +55,7 @@ static uint64_t find_place(const bgi_runner *runner, const bgi_plan_output *outp
     case BG_OUTPUT_SUM:
         return runner->replica;
     default:
-        /* Which iteration is the last one is not known in advance, so later ones overwrite earlier ones. */
+        /* The last iteration is not known in advance, so later ones overwrite earlier ones. */
         return in_step + 1 == per_step ? runner->replica : not_wanted;
     }
 }
@@ -125,7 +125,7 @@ void bgi_stream_in(bgi_runner *runner, const bgi_instruction *instruction)
 
 /* ---- out ---- */
 
-/* Votes after the last micro-batch of an iteration, for this replica. */
+/* Votes for this replica after the last micro-batch of an iteration. */
 static void vote(bgi_runner *runner, const bgi_plan_output *output, uint32_t stream, const void *value)
 {
     const bgi_run *run = runner->engine->run;
@@ -160,7 +160,7 @@ bool bgi_stream_has_room(bgi_runner *runner, const bgi_instruction *instruction)
     return true;
 }
 
-/* The address at which the host reads an output: in place where the host can access it, otherwise in a copy. */
+/* The address at which the host reads an output: in place if the host can access it, otherwise in a copy. */
 static const void *find_value(bgi_runner *runner, const bgi_copy *copy)
 {
     const bgi_device_type *type = runner->device->type;

@@ -1,7 +1,7 @@
 /*
- * taken.c: finds processors to which threads of this process or others are bound, as the system reports them, so that
- * two sessions that pin threads do not share processors while others are free. The library keeps no list of its own,
- * which a crash could leave behind. Where the system does not report them, no processor counts as taken.
+ * taken.c: finds processors to which threads of any process are bound. So two sessions that pin threads do not share
+ * processors while others are free. The system reports bound threads; the library has no own list, which would be wrong
+ * after a crash. On a system without such reports, no processor counts as taken.
  */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
 
@@ -21,9 +21,9 @@
 
 enum { MOST_CPUS = 1 << 16, KERNEL_THREAD = 0x00200000, TRIES = 200, NAP_NS = 5000000 };
 
-/* ---- one at a time ---- */
+/* ---- one session at a time ---- */
 
-/* An abstract socket name, which the system gives to one process at a time and releases when the process ends. */
+/* The lock is an abstract socket name, which only one process can have and which is released when the process ends. */
 int bgi_placement_lock(void)
 {
     static const char name[] = "brigade-pinning";
@@ -49,7 +49,7 @@ void bgi_placement_unlock(int lock)
 
 /* ---- affinity of other processes ---- */
 
-/* The kernel's own threads are bound to each processor, and are ignored. */
+/* The kernel has threads that are bound to each processor; these are ignored. */
 static bool is_of_system(const char *process)
 {
     char path[64], text[512] = "";
@@ -60,7 +60,7 @@ static bool is_of_system(const char *process)
     snprintf(path, sizeof path, "/proc/%.20s/stat", process);
     file = fopen(path, "re");
     if (file == NULL)
-        return true; /* it has ended */
+        return true; /* the thread has ended */
     if (fgets(text, sizeof text, file) == NULL)
         text[0] = '\0';
     fclose(file);
@@ -106,9 +106,9 @@ static void note_all(cpu_set_t *set, cpu_set_t *taken)
     closedir(processes);
 }
 
-/* ---- the order of the others ---- */
+/* ---- free processors first ---- */
 
-/* Free processors first, otherwise in the same order. */
+/* Moves taken processors to the end, and otherwise keeps the order. */
 void bgi_placement_sort(bgi_placement *placement, bool (*is_taken)(const void *user, uint32_t cpu), const void *user)
 {
     uint32_t *later = malloc(placement->cpu_count * sizeof *later);

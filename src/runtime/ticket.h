@@ -1,10 +1,10 @@
 /*
- * ticket.h: numbered parts of some work, which several threads claim from one 64-bit word: generation << 40 | end << 20
- * | beginning of the remaining parts. It does not know what the parts are.
+ * ticket.h: numbered parts of some work that several threads claim from one 64-bit word, generation << 40 | end << 20 |
+ * beginning of the remaining parts. It does not know what the parts are.
  *
- * A part is claimed by a compare-and-swap, from the beginning or from the end. A thread with an old word fails, because
- * the generation has changed; a thread that succeeds knows that the work cannot end without its part. So data written
- * before the ticket was published may be read after a claim, until the part is counted as done.
+ * A part is claimed by a compare-and-swap, from the beginning or from the end. The claim of a thread with an old word
+ * fails, because the generation has changed. After a successful claim the work cannot end without that part. So data
+ * written before the ticket was published may be read after a claim, until the part is counted as done.
  */
 #ifndef BGI_RUNTIME_TICKET_H
 #define BGI_RUNTIME_TICKET_H
@@ -32,8 +32,8 @@ static inline uint64_t bgi_ticket_generation(uint64_t word)
     return word >> 2 * BGI_TICKET_BITS;
 }
 
-/* Publishes parts 0 to count - 1, at most BGI_TICKET_MOST, of new work. Called by one thread at a time, with no part
- * left. */
+/* Publishes parts 0 to count - 1, at most BGI_TICKET_MOST, of new work. Only one thread may call it at a time, when no
+ * part is left. */
 static inline void bgi_ticket_publish(bgi_ticket *ticket, uint32_t count)
 {
     const uint64_t generation = bgi_ticket_generation(atomic_load_explicit(ticket, memory_order_relaxed)) + 1;

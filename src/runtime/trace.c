@@ -1,6 +1,6 @@
 /*
- * trace.c: records what each device did, in a ring that is allocated once and overwritten from its oldest end. An event
- * is the time that a worker spent on it; devices wait between events.
+ * trace.c: records the events of each device in a ring that is allocated once; new events overwrite the oldest ones. An
+ * event's time is the time that a worker spent on it; devices wait between events.
  */
 #include "runtime/engine.h"
 
@@ -37,14 +37,14 @@ void bgi_trace_put(bgi_trace_ring *ring, const bg_trace_event *event)
 
 /* ---- calls ---- */
 
-/* Whether an instruction has all calls of another one: the same, or those of a part of it. */
+/* Whether the calls of an instruction include all calls of another one, which may be a part of it. */
 static bool has_calls(const bgi_instruction *instruction, const bgi_instruction *of)
 {
     return instruction->call_count > 0 && of->calls >= instruction->calls &&
            of->calls + of->call_count <= instruction->calls + instruction->call_count;
 }
 
-/* The first instruction of the program with these calls, so far. */
+/* Finds the first instruction so far with these calls. */
 static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction, const uint32_t *by_kind)
 {
     const bgi_instruction *of = &program->instructions[instruction];
@@ -53,8 +53,8 @@ static uint32_t find_sharer(const bgi_plan_device *program, uint32_t instruction
     return last != BGI_NO_INSTRUCTION && has_calls(&program->instructions[last], of) ? last : BGI_NO_INSTRUCTION;
 }
 
-/* A program alternates between passes over micro-batches of a few stages: when the last instruction of the kind is
- * another stage's, the search goes back. */
+/* A program alternates between a few stages, so the search continues backward when the last instruction of the kind is
+ * another stage's. */
 static uint32_t search_sharer(const bgi_plan_device *program, uint32_t instruction)
 {
     enum { MOST_BACK = 4096 };
@@ -184,7 +184,7 @@ void bgi_trace_add_span(bgi_runner *runner, const bgi_worker *worker, bg_action_
     bgi_trace_put(ring, &event);
 }
 
-/* The device may have moved on since: the recorded action is the current one. */
+/* The device may have advanced since then, so the recorded action is the current one. */
 void bgi_trace_add_help(bgi_worker *worker, const bgi_runner *runner, uint64_t start_ns)
 {
     bgi_engine *engine = worker->engine;

@@ -1,5 +1,5 @@
 /*
- * weights.c: the table of weights.
+ * weights.c: the table of named weights.
  */
 #include "runtime/weights.h"
 
@@ -69,7 +69,7 @@ static bool is_inside(bg_weights *weights)
     return atomic_load_explicit(&weights->thread, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
-/* The other thread may leave, or begin something else, while the message is written. */
+/* The other thread may leave, or begin another action, while the message is written. */
 static bg_status refuse(bg_weights *weights, const bg_session *session, const char *action, bg_error *error)
 {
     const bg_session *other = atomic_load_explicit(&weights->session, memory_order_relaxed);
@@ -79,8 +79,8 @@ static bg_status refuse(bg_weights *weights, const bg_session *session, const ch
         others = "a call";
     if (is_inside(weights))
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s: called within %s that uses the same weights, by a callback or a kernel of it; call "
-                            "when that has returned",
+                            "%s: called within %s that uses the same weights, from one of its callbacks or kernels; "
+                            "call it after that has returned",
                             action, others);
     if (session != NULL && other == session)
         return bg_error_set(error, BG_ERROR_INVALID,
@@ -203,7 +203,7 @@ void bgi_weights_drop_view(bg_weights *weights)
     weights->view_bytes = 0;
 }
 
-/* Another session than its home has the newest value: brings it home. */
+/* Moves the newest value home from another session. */
 static bg_status bring_home(bg_weights *weights, uint32_t index, bg_error *error)
 {
     bgi_weight *weight = &weights->items[index];
@@ -302,7 +302,7 @@ void bgi_weights_leave_home(bg_weights *weights, uint32_t index)
     weights->epoch++;
 }
 
-/* The number among the items that users count as `index`. */
+/* Converts `index`, which does not count removed pieces, to a number among all items. */
 static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
 {
     uint32_t i = 0;
@@ -314,7 +314,7 @@ static uint32_t skip_gone(const bg_weights *weights, uint32_t index)
     return i;
 }
 
-/* Describes item `index`, which counts removed pieces. */
+/* Describes item `index`; here `index` counts removed pieces too. */
 static bg_status describe(bg_weights *weights, uint32_t index, bg_weight *out, bg_error *error)
 {
     const bgi_weight *weight;
@@ -458,7 +458,7 @@ bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *
     weight = &weights->items[index];
     BGI_TRY(check_type(weight, type, error));
     if (weight->home == NULL && weight->data == NULL)
-        weight->data = take_value(weights, type); /* there was no memory when it was removed from its home */
+        weight->data = take_value(weights, type); /* memory was out when its home ended */
     if (weight->home == NULL && (weight->data == NULL || !bgi_weights_own(weights, index, false)))
         return bgi_error_memory(error, name, bg_type_size_bytes(type));
     weight->version++;
@@ -479,7 +479,7 @@ typedef struct filling {
     void *user;
 } filling;
 
-/* Fills memory for a value beside that of an existing weight, so that a failure does not change the weight. */
+/* Fills separate memory with the new value, so that a failure does not change the weight. */
 static bg_status fill_beside(bg_weights *weights, const char *name, const bg_type *type, const filling *by,
                              bg_error *error)
 {
@@ -538,7 +538,7 @@ bg_status bg_weights_fill(bg_weights *weights, const char *name, const bg_type *
     return status;
 }
 
-/* ---- for those who keep them ---- */
+/* ---- for checkpoints ---- */
 
 uint32_t bgi_weights_end(const bg_weights *weights)
 {
@@ -565,7 +565,7 @@ bg_status bgi_weights_restore(bg_weights *weights, const bgi_tensor *tensor, boo
 
     BGI_TRY(bgi_weights_set(weights, tensor->name, &tensor->type, data, error));
     number = bgi_weights_index(weights, tensor->name);
-    if (number == UINT32_MAX) /* a piece beside its whole */
+    if (number == UINT32_MAX) /* a piece whose whole exists */
         return BG_OK;
     weight = &weights->items[number];
     weight->is_given = tensor->is_given;

@@ -1,18 +1,19 @@
 /*
  * weights.h: named values that sessions share. A weight has a host copy; its newest value is either that copy or in the
- * session that trained it last. The version counts values: a session uploads when its own version differs.
+ * session that trained it last. The version counts values; a session uploads when its own version differs.
  *
- * A weight is at home in the first session that trains it, or whose remote buffers are files (memmap.h). It then has no
- * host copy, so a large model is not stored twice. Its value is where the session computes with it. A reader gets an
- * address in the device's memory or in the file, or a buffer of the weights in which the replicas' pieces are joined;
- * the next reader reuses that buffer. While `newest` is neither NULL nor the home, another session has a newer value.
+ * The home of a weight is the first session that trains it, or that has it in files (memmap.h). It then has no host
+ * copy, so a large model is not stored twice. Its value is in the memory with which the session computes. A reader gets
+ * an address in the device's memory or in the file, or a buffer of the weights in which the replicas' pieces are
+ * joined; the next reader reuses that buffer. While `newest` is neither NULL nor the home, another session has a newer
+ * value.
  *
- * In sessions of several ranks all weights are at home: a rank has its own devices' parts and no host copy. All ranks
- * fetch a value together, and the ranks that read it join it in that buffer.
+ * A session of several ranks is the home of all its weights: a rank has its own devices' parts and no host copy. All
+ * ranks fetch a value together, and the ranks that read it join the parts in that buffer.
  *
  * One thread at a time uses weights and the sessions that share them. Every public function that reads or changes their
- * state enters the weights first and is refused when another thread is inside: one compare-and-swap for a whole run.
- * Functions of the library that are called inside do not enter again.
+ * state enters the weights first, and fails when another thread is inside. This costs one compare-and-swap for a whole
+ * run. Functions of the library that are called inside do not enter again.
  */
 #ifndef BGI_RUNTIME_WEIGHTS_H
 #define BGI_RUNTIME_WEIGHTS_H
@@ -25,11 +26,11 @@
 
 enum { BGI_WEIGHT_ALIGNMENT = 64 };
 
-/* Functions of sessions that weights call for values; set by session.c. */
+/* Functions of sessions that weights call for values; session.c sets them. */
 typedef struct bgi_weight_holder {
-    /* Copies the whole value of a variable's weight: all sections that the session has of it, from the home places of
-     * the replicas that have different parts. Parts of the weight that the session does not have are unchanged. With
-     * several ranks all call it, and `readers` (by rank; NULL: all) get it; `data` is NULL on others. */
+    /* Copies the whole value of a variable's weight (all sections of it that the session has) from the home places of
+     * the replicas with different parts. Parts of the weight that the session does not have are unchanged. With several
+     * ranks all ranks call it, and `readers` (by rank; NULL: all) get the value; `data` is NULL on others. */
     bg_status (*download)(const bg_session *session, uint32_t variable, const bool *readers, void *data,
                           bg_error *error);
     /* The address of the whole value of a variable's weight, when one replica has all of it in one place; otherwise
@@ -39,7 +40,7 @@ typedef struct bgi_weight_holder {
     bg_status (*adopt)(bg_session *session, uint32_t variable, const void *data, bg_error *error);
     /* Whether several ranks share the session's devices. */
     bool (*is_of_ranks)(const bg_session *session);
-    /* Tells the ranks that serve this one (bg_session_serve) which weight it is about to fetch. */
+    /* Notifies the ranks that serve this one (bg_session_serve) of the weight that it is about to fetch. */
     bg_status (*announce)(const bg_session *session, uint32_t weight, bg_error *error);
 } bgi_weight_holder;
 
@@ -55,20 +56,20 @@ typedef struct bgi_weight {
     uint64_t version;
     bg_session *newest; /* the session with a newer value than `data`; NULL: none */
     uint32_t newest_variable;
-    /* Of a weight that a session made of another one's values in fewer bits (quantize.c): the version of those values,
-     * their bytes, and what rounding did. */
+    /* For a weight that a session rounded from another one's values (quantize.c): the version of those values, their
+     * bytes, and the errors of rounding. */
     bool is_quantized;
     uint64_t source_version;
     size_t source_bytes;
     bgi_quantized_error rounding;
     bool is_given;    /* set by the user: its age is the weights' step count */
     uint64_t updates; /* of optimizer state that a session made: weight updates since */
-    /* Of optimizer state: the optimizer that it belongs to (bg_optimizer_describe_state); "": not known. */
+    /* Of optimizer state: its optimizer (bg_optimizer_describe_state); "": unknown. */
     char optimizer[BG_OPTIMIZER_STATE_TEXT_BYTES];
     bool is_lost;     /* the session that had the newest value failed */
     bool is_attached; /* a session uses it */
     bool is_borrowed; /* `data` is a published value that a session reads (reader.c) */
-    bool is_gone;     /* pieces that were joined to a whole: the number stays in use, the rest is freed */
+    bool is_gone;     /* a piece that was joined to a whole; its number stays in use, but the rest is freed */
 } bgi_weight;
 
 struct bg_weights {
@@ -85,42 +86,43 @@ struct bg_weights {
     const bgi_weight_holder *holder; /* NULL: no session has used the weights */
     void *view;                      /* memory for a value that is joined from the replicas' parts */
     size_t view_bytes;
-    /* With several ranks: the ranks that get a fetched value. NULL: all. */
+    /* With several ranks: the readers of a fetched value. NULL: all. */
     const bool *readers;
     bool is_reader; /* whether this rank is a reader */
     bgi_publication publication;
-    const bg_session *serving; /* only this rank reads, and the others serve that session; NULL: all read */
+    const bg_session *serving; /* the session that reads alone while the other ranks serve it; NULL: all read */
 };
 
-/* Like bgi_weights_enter for actions that cannot be refused: waits until the other thread has left. */
+/* Like bgi_weights_enter, for actions that must not fail; waits until the other thread has left. */
 void bgi_weights_enter_late(bg_weights *weights, const bg_session *session, const char *action);
 
 /* Adds a weight with undefined data, which the caller fills; with `home`, its value is in that session. */
 bg_status bgi_weights_add(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                           bg_session *home, uint32_t home_variable, bg_error *error);
-/* Adds a weight whose value another owner has: `data` stays there, and must not change while it is used. */
+/* Adds a weight whose value belongs to another owner; `data` must not change while it is used. */
 bg_status bgi_weights_borrow(bg_weights *weights, const char *name, const bg_type *type, bg_variable_role role,
                              void *data, bg_error *error);
 /* Whether bringing the newest value needs other ranks. */
 bool bgi_weights_takes_ranks(const bg_weights *weights, uint32_t index);
 
-/* publication.c: called before the host copy is written: makes it the weight's own, with its old value if that is still
- * needed; false: no memory. */
+/* publication.c: called before the host copy is written. Makes the copy the weight's own, with its old value if that is
+ * still needed; returns false when memory is out. */
 bool bgi_weights_own(bg_weights *weights, uint32_t index, bool keeps_value);
 /* Drops the host copy and its published block. */
 void bgi_weights_drop_data(bg_weights *weights, uint32_t index);
 /* Drops the published block; the host copy, which may be the same memory, is unchanged. */
 void bgi_weights_drop_block(bg_weights *weights, uint32_t index);
 
-/* Makes the host copy, or the home's, the newest. */
+/* Makes the host copy, or the home's value, the newest. */
 bg_status bgi_weights_pull(bg_weights *weights, uint32_t index, bg_error *error);
 /* bg_weights_set, called inside. */
 bg_status bgi_weights_set(bg_weights *weights, const char *name, const bg_type *type, const void *data,
                           bg_error *error);
-/* Memory for a value of this weight in the weights' buffer; and releasing it. */
+/* The first returns memory for a value of this weight in the weights' buffer, and the second releases it. */
 bg_status bgi_weights_take_view(bg_weights *weights, uint32_t index, void **out, bg_error *error);
 void bgi_weights_drop_view(bg_weights *weights);
-/* bgi_weights_fetch for some ranks (by rank; NULL: all), called by all. *out is NULL on ranks that do not read it. */
+/* bgi_weights_fetch for some ranks (by rank; NULL: all), which all ranks call. *out is NULL on ranks that do not read
+ * it. */
 bg_status bgi_weights_fetch_for(bg_weights *weights, uint32_t index, const bool *readers, uint32_t rank,
                                 const void **out, bg_error *error);
 /* Moves the weight to the session, which has its newest value. */

@@ -1,5 +1,5 @@
 /*
- * worker.c: the threads: how they look for work, help others, sleep, start and leave.
+ * worker.c: the worker threads: they look for work, help others, sleep, start and leave.
  */
 #include "runtime/engine.h"
 
@@ -15,7 +15,7 @@
 enum {
     MOST_WORKERS = 1024,
     LOOKS_PER_CLOCK = 16,
-    SPIN_NS = 40000,        /* about the time in which a system wakes a thread */
+    SPIN_NS = 40000,        /* about the time that a system needs to wake a thread */
     SPIN_CROWDED_NS = 2000, /* with more workers than processors, another worker needs this processor */
     YIELD_NS = 2000000,     /* after that, if the worker must poll a transport and has the processor for itself, because
                                a timed sleep takes several times as long as a message */
@@ -140,8 +140,8 @@ static void sleep_on(bgi_event_count *events, uint64_t key, uint64_t timeout_ns)
         bgi_event_count_wait_ns(events, key, timeout_ns);
 }
 
-/* Looks for work for a while, then yields the processor between looks, then sleeps for at most `timeout_ns`
- * (UINT64_MAX: no limit); returns when there may be work. */
+/* Polls for work for a while, then yields the processor between polls, then sleeps for at most `timeout_ns`
+ * (UINT64_MAX: no limit). Returns when there may be work. */
 static void wait_for_work(bgi_engine *engine, uint64_t timeout_ns)
 {
     const uint64_t end_ns = bgi_clock_ns() + engine->spin_ns, late_ns = end_ns + engine->yield_ns;
@@ -172,9 +172,8 @@ static bool may_take_again(const bgi_worker *worker, bgi_runner *runner)
     return !is_stopping(worker->engine) && bgi_runner_is_ready(runner) && !atomic_exchange(&runner->is_owned, true);
 }
 
-/* The event that the device waited for may have come between the last check and giving the device up, while no other
- * worker could take it, so this checks once more. If this worker leaves the device although it is ready, an idle worker
- * takes it. */
+/* The event that the device waited for may have come after the last check, while no other worker could take the device.
+ * So the function checks once more. If this worker leaves a device that is ready, an idle worker takes it. */
 static void work_on(bgi_runner *runner, const bgi_worker *worker)
 {
     bool has_yielded;
@@ -208,7 +207,7 @@ static void leave(bgi_worker *worker)
 /* Returns false when there was no work. */
 static bool do_something(bgi_engine *engine, bgi_worker *worker)
 {
-    const bool has_moved = make_progress(engine); /* also while there is always a ready device */
+    const bool has_moved = make_progress(engine); /* even when a device is always ready */
     bgi_runner *runner = engine->plan->has_one_owner && worker->number > 0 ? NULL : take_device(engine);
 
     if (runner != NULL)
@@ -246,7 +245,7 @@ static bool has_transfers(const bgi_engine *engine)
     return false;
 }
 
-/* An I/O thread. It sleeps at once, because workers that spin find transfers sooner. */
+/* An I/O thread. An I/O thread sleeps at once, because workers that spin find transfers sooner. */
 static void *move_all(void *argument)
 {
     bgi_worker *worker = argument;
@@ -309,7 +308,8 @@ static uint32_t count_workers(const bgi_engine *engine, uint32_t cpu_count)
     return cpu_count < useful ? cpu_count : (uint32_t)useful;
 }
 
-/* One if workers leave a processor free: workers do transfers as well, but only when they have no other work. */
+/* One I/O thread if workers leave a processor free. Workers also do transfers, but only when they have no other
+ * work. */
 static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uint32_t cpu_count)
 {
     const int32_t asked = engine->plan->options.execution.io_threads;
@@ -323,8 +323,8 @@ static uint32_t count_io_threads(const bgi_engine *engine, uint32_t workers, uin
     return asked >= 0 ? (uint32_t)asked : workers < cpu_count;
 }
 
-/* A separate worker would have to be woken for each run while the caller sleeps. But a caller must not be bound to a
- * processor, and must return from a kernel that hangs. */
+/* Waking a separate worker for each run costs time while the caller sleeps. But the library must not bind the caller to
+ * a processor, and the caller must return when a kernel hangs. */
 static bool may_drive(const bgi_engine *engine, uint32_t wanted)
 {
     return wanted == 1 && engine->plan->options.execution.pinning == BG_PINNING_NONE &&
@@ -339,7 +339,7 @@ static void add_caller(bgi_engine *engine)
     engine->is_driven = true;
 }
 
-/* Runs a worker on a thread of the caller's. */
+/* Runs a worker on a thread of the calling program. */
 static void work_there(void *worker)
 {
     work(worker);
@@ -388,8 +388,8 @@ static uint64_t choose_tolerance(const bgi_engine *engine, uint32_t worker_count
     return (UINT64_C(1) << 31) / engine->plan->micro_batches;
 }
 
-/* The processors of this process: all that it may use, unless ranks of the same host may use them too. Launchers that
- * bind ranks give each rank its own processors. */
+/* The number of processors for this process: all that it may use, unless ranks of the same host may use them too.
+ * Launchers that bind ranks give each rank its own processors. */
 static uint32_t find_share(const bgi_engine *engine, uint32_t cpu_count, bool *out_is_crowded)
 {
     const bg_transport *carrier = engine->ranks != NULL ? engine->ranks->carrier : NULL;
@@ -452,7 +452,7 @@ bg_status bgi_workers_start(bgi_engine *engine, bg_error *error)
     }
     for (uint32_t i = engine->worker_count; i < total && status == BG_OK; i++)
         if (!start_worker(engine, i, i >= wanted, &placement, bind_count))
-            status = bg_error_set(error, BG_ERROR_IO, "%s refused thread %u of %u; set fewer cores",
+            status = bg_error_set(error, BG_ERROR_IO, "%s failed to start thread %u of %u; set fewer cores",
                                   execution->start_thread != NULL ? "start_thread" : "the system", i + 1, total);
     bgi_placement_unlock(lock);
 cleanup:

@@ -1,7 +1,7 @@
 /*
- * automatic.c: searches for the order that ends first, with the real costs and within the bytes that each device has
+ * automatic.c: searches for the order that ends first, with the given costs and within the bytes that each device has
  * for slots. It follows the automatic scheduling of Qi et al., "Zero Bubble Pipeline Parallelism", 2023, which searches
- * a few numbers of a fixed pattern; here whole orders are tried:
+ * a few parameters of a fixed pattern. Here whole orders are tried:
  *
  *     every other strategy of the table, as it is
  *     greedy orders by several rules and limits of what is in flight
@@ -10,7 +10,7 @@
  *     small changes along the critical path of the best
  *
  * The simulator judges every order that is tried. The work is bounded by a count of actions, not by a clock, so the
- * same problem gives the same order everywhere. It ends at once when the best meets a lower bound.
+ * same problem gives the same order everywhere. The search ends at once when the best order meets a lower bound.
  */
 #include "schedule/automatic.h"
 
@@ -49,7 +49,7 @@ typedef struct automatic {
     bgi_greedy *greedy;
     uint32_t *order;
     uint32_t *caps;
-    uint32_t *best_caps; /* of the last greedy order that was kept */
+    uint32_t *best_caps; /* those of the last greedy order that was kept */
     bgi_greedy_rule best_rule;
     bool has_rule;
 } automatic;
@@ -92,7 +92,7 @@ static uint32_t limit_cap(const automatic *a, double cap)
     return !(cap < most) ? most : cap < 1.0 ? 1 : (uint32_t)cap;
 }
 
-/* Little's law: the number in flight is the number that begin during one round trip. */
+/* By Little's law, the number of micro-batches in flight is the number that begin during one round trip. */
 static void set_caps(automatic *a, double filling)
 {
     const bgi_search *search = &a->search;
@@ -111,7 +111,7 @@ static void set_caps(automatic *a, double filling)
     }
 }
 
-/* Lowers the caps of devices that hold too much in a->order; false when no cap can be lowered. */
+/* Lowers the caps of devices that exceed their limits in a->order; returns false when no cap can be lowered. */
 static bool lower_caps(automatic *a)
 {
     const bg_schedule_problem *problem = a->search.problem;
@@ -132,7 +132,7 @@ static bool lower_caps(automatic *a)
     return is_lower;
 }
 
-/* Makes a greedy order with a->caps, or with lower ones where the byte limits require it. */
+/* Makes a greedy order with a->caps, or with lower caps where the byte limits require it. */
 static bg_status try_rule(automatic *a, const bgi_greedy_rule *rule, bool *out_is_kept, bg_error *error)
 {
     *out_is_kept = false;
@@ -168,7 +168,7 @@ static bg_status try_rules(automatic *a, bg_error *error)
     return BG_OK;
 }
 
-/* Tries one more or one fewer in flight on each stage in turn, as long as that helps. */
+/* Tries one more or one fewer micro-batch in flight on each stage in turn, while this helps. */
 static bg_status vary_caps(automatic *a, bg_error *error)
 {
     const uint32_t stages = a->search.problem->stage_count;
@@ -209,14 +209,14 @@ static bg_status search_orders(automatic *a, bg_error *error)
         return BG_OK;
     a->search.work_left = work;
     BGI_TRY(try_rules(a, error));
-    /* Each of the following steps has a separate limit, independent of what earlier ones used. */
+    /* Each of the following steps has a separate limit, which does not depend on the work of earlier steps. */
     a->search.work_left = work / 2;
     BGI_TRY(vary_caps(a, error));
     a->search.work_left = work / 2;
     return bgi_search_improve(&a->search, error);
 }
 
-/* No order was kept, because none fits or because the problem cannot be scheduled. */
+/* Explains why no order was kept: none fits, or the problem cannot be scheduled. */
 static bg_status explain(const automatic *a, bg_error *error)
 {
     const bg_schedule_problem *problem = a->search.problem;
@@ -227,8 +227,8 @@ static bg_status explain(const automatic *a, bg_error *error)
         const double fewest = a->search.fewest_bytes[device];
         if (isfinite(fewest) && fewest > (double)problem->device_slot_bytes[device])
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "device %" PRIu32 " has %zu bytes for stash and messages; the order that needs the "
-                                "fewest takes %.0f: allow that many, or use smaller micro-batches",
+                                "device %" PRIu32 " has %zu bytes for stash and messages, but the order that needs the "
+                                "fewest needs %.0f; allow that number, or use smaller micro-batches",
                                 device, problem->device_slot_bytes[device], fewest);
     }
     status = bg_schedule_create(problem, &bgi_schedule_sequential, &schedule, error);

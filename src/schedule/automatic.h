@@ -7,7 +7,8 @@
  *     exhaustive.c  the best order of a small problem: all of them
  *
  * An order is an array of instance numbers (layout.h): the F, R, B and W of device 0, then its U, then those of device
- * 1 ... Messages are not in it: complete.c adds them. The updates come last on each device, always in the same order.
+ * 1 ... It has no messages, because complete.c adds them. The updates come last on each device, always in the same
+ * order.
  */
 #ifndef BGI_SCHEDULE_AUTOMATIC_H
 #define BGI_SCHEDULE_AUTOMATIC_H
@@ -19,32 +20,32 @@ typedef struct bgi_search {
     bgi_schedule_layout layout;
     bgi_arena arena;
     uint32_t action_count; /* F, R, B, W and U of all devices */
-    uint32_t *begins;      /* by device, with one more entry: where its part of an order begins */
-    uint32_t *ends;        /* by device: where its updates begin */
+    uint32_t *begins;      /* by device, with one more entry: the beginning of its part of an order */
+    uint32_t *ends;        /* by device: the beginning of its updates */
     uint32_t *rows;        /* by instance */
     double *costs;         /* by row */
     double *delays;        /* by edge: ns from the end of its producer until the message arrives */
     bool *is_merged;       /* by stage: F and B of a micro-batch run back to back */
     double *heads;         /* by row of F, R, B, W: the earliest start in an empty pipeline */
     double *tails;         /* by row of F, R, B, W: from its start to the end of the step in an empty pipeline */
-    double period_ns;      /* time of the busiest device for a micro-batch */
+    double period_ns;      /* the busiest device's time for a micro-batch */
     double bound_ns;       /* no order ends earlier */
-    bool is_stopped;       /* the caller requested a stop; no work is left then */
-    uint64_t work_left;    /* actions that may still be examined, over all orders */
+    bool is_stopped;       /* the caller requested a stop, which also uses up the work */
+    uint64_t work_left;    /* the number of actions that may still be examined, over all orders */
 
     /* The best so far; best_ns is infinite before there is one. */
     uint32_t *best;
     double best_ns;
-    double best_bytes; /* of slots, all devices together */
-    /* The fewest slot bytes of any order that was tried, by device, for the message when none fits. */
+    double best_bytes; /* bytes of slots on all devices together */
+    /* The fewest slot bytes of any tried order, by device, for the message when no order fits. */
     double *fewest_bytes;
 
     /* Scratch of bgi_search_time. */
     double *finish;         /* by instance: its end; below 0: unknown */
     double *device_times;   /* by device */
-    uint32_t *places;       /* by device: the next action of its part */
-    uint32_t *ready;        /* stack of devices */
-    uint32_t *first_waiter; /* by instance: device + 1 that waits for it */
+    uint32_t *places;       /* by device: the place of its next action */
+    uint32_t *ready;        /* a stack of devices */
+    uint32_t *first_waiter; /* by instance: 1 + a device that waits for it */
     uint32_t *next_waiter;  /* by device: the next device that waits for the same instance */
     double *bytes;          /* by device */
 } bgi_search;
@@ -55,15 +56,16 @@ typedef struct bgi_search {
 bg_status bgi_search_init(bgi_search *search, const bg_schedule_problem *problem, bg_error *error);
 void bgi_search_clear(bgi_search *search);
 
-/* The end of the order if no action waits for a slot: never later than bg_schedule_simulate says. Infinite when the
- * devices wait for each other. Leaves the ends of all actions in search->finish. */
+/* The end of the order if no action waits for a slot, which is never later than the end by bg_schedule_simulate.
+ * Infinite when the devices wait for each other. Leaves the ends of all actions in search->finish. */
 double bgi_search_time(bgi_search *search, const uint32_t *order);
 
-/* The previous row of the same stage among the existing rows of F, R, B, W, or the next one; UINT32_MAX: none. */
+/* The previous or the next row of the same stage among the existing rows of F, R, B, W; UINT32_MAX: none. */
 uint32_t bgi_search_previous_row(const bgi_search *search, uint32_t row);
 uint32_t bgi_search_next_row(const bgi_search *search, uint32_t row);
 
-/* The bytes of the slots that the device's own list requires: never more than bg_schedule_edge_depth says. */
+/* The bytes of the slots that the device's own list requires, which are never more than those by
+ * bg_schedule_edge_depth. */
 double bgi_search_device_bytes(bgi_search *search, const uint32_t *order, uint32_t device);
 
 /* Whether each device's slots may fit its limit, by bgi_search_device_bytes. */
@@ -72,15 +74,14 @@ bool bgi_search_may_fit(bgi_search *search, const uint32_t *order);
 /* Keeps the order if it verifies, meets the limits and ends earlier than the best, or at the same time with fewer
  * bytes. Fails only when memory is out. */
 bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *out_is_kept, bg_error *error);
-/* The same for the order that a generator makes of the problem, if it supports the problem. `scratch`: memory for an
- * order. */
+/* Does the same for the order of a generator, if it supports the problem. `scratch`: memory for an order. */
 bg_status bgi_search_consider_generator(bgi_search *search, const bg_schedule_generator *generator, uint32_t *scratch,
                                         bg_error *error);
 
 /* Appends the actions of an order to an empty schedule. */
 bg_status bgi_search_emit(const bgi_search *search, const uint32_t *order, bg_schedule *schedule, bg_error *error);
 
-/* True when no better order can be found, or the work is used up. */
+/* Whether no better order can be found, or the work is used up. */
 bool bgi_search_is_done(const bgi_search *search);
 
 /* Subtracts an order's actions from the remaining work before the order is examined. */
@@ -108,7 +109,7 @@ static inline bool bgi_search_is_ordered(bg_action_kind kind)
            kind == BG_ACTION_WEIGHTS;
 }
 
-/* Whether the next action of the stage must follow this one at once: F of a merged loss, and its R. */
+/* Whether the stage's next action must follow this one at once, which is so for F and R of a merged loss. */
 static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
 {
     const bgi_schedule_row *info = &search->layout.rows[row];
@@ -119,35 +120,35 @@ static inline bool bgi_search_is_bound(const bgi_search *search, uint32_t row)
 /* ---- greedy.c ---- */
 
 typedef enum bgi_greedy_tie {
-    BGI_TIE_OLDEST, /* the lowest micro-batch, then the stage furthest along */
+    BGI_TIE_OLDEST, /* the lowest micro-batch, then the last stage */
     BGI_TIE_LONGEST /* the longest way to the end of the step */
 } bgi_greedy_tie;
 
 typedef struct bgi_greedy_rule {
-    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* for F, B, W (R: like B, or last); the lowest goes first */
+    uint32_t ranks[BG_ACTION_KIND_COUNT]; /* for F, B, W (R: like B, or last); the lowest is first */
     bool alternates;                      /* F after B and B after F, regardless of ranks */
     bgi_greedy_tie tie;
-    /* A device waits for a more urgent action whose inputs are known to arrive soon: within this fraction of the time
-     * of the action that it could run meanwhile. */
+    /* A device waits for a more urgent action if its inputs are known to arrive within this fraction of the time of the
+     * action that it could run now. */
     double patience;
 } bgi_greedy_rule;
 
 typedef struct bgi_greedy bgi_greedy;
 
-bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error); /* lives in the search's arena */
-/* Makes an order. `caps`, by stage, at least 1: the largest number of micro-batches whose forward has begun and whose
- * last backward action is not done. Returns false when devices wait for each other, which only happens with a problem
- * that cannot be scheduled. */
+bg_status bgi_greedy_init(bgi_search *search, bgi_greedy **out, bg_error *error); /* in the search's arena */
+/* Makes an order. `caps`, by stage and at least 1, is the largest number of micro-batches whose forward has begun and
+ * whose last backward action is not done. Returns false when devices wait for each other, which only happens with a
+ * problem that cannot be scheduled. */
 bool bgi_greedy_run(bgi_greedy *greedy, const bgi_greedy_rule *rule, const uint32_t *caps, uint32_t *order);
 
 /* ---- improve.c ---- */
 
-/* Changes the best order as long as that makes it end earlier. */
+/* Changes the best order while changes make it end earlier. */
 bg_status bgi_search_improve(bgi_search *search, bg_error *error);
 
 /* ---- exhaustive.c ---- */
 
-/* Tries all orders when they are few. `any_order`: one of them. */
+/* Tries all orders when they are few. `any_order` is one of them. */
 bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool *out_is_complete, bg_error *error);
 
 #endif

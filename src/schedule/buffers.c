@@ -1,6 +1,6 @@
 /*
- * buffers.c: proves that remote buffers are on the device when they are used. It does not know where complete.c would
- * put LOAD and STORE: any place is right that obeys these rules in each device's list:
+ * buffers.c: proves that remote buffers are on the device when they are used. It does not require the places that
+ * complete.c would choose for LOAD and STORE. Any place is correct that obeys these rules in each device's list:
  *
  *     variables   out --LOAD--> clean --a writer--> changed --STORE--> out
  *                 users need clean or changed; LOAD would lose changes; the step ends without changes
@@ -10,7 +10,7 @@
  *
  * An edge that shares a store has only LOADs, each after the STORE whose data it reads.
  *
- * A LOAD of a clean buffer loads it again, because the device may have used the memory otherwise in between.
+ * A LOAD of a clean buffer loads it again, because the device may have reused its memory.
  */
 #include "schedule/buffers.h"
 
@@ -113,12 +113,13 @@ static bg_status move_edge(buffer_walk *walk, uint32_t device, uint32_t position
                       "the buffer loads values that another one stores, so it cannot have a STORE");
 
     if (micro_batch != *next || micro_batch >= problem->micro_batch_count)
-        return reject(walk, device, position, action,
-                      "each micro-batch of the buffer is moved once, in ascending order, and this one is out of order");
+        return reject(
+            walk, device, position, action,
+            "this micro-batch is out of order; the buffer's micro-batches must be moved once each, in ascending order");
     if (!is_load && walk->positions[walk->layout->rows[edge->from].first + micro_batch] > position)
-        return reject(walk, device, position, action, "what it stores must be made first");
+        return reject(walk, device, position, action, "its values must be computed before it stores them");
     if (is_load && stored <= micro_batch)
-        return reject(walk, device, position, action, "what it loads must be stored first");
+        return reject(walk, device, position, action, "its values must be stored before it loads them");
     if (is_load && walk->positions[walk->layout->rows[edge->to].first + micro_batch] <= position)
         return reject(walk, device, position, action, "it must come before the first reader");
     if (is_load)
@@ -138,7 +139,7 @@ static bg_status move(buffer_walk *walk, uint32_t device, uint32_t position, con
                                                            : move_variables(walk, device, position, action);
 }
 
-/* Checks the slot that a producer is about to write. */
+/* Checks the slot that a producer writes next. */
 static bg_status use_slot(buffer_walk *walk, uint32_t device, uint32_t position, const bg_action *action, uint32_t b)
 {
     const uint32_t slots = walk->layout->problem->buffers[b].slots;

@@ -11,7 +11,7 @@
 typedef enum bgi_buffer_use {
     BGI_USE_NONE = 0,
     BGI_USE_READ,
-    BGI_USE_WRITE /* for an edge: makes its values; for variables: may also read */
+    BGI_USE_WRITE /* the user writes; for an edge: makes the values; for variables: may also read */
 } bgi_buffer_use;
 
 /* How an action other than LOAD and STORE uses a buffer. */
@@ -27,7 +27,7 @@ bool bgi_find_stage_places(const bg_action *actions, size_t count, uint32_t stag
 /* A LOAD or STORE that belongs before action `at` of a device's list of compute actions. */
 typedef struct bgi_transfer_place {
     size_t at;
-    size_t number; /* by number of the places made for the device */
+    size_t number; /* among the places made for the device */
     bg_action action;
 } bgi_transfer_place;
 
@@ -38,7 +38,7 @@ bg_status bgi_schedule_place_transfers(const bgi_schedule_layout *layout, uint32
 
 /* ---- buffers.c ---- */
 
-/* Proves the LOADs and STOREs of a schedule whose other actions have passed the checks; fills depths (by buffer). */
+/* Proves the LOADs and STOREs of a schedule whose other actions have passed the checks; fills `depths` (by buffer). */
 bg_status bgi_schedule_check_buffers(const bgi_schedule_layout *layout, const bg_schedule *schedule,
                                      const uint32_t *positions, uint32_t *depths, bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * check.c: the static part of the verifier: rules that the list of one device shows by itself. verify.c checks waiting
- * between devices.
+ * check.c: the static part of the verifier: rules for the list of a single device. verify.c checks waiting between
+ * devices.
  *
  * The rules, for each micro-batch m and each stage or edge:
  *
@@ -93,8 +93,8 @@ static bg_status check_row(const checker *check, uint32_t row)
     return BG_OK;
 }
 
-/* Requires, for rows of one device, each instance of `first` before that of `second`, and the last one of `first`
- * before a `second` that runs once a step. Rows without instances impose no order. */
+/* Requires that each instance of `first` comes before that of `second`, which is on the same device; all instances of
+ * `first` come before a `second` that runs once a step. Rows without instances impose no order. */
 static bg_status require_order(const checker *check, uint32_t first, uint32_t second, const char *why)
 {
     const bgi_schedule_row *a = &check->layout->rows[first], *b = &check->layout->rows[second];

@@ -11,9 +11,9 @@
  *          where they share new weights; R ahead of what B has to wait for, on stages that recompute and whose R the
  *          generator has not emitted; LOAD and STORE of remote buffers where transfers.c says, before all that
  *          surrounds one action and after all that surrounds the one before
- * keeps the order of compute actions; actions that are not the problem's stay for the verifier to report
+ * keeps the order of compute actions; actions that do not belong to the problem stay, and the verifier reports them
  *
- * RECEIVE goes as late as possible, when the device has nothing else to do until the message arrives. Sending never
+ * RECEIVE is placed as late as possible, when the device has nothing to do until the message arrives. Sending never
  * waits, because the producer wrote into a slot of the receiver that was free when the producer started.
  */
 #include "schedule/buffers.h"
@@ -59,7 +59,7 @@ static bool adds_gradients(const bg_action *action)
     return action->kind == BG_ACTION_BACKWARD || action->kind == BG_ACTION_WEIGHTS;
 }
 
-/* By stage: the place of its last B or W in a device's list, after which its gradients are final. */
+/* Finds, by stage, the place of its last B or W in a device's list, after which its gradients are final. */
 static void find_last_backwards(const bg_schedule_problem *problem, const bgi_schedule_list *compute, size_t *last)
 {
     for (size_t i = 0; i < compute->count; i++)

@@ -1,5 +1,5 @@
 /*
- * create.c: makes a schedule from a problem: a generator orders the work, messages and transfers are added, and the
+ * create.c: makes a schedule from a problem. A generator orders the work, messages and transfers are added, and the
  * result is proven.
  */
 #include "schedule/schedule.h"

@@ -1,6 +1,6 @@
 /*
  * csv.c: reads and writes schedules in the CSV of PyTorch's torch.distributed.pipelining (_dump_csv, _load_csv), to
- * exchange schedules with it. A row is a rank, a cell is a time step:
+ * exchange schedules with it. A row is a rank, and a cell is a time step:
  *
  *     0F0,0F1,,0B0,,0B1          F forward, B backward, I and W its two halves; stage before, micro-batch behind
  *     ,1F0,1B0,1F1,1B1           an empty cell is idle
@@ -9,13 +9,13 @@
  * skipped (Brigade derives messages from the edges, and has no sharded weights to gather), and "(0F1;1B0)OVERLAP_F_B",
  * two actions that PyTorch may overlap and that run one after the other here.
  *
- * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade either
- * splits all weights or none, so in a file with I or W every such B becomes an I followed by its W, and is written so.
- * Before PyTorch had I, B was the half for the inputs if its W was in the file, and a full backward was BW. The two
- * forms are distinguished action by action: a B whose stage and micro-batch have a W is the half.
+ * PyTorch writes a full backward as B even where other backwards of the file are I and W. A problem of Brigade splits
+ * either all weights or none. So in a file with I or W every such B becomes an I followed by its W, and is written as
+ * the two. Before PyTorch had I, a B whose W was in the file was the half for the inputs, and a full backward was BW.
+ * The two forms are distinguished action by action: a B whose stage and micro-batch have a W is the half.
  *
  * PyTorch's simple runtime derives messages from the neighbors' actions in the same cell. So idle cells are written,
- * and a value is not read before the cell after the one that makes it.
+ * and a value is read in a later cell than the one that makes it.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -52,7 +52,7 @@ typedef struct csv_reader {
     uint64_t skipped;
 } csv_reader;
 
-/* Represents a full backward while it is not known whether the file has halves. */
+/* Represents a full backward until it is known whether the file has halves. */
 #define FULL_BACKWARD BG_ACTION_RECOMPUTE
 
 static void skip_blanks(bgi_reader *in)
@@ -75,7 +75,7 @@ static bg_status read_kind(bgi_reader *in, size_t *out)
                              "F, B, I, W, BW, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD");
 }
 
-/* "0F1": stage, kind, micro-batch. */
+/* Reads "0F1": stage, kind, micro-batch. */
 static bg_status read_action(csv_reader *csv, uint32_t rank)
 {
     static const bg_action_kind actions[] = {[CSV_FORWARD] = BG_ACTION_FORWARD,
@@ -100,7 +100,7 @@ static bg_status read_action(csv_reader *csv, uint32_t rank)
     return bg_schedule_emit(csv->schedule, rank, action, in->error);
 }
 
-/* Reads "(0F1;1B0)OVERLAP_F_B" from after the bracket. */
+/* Reads the rest of "(0F1;1B0)OVERLAP_F_B" after the bracket. */
 static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
 {
     static const char tail[] = "OVERLAP_F_B";
@@ -123,7 +123,7 @@ static bg_status read_overlapped(csv_reader *csv, uint32_t rank)
     return BG_OK;
 }
 
-/* Reads a cell: empty, an action, or one in quotation marks. */
+/* Reads a cell, which is empty or has an action, with or without quotation marks. */
 static bg_status read_cell(csv_reader *csv, uint32_t rank)
 {
     bgi_reader *in = &csv->in;
@@ -215,7 +215,7 @@ static bg_status find_weights(const bgi_schedule_list *list, uint64_t **out, siz
     return BG_OK;
 }
 
-/* Turns B into what the file meant: a half, or a B with its W. */
+/* Converts each B to its meaning in the file: a half, or a B with its W. */
 static bg_status settle_rank(const bgi_schedule_list *list, uint32_t rank, bool has_halves, bg_schedule *out,
                              bg_error *error)
 {
@@ -246,7 +246,7 @@ static bg_status settle_backwards(const bg_schedule *read, bool has_halves, bg_s
     return BG_OK;
 }
 
-/* Adds messages and updates, which CSV does not have. */
+/* Adds messages and updates, which CSV files lack. */
 static bg_status add_the_rest(bg_schedule *schedule, bg_error *error)
 {
     bg_schedule_problem problem;

@@ -1,5 +1,5 @@
 /*
- * draw.c: draws a simulated schedule as SVG. It knows times and actions, no order and no strategy.
+ * draw.c: draws a simulated schedule as SVG. It knows times and actions, but no order and no strategy.
  *
  *     title
  *     [] forward  [] backward  ...
@@ -7,7 +7,7 @@
  *     device 1 |   [0][1][0]...
  *              0    2    4    6
  *
- * Numbers are written from integers, because the caller's locale may have a comma as decimal point.
+ * Numbers are printed as integers, because the caller's locale may have a comma as decimal point.
  */
 #include "schedule/schedule.h"
 
@@ -31,7 +31,7 @@ enum {
     LEGEND_HEIGHT = 30,
     AXIS_HEIGHT = 38,
     BOX_WIDTH = 22,  /* width of the shortest box */
-    DIGIT_WIDTH = 7, /* of digits in boxes */
+    DIGIT_WIDTH = 7, /* width of digits in boxes */
     TICK_DISTANCE = 80,
     SHADE_COUNT = 4
 };
@@ -39,7 +39,7 @@ enum {
 static const struct {
     bg_action_kind kind;
     const char *letter, *name;
-    const char *shades[SHADE_COUNT]; /* dark enough for white numbers, light enough for a dark background */
+    const char *shades[SHADE_COUNT]; /* dark enough for white numbers and light enough for a dark background */
 } kinds[] = {
     {BG_ACTION_FORWARD, "F", "forward", {"#2f6fc4", "#4a86d4", "#1f5299", "#6a8fc0"}},
     {BG_ACTION_RECOMPUTE, "R", "recomputed forward", {"#c2661c", "#d57f3a", "#9c4f12", "#b98a62"}},
@@ -313,8 +313,7 @@ static void draw_box(picture *p, const struct bg_schedule_event *event)
     bgi_string_add(&p->text, "\n");
 }
 
-/* Draws a line from where a message leaves to where it is received: the receiving event is found by (edge,
- * micro-batch). */
+/* Draws a line from the sending to the receiving event of each message, which are matched by (edge, micro-batch). */
 static bg_status draw_messages(picture *p, bg_error *error)
 {
     const bg_schedule_timing *timing = p->timing;

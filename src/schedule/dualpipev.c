@@ -13,7 +13,7 @@
  *     p - 1 - r          the oldest W that was put off, B of D without its own
  *     r + 1              the oldest W that was put off
  *
- * A device keeps at most 2 p + 1 (stages x micro-batches). A device needs at least 2 p micro-batches; for fewer the
+ * A device keeps at most 2 p + 1 (stages x micro-batches). A device needs at least 2 p micro-batches. With fewer, the
  * order is the one for 2 p without the missing ones.
  */
 #include "schedule/schedule.h"
@@ -24,7 +24,7 @@ typedef struct emitter {
     const bg_schedule_problem *problem;
     bg_schedule *schedule;
     uint32_t stages[2];   /* D, U */
-    uint32_t forwards[2]; /* emitted, including those that do not exist */
+    uint32_t forwards[2]; /* the numbers emitted, including missing micro-batches */
     uint32_t backwards[2];
     size_t weights_begin;
     bg_error *error;

@@ -1,6 +1,6 @@
 /*
- * exhaustive.c: tries every order of a small problem. The orders of one device are listed separately: micro-batches
- * ascend, F comes before R before B before W, the device makes its own values before it reads them, and uses no more
+ * exhaustive.c: tries every order of a small problem. The orders of each device are listed separately. Micro-batches
+ * ascend, F comes before R before B before W, and the device makes its own values before it reads them and uses no more
  * slots than it has. Then all combinations of these orders are timed. Two stages of three micro-batches have 25
  * combinations, or 1764 when W is separate.
  */
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A problem is small up to these numbers of orders for one device, and of actions examined over all combinations. */
+/* Limits of a small problem: the number of orders of a device, and the number of actions examined over all
+ * combinations. */
 enum { MOST_LISTS = 1 << 12, MOST_WORK = 1 << 20, MOST_ROWS = 32 };
 
 typedef struct lists {
@@ -76,7 +77,7 @@ static bg_status keep_list(enumeration *e, bg_error *error)
         return BG_OK;
     if (!bgi_array_reserve((void **)&own->items, &own->capacity, used + own->length, sizeof *own->items))
         return bgi_error_memory(error, "searching a schedule", (used + own->length) * sizeof *own->items);
-    if (own->length > 0) /* otherwise the device has no stage */
+    if (own->length > 0) /* a device without stages has an empty list */
         memcpy(own->items + used, e->order + search->begins[e->device], own->length * sizeof *own->items);
     own->count++;
     return BG_OK;
@@ -128,7 +129,7 @@ static void take_list(enumeration *e, uint32_t device, uint32_t number)
                own->length * sizeof *own->items);
 }
 
-/* Counts through the combinations like an odometer. */
+/* Steps through the combinations like an odometer. */
 static bg_status try_combinations(enumeration *e, uint32_t *numbers, bg_error *error)
 {
     const uint32_t devices = e->search->problem->device_count;
@@ -180,7 +181,7 @@ bg_status bgi_search_exhaust(bgi_search *search, const uint32_t *any_order, bool
     if (numbers == NULL)
         return bgi_error_memory(error, "searching a schedule", devices * sizeof *numbers);
     if (search->action_count > 64 || devices > 64)
-        return BG_OK; /* too many orders, without counting them */
+        return BG_OK; /* too many orders, so they are not counted */
     e.devices = bgi_arena_allocate(&search->arena, devices, sizeof *e.devices);
     e.order = bgi_arena_copy(&search->arena, any_order, search->layout.instance_count * sizeof *e.order);
     e.next = bgi_arena_allocate(&search->arena, search->layout.row_count, sizeof *e.next);

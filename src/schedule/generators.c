@@ -1,6 +1,6 @@
 /*
- * generators.c: the table of strategies, and their names in other systems. A new strategy is a file like single.c and a
- * line here.
+ * generators.c: the table of strategies, and their names in other systems. To add a strategy, write a file like
+ * single.c and add a line here.
  */
 #include "schedule/schedule.h"
 
@@ -16,8 +16,8 @@ static const bg_schedule_generator *const generators[] = {
 
 enum { GENERATOR_COUNT = sizeof generators / sizeof generators[0] };
 
-/* Names that differ by more than case. "Grouped", "Interleaved" and "Sequential" (TensorFlow for IPU), "GPipe" and
- * "DualPipeV" (PyTorch) need no row. */
+/* Names that differ from Brigade's by more than case. "Grouped", "Interleaved" and "Sequential" (TensorFlow for IPU),
+ * "GPipe" and "DualPipeV" (PyTorch) need no row. */
 static const struct {
     const char *name;
     const bg_schedule_generator *generator;

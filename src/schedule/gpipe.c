@@ -6,8 +6,8 @@
  *     dev1 .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .
  *     dev2 .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .
  *
- * The paper's figure runs backward from the last micro-batch to the first. Here gradients are summed in ascending order
- * in every strategy, which takes the same time.
+ * The paper's figure runs backward from the last micro-batch to the first. Here every strategy sums gradients in
+ * ascending order, which takes the same time.
  */
 #include "schedule/schedule.h"
 

@@ -1,14 +1,14 @@
 /*
- * greedy.c: list scheduling. It simulates devices; whenever one is free it chooses the most urgent action, by the rule,
- * among those whose inputs exist. Rules reproduce the pipelines of the literature:
+ * greedy.c: list scheduling. It simulates the devices. Whenever a device is free, it chooses the most urgent action by
+ * the rule, among those whose inputs exist. Rules reproduce the pipelines of the literature:
  *
  *     B F W, N - k in flight         1F1B; W fills the gaps, as in the zero-bubble schedules (Qi et al., 2023)
  *     F B W, all in flight           all forwards, then all backwards (GPipe)
  *     alternating, 2 (N - k) - 1     grouped's order
  *
  * The search never waits for an action whose time is unknown, and a device takes only actions that can begin. So the
- * lowest unfinished micro-batch can always continue, for any caps of at least 1, and there is no deadlock. The caps
- * limit the micro-batches stashed for the backward pass; search.c counts their bytes.
+ * lowest unfinished micro-batch can always continue with caps of at least 1, and no deadlock occurs. The caps limit the
+ * micro-batches stashed for the backward pass; search.c counts their bytes.
  */
 #include "schedule/automatic.h"
 

@@ -1,6 +1,6 @@
 /*
- * grouped.c: the pipeline in which every device runs a forward and then a backward in each step. Balances a short
- * forward against a long backward; stores about twice the activations of "interleaved".
+ * grouped.c: the pipeline in which every device runs a forward and then a backward in each step. It stores about twice
+ * the activations of "interleaved", but balances a short forward against a long backward.
  *
  * The pipeline has N positions for the forward stages and N for the backward ones, in reverse; position s holds
  * micro-batch t - s at step t. If the loss is merged (PopTorch), the last stage's forward and backward are one
@@ -11,8 +11,8 @@
  *     dev1 .    F0   F1   F2B0 F3B1 F4B2 ...
  *     dev2 .    .    F0B0 F1B1 F2B2 ...
  *
- * Stages that share a device take turns in the step: first forwards in ascending order, then backwards in descending
- * order.
+ * Stages that share a device take turns in the step, first with forwards in ascending order, then with backwards in
+ * descending order.
  */
 #include "schedule/schedule.h"
 

@@ -1,14 +1,15 @@
 /*
- * improve.c: improves a good order by small changes. The last action waited for an action that ended just then, and so
- * on back to the beginning of the step: this is the critical path. It consists of blocks: actions that follow each
- * other on one device without a pause. Exchanges inside a block do not help, those at its ends may (Nowicki and
- * Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996). Three changes are tried for each block:
+ * improve.c: improves a good order by small changes. The last action waited for an action that ended when it began, and
+ * so on back to the beginning of the step. These actions are the critical path. It consists of blocks: actions that
+ * follow each other on one device without a pause. Exchanges inside a block do not help, but those at its ends may
+ * (Nowicki and Smutnicki, "A fast taboo search algorithm for the job shop problem", 1996). Three changes are tried for
+ * each block:
  *
  *     exchange its first two, or its last two, actions
  *     put a W of it behind it, or to the end
  *     fill the pause before it with a later action of the device
  *
- * Only changes that end earlier are kept, so the search terminates.
+ * Only changes that make the order end earlier are kept, so the search terminates.
  */
 #include "schedule/automatic.h"
 
@@ -30,10 +31,10 @@ typedef struct improver {
     uint32_t *places; /* by instance: place in the order */
     block *blocks;
     uint32_t block_count;
-    double now_ns; /* by the fast clock */
+    double now_ns; /* from the fast clock */
 } improver;
 
-/* The action on another device that an action's begin waited for, or UINT32_MAX; and when its result arrived. */
+/* The action on another device for which an action waited, or UINT32_MAX, and the arrival time of its result. */
 static uint32_t find_cause(const improver *improve, uint32_t instance, double *out_there)
 {
     const bgi_search *search = improve->search;
@@ -59,7 +60,7 @@ static uint32_t find_device(const improver *improve, uint32_t instance)
     return improve->search->layout.rows[improve->search->rows[instance]].device;
 }
 
-/* Finds the blocks of the critical path, from its end. */
+/* Finds the blocks of the critical path, beginning at its end. */
 static void find_blocks(improver *improve)
 {
     const bgi_search *search = improve->search;
@@ -89,7 +90,7 @@ static void find_blocks(improver *improve)
     }
 }
 
-/* Whether two actions of a device may be exchanged, according to edges that are not in the layout. */
+/* Whether two actions of a device may be exchanged by the rules that are not edges of the layout. */
 static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
 {
     const bg_action_kind kind = bgi_search_kind(search, a), other = bgi_search_kind(search, b);
@@ -104,7 +105,7 @@ static bool may_swap(const bgi_search *search, uint32_t a, uint32_t b)
            (kind != other && bgi_search_micro_batch(search, a) != bgi_search_micro_batch(search, b));
 }
 
-/* A merged loss must not be separated by an action between its own. */
+/* No other action may come between the actions of a merged loss. */
 static bool splits_loss(const bgi_search *search, const uint32_t *order, uint32_t place, uint32_t begin)
 {
     return place > begin && bgi_search_is_bound(search, search->rows[order[place - 1]]);

@@ -1,7 +1,7 @@
 /*
- * infer.c: infers the problem that lists of actions solve, for schedules that come only from a file. For what a list
- * does not show (sizes, costs, edges that skip stages) it assumes a plain chain. The inferred problem is not proven:
- * the verifier then reports what the lists lack.
+ * infer.c: infers the problem that lists of actions solve, for schedules that come only from a file. It assumes a plain
+ * chain for facts that lists do not show (sizes, costs, edges that skip stages). The inferred problem is not proven;
+ * the verifier then reports errors in the lists.
  */
 #include "schedule/schedule.h"
 
@@ -37,7 +37,8 @@ static void count_action(census *all, const bg_action *action)
 static bg_status check_census(const census *all, bg_error *error)
 {
     if (all->action_count == 0)
-        return bg_error_set(error, BG_ERROR_INVALID, "the schedule has no actions; no problem can be inferred from it");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "the schedule has no actions, so no problem can be inferred from it");
     if ((uint64_t)all->stage_count * all->micro_batch_count > all->action_count)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the schedule names stage %" PRIu32 " and micro-batch %" PRIu32
@@ -52,7 +53,7 @@ static bg_status check_census(const census *all, bg_error *error)
     return BG_OK;
 }
 
-/* A stage is where its first compute action is; the verifier reports a second place. */
+/* The device of a stage is that of its first compute action; the verifier reports any further device. */
 static void find_places(const bg_schedule *schedule, uint32_t *stage_devices, bool *is_placed, bool *host_in,
                         bool *host_out)
 {

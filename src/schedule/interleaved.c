@@ -2,8 +2,8 @@
  * interleaved.c: the pipeline in which every device alternates one forward and one backward (1F1B; Harlap et al.,
  * "PipeDream", 2018, in the synchronous form of Narayanan et al., 2021). Stage k stores N - k micro-batches.
  *
- * A micro-batch enters every second step; position s of 2N holds micro-batch m at step 2m + s. Forward positions of a
- * stage fall on steps of one parity and backward ones on the other, so a device never has two actions in a step. N = 3:
+ * A micro-batch enters every second step; position s of 2N holds micro-batch m at step 2m + s. The forwards of a stage
+ * fall on steps of one parity and its backwards on the other, so a device never has two actions in a step. N = 3:
  *
  *     step 0  1  2  3  4  5  6  7  8  9
  *     dev0 F0 .  F1 .  F2 B0 F3 B1 F4 B2

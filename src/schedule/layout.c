@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-/* In the order of bgi_schedule_layout_row. */
+/* The kinds in the order of bgi_schedule_layout_row. */
 static const bg_action_kind block_kinds[BGI_BLOCK_UPDATE] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD,
                                                              BG_ACTION_WEIGHTS, BG_ACTION_HOST_IN,   BG_ACTION_HOST_OUT,
                                                              BG_ACTION_REDUCE,  BG_ACTION_GATHER};
@@ -119,8 +119,8 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     incidence->edges = bgi_arena_allocate(&layout->arena, edge_count, sizeof *incidence->edges);
     if (incidence->begin == NULL || incidence->edges == NULL)
         return bgi_error_memory(error, "the edges of actions", (begins + edge_count) * sizeof(uint32_t));
-    /* Counts are stored two places higher: after the sums, begins[r + 1] is where row r starts, and filling moves it to
-     * its end. */
+    /* Counts are stored two places higher. After the sums, begins[r + 1] is the beginning of row r, and filling moves
+     * it to the row's end. */
     for (uint32_t edge = 0; edge < edge_count; edge++)
         incidence->begin[edge_end(&layout->edges[edge], end) + 2]++;
     for (uint32_t row = 0; row < layout->row_count; row++)
@@ -130,7 +130,7 @@ static bg_status add_incidence(bgi_schedule_layout *layout, bgi_schedule_inciden
     return BG_OK;
 }
 
-/* Sorts by device, by counting as above. */
+/* Sorts buffers by device, by counting as above. */
 static bg_status add_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;
@@ -170,7 +170,7 @@ static uint32_t list_users(const bg_schedule_problem *problem, const bg_schedule
     return count;
 }
 
-/* Sorts by those stages, by counting. */
+/* Sorts buffers by those stages, by counting. */
 static bg_status add_stage_buffers(bgi_schedule_layout *layout, bg_error *error)
 {
     const bg_schedule_problem *problem = layout->problem;

@@ -1,10 +1,10 @@
 /*
  * layout.h: numbers the actions of a problem, and lists the edges that begin and end at each.
  *
- * A row is a family of actions that differ in the micro-batch only: (F, stage), (R, stage), (B, stage), (W, stage),
+ * A row is a family of actions that differ only in the micro-batch: (F, stage), (R, stage), (B, stage), (W, stage),
  * (HOST_IN, stage), (HOST_OUT, stage), (REDUCE, stage), (GATHER, stage), (U, stage, level), (SEND, edge), (RECEIVE,
- * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, none when the problem has no
- * such action. Instances of all rows are numbered consecutively. LOAD and STORE have no rows, because their number
+ * edge). A row has `count` instances: one per micro-batch, one for REDUCE, GATHER and U, or none when the problem has
+ * no such action. Instances of all rows are numbered consecutively. LOAD and STORE have no rows, because their number
  * depends on the order (buffers.c).
  */
 #ifndef BGI_SCHEDULE_LAYOUT_H
@@ -44,10 +44,10 @@ typedef struct bgi_schedule_layout {
     bgi_schedule_edge_rows *edges;
     bgi_schedule_incidence from, to, last; /* edges by the row of that end */
     uint32_t *buffers;                     /* numbers of the remote buffers, by the device of their stage */
-    uint32_t *buffer_begin;                /* [device]: where its buffers begin; with one more entry for the end */
-    uint32_t *stage_buffers;               /* remote buffers by the stages whose actions may use them */
-    uint32_t *stage_buffer_begin;          /* [stage]: where its buffers begin; with one more entry for the end */
-    uint32_t *edge_buffers;                /* by edge: its buffer; or BGI_NO_BUFFER */
+    uint32_t *buffer_begin;       /* by device: the beginning of its buffers; with one more entry for the end */
+    uint32_t *stage_buffers;      /* remote buffers by the stages whose actions may use them */
+    uint32_t *stage_buffer_begin; /* by stage: the beginning of its buffers; with one more entry for the end */
+    uint32_t *edge_buffers;       /* by edge: its buffer; or BGI_NO_BUFFER */
     bgi_arena arena;
 } bgi_schedule_layout;
 
@@ -58,7 +58,7 @@ void bgi_schedule_layout_clear(bgi_schedule_layout *layout);
 /* Finds the row of any action; false when the problem has no such action. */
 bool bgi_schedule_layout_find(const bgi_schedule_layout *layout, const bg_action *action, uint32_t *out_row);
 
-/* The action of an instance of a row. */
+/* Returns the action of an instance of a row. */
 bg_action bgi_schedule_layout_action(const bgi_schedule_layout *layout, uint32_t row, uint32_t micro_batch);
 
 /* Rows by stage, in blocks of stage_count; then U by level and stage; then SEND and RECEIVE by edge. */

@@ -1,24 +1,24 @@
 /*
- * looped.c: 1F1B with several stages a device ("virtual stages", the interleaved schedule of Narayanan et al.,
+ * looped.c: 1F1B with several stages per device ("virtual stages", the interleaved schedule of Narayanan et al.,
  * "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021). With p devices and v stages
  * on each, stage k is on device k mod p. The ramps are v times shorter than with one large stage per device.
  *
- * Micro-batches come in rounds of p: a device runs its first stage for p of them, then its second stage for the same
- * ones, and so on; backward passes run in the same way from its last stage on. The device of lane i does 2 (p - 1 - i)
- * + (v - 1) p forwards, then a forward and a backward in turn, then the remaining backwards. 4 stages on 2 devices, 4
- * micro-batches:
+ * Micro-batches come in rounds of p. A device runs its first stage for p micro-batches, then its second stage for the
+ * same ones, and so on. Backward passes run in the same way, beginning with its last stage. The device of lane i does 2
+ * (p - 1 - i) + (v - 1) p forwards, then alternates forwards and backwards, then does the remaining backwards. 4 stages
+ * on 2 devices, 4 micro-batches:
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 F1.2 ...
  *
  * The paper requires a multiple of p micro-batches. For other numbers the order is the one for the next multiple,
- * without the missing micro-batches. Removing micro-batches from an order in which every action finds its inputs leaves
- * such an order. With v = 1 this is 1F1B, which needs half as many forwards at first.
+ * without the missing micro-batches. If every action of an order finds its inputs, this remains true without some of
+ * the micro-batches. With v = 1 this is 1F1B, which begins with half the number of forwards.
  *
  * With W separate (Qi et al., "Zero Bubble Pipeline Parallelism", 2023; PyTorch's interleaved zero bubble), the device
- * of lane i does (p - 1 - i) + (v - 1) p forwards, then in turns a forward, a backward B and the W of the i-th backward
- * before it, then the remaining actions. Delayed W let the last lanes finish their first backwards earlier. With v = 1
- * this is zb-h1.
+ * of lane i does (p - 1 - i) + (v - 1) p forwards, then repeats a forward, a backward B and the W of the i-th backward
+ * before it, then does the remaining actions. Delayed W let the last lanes finish their first backwards earlier. With v
+ * = 1 this is zb-h1.
  *
  *     dev0 F0.0 F0.1 F2.0 F2.1 .    B2.0 W2.0 F0.2 B2.1 W2.1 F0.3 B0.0 ...
  *     dev1 .    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 F1.2 B1.0 W3.1 F1.3 ...
@@ -82,7 +82,7 @@ static bg_status find_loops(const bg_schedule_problem *problem, loops *l, uint32
 typedef bg_status (*emitter)(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                              uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* Emits the n-th forward, backward or W of a device; nothing when its micro-batch does not exist. */
+/* Emits the n-th forward, backward or W of a device, or nothing when its micro-batch does not exist. */
 static bg_status emit_nth(const bg_schedule_problem *problem, bg_schedule *schedule, const loops *l,
                           const uint32_t *stages, bg_action_kind kind, emitter emit, uint64_t n, bg_error *error)
 {

@@ -5,15 +5,15 @@
  *
  *     dev0 F0.0 F0.1 F1.0 F1.1 F2.0 B2.0 F2.1 B2.1 U2 B1.0 B1.1 U1 B0.0 B0.1 U0
  *
- * With the loss merged, the last phase runs each micro-batch forward and then at once backward: as 1F1B if each of its
- * positions has a separate device, otherwise one micro-batch at a time. A stage's weights are updated right after its
- * last backward, while they are on the device. When the update has several levels or messages between stages, all
- * updates come at the end instead. The first of several levels does not read values of other stages (it computes sums
- * of squares of gradients, for example). It still runs right after the last backward where gradients are reduced in the
- * backward, because they are on the device too.
+ * With the loss merged, the last phase runs each micro-batch forward and then at once backward. If each of its
+ * positions has a separate device it runs as 1F1B, otherwise one micro-batch at a time. A stage's weights are updated
+ * right after its last backward, while they are on the device. When the update has several levels or messages between
+ * stages, all updates come at the end instead. The first of several levels does not read values of other stages (it
+ * computes sums of squares of gradients, for example). If gradients are reduced in the backward pass, it still runs
+ * right after the last backward, while the gradients are on the device too.
  *
- * An update that reads sums which replicas have just begun would have to wait for them. So these updates come a phase
- * later, and the sums run beside the next phase's backward, where the gradients stay on the device in any case:
+ * An update that reads sums which replicas have just begun would have to wait for them. If the gradients stay on the
+ * device in any case, such updates come a phase later, and the sums run beside the next phase's backward:
  *
  *     dev0 ... B1.0 B1.1 REDUCE1 B0.0 B0.1 REDUCE0 U1:0 U0:0 ...
  *
@@ -51,8 +51,8 @@ static uint32_t count_levels_at_once(const bg_schedule_problem *problem)
 }
 
 /* Whether updates that follow a backward are delayed until after the next phase's backward. An update that is delayed
- * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only where they always
- * are. */
+ * as a whole keeps weights and optimizer state on the device with the gradients, so this applies only if they are
+ * always there. */
 static bool follow_later(const bg_schedule_problem *problem)
 {
     bool has_variables = false, leave = false;
@@ -94,8 +94,7 @@ static bool shares_devices(const bg_schedule_problem *problem, phase p)
     return false;
 }
 
-/* Emits the pipeline of a phase: n positions forward (`forward`), n backward (`backward`), one after the other when
- * both. */
+/* Emits the pipeline of a phase: n positions forward (if `forward`), then n backward (if `backward`). */
 static bg_status emit_phase(const bg_schedule_problem *problem, bg_schedule *schedule, phase p, bool forward,
                             bool backward, bg_error *error)
 {
@@ -122,7 +121,7 @@ static bg_status generate(const bg_schedule_problem *problem, bg_schedule *sched
     const phase last = find_phase(problem, problem->stage_count - 1);
     const bool is_merged = problem->training && problem->merges_loss;
     const bool lags = count_levels_at_once(problem) > 0 && follow_later(problem);
-    phase first = last; /* the phase whose backward came last */
+    phase first = last; /* the phase whose backward was emitted last */
 
     for (phase p = {0}; p.begin < problem->stage_count; p.begin = p.end) {
         while (p.end < problem->stage_count &&

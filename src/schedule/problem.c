@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With these limits the products below stay far inside 64 bits, and instance numbers inside 32. */
+/* With these limits the products below fit easily into 64 bits, and instance numbers into 32 bits. */
 enum {
     LARGEST_STAGE_COUNT = 1 << 20,
     LARGEST_DEVICE_COUNT = 1 << 20,
@@ -107,8 +107,7 @@ static bg_status check_counts(const bg_schedule_problem *problem, bg_error *erro
     return BG_OK;
 }
 
-/* Checks that numbers begin with 0 and each is at most 1 more than the previous one. `name` is "position" or
- * "phase". */
+/* Checks that numbers begin with 0, ascend, and leave no gaps. `name` is "position" or "phase". */
 static bg_status check_ascent(const char *name, const uint32_t *numbers, uint32_t count, bg_error *error)
 {
     for (uint32_t stage = 0; stage < count; stage++) {
@@ -391,7 +390,7 @@ bg_status bg_schedule_problem_chain(bg_schedule_problem *problem, size_t edge_by
     BGI_TRY(bgi_require(problem, "problem", __func__, error));
     BGI_TRY(bgi_require(out_edges, "out_edges", __func__, error));
 
-    /* Gradients that reach a stage are also read by its W, where there is one; so is the stash. */
+    /* If a stage has W, its W also reads the gradients that reach the stage, and the stash. */
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
     const size_t room = 4 * (size_t)problem->stage_count;
     bg_schedule_edge *edges;

@@ -1,5 +1,5 @@
 /*
- * reader.c: positions and numbers in a text. It knows no format.
+ * reader.c: reads numbers and tracks positions in a text. It knows no format.
  */
 #include "schedule/reader.h"
 

@@ -1,5 +1,6 @@
 /*
- * reader.h: shared by the readers of text and CSV: positions, numbers, and "file:line:column: expected ...".
+ * reader.h: declarations for the readers of text and CSV: positions, numbers, and the message "file:line:column:
+ * expected ...".
  */
 #ifndef BGI_SCHEDULE_READER_H
 #define BGI_SCHEDULE_READER_H
@@ -17,10 +18,11 @@ typedef struct bgi_reader {
 /* `text` ends with NUL; `file_name` NULL: "schedule". */
 bgi_reader bgi_reader_begin(const char *text, const char *file_name, bg_error *error);
 
-/* BG_ERROR_PARSE with what was expected at `at`, and what was found. The message never contains a control character. */
+/* Returns BG_ERROR_PARSE; the message names the expected and the found text at `at`, and never contains a control
+ * character. */
 bg_status bgi_reader_reject(const bgi_reader *in, const char *at, const char *expected);
 
-/* Decimal digits, below 2^32. */
+/* Reads decimal digits of a number below 2^32. */
 bg_status bgi_reader_number(bgi_reader *in, const char *expected, uint32_t *out);
 
 /* Moves past the '\n' at the current position. */

@@ -1,5 +1,6 @@
 /*
- * require.c: requirements of some strategies beyond those of every problem. Each error says why, and what to change.
+ * require.c: requirements of some strategies in addition to those of every problem. Each error gives the reason and the
+ * change to make.
  */
 #include "schedule/schedule.h"
 

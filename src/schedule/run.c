@@ -1,14 +1,14 @@
 /*
- * run.c: abstract execution. It knows rows, edges and counters, and no strategy.
+ * run.c: abstract execution. It knows rows, edges and counters, but no strategy.
  *
- * In a strict problem one action is executed at a time over all devices: among those that can run, the one that is
+ * In a strict problem, one action at a time is executed over all devices. Among the actions that can run, it is the
  * first in the data flow (by micro-batch, then by place on the way forward and back). Everything that it starts,
  * including transfers, is complete before the next one begins. Once such an execution has determined the order, later
  * ones follow it.
  *
- * Each edge counts what was sent and what was consumed. Number n of a run (step * micro-batches + micro-batch) may be
- * produced once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times
- * of those two events, which are exactly the ones that may still be needed.
+ * Each edge counts sent and consumed messages. Number n of a run (step * micro-batches + micro-batch) may be produced
+ * once n - depth is consumed, and received once it is sent. In a timed run the slots of an edge hold the times of these
+ * two events, and no other times can be needed.
  */
 #include "schedule/run.h"
 
@@ -23,7 +23,7 @@ typedef struct device_state {
     uint32_t step;
     uint32_t position;
     double time;
-    double io_time; /* when all transfers so far are complete */
+    double io_time; /* the time when all transfers so far are complete */
     wait_kind wait;
     uint32_t wait_edge;
 } device_state;
@@ -50,7 +50,7 @@ typedef struct execution {
     /* Strict problems. */
     const uint64_t **ranks; /* [device][position]: the place in the data flow */
     double time;            /* when the last action ended */
-    uint32_t action_count;  /* since the caller's stop function was last called */
+    uint32_t action_count;  /* the number of actions since the last call of the stop function */
     bool is_stopped;
     bgi_arena arena;
 } execution;
@@ -95,7 +95,7 @@ static bg_status prepare(execution *exec, bg_error *error)
     return BG_OK;
 }
 
-/* Whether device a goes first in a strict problem: by step, then by place in the data flow. */
+/* Whether device a is first in a strict problem, by step, then by place in the data flow. */
 static bool is_earlier(const execution *exec, uint32_t a, uint32_t b)
 {
     const device_state *first = &exec->devices[a], *second = &exec->devices[b];
@@ -173,7 +173,7 @@ static double latest(double a, double b)
     return a > b ? a : b;
 }
 
-/* Most runs need only numbers below the depth, and a division would take longer than everything else. */
+/* Most runs need only numbers below the depth, for which a division would take longer than the rest of the function. */
 static size_t slot_of(uint64_t number, uint32_t depth)
 {
     return number < depth ? (size_t)number : (size_t)(number % depth);
@@ -205,7 +205,7 @@ static void send(execution *exec, uint32_t device, uint32_t edge, uint64_t numbe
     wake(exec, layout->rows[layout->edges[edge].to].device, WAITS_FOR_MESSAGE, edge);
 }
 
-/* LOAD or STORE: appended to the device's queue. */
+/* Appends a LOAD or STORE to the device's queue. */
 static void transfer(execution *exec, uint32_t device, const bg_action *action)
 {
     const bg_schedule_problem *problem = exec->run->layout->problem;
@@ -326,7 +326,7 @@ static void advance(execution *exec, uint32_t device)
 
 /* ---- one action at a time ---- */
 
-/* UINT64_MAX - 1: the action has no separate place and takes that of the compute actions beside it. */
+/* UINT64_MAX - 1: the action has no place itself and takes that of the neighboring compute actions. */
 static uint64_t rank_of(const bg_schedule_problem *problem, const bg_action *action)
 {
     const uint64_t positions = bgi_schedule_position_count(problem);
@@ -386,7 +386,7 @@ static uint32_t take_earliest(execution *exec, uint32_t step)
     return pop_earliest(exec);
 }
 
-/* Executes one action of the device, after all earlier ones; false when it has to wait. */
+/* Executes one action of the device, after all earlier ones; returns false when it has to wait. */
 static bool take_turn(execution *exec, uint32_t device)
 {
     device_state *state = &exec->devices[device];
@@ -423,7 +423,7 @@ static void advance_in_turns(execution *exec, uint64_t *turn)
 
 /* ---- the whole ---- */
 
-/* Adds a slot to an edge that the lowest possible device waits for. */
+/* Adds a slot to the edge for which the lowest device that waits for a slot waits. */
 static bool deepen(execution *exec)
 {
     const bgi_schedule_layout *layout = exec->run->layout;
@@ -440,7 +440,7 @@ static bool deepen(execution *exec)
     return false;
 }
 
-/* Each awaited action is in its device's list (the schedule was checked), so a device that waits is waiting for another
+/* The schedule was checked, so each awaited action is in its device's list. So each waiting device waits for another
  * waiting device. */
 static bg_status report_deadlock(const execution *exec, uint32_t device, bg_error *error)
 {

@@ -2,8 +2,8 @@
  * run.h: abstract execution of a schedule: devices run through their lists in order, and messages and slots are
  * counted, without computing. With times it is the simulator; without them it proves that a schedule does not deadlock.
  *
- * A condition that an action waits for never becomes false again. So the outcome and every time are the same in
- * whatever order the devices are advanced. Each device runs as far as it can, parks, and is woken by the event that it
+ * A condition that an action waits for never becomes false again. So the result and every time are independent of the
+ * order in which devices are advanced. Each device runs as far as it can, parks, and is woken by the event that it
  * waits for. The cost is linear in actions and edges.
  */
 #ifndef BGI_SCHEDULE_RUN_H
@@ -11,8 +11,8 @@
 
 #include "schedule/layout.h"
 
-/* A record of an executed action. `start` is when the device reached it; a RECEIVE that waits ends when the message
- * arrives, every other action starts after its wait. */
+/* A record of an executed action. `start` is the time when the device reached a RECEIVE, which ends when its message
+ * arrives; other actions start after their wait. */
 typedef struct bgi_schedule_record {
     uint32_t device;
     uint32_t position; /* in the device's list */
@@ -24,17 +24,19 @@ typedef struct bgi_schedule_run {
     const bgi_schedule_layout *layout;
     uint32_t step_count; /* consecutive executions of the lists */
     uint32_t *depths;    /* slots per edge */
-    bool may_deepen;     /* untimed: when all devices are stuck, an edge without a free slot gets another one, up to one
+    bool may_deepen;     /* if untimed: when all devices are stuck, an edge without a free slot gets another one, up to
+                          * one
                             per micro-batch; with those a correct schedule never deadlocks */
-    bool is_timed;       /* otherwise all times are 0 */
+    bool is_timed;       /* computes times; otherwise all times are 0 */
     /* For a strict problem: the device of each action of a step, as an earlier execution recorded it; every step
-     * follows it. NULL: this is that first execution, or the problem is not strict. */
+     * follows it. NULL in that earlier execution, and when the problem is not strict. */
     const uint32_t *turns;
-    bgi_schedule_record *records; /* NULL, or memory for all actions: those of the first step in a topological order */
+    bgi_schedule_record *records; /* NULL, or memory for the records of the first step, in a topological order */
     size_t record_count;
 } bgi_schedule_run;
 
-/* Fails when devices wait for each other, and names the lowest one, its action and what it waits for. */
+/* Fails when devices wait for each other; the error names the lowest device, its action and the action that it waits
+ * for. */
 bg_status bgi_schedule_execute(bgi_schedule_run *run, bg_error *error);
 
 #endif

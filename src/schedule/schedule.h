@@ -1,6 +1,6 @@
 /*
- * schedule.h: shared by the files of this room: the schedule object, checks of a problem, the helpers of generators,
- * and the text buffer of the printers.
+ * schedule.h: declarations for the files of this room: the schedule object, checks of a problem, helpers of generators,
+ * and the text buffer of printers.
  */
 #ifndef BGI_SCHEDULE_SCHEDULE_H
 #define BGI_SCHEDULE_SCHEDULE_H
@@ -32,13 +32,13 @@ struct bg_schedule {
 
 /* ---- schedule.c ---- */
 
-/* Creates a schedule without actions. */
+/* Creates an empty schedule. */
 bg_status bgi_schedule_create(uint32_t device_count, bg_schedule **out, bg_error *error);
 
 /* The number of actions of all devices together. */
 size_t bgi_schedule_total(const bg_schedule *schedule);
 
-/* BG_ERROR_CANCELED when problem->stop says so. */
+/* Returns BG_ERROR_CANCELED when problem->stop returns true. */
 bg_status bgi_schedule_check_stop(const bg_schedule_problem *problem, bg_error *error);
 /* The number of actions between two calls of the stop function. */
 enum { BGI_STOP_ACTIONS = 1 << 16 };
@@ -53,8 +53,8 @@ bool bgi_action_has_index(bg_action_kind kind);
 
 /* ---- problem.c ---- */
 
-/* Checks everything that the rest of the room relies on: counts are in range, pointers present, edges between existing
- * actions. */
+/* Checks everything that the rest of the room relies on: counts are in range, pointers are not NULL, and edges are
+ * between existing actions. */
 bg_status bgi_schedule_problem_check(const bg_schedule_problem *problem, bg_error *error);
 
 /* The stage's place along the data flow. */
@@ -86,10 +86,10 @@ bool bgi_schedule_stage_recomputes(const bg_schedule_problem *problem, uint32_t 
 /* Duration of a compute action; 0 for every other one. */
 double bgi_schedule_cost(const bg_schedule_problem *problem, const bg_action *action);
 
-/* ---- require.c, order.c: what generators are made of ---- */
+/* ---- require.c, order.c: building blocks of generators ---- */
 
-/* Refuse problems, with reason and remedy: two stages on one device; training whose W is part of B; anything except a V
- * (stages k and N - 1 - k on a separate device, none concurrent). */
+/* Each rejects a kind of problem, with reason and remedy: two stages on one device; training whose W is part of B; any
+ * placement except a V (stages k and N - 1 - k on a separate device, and no concurrent stages). */
 bg_status bgi_schedule_require_own_devices(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_split_weights(const bg_schedule_problem *problem, bg_error *error);
 bg_status bgi_schedule_require_fold(const bg_schedule_problem *problem, bg_error *error);
@@ -102,13 +102,13 @@ bg_status bgi_schedule_emit_action(const bg_schedule_problem *problem, bg_schedu
 bg_status bgi_schedule_emit_compute(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                     uint32_t stage, uint32_t micro_batch, bg_error *error);
 
-/* As above for the micro-batch that position `offset` of a pipeline holds at `step`, when a new micro-batch enters
- * every `stride` steps; emits nothing when it holds none. */
+/* Emit the action of the micro-batch at position `offset` of a pipeline at `step`, when a new micro-batch enters every
+ * `stride` steps. They emit nothing when the position is empty. */
 bg_status bgi_schedule_emit_at(const bg_schedule_problem *problem, bg_schedule *schedule, bg_action_kind kind,
                                uint32_t stage, uint64_t step, uint64_t offset, uint64_t stride, bg_error *error);
 
 /* Appends the W of the device's oldest B without one; does nothing if there is no such B. `begin` is 0 at first, and
- * then remembers where to search. */
+ * then keeps the place where the search continues. */
 bg_status bgi_schedule_emit_oldest_weights(bg_schedule *schedule, uint32_t device, size_t *begin, bg_error *error);
 
 /* Emits all levels of the weight update, level by level; nothing in inference. */
@@ -126,7 +126,7 @@ bg_status bgi_schedule_emit_breadth_first(const bg_schedule_problem *problem, bg
 bg_status bgi_schedule_emit_forward_pipeline(const bg_schedule_problem *problem, bg_schedule *schedule,
                                              bg_error *error);
 
-/* minimum_micro_batches of generators without a pipeline, and of those whose pipeline N micro-batches fill. */
+/* minimum_micro_batches of generators without a pipeline, and of generators whose pipeline N micro-batches fill. */
 uint32_t bgi_schedule_minimum_of_one(uint32_t stage_count, bool training);
 uint32_t bgi_schedule_minimum_of_stages(uint32_t stage_count, bool training);
 
@@ -156,7 +156,7 @@ bg_status bgi_schedule_complete(bg_schedule *schedule, const bg_schedule_problem
 /* ---- search.c ---- */
 
 /* The cost of a completed schedule: the end of its step by bg_schedule_simulate, and the bytes of slots on each device
- * (array of device_count). It compares schedules of one step, also of problems that differ in splits_weights. */
+ * (array of device_count). It can compare schedules of problems that differ only in splits_weights. */
 bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_problem *problem, double *device_bytes,
                              double *out_makespan_ns, bg_error *error);
 

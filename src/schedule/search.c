@@ -2,9 +2,9 @@
  * search.c: the state of the search for an order: costs by row, the fast clock, and the best order. It does not know
  * the rules by which orders are made.
  *
- * There are two clocks. bgi_search_time lets no action wait for a slot and executes only F, R, B, W and U: it is cheap,
- * and never later than the simulator. Only an order that is better by this clock is completed, verified and simulated,
- * and the simulated time counts.
+ * There are two clocks. bgi_search_time executes only F, R, B, W and U, which never wait for slots, so it is cheap and
+ * never later than the simulator. Only an order that is better by this clock is completed, verified and simulated, and
+ * the simulated time counts.
  */
 #include "schedule/automatic.h"
 #include "schedule/verify.h"
@@ -16,7 +16,7 @@
 
 #define NOT_YET (-1.0)
 
-/* ---- what follows from the problem ---- */
+/* ---- facts that follow from the problem ---- */
 
 static bool is_compute(bg_action_kind kind)
 {
@@ -107,7 +107,7 @@ static void find_merged(bgi_search *search)
     }
 }
 
-/* ---- an empty pipeline: how early, how long still ---- */
+/* ---- an empty pipeline: earliest starts, remaining times ---- */
 
 static const bg_action_kind chain[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD, BG_ACTION_WEIGHTS};
 
@@ -196,8 +196,8 @@ static void walk_backwards(bgi_search *search, const walk *w, const double *upda
     }
 }
 
-/* A device cannot begin before its first stage is reached; it runs all its actions; and the path from its last action
- * to the end of the step follows. */
+/* The bound of a device: the time until its first stage is reached, all its actions, and the path from its last action
+ * to the end of the step. */
 static void find_bound(bgi_search *search, const double *work, double *first, double *after)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -271,7 +271,7 @@ void bgi_search_clear(bgi_search *search)
 
 bool bgi_search_is_done(const bgi_search *search)
 {
-    /* Sums of the same costs in another order differ in the last bits. */
+    /* Sums of the same costs in a different order may differ in the last bits. */
     return search->is_stopped || search->work_left == 0 || search->best_ns <= search->bound_ns * (1.0 + 1e-12);
 }
 
@@ -286,7 +286,8 @@ void bgi_search_spend(bgi_search *search)
 
 /* ---- the quick clock ---- */
 
-/* The instance that an action must wait for; UINT32_MAX: none. Raises *start to the time when its inputs exist. */
+/* Finds an instance for which an action must wait; UINT32_MAX: none. Raises *start to the time when its inputs
+ * exist. */
 static uint32_t find_missing(const bgi_search *search, uint32_t row, uint32_t micro_batch, double *start)
 {
     const bgi_schedule_layout *layout = &search->layout;
@@ -362,8 +363,8 @@ static double slot_bytes(const bg_schedule_edge *edge)
     return (double)(edge->slot_bytes != 0 ? edge->slot_bytes : edge->size_bytes);
 }
 
-/* The most micro-batches of an edge that its receiving device's list holds at once, each from its `first` to its
- * `last`. Both rows are of one device and ascend. */
+/* The largest number of micro-batches of an edge that its receiving device holds at once, each from its `first` to its
+ * `last` action. Both rows are of one device and ascend. */
 static uint32_t count_held(const uint32_t *places, const bgi_schedule_row *first, const bgi_schedule_row *last)
 {
     uint32_t most = 0, ended = 0;
@@ -429,7 +430,7 @@ bg_status bgi_schedule_judge(const bg_schedule *schedule, const bg_schedule_prob
     return BG_OK;
 }
 
-/* Whether a completed schedule is better than the best one; if so, its times become the best's. */
+/* Whether a completed schedule is better than the best one; if so, its times are recorded as the best. */
 static bg_status judge(bgi_search *search, const bg_schedule *schedule, bool *out_is_better, bg_error *error)
 {
     const size_t *limits = search->problem->device_slot_bytes;
@@ -480,7 +481,7 @@ bg_status bgi_search_consider(bgi_search *search, const uint32_t *order, bool *o
 
 cleanup:
     bg_schedule_destroy(schedule);
-    /* An order that does not verify is skipped. */
+    /* An order that fails verification is skipped. */
     search->is_stopped = search->is_stopped || status == BG_ERROR_CANCELED;
     return status == BG_ERROR_MEMORY ? bgi_error_memory(error, "searching a schedule", 0) : BG_OK;
 }
@@ -502,7 +503,7 @@ static bool keeps_loss(const bgi_search *search, const bg_schedule *schedule)
     return true;
 }
 
-/* The compute actions of a schedule as an order; false when they are not those of the search. */
+/* Converts the compute actions of a schedule to an order; returns false when they are not those of the search. */
 static bool read_order(const bgi_search *search, const bg_schedule *schedule, uint32_t *order)
 {
     for (uint32_t device = 0; device < schedule->device_count; device++) {
@@ -521,7 +522,7 @@ static bool read_order(const bgi_search *search, const bg_schedule *schedule, ui
     return true;
 }
 
-/* Whether the fast clock and the lists are enough to show that an order is not better than the best. */
+/* Whether the fast clock and the lists already show that an order is not better than the best. */
 static bool is_worse(bgi_search *search, const uint32_t *order)
 {
     const uint64_t work_left = search->work_left; /* for the search's own orders */

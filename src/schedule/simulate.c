@@ -2,8 +2,8 @@
  * simulate.c: computes how long one step of a schedule takes, given the costs of its actions. It runs no kernel and
  * knows no graph.
  *
- * Devices run their lists in order; a message takes size / bytes_per_ns from SEND on, and messages do not slow each
- * other down; a producer waits for its slot. An action begins at the latest of the times that it waits for, so times
+ * Devices run their lists in order, and a producer waits for its slot. A message takes size / bytes_per_ns from SEND
+ * on, and messages do not slow each other down. An action begins at the latest of the times that it waits for, so times
  * are exact sums of costs and do not depend on the order in which they are computed.
  */
 #include "schedule/verify.h"
@@ -14,7 +14,7 @@
 
 typedef struct start {
     double time;
-    size_t record; /* the order among actions that start together */
+    size_t record; /* the order among actions that start at the same time */
 } start;
 
 static int compare_starts(const void *left, const void *right)
@@ -31,7 +31,7 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* A device's records are in the order of its list, in whatever order devices were advanced. */
+/* A device's records are in the order of its list, regardless of the order in which devices were advanced. */
 static void summarize(const bg_schedule *schedule, const bgi_schedule_facts *facts, bg_schedule_timing *timing)
 {
     double busy = 0.0;

@@ -2,8 +2,8 @@
  * steps.c: longest paths over a schedule's compute actions. It knows no costs, slots or messages: an input from another
  * stage arrives one step after it was made.
  *
- * Each bound is stored as "the first step that is free for ...", so that 0 means no bound. The late pass applies the
- * same rules backwards to the F; R, B and W do not move.
+ * Each bound is stored as the first step that it allows, so that 0 means no bound. The late pass applies the same rules
+ * backward, and moves only the F.
  */
 #include "schedule/steps.h"
 
@@ -22,7 +22,7 @@ typedef struct pass {
     uint32_t *steps;
     device_bound *devices;
     uint32_t *rows; /* forward pass: after the row's last instance; late pass: step of its next instance */
-    uint32_t taken; /* of a strict problem: steps that have an action */
+    uint32_t taken; /* in a strict problem: steps that have an action */
 } pass;
 
 bool bgi_schedule_row_has_steps(const bgi_schedule_row *row)
@@ -35,8 +35,8 @@ static uint32_t instance_step(const pass *p, uint32_t row, uint32_t micro_batch)
     return p->steps[p->layout->rows[row].first + micro_batch];
 }
 
-/* The number of steps after `from` at which `to` may run: in a pair, a stage's own B reads what its F made in the same
- * step. */
+/* The number of steps after `from` at which `to` may run. In a pair, a stage's B may read the result of its F in the
+ * same step. */
 static uint32_t edge_lag(const pass *p, const bgi_schedule_edge_rows *edge)
 {
     const bool is_own = p->layout->rows[edge->from].stage == p->layout->rows[edge->to].stage;

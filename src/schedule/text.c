@@ -6,8 +6,8 @@
  *     device 1: RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 U1:0
  *
  * An action is its kind and stage, then .micro-batch, then :index if the kind has one (U: the level; SEND, RECEIVE: the
- * edge). Devices come in order from 0. The verifier checks what the numbers mean: a text without syntax errors is a
- * list of actions, and not yet a schedule of a problem.
+ * edge). Devices come in order from 0. A text without syntax errors is a list of actions; the verifier checks whether
+ * it is a schedule of a problem.
  */
 #include "schedule/schedule.h"
 

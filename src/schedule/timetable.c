@@ -1,17 +1,17 @@
 /*
- * timetable.c: draws a schedule as papers do: devices as rows, steps as columns. It shows only compute actions, without
- * costs and messages.
+ * timetable.c: draws a schedule as papers do: devices as rows, steps as columns. It shows only compute actions, and no
+ * costs or messages.
  *
  *     step 0    1    2    3         step 0  1  2  3  4  5
  *     dev0 F0   F1B0 F2B1 B2        dev0 F0 .  .  B0 F1 ...
  *     dev1 F0B0 F1B1 ...            dev1 .  F0 B0 .  .  F1
  *
  * A schedule is a set of orders, for which one of three pictures is chosen. If no micro-batch waits between two stages
- * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise, if each
- * device has one stage and no W, or each W right after its B, cells hold a forward and a backward if then no
- * micro-batch waits (grouped). Otherwise cells hold one action, as early as possible (strategies that fill gaps with W,
- * or with other stages). So the picture depends only on the orders, and a schedule from a file is drawn like a
- * generated one. Strategies with the same orders (for few micro-batches) have the same picture.
+ * when each cell holds one action, cells hold one action (interleaved, sequential, inference). Otherwise cells hold a
+ * forward and a backward if then no micro-batch waits; each device must have one stage, and each W must come right
+ * after its B (grouped). Otherwise cells hold one action, as early as possible (strategies that fill gaps with W, or
+ * with other stages). So the picture depends only on the orders, and a schedule from a file is drawn like a generated
+ * one. Strategies with the same orders (for few micro-batches) have the same picture.
  */
 #include "schedule/steps.h"
 #include "schedule/verify.h"
@@ -140,7 +140,7 @@ static void measure(drawing *draw)
             draw->step_count = step + 1 > draw->step_count ? step + 1 : draw->step_count;
         }
     }
-    /* Step numbers must fit as well. */
+    /* Step numbers must also fit. */
     digits = count_digits(draw->step_count > 0 ? draw->step_count - 1 : 0);
     draw->cell_width = digits > draw->cell_width ? digits : draw->cell_width;
 }

@@ -1,14 +1,15 @@
 /*
  * transfers.c: places LOAD and STORE among a device's compute actions. It knows no strategy and reads only the order.
  *
- * A visit is a maximal run of actions of one stage. The users of a buffer of variables are divided into intervals:
- * those of one visit, or those up to the last forward and those from the first backward on, or all together.
+ * A visit is a maximal run of actions of one stage. The users of a buffer of variables are divided into intervals. An
+ * interval has the users of one visit, or those up to the last forward, or those from the first backward on, or all
+ * users.
  *
  *     visits         | F0.0 F0.1 | F1.0 F1.1   B1.0 B1.1 U1 | B0.0 B0.1 U0 |
  *     weights of 1   LOAD          <------- used -------> STORE                 (preload: a visit earlier)
  *     weights of 0   LOAD <used>   LOAD                       <--- used --> STORE
  *
- * A LOAD that is needed at once has nothing to overlap with; one visit earlier it overlaps with that visit's work. At
+ * A LOAD right before its user has no work to overlap with. One visit earlier it overlaps with that visit's work. At
  * one place STOREs go before LOADs, which may need the same memory.
  */
 #include "schedule/buffers.h"
@@ -60,7 +61,7 @@ static size_t later(size_t a, size_t b)
 
 /* ---- variables ---- */
 
-/* The users from `first` to `last`. */
+/* An interval: the users from `first` to `last`. */
 typedef struct interval {
     size_t first, last;
     size_t earliest; /* the earliest place of its LOAD: after the preceding interval */
@@ -86,7 +87,7 @@ static bool follows_sum(const placer *p, const bg_schedule_buffer *buffer, const
            action->stage == buffer->stage && action->index == 0;
 }
 
-/* `turns`: the user is the first one that is not a forward. */
+/* `turns`: the first user that is not a forward. */
 static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, const interval *before, size_t user,
                             bool turns)
 {
@@ -95,8 +96,8 @@ static bool begins_interval(const placer *p, const bg_schedule_buffer *buffer, c
     return buffer->residency == BG_RESIDENCY_VISIT || (buffer->residency == BG_RESIDENCY_FORWARD_BACKWARD && turns);
 }
 
-/* REDUCE comes before the first level of the update or after a backward that has written its gradients, and GATHER
- * after the last level, once the places are known. */
+/* Once the places are known, REDUCE is placed before the first level of the update or after a backward that has written
+ * its gradients, and GATHER after the last level. */
 static bool has_writing_neighbor(const bg_schedule_problem *problem, const bg_schedule_buffer *buffer,
                                  const bg_action *action)
 {

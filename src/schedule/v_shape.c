@@ -1,9 +1,9 @@
 /*
- * v_shape.c: two stages a device, placed as a V, with memory as a choice (Qi et al., "Pipeline Parallelism with
- * Controllable Memory", 2024): zb-v, v-half, v-min. Because device 0 has the first and the last stage, what a
- * micro-batch keeps is spread evenly, and its life on a device can be made short.
+ * v_shape.c: two stages per device, placed as a V, with a choice of memory (Qi et al., "Pipeline Parallelism with
+ * Controllable Memory", 2024): zb-v, v-half, v-min. Because device 0 has the first and the last stage, the stash of a
+ * micro-batch is spread evenly over devices, and its time on a device can be made short.
  *
- * A building block says when one micro-batch visits each device. It repeats every 6 steps (F, B and W of two stages),
+ * A building block defines when a micro-batch visits each device. It repeats every 6 steps (F, B and W of two stages),
  * and its visits to a device fall on 4 different steps modulo 6, so that blocks never collide. v-min, p = 4:
  *
  *     step 0  1  2  3  4  5  6  7  8  9  10 11 12 13 14 15
@@ -18,10 +18,10 @@
  *     v-half  2     1            2 floor((p + 2) / 2) (half)                 about 3 p
  *     v-min   1     1            2 floor((p + 4) / 3) (a third)              about 4 p; 1F1B 6 (p - 1)
  *
- * The order of a device is that of the visits without gaps, from a run in which every action takes one step: in each
- * step a device runs its next visit if its input exists, otherwise a W, otherwise (zb-v, which has memory for it) a
- * visit ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do
- * not affect the order.
+ * The order of a device is that of the visits without gaps, from a run in which every action takes one step. In each
+ * step a device runs its next visit if its input exists, otherwise a W, otherwise (zb-v, which has the memory) a visit
+ * ahead of its turn. W also comes first when a forward would exceed the limit of stashed micro-batches. Costs do not
+ * affect the order.
  */
 #include "schedule/schedule.h"
 
@@ -37,7 +37,7 @@ typedef enum visit { VISIT_FORWARD_DOWN = 0, VISIT_FORWARD_UP, VISIT_BACKWARD_DO
 
 typedef struct block {
     uint64_t down, up;            /* steps from device to device */
-    uint64_t top_gap, bottom_gap; /* further steps where the micro-batch turns: before its backwards, and half way */
+    uint64_t top_gap, bottom_gap; /* further steps when the micro-batch turns: before its backwards, and halfway */
     uint32_t most_kept;           /* the largest number of forwards on a device whose W is not done */
     bool runs_ahead;
 } block;
@@ -45,7 +45,7 @@ typedef struct block {
 typedef struct device_state {
     uint64_t starts[VISITS];
     uint32_t done[VISITS];  /* micro-batches */
-    uint32_t kept, waiting; /* those without W; and those of them with B */
+    uint32_t kept, waiting; /* the number of micro-batches without W, and of those the number with B */
     size_t weights_begin;   /* see bgi_schedule_emit_oldest_weights */
 } device_state;
 
@@ -85,8 +85,8 @@ static bool has_input(const weaver *w, uint32_t device, int v)
     return w->devices[is_down ? device - 1 : device + 1].done[v] > micro_batch;
 }
 
-/* The visit whose turn is `rank`-th on this device, in the order of the blocks (no two of a device are in the same
- * step); VISITS when fewer are left. */
+/* The visit whose turn is `rank`-th on this device, in the order of the blocks (which have no two visits of a device in
+ * one step); VISITS when fewer are left. */
 static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
 {
     for (int v = 0; v < VISITS; v++) {
@@ -101,7 +101,7 @@ static int find_turn(const weaver *w, const device_state *state, uint32_t rank)
     return VISITS;
 }
 
-/* A first stage that runs ahead leaves memory for the last one, on which all backwards wait. */
+/* When the first stage runs ahead, it leaves memory for the last stage, for which all backwards wait. */
 static bool may_run_ahead(const weaver *w, uint32_t device, int v)
 {
     const uint32_t room = w->block->most_kept - (v == VISIT_FORWARD_DOWN ? 1 : 0);
@@ -147,8 +147,8 @@ static bg_status act(weaver *w, bg_schedule *schedule, uint32_t device, int choi
                                     error);
 }
 
-/* Runs in steps of one unit. All devices choose before any of them acts. The remaining visit with the earliest turn
- * always has its input, so every step makes progress. */
+/* Executes the visits in steps of one unit. All devices choose before any of them acts. The remaining visit with the
+ * earliest turn always has its input, so every step makes progress. */
 static bg_status weave(weaver *w, bg_schedule *schedule, int *choices, bg_error *error)
 {
     uint64_t left = (uint64_t)w->device_count * BLOCK_STEPS * w->problem->micro_batch_count;

@@ -1,5 +1,5 @@
 /*
- * verify.c: proves a schedule and finds how many slots each edge needs. It knows no strategy: lists from generators,
+ * verify.c: proves a schedule and finds how many slots each edge needs. It knows no strategy, so lists from generators,
  * from files and from damaged copies are checked in the same way.
  *
  *     check.c: each device by itself; buffers.c: its remote buffers
@@ -12,11 +12,11 @@
  *     execute two steps with those depths; should all devices get stuck on slots, the lowest one's edge gets another.
  *     The times of the first step come with it
  *
- * For a strict problem both executions run one action at a time, the second one in the order of the first: that order
- * is the schedule's turns.
+ * For a strict problem both executions run one action at a time. The second one follows the order of the first, which
+ * becomes the schedule's turns.
  *
- * An action that can run with few slots can run with more, so a schedule that passes the first execution passes the
- * last one, and a depth raised on the way does not invalidate what was executed before.
+ * An action that can run with few slots can run with more. So a schedule that passes the first execution also passes
+ * the last one, and raising a depth does not invalidate the actions executed before.
  */
 #include "schedule/verify.h"
 
@@ -76,8 +76,8 @@ static bg_status allocate(bgi_schedule_facts *facts, const bg_schedule *schedule
     return facts->turns != NULL ? BG_OK : bgi_error_memory(error, "turns", total * sizeof *facts->turns);
 }
 
-/* With these depths two steps usually complete, and the times of the first one are known. Otherwise it is executed with
- * more slots and then timed. */
+/* With these depths two steps usually complete, and the times of the first one are known. Otherwise the schedule is
+ * executed with more slots and then timed. */
 static bg_status prove_two_steps(bgi_schedule_facts *facts, bgi_schedule_run *run, bg_error *error)
 {
     bg_status status;

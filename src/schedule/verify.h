@@ -23,15 +23,15 @@ bg_status bgi_schedule_facts_init(bgi_schedule_facts *facts, const bg_schedule *
                                   const bg_schedule_problem *problem, bg_error *error);
 void bgi_schedule_facts_clear(bgi_schedule_facts *facts);
 
-/* bg_schedule_verify that also returns its facts, for later steps to use. */
+/* bg_schedule_verify that also returns its facts for later steps. */
 bg_status bgi_schedule_prove(bg_schedule *schedule, const bg_schedule_problem *problem, bgi_schedule_facts *facts,
                              bg_error *error);
 /* bg_schedule_create that does the same. The problem must outlive the facts. */
 bg_status bgi_schedule_create_proven(const bg_schedule_problem *problem, const bg_schedule_generator *generator,
                                      bg_schedule **out, bgi_schedule_facts *out_facts, bg_error *error);
 
-/* The largest number of instances that have begun and not ended, with places in one order: instance m begins at
- * begins[m] and ends at ends[m], both ascending. */
+/* The largest number of instances that are in progress at once. Instance m begins at place begins[m] and ends at
+ * ends[m] of one order; both arrays ascend. */
 uint32_t bgi_schedule_count_overlap(const uint32_t *begins, const uint32_t *ends, uint32_t count);
 
 /* ---- simulate.c ---- */
@@ -47,8 +47,8 @@ bg_status bgi_schedule_timetable(const bg_schedule *schedule, const bgi_schedule
 
 /* ---- check.c ---- */
 
-/* The checks without execution: every action of the problem occurs once, on its device, in its place among the device's
- * other actions. Fills positions. */
+/* The checks without execution: every action of the problem occurs once, on its device, in a valid place among the
+ * device's other actions. Fills positions. */
 bg_status bgi_schedule_check(const bgi_schedule_layout *layout, const bg_schedule *schedule, uint32_t *positions,
                              bg_error *error);
 

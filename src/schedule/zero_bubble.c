@@ -8,15 +8,15 @@
  *     zb-h1        p - i                   i                p micro-batches, as much as 1F1B's first device
  *     zb-h2        2 (p - i) - 1           2 i              2 p - 1
  *
- * A micro-batch is kept until its W. Delayed W let the last devices finish their first backwards earlier, which all
- * other devices wait for. zb-h1 for p = 3:
+ * A device keeps a micro-batch's values until its W. Delaying W lets the last devices finish their first backwards, for
+ * which all other devices wait, earlier. zb-h1 for p = 3:
  *
  *     dev0 F0 F1 F2 .  .  B0 W0 F3 B1 W1 F4 B2 W2 ...
  *     dev1 .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 F4 ...
  *     dev2 .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 F4 ...
  *
- * With F = B = W each device of zb-h1 is idle for p - 1 of 3 m + p - 1 steps. Devices of zb-h2 are never idle between
- * their first and last action, from 2 p - 1 micro-batches on. With fewer micro-batches the order is the same.
+ * With F = B = W each device of zb-h1 is idle for p - 1 of 3 m + p - 1 steps. With at least 2 p - 1 micro-batches,
+ * devices of zb-h2 are never idle between their first and last action. With fewer micro-batches the order is the same.
  */
 #include "schedule/schedule.h"
 

@@ -52,7 +52,7 @@ static void mark_needs(bgi_differentiation *d)
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bool any = false;
-        if (op->type->gradient == NULL || op->phase != BGI_PHASE_FORWARD) /* backward ops of another term */
+        if (op->type == &bgi_op_stop_gradient || op->phase != BGI_PHASE_FORWARD) /* backward ops of another term */
             continue;
         for (uint32_t i = 0; i < op->input_count; i++)
             any |= d->needs[op->inputs[i].id];
@@ -166,6 +166,20 @@ static bg_status check_input_gradient(const bg_graph *graph, const bgi_op *op, u
         bg_type_text(&want, want_text));
 }
 
+/* A gradient that reaches an op without a rule would silently leave parameters before the op unchanged. */
+static bg_status refuse_missing_rule(const bg_graph *graph, const bgi_op *op, const bool *needs, bg_error *error)
+{
+    uint32_t input = 0;
+
+    while (!needs[input])
+        input++;
+    return bg_error_set(
+        error, BG_ERROR_UNSUPPORTED,
+        "gradient of %s `%s`: its op type has no gradient rule, but the loss needs the gradient of input "
+        "%u (`%s`); add a rule to the type, or pass that input through bg_stop_gradient",
+        op->type->name, op->name, input, bg_graph_name(graph, op->inputs[input]));
+}
+
 /* Lets one op's rule add its backward ops. */
 static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_error *error)
 {
@@ -185,7 +199,7 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
 
     for (uint32_t i = 0; i < op.input_count; i++)
         any_input |= needs[i] = d->needs[op.inputs[i].id];
-    if (!any_input || op.type->gradient == NULL)
+    if (!any_input || op.type == &bgi_op_stop_gradient)
         return BG_OK;
     for (uint32_t i = 0; i < op.output_count; i++)
         if (op.outputs[i].id != 0) {
@@ -195,6 +209,8 @@ static bg_status differentiate_op(bgi_differentiation *d, uint32_t op_index, bg_
         }
     if (!any_output)
         return bg_graph_check(d->graph, error);
+    if (op.type->gradient == NULL)
+        return refuse_missing_rule(d->graph, &op, needs, error);
     d->graph->current_block = op.block;
     if (op.type == &bgi_op_slice && ((const bgi_slice_attributes *)op.attributes)->step == 1)
         return contribute(d, op.inputs[0], output_gradients[0], op.attributes, op.block)

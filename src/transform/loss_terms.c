@@ -75,11 +75,12 @@ static void find_dependences(splitter *s)
     }
     for (size_t o = 0; o < s->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
-        const bool trains = op->type->gradient != NULL && depends(s->trains, op);
+        const bool trains = op->type != &bgi_op_stop_gradient && depends(s->trains, op);
         const bool has_data = depends(s->has_data, op), is_counted = depends(s->is_counted, op);
         for (uint32_t i = 0; i < op->output_count; i++) {
             const uint32_t id = op->outputs[i].id;
-            s->trains[id] = trains;
+            s->trains[id] =
+                trains && (op->type->gradient != NULL || bg_dtype_is_float(bg_graph_type(graph, op->outputs[i]).dtype));
             s->has_data[id] = has_data;
             s->is_counted[id] = is_counted || (id != 0 && !bg_value_is_null(find_count(graph, op->outputs[i])));
         }

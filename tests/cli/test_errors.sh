@@ -91,7 +91,7 @@ error 2 '--recompute auto needs --device-memory' mnist --recompute auto
 error 2 '--checkpoint-blocks is given without --recompute' mnist --checkpoint-blocks
 error 2 '--recompute-order is given without --recompute' mnist --recompute-order then
 error 2 'add --checkpoint-blocks' mnist --recompute checkpoints
-error 1 'is a recomputation checkpoint and the schedule is `interleaved`' plan mnist --ipu-limits --schedule interleaved \
+error 1 'is a recomputation checkpoint, but the schedule is `interleaved`' plan mnist --ipu-limits --schedule interleaved \
     --recompute stage --checkpoint-blocks
 error 2 'single|sharded|pipelined|phased' mnist --strategy parallel
 error 2 'it must be one of' mnist --strategy ''

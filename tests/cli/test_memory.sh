@@ -48,7 +48,7 @@ said_why() {
     ! grep -q -F '(null)' err || return 1
     [ "$1" -eq 0 ] && return 0
     [ "$1" -le 2 ] && [ "$(wc -l <err)" -le 2 ] &&
-        tail -n 1 err | grep -q -E '^brigade [a-z]+: .*(out of memory|refused thread|cannot start worker)'
+        tail -n 1 err | grep -q -E '^brigade [a-z]+: .*(out of memory|failed to start thread|cannot start worker)'
 }
 
 # fails_anywhere LEAST ARGUMENT...: the program in a copy of `old`, over and over; at least LEAST of the runs end with an

@@ -321,7 +321,7 @@ static void try_refusals(void)
     options.execution.cores = 2;
     options.execution.start_thread = lend_thread;
     options.execution.start_thread_user = &threads;
-    expect(open_session(&options) == NULL && strstr(error.message, "start_thread refused thread 2") != NULL,
+    expect(open_session(&options) == NULL && strstr(error.message, "start_thread failed to start thread 2") != NULL,
            "threads that end are an error");
     options.execution.pinning = BG_PINNING_COMPACT;
     expect(open_session(&options) == NULL && strstr(error.message, "start_thread is set with pinning compact") != NULL,
@@ -477,7 +477,7 @@ static void try_infeed(int threads)
            "an infeed");
     if (threads == 0) {
         expect(bg_infeed_start(infeed, session, &error) == BG_ERROR_IO &&
-                   strstr(error.message, "start_thread refused the infeed's thread") != NULL,
+                   strstr(error.message, "start_thread failed to start the infeed's thread") != NULL,
                "an infeed without a thread is an error");
     } else {
         expect(bg_infeed_start(infeed, session, &error) == BG_OK && lent.lent > before,

@@ -228,7 +228,7 @@ static void test_messages(void **state)
     REFUSES(&good, BG_ERROR_INVALID, "dropout is 1", "below 1");
     bad = base;
     bad.serialization = 4;
-    REFUSES(&good, BG_ERROR_INVALID, "serialization is 4", "6, must divide");
+    REFUSES(&good, BG_ERROR_INVALID, "serialization is 4", "divide the 6 queries");
 #undef REFUSES
 }
 

@@ -124,7 +124,7 @@ static void test_what_is_wrong_is_said(void **state)
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w}, 2, BG_ERROR_INVALID, "with 0 groups");
     c.options.groups = 2;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w}, 2, BG_ERROR_SHAPE,
-                         "dimension 1 of x must be groups times dimension 1 of the weight");
+                         "dimension 1 of x must be dimension 1 of the weight times the groups");
     c.options.groups = 1;
     c.is_transposed = true;
     bgi_test_build_fails(build_conv, &c, (bg_type[]){x, w}, 2, BG_ERROR_SHAPE,

@@ -188,7 +188,7 @@ static void test_what_is_wrong_is_said(void **state)
     REFUSES(BG_ERROR_INVALID, "alibi is -8", q, k, k);
     bad.options.alibi = 8.0;
     bad.options.axis = BG_MESH_TENSOR_1;
-    REFUSES(BG_ERROR_UNSUPPORTED, "alibi is set, and the heads are split over an axis", q, k, k);
+    REFUSES(BG_ERROR_UNSUPPORTED, "alibi is set, but the heads are split over an axis", q, k, k);
 #undef REFUSES
 }
 

@@ -61,15 +61,15 @@ static void test_what_is_wrong_is_said(void **state)
         {{"ab,bc->ac", 1}, BG_ERROR_INVALID, "einsum `sum`: `ab,bc->ac`: it names more operands than are given"},
         {{"ab->ac", 2}, BG_ERROR_INVALID, "it names fewer operands than are given"},
         {{"aa->a", 1}, BG_ERROR_INVALID, "a letter occurs twice"},
-        {{"a.->a", 1}, BG_ERROR_INVALID, "it may have letters, commas, spaces and one arrow"},
+        {{"a.->a", 1}, BG_ERROR_INVALID, "it may contain only letters, commas, spaces and one arrow"},
         {{"ab-a", 1}, BG_ERROR_INVALID, "a `-` must be followed by `>`"},
         {{"ab->c", 1}, BG_ERROR_INVALID, "the result has a letter that no operand has"},
         {{"ab->a,b", 1}, BG_ERROR_INVALID, "there is more text after the result"},
         {{"abcdefg->a", 1}, BG_ERROR_INVALID, "more letters than a value can have dimensions"},
         {{"abc->a", 1}, BG_ERROR_SHAPE, "operand 0 is float32[2,3]: it must be a float"},
         {{"ab,ab->a", 2}, BG_ERROR_SHAPE, "`a` has size 2 in one operand and 4 in operand 1, which is float32[4,3]"},
-        {{"ab", 0}, BG_ERROR_INVALID, "it takes an equation and 1 to 16 operands, not 0"},
-        {{NULL, 1}, BG_ERROR_INVALID, "it takes an equation"},
+        {{"ab", 0}, BG_ERROR_INVALID, "it needs an equation and 1 to 16 operands, but 0 operands are given"},
+        {{NULL, 1}, BG_ERROR_INVALID, "it needs an equation"},
     };
     const bg_type types[] = {bg_matrix(BG_FLOAT32, 2, 3), bg_matrix(BG_FLOAT32, 4, 3)};
     const bg_type wide[] = {bg_type_make(BG_FLOAT32, 4, (int64_t[]){1, 1, 1, 1}),

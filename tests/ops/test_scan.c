@@ -241,7 +241,8 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     expect(NULL, types, step_nothing, BG_ERROR_INVALID, "it has no options");
     expect(&options, types, step_nothing, BG_ERROR_INVALID, "the body did not set output 0 (the loop has 3 steps)");
-    expect(&options, types, step_wider, BG_ERROR_SHAPE, "the body makes state 0 float32[4]: it must stay float32[2]");
+    expect(&options, types, step_wider, BG_ERROR_SHAPE,
+           "the body changes state 0 to float32[4]: it must stay float32[2]");
     expect(&options, types, NULL, BG_ERROR_INVALID, "it needs a body");
     options.input_count = 2;
     expect(&options, types, step_nothing, BG_ERROR_SHAPE, "input 1 has 4 steps");

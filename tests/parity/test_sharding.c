@@ -517,7 +517,7 @@ static void test_refusals(void **state)
     options.memory.locations[BG_LOCATION_ACTIVATIONS].sharded = true;
     expect_refusal(&options, 0, "activations are sharded and on the device");
     options.execution.strategy = BG_STRATEGY_PHASED; /* remote by default */
-    expect_refusal(&options, 0, "no tensor-parallel replicas, and only such replicas have activations in common");
+    expect_refusal(&options, 0, "no tensor-parallel replicas, the only ones with equal activations");
     options = options_for(&ways[0], 2, 1);
     options.memory.locations[BG_LOCATION_WEIGHTS].sharded = true;
     expect_refusal(&options, 0,

@@ -217,9 +217,9 @@ static void test_budgets(void **state)
     options.execution.devices = devices;
     options.execution.device_model_count = 2;
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_BUDGET);
-    at = strstr(error.message, "the smallest that would do is ");
+    at = strstr(error.message, "every stage needs a budget of at least ");
     assert_non_null(at);
-    assert_int_equal(sscanf(at, "the smallest that would do is %llu bytes", &named), 1);
+    assert_int_equal(sscanf(at, "every stage needs a budget of at least %llu bytes", &named), 1);
     if (named < least || named > least + 512)
         fail_msg("%llu bytes would do, says `%s`; the best plan takes %zu", named, error.message, least);
     devices[0].memory_bytes = devices[1].memory_bytes = (size_t)named;
@@ -381,7 +381,7 @@ static void test_refusals(void **state)
         const bg_options options = make_options(texts[i]);
         bg_error error = {0};
         assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_INVALID);
-        if (strstr(error.message, "automatic ones are \"auto:4\" or \"auto-ops:4\"") == NULL)
+        if (strstr(error.message, "automatic stages are written \"auto:4\" or \"auto-ops:4\"") == NULL)
             fail_msg("%s: %s", texts[i], error.message);
     }
     assert_false(bgi_stages_are_automatic("A|auto"));

@@ -230,7 +230,7 @@ static void expect_refusal(const bg_plan *plan)
     bg_error error = {0};
 
     assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
-    if (strstr(error.message, "runs a sum beside instructions") == NULL)
+    if (strstr(error.message, "begins a sum that later instructions touch") == NULL)
         fail_msg("%s", error.message);
 }
 

@@ -130,16 +130,16 @@ static void memory_of_others_is_refused(void **state)
     bgi_operand changed;
 
     (void)state;
-    expect_operand_refused(plan, operand_of(maker, 0, 1), slot, "used by device 0");
-    expect_operand_refused(plan, operand_of(reader, 0, 0), sent, "used by device 2");
+    expect_operand_refused(plan, operand_of(maker, 0, 1), slot, "cannot be used by device 0");
+    expect_operand_refused(plan, operand_of(reader, 0, 0), sent, "cannot be used by device 2");
     expect_operand_refused(plan, operand_of(reader, 0, 0),
                            (bgi_operand){.memory = BGI_MEMORY_WINDOW, .edge = BGI_NO_EDGE}, "operand is in edge");
     changed = slot;
     changed.memory = BGI_MEMORY_REMOTE;
-    expect_operand_refused(plan, operand_of(reader, 0, 0), changed, "used by device 2");
+    expect_operand_refused(plan, operand_of(reader, 0, 0), changed, "cannot be used by device 2");
     changed = sent;
     changed.memory = BGI_MEMORY_COUNT;
-    expect_operand_refused(plan, operand_of(maker, 0, 1), changed, "operand is in memory 3 of 3");
+    expect_operand_refused(plan, operand_of(maker, 0, 1), changed, "operand is in memory 3, but");
     changed = sent;
     changed.offset = plan->edges[sent.edge].slot_bytes;
     expect_operand_refused(plan, operand_of(maker, 2, 1), changed, "window of");
@@ -161,10 +161,10 @@ static void windows_are_acquired_and_sent(void **state)
     maker->acquire_count = acquired;
     send->copies = &copy;
     send->copy_count = 1;
-    expect_refusal(plan, "does not end in the message of edge");
+    expect_refusal(plan, "must end in the message of edge");
     send->copy_count = 0;
     send->after_calls = 1;
-    expect_refusal(plan, "left before");
+    expect_refusal(plan, "has already left");
     send->after_calls = 0;
     plan->edges[send->action.index].offset = plan->devices[1].arena_bytes + plan->devices[2].arena_bytes;
     expect_refusal(plan, "pass the end of device");
@@ -197,11 +197,11 @@ static void turns_are_one_sequence(void **state)
     turn = first->turn;
     first->turn = second->turn;
     second->turn = turn;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = first->turn;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = UINT32_MAX;
-    expect_refusal(plan, "is not its own, or too early");
+    expect_refusal(plan, "belongs to another instruction or comes too early");
     second->turn = first->turn;
     first->turn = turn;
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);

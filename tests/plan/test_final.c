@@ -392,7 +392,7 @@ static void gradients_that_are_not_final_are_refused(void **state)
                 *operand = on->instructions[sum].reduced[r].operand;
                 error = (bg_error){0};
                 assert_int_equal(bgi_plan_check(plan, &error), BG_ERROR_INTERNAL);
-                assert_non_null(strstr(error.message, "has summed before"));
+                assert_non_null(strstr(error.message, "has already summed"));
                 *operand = before;
                 refused++;
             }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <brigade/nn.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,12 +86,73 @@ static void test_zoo(void **state)
     }
 }
 
+/* Two stages of three layers each on one device, whose one-slot stashes have the bytes of widths and batch. */
+static bg_plan *make_stashes(bg_graph *graph, const int64_t *widths)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    static const uint32_t devices[] = {0, 0};
+    const bg_type type = bg_matrix(BG_FLOAT32, 64, widths[0]);
+    const bg_optimizer optimizer = bg_sgd(0.01);
+    bg_options options = bg_options_defaults();
+    bg_value x = bg_graph_input(graph, "x", &type);
+    bg_error error = {0};
+    bg_plan *plan = NULL;
+
+    for (int i = 0; i < 6; i++) {
+        bg_block_start(graph, names[i], BG_DEVICE_NONE);
+        x = bg_elementwise_unary(graph, NULL, BG_TANH, bg_linear_layer(graph, names[i], x, widths[1 + i], false));
+    }
+    x = bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
+    options.execution.strategy = BG_STRATEGY_SHARDED;
+    options.execution.stages = "a,b,c|d,e,f";
+    options.execution.device_mapping = devices;
+    options.execution.device_mapping_count = 2;
+    if (bg_plan_create_training(graph, x, &optimizer, &options, &plan, &error) != BG_OK)
+        fail_msg("%s", error.message);
+    return plan;
+}
+
+/* A device's largest stash of one slot is the last one, right before the transients; of equal ones it is the first. */
+static void test_the_stash_before_the_transients(void **state)
+{
+    static const int64_t cases[][7] = {
+        {256, 256, 256, 16, 16, 16, 16}, {16, 16, 16, 256, 256, 256, 256}, {32, 32, 64, 64, 64, 64, 64}};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        bg_graph *graph = NULL;
+        const bgi_plan_edge *last = NULL, *wanted = NULL;
+        uint32_t equal = 0;
+        bg_plan *plan;
+
+        assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
+        plan = make_stashes(graph, cases[c]);
+        for (uint32_t e = 0; e < plan->edge_count; e++) {
+            const bgi_plan_edge *edge = &plan->edges[e];
+            if (!edge->is_stash || edge->depth != 1)
+                continue;
+            if (last == NULL || edge->offset > last->offset)
+                last = edge;
+            equal += wanted != NULL && edge->slot_bytes == wanted->slot_bytes;
+            if (wanted == NULL || edge->slot_bytes > wanted->slot_bytes)
+                wanted = edge;
+        }
+        if (last == NULL || last != wanted)
+            fail_msg("case %zu: the last stash is that of edge %td, not of edge %td", c, last - plan->edges,
+                     wanted - plan->edges);
+        assert_int_equal(equal > 0, c == 2);
+        bg_plan_destroy(plan);
+        bg_graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_training),
         cmocka_unit_test(test_random_inference),
         cmocka_unit_test(test_zoo),
+        cmocka_unit_test(test_the_stash_before_the_transients),
     };
 
     return cmocka_run_group_tests_name("plan/layout", tests, NULL, NULL);

@@ -467,7 +467,7 @@ static void test_rules(void **state)
                                                     checkpoints */
     bg_graph_checkpoint(m.graph, m.marks[1]);
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "is a recomputation checkpoint and the schedule is `interleaved`"));
+    assert_non_null(strstr(error.message, "is a recomputation checkpoint, but the schedule is `interleaved`"));
     options.execution.schedule = "Interleaved";
     assert_int_equal(compile(&m, &options, &plan, &error), BG_ERROR_INVALID);
     options.execution.schedule = "grouped";

@@ -123,7 +123,7 @@ static void outputs_come_to_every_rank_that_wants_them(void **state)
     assert_int_equal(run(&r, own_rank() == 0 ? together : NULL), BG_ERROR_INVALID);
     assert_string_equal(
         r.error.message,
-        "output `loss`: rank 0 has an array for it, but rank 1, which makes it, has none: give it one there too");
+        "output `loss`: rank 0 has an array for it, but rank 1, which computes it, has none; pass an array there too");
     close_rig(&r);
 }
 

@@ -393,11 +393,11 @@ static void what_a_builder_lacks_is_named(void **state)
     const bg_split_placement placement = {.splits = NULL, .device_count = 2};
 
     (void)state;
-    FAILS_TO_BUILD(bg_concat(graph, "both", NULL, 2, 0), "concat `both`: values is NULL, and count is 2");
-    FAILS_TO_BUILD(bg_reshape(graph, "r", x, 2, NULL), "reshape `r`: dims is NULL, and rank is 2");
-    FAILS_TO_BUILD(bg_broadcast(graph, "b", x, 2, NULL), "broadcast `b`: dims is NULL, and rank is 2");
+    FAILS_TO_BUILD(bg_concat(graph, "both", NULL, 2, 0), "concat `both`: values is NULL, but count is 2");
+    FAILS_TO_BUILD(bg_reshape(graph, "r", x, 2, NULL), "reshape `r`: dims is NULL, but rank is 2");
+    FAILS_TO_BUILD(bg_broadcast(graph, "b", x, 2, NULL), "broadcast `b`: dims is NULL, but rank is 2");
     FAILS_TO_BUILD(bg_reduce(graph, "sum", BG_REDUCE_SUM, x, NULL, 1, false),
-                   "reduce `sum`: axes is NULL, and axis_count is 1");
+                   "reduce `sum`: axes is NULL, but axis_count is 1");
     FAILS_TO_BUILD(bg_attention(graph, "a", x, NULL), "attention `a`: it has no options");
     FAILS_TO_BUILD(bg_attention_cached(graph, "a", x, x, x, NULL), "`a`: it has no options");
     FAILS_TO_BUILD(bg_parallel_linear_layer(graph, "p", x, 4, NULL), "parallel linear layer `p`: it has no options");

@@ -349,7 +349,7 @@ static void devices_make_replicas(void **state)
     options.replicas.total_devices = 7;
     expect_refused(
         &options,
-        "total_devices is 7, which is not a multiple of the 2 devices of a replica: 1 would be idle; use 6 or 8");
+        "total_devices is 7, which is not a multiple of the 2 devices of a replica, so 1 would be idle; use 6 or 8");
     options.replicas.total_devices = 1;
     expect_refused(&options, "total_devices is 1, but a replica has 2 devices");
     options.replicas.total_devices = 6;

@@ -192,6 +192,40 @@ static bg_status fail_silently(bg_op_gradient *gradient, bg_error *error)
     return BG_ERROR_UNSUPPORTED;
 }
 
+/* An op without a rule is an error only when a gradient must flow through it. */
+static void test_missing_rules(void **state)
+{
+    bg_op_type unknown = bgi_op_linear;
+
+    (void)state;
+    unknown.gradient = NULL;
+    for (int c = 0; c < 3; c++) { /* its weight is a parameter; its result is a constant; its weight is a constant */
+        bg_graph *graph = small_create();
+        const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "v");
+        const bg_value inputs[] = {x, c == 2 ? bg_stop_gradient(graph, "fixed", v) : v};
+        bg_value y = bg_graph_add(graph, &unknown, "mine", inputs, 2, NULL, NULL), loss;
+        derived d = {0};
+        bg_error error = {0};
+
+        if (c == 1)
+            y = bg_stop_gradient(graph, "constant", y);
+        loss = small_loss(graph, "loss", bg_add(graph, small_linear(graph, "b", x, w), y));
+        if (c == 0) {
+            small_expect(
+                bgi_differentiate(graph, loss, (bg_value){0}, 1.0, (bg_value){0}, &d.gradients, &d.count, &error),
+                BG_ERROR_UNSUPPORTED, &error,
+                "gradient of linear `mine`: its op type has no gradient rule, but the loss needs the gradient "
+                "of input 1 (`v`); add a rule to the type, or pass that input through bg_stop_gradient");
+        } else {
+            d = derive(graph, loss, (bg_value){0});
+            assert_int_equal(d.count, 1);
+            assert_int_equal(d.gradients[0].parameter.id, w.id);
+        }
+        free(d.gradients);
+        bg_graph_destroy(graph);
+    }
+}
+
 static void test_errors(void **state)
 {
     bg_graph *graph = small_create();
@@ -234,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_many_contributions),
         cmocka_unit_test(test_no_gradient_where_none_flows),
         cmocka_unit_test(test_the_weight_of_a_mean),
+        cmocka_unit_test(test_missing_rules),
         cmocka_unit_test(test_errors),
     };
 
