@@ -1,5 +1,5 @@
 /*
- * table.c: the kernels table, and choosing from it.
+ * table.c: the table of kernels, and the choice of a kernel from it.
  */
 #include "kernels/kernels.h"
 

@@ -6,10 +6,13 @@
 
 #include <brigade/ops.h>
 
-/* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
- * ALL_REDUCE      x -> y
- * ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
- * REDUCE_SCATTER  x -> y        the other way round */
+/*
+ * Collectives have no kernels: the engine makes the replicas of a group meet (runtime/collective.c).
+ *
+ *     ALL_REDUCE      x -> y
+ *     ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
+ *     REDUCE_SCATTER  x -> y        dim `axis` of x is `members` times that of y
+ */
 typedef enum bgi_collective_kind {
     BGI_COLLECTIVE_REDUCE = 0,
     BGI_COLLECTIVE_GATHER,

@@ -174,7 +174,7 @@ static void convolve_depthwise_backward(const bg_kernel_call *call, uint32_t par
 
 /* ---- the gradient of the weights ---- */
 
-/* Adds the lanes of each tap to its sum, and begins again. */
+/* Adds the lanes of each tap to its sum, then clears the lanes. */
 static void settle_lanes(vf *lanes, int64_t taps, float *sums)
 {
     for (int64_t t = 0; t < taps; t++) {

@@ -1,13 +1,12 @@
 /*
- * product.c: the settings of products besides their shapes: constants that every kernel may point to, because a plan
- * keeps them.
+ * product.c: the settings of products besides their shapes. They are constants, because plans keep pointers to them.
  */
 #include "kernels/linear/product.h"
 
 #include "core/narrow.h"
 
-/* They say what happens to each block's sums, or which instructions multiply pairs, and the limit of scratch as the
- * exponent of a power of two. */
+/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and gives the limit of
+ * scratch as the exponent of a power of two. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \

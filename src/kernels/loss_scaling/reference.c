@@ -58,7 +58,7 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     const double steps = (double)call->env->optimizer_step;
 
     (void)part;
-    /* A new optimizer state has no skipped updates, and no state has skipped more updates than there were. */
+    /* A new optimizer state has no skipped updates, and a state cannot have skipped more updates than were made. */
     if (statistics[BGI_STATISTICS_SKIPPED] > steps)
         statistics[BGI_STATISTICS_SKIPPED] = steps;
     for (int k = 0; k < BGI_HYPER_COUNT; k++)

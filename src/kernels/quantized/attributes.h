@@ -6,10 +6,13 @@
 
 #include "core/quantized.h"
 
-/* QUANTIZED_LINEAR     x [..., in], w -> y [..., out]     y = x times the weights; of x's type
- * QUANTIZED_EMBEDDING  table, ids -> y [..., in]          rows of the weights [out, in], of float32
+/*
+ *     QUANTIZED_LINEAR     x [..., in], w -> y [..., out]     y = x times the weights; of x's type
+ *     QUANTIZED_EMBEDDING  table, ids -> y [..., in]          rows of the weights [out, in], of float32
+ *
  * w and table are uint8 (core/quantized.h). LINEAR and MATMUL over the float32 matrix of products level x scale give
- * the same bits as QUANTIZED_LINEAR. */
+ * the same bits as QUANTIZED_LINEAR.
+ */
 typedef struct bgi_quantized_attributes {
     int64_t in, out;
     uint8_t bits; /* 8 or 4 */

@@ -3,7 +3,7 @@
  */
 #include "kernels/resample/fast.h"
 
-/* Larger tables belong to scales that combine nearly all of a long axis into one element. */
+/* Only scales that combine nearly all of a long axis into one element need larger tables. */
 static const int64_t most_shared_floats = 1 << 22;
 
 bool bgi_cpu_shape_resample(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
