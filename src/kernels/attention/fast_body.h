@@ -106,7 +106,7 @@ static void gather_rows(const bgi_attention *a, const attention_rows *rows, int6
     }
 }
 
-/* copy_rows for y or dy. */
+/* gather_rows for y or dy. */
 static void gather_results(const attention_head *head, const void *data, int64_t first, int64_t count, float *to)
 {
     gather_rows(head->plan, &(attention_rows){data, head->y.start, head->y.stride}, first, count, to);
@@ -543,8 +543,8 @@ static void differentiate_scores(float *shares, float *gradients, const float *f
     memset(gradients + seen, 0, (size_t)(width - seen) * sizeof(float));
 }
 
-/* Computes shares = q k^T and gradients = dy v^T, then finishes both by differentiate_row. `along`: from the block's
- * first query on. */
+/* Computes shares = q k^T and gradients = dy v^T, then finishes both with differentiate_scores. `along`: from the
+ * block's first query on. */
 static void differentiate_block(const attention_head *head, const score_block *block, const float *log_sums,
                                 const float *along, float gradient_scale, const backward_scratch *s)
 {
