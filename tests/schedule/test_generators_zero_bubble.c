@@ -1,9 +1,9 @@
 /*
  * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
- * the published orders, bubbles and memory. All have F = B = W, as those figures assume.
+ * the published orders, bubbles and memory. All tests use F = B = W, as those figures assume.
  *
- * "Idle within" is what Qi et al. call the bubble: the time of a device between its first and its last action, less its
- * work. The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
+ * "Idle within" is the bubble of Qi et al.: the time of a device between its first and its last action, less its work.
+ * The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
  */
 #include <stdarg.h>
 #include <stddef.h>
