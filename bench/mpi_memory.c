@@ -6,8 +6,8 @@
  *
  * Both print one row of a table in markdown, which bench/mpi_memory.sh puts together; all numbers are of the rank that
  * has most. Resident memory is counted in three parts: anonymous memory (the heap, arenas, stacks), memory that ranks
- * share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are what malloc has
- * handed out to Brigade and to MPI.
+ * share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are the memory that
+ * Brigade and MPI have allocated with malloc.
  *
  * `growth` also runs the same number of messages by MPI alone, without Brigade, to separate the memory that MPI itself
  * keeps for each message from Brigade's. The exit code is 1 when Brigade's growth is above the limit.
@@ -24,7 +24,7 @@
 
 enum {
     STAGES = 64,
-    WIDTH = 512, /* a layer: 1 MiB of weights, as much of gradients and of velocities */
+    WIDTH = 512, /* a layer has 1 MiB each of weights, gradients and velocities */
     SMALL_STAGES = 2,
     SMALL_REPLICAS = 2,
     SMALL_WIDTH = 64,

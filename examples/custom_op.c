@@ -52,7 +52,7 @@ static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_
     return BG_OK;
 }
 
-/* A part is one feature, so it adds up the gradient of its a alone, always in the same order. */
+/* A part is one feature, so it adds up only the gradient of its own a, always in the same order. */
 static void run_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t rows = call->types[1].dims[0], features = call->types[1].dims[1];

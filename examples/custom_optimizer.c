@@ -65,14 +65,14 @@ static const bg_op_type adabelief_update = {
     .minimum_inputs = 6,
     .maximum_inputs = 6,
     .written_inputs = 1u << PARAMETER | 1u << MEAN | 1u << VARIANCE,
-    .is_elementwise_update = true, /* each replica may update a piece */
+    .is_elementwise_update = true, /* each replica may update only a piece */
     .infer = infer_update,
     .kernel = choose_update,
 };
 
 static const bg_update_rule adabelief = {.name = "adabelief", .update = &adabelief_update, .states = "mean variance"};
 
-/* ---- what it trains: which of two interleaved rings a point is on ---- */
+/* ---- the task: which of two interleaved rings a point is on ---- */
 
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {

@@ -245,7 +245,7 @@ static void check(bg_status status)
     exit(1);
 }
 
-/* Two stages. A transport: one of them in each process. */
+/* Trains two stages; with a transport, each process has one of them. */
 static bg_plan *make_plan(bg_transport *transport)
 {
     const bg_type features = bg_matrix(BG_FLOAT32, MICRO_BATCH, FEATURES),
@@ -273,7 +273,7 @@ static bg_plan *make_plan(bg_transport *transport)
     return plan;
 }
 
-/* The loss of each run's last micro-batch. */
+/* The losses of the last micro-batch of each run. */
 static void train(bg_transport *transport, float losses[RUNS])
 {
     static float x[MICRO_BATCHES * MICRO_BATCH * FEATURES], y[MICRO_BATCHES * MICRO_BATCH];

@@ -1,5 +1,5 @@
 /*
- * CRC-64 against its published check value, its definition bit by bit, and the law that parts make the whole.
+ * CRC-64 against its published check value, its definition bit by bit, and the law for joined parts.
  */
 #include <stdarg.h>
 #include <stddef.h>

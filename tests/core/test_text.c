@@ -1,6 +1,6 @@
 /*
- * Numbers in texts have a decimal point in every locale of the calling program: reading and writing work in a locale
- * with a comma too. And endings of names.
+ * Numbers in texts have a decimal point in every locale of the calling program: reading and writing also work in a
+ * locale with a comma. The file also tests endings of names.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 static char folder[TEST_FOLDER_BYTES];
 static bool has_comma;
 
-/* A locale with a comma and no other difference, made here, because systems with localedef may have none installed. */
+/* A locale with a comma and no other difference, which the test makes, because such a locale may not be installed. */
 static int open_locale(void **state)
 {
     static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";

@@ -145,7 +145,7 @@ static void assert_returns(const bg_tokenizer *tokenizer, const char *text, size
     require(bg_tokenizer_decode(tokenizer, tokens.items, tokens.count, &decoded, &decoded_bytes, &error), &error);
     assert_int_equal(decoded_bytes, size_bytes);
     assert_memory_equal(decoded, text, size_bytes);
-    /* In steps: the same tokens. */
+    /* Encoding in steps gives the same tokens. */
     require(bgi_encoding_begin(&encoding, tokenizer, text, size_bytes, reads_special, &error), &error);
     while (encoding.at < size_bytes)
         require(bgi_encoding_advance(&encoding, 7, &again, &error), &error);

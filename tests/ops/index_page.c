@@ -2,8 +2,8 @@
  * index_page.c: makes the tables of docs/ops.md. It reads the page and writes it with new tables, each between `<!--
  * ops: SECTION -->` and `<!-- end of ops -->`.
  *
- * The names of ops in other systems are written here. Which element types an op takes, which of its operands get
- * gradients and which kernels it runs is found by building the op (zoo.h).
+ * This file has the names of ops in other systems. It builds each op (zoo.h) to find its element types, the operands
+ * that get gradients, and its kernels.
  *
  *     index_page PAGE >NEW; index_page --sections     the names of the sections
  */

@@ -1,9 +1,9 @@
 /*
- * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must meet
- * three conditions: a fast kernel for each type and instruction set; derivatives that central differences confirm in
- * float64; and attributes of any bytes must be refused or accepted, without a crash.
+ * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must have a
+ * fast kernel for each type and instruction set, derivatives that agree with central differences in float64, and must
+ * accept or reject attributes of any bytes without a crash.
  *
- * A new op needs a function in zoo.h; otherwise the first test names it.
+ * A new op needs a function in zoo.h; without it, the first test fails and names the op.
  */
 #include "ops/zoo.h"
 
