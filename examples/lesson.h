@@ -9,7 +9,7 @@
  * weights before the first one.
  *
  *     single      one device
- *     pipelined   each block of the model is a stage on a device of its own
+ *     pipelined   each block of the model is a stage on a separate device
  *     phased      one device does one block after the other; weights that wait are in remote memory
  *     replicas    two devices with half of the micro-batches each, and half of the optimizer's state
  *     recomputed  pipelined; what a stage needs for its backward pass is computed again instead of kept
