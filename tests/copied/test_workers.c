@@ -1,5 +1,5 @@
 /*
- * test_workers.c: parity/test_recorded.c over copied messages, on three workers and an I/O thread that all deliver
+ * test_workers.c: runs parity/test_recorded.c over copied messages, on three workers and an I/O thread that all deliver
  * them: the same bits.
  */
 #define main whole_suite

@@ -1,5 +1,5 @@
 /*
- * fuzz_npy.c: NumPy's .npy from anywhere. A valid input has the number of bytes of its type.
+ * fuzz_npy.c: NumPy's .npy with arbitrary content. A valid input has the number of bytes of its type.
  */
 #include "formats/npy.h"
 

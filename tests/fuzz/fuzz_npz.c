@@ -1,5 +1,5 @@
 /*
- * fuzz_npz.c: NumPy's .npz from anywhere. A valid input has the number of bytes of its types.
+ * fuzz_npz.c: NumPy's .npz with arbitrary content. A valid input has the number of bytes of its types.
  */
 #include "formats/npy.h"
 

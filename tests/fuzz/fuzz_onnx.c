@@ -1,6 +1,6 @@
 /*
- * fuzz_onnx.c: ONNX models from anywhere. A valid file has consistent contents; a built graph is valid; an error has
- * one line.
+ * fuzz_onnx.c: ONNX models with arbitrary content. A valid file has consistent contents; a built graph is valid; an
+ * error has one line.
  */
 #include "onnx/onnx.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_tfrecord.c: TFRecord files from anywhere. The first byte is the sequence length, the second the length of an
- * index that follows (0: none). Checksums would stop a fuzzer, so they are corrected where lengths allow it.
+ * fuzz_tfrecord.c: TFRecord files with arbitrary content. The first byte is the sequence length, the second the length
+ * of an index that follows (0: none). Checksums would stop a fuzzer, so they are corrected where lengths allow it.
  */
 #include "core/crc32c.h"
 #include "data/tfrecord.h"

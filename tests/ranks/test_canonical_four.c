@@ -1,4 +1,4 @@
-/* test_canonical_four.c: parity/test_canonical.c over four processes: the same bits. */
+/* test_canonical_four.c: runs parity/test_canonical.c over four processes and expects the same bits. */
 #include "../parity/test_canonical.c"
 
 /* This runs before wrap.c reads the variable. */
