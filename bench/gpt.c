@@ -4,18 +4,23 @@
  * its shape, which other programs on the machine do not increase. It counts six FLOPs for each token and each parameter
  * that multiplies (positions do not), and attention's over the half of the scores that causal masking leaves.
  *
- * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
- *            [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
- *            [--bfloat16 | --float16] [--processor-time] [--profile] [--roofline FILE.svg] [--summary] [--times]
- *            [--dnnl]
+ *     usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N]
+ *                [--steps N] [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
+ *                [--bfloat16 | --float16] [--processor-time] [--profile] [--roofline FILE.svg] [--summary] [--times]
+ *                [--dnnl]
  *
- * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
- * --beside): single one device; all cores work on its kernels pipelined two devices, as many stages replicas two
- * data-parallel copies of half the batch each tensor two tensor-parallel ones (tensor axis 1) phased a device with a
- * phase for each block; weights, gradients, optimizer state and activations in remote buffers, in memory --dnnl: beside
- * it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there; OMP_NUM_THREADS
- * says on how many cores), and the ratio of the rates. --times prints a line `time NAME SECONDS` for each step, and of
- * oneDNN how long the step's FLOPs would take at its rate.
+ *     --batch      the sequences of a whole update, in --accumulation micro-batches
+ *     --strategy (and, in turns with it, --beside):
+ *         single      one device; all cores work on its kernels
+ *         pipelined   two devices, with a stage each
+ *         replicas    two data-parallel copies, each with half of the batch
+ *         tensor      two tensor-parallel copies (tensor axis 1)
+ *         phased      one device with a phase for each block; weights, gradients, optimizer state and activations are
+ *                     in remote buffers, in memory
+ *     --dnnl       after each step, also runs the model's matrix products by oneDNN's sgemm, and prints the ratio of
+ *                  the rates. It needs libdnnl.so.2 or .3; OMP_NUM_THREADS is the number of cores
+ *     --times      prints a line `time NAME SECONDS` for each step, and the time that oneDNN would take for the step's
+ *                  FLOPs
  */
 #include <brigade.h>
 

@@ -3,12 +3,15 @@
  * padded sentences, and a decoder like LLaMA of 110 million parameters. The models are those of examples/unet.c,
  * recurrent.c, bert.c and llama.c in larger sizes. It uses float32 and AdamW; the data are in memory.
  *
- * usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
+ *     usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
  *
- * unet: images of 64 x 64, 32, 64 and 128 channels. lstm: two layers of 256 units over 256 steps of 64 features. bert:
- * 4 layers of width 256 with 4 heads over sentences of 32 to 128 of 30522 words (BERT mini). llama: 12 layers of width
- * 768 with 12 heads over 256 of 32000 words. --times prints a line `flops N`, of a step, a line `items N`, the images
- * or words of a step, and a line `step SECONDS` for each step; --profile the processor time of each kernel.
+ *     unet         images of 64 x 64; 32, 64 and 128 channels
+ *     lstm         two layers of 256 units over 256 steps of 64 features
+ *     bert         4 layers of width 256 with 4 heads over sentences of 32 to 128 of 30522 words (BERT mini)
+ *     llama        12 layers of width 768 with 12 heads over 256 of 32000 words
+ *     --times      prints a line `flops N` and a line `items N` for a step (items are images or words), and a line
+ *                  `step SECONDS` for each step
+ *     --profile    prints the processor time of each kernel
  */
 #include <brigade.h>
 

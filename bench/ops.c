@@ -2,14 +2,16 @@
  * ops.c: measures forward and backward of every op at several shapes, as the part of bench/ops.py that times Brigade's
  * kernels. It answers requests, so that the caller can alternate it with PyTorch.
  *
- * usage: ops --list a line for each case: `op dim...`, as bench/peers/ops_torch.py builds it too
- *        ops              reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
- * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once per call. CASE `flops`
- * and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the other half.
- *        ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
- * kernels: for a tool that counts instructions (tools/count_instructions.sh). POLICY: portable or avx2.
- *        ops --turns      reads lines `op dim...`, writes how many times faster the AVX-512 kernels are than the AVX2
- * ones: the median of turns.
+ *     ops --list          prints a line `op dim...` for each case, as bench/peers/ops_torch.py builds it too
+ *     ops                 reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
+ *                         best of the runs that fit in that time; FLOPS of the plain sums, BYTES of all operands, once
+ *                         per call. CASE `flops` and `copy:BYTES` measure the machine: GFLOP/s in place of
+ *                         MICROSECONDS, and a copy of half of BYTES to the other half
+ *     ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
+ *                         kernels, for a tool that counts instructions (tools/count_instructions.sh). POLICY is
+ *                         portable or avx2
+ *     ops --turns         reads lines `op dim...`, writes the speed of the AVX-512 kernels relative to the AVX2 ones:
+ *                         the median of turns
  */
 #include "graph_cases.h"
 

@@ -1,15 +1,17 @@
 /*
- * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32: it prints images per second
+ * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32. It prints images per second
  * of whole steps, the best and the median of several, and with --profile the processor time of each kernel by the shape
  * of its result. It uses float32, batch norm, and SGD with momentum; the images are in memory.
  *
- * usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
- *               [--profile] [--roofline FILE.svg] [--times]
+ *     usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
+ *                   [--profile] [--roofline FILE.svg] [--times]
  *
- * resnet8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). resnet18: 64, 128, 256 and 512 channels,
- * two blocks each. mobilenet: MobileNet's pairs of a convolution with a filter for each channel and one of 1 x 1, from
- * 32 to 512 channels. A file has one input of [N, 3, 32, 32] and one output of [N, 10]. --times prints a line `flops
- * N`, of a step, and a line `step SECONDS` for each step. --roofline draws the profile (roofline.h).
+ *     resnet8      16, 32 and 64 channels, a block each (the network of MLPerf Tiny)
+ *     resnet18     64, 128, 256 and 512 channels, two blocks each
+ *     mobilenet    MobileNet's pairs of a depthwise convolution and one of 1 x 1, from 32 to 512 channels
+ *     FILE.onnx    has one input of [N, 3, 32, 32] and one output of [N, 10]
+ *     --times      prints a line `flops N` for a step, and a line `step SECONDS` for each step
+ *     --roofline   draws the profile (roofline.h)
  */
 #include <brigade.h>
 

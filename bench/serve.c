@@ -2,17 +2,17 @@
  * serve.c: measures the time of a call of a small model, and how serving from several threads and processes scales.
  * Prints lines of CSV: what,threads or sessions,value,unit.
  *
- *   serve [SECONDS]       of each measurement; default 1
+ *     serve [SECONDS]       the time of each measurement; 1 by default
  *
- *   one op, digit         time of a call in one thread (median, 99th percentile)
- *   threads, processes    calls a second of one, and of two at a time over one set of weights, of two processes; they
- *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
- *                         call is beside another one, whatever else the machine does
- *   arithmetic            the same of additions and multiplications that share no memory: what the machine gives two
- *                         threads and two processes in the same rounds
- *   before, during        time of a call of the digit network without a training, and beside a thread that trains it
- *                         and publishes its weights after every 10th update
- *   memory                growth of the process for sessions after the first, over 64 MB of weights
+ *     one op, digit         time of a call in one thread (median, 99th percentile)
+ *     threads, processes    calls per second of one thread, of two at a time over one set of weights, and of two
+ *                           processes. They take turns in rounds, and the median of the rounds counts. The same by
+ *                           processor time: the speed of a call beside another one, independent of other load
+ *     arithmetic            the same for additions and multiplications without shared memory: the speed that the
+ *                           machine gives two threads and two processes in the same rounds
+ *     before, during        time of a call of the digit network without a training, and while another thread trains it
+ *                           and publishes its weights after every 10th update
+ *     memory                the growth of the process for sessions over 64 MB of weights, after the first session
  */
 #define _GNU_SOURCE
 #include <brigade/convnet.h>

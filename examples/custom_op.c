@@ -1,8 +1,10 @@
 /*
  * custom_op.c: a model with an op that the program defines, with its gradient; every strategy trains it like any other
  * model. The op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each
- * feature: networks with it learn periodic functions. docs/custom-ops.md explains each part; lesson.h has the arguments
- * and the loop. cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
+ * feature. Networks with it learn periodic functions. docs/custom-ops.md explains each part; lesson.h has the arguments
+ * and the loop.
+ *
+ *     cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
  */
 #include "lesson.h"
 

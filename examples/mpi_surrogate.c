@@ -1,7 +1,10 @@
-/* mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
- * small explicit steps. One ring learns from its own cells what eight of these steps do at once, while the other one
- * continues to simulate; then the other ring takes the large step, and measures its error. mpicc mpi_surrogate.c
- * $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out */
+/*
+ * mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
+ * small explicit steps. One ring learns from its own cells the effect of eight of these steps at once, while the other
+ * one continues to simulate. Then the other ring makes the large step, and measures its error.
+ *
+ *     mpicc mpi_surrogate.c $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out
+ */
 #include <brigade.h>
 #include <brigade/mpi.h>
 #include <math.h>

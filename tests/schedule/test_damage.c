@@ -3,14 +3,14 @@
  * of brigade/schedule.h without code of the verifier: devices do one action at a time, and values exist or not.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
- *                            the micro-batches' order, or reads what is not there; when it uses a remote buffer that is
- *                            not on the device; a LOAD over changes, a STORE of nothing new; when the step ends with
+ *                            the micro-batches' order, or reads a missing value; when it uses a remote buffer that is
+ *                            not on the device; a LOAD over changes, a STORE without changes; when the step ends with
  *                            changes that were not stored
  *     an action waits        for a message that was not sent, for a slot whose last reader is not done
- *     a schedule is valid    when nothing in it is wrong, all actions of the problem are done, and two steps in a row
- * end with some number of slots (more slots never hurt, so: with as many as micro-batches)
+ *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
+ *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * In a valid schedule the verifier must also find that the depths suffice, and that they are those in the lists.
+ * In a valid schedule the verifier must also find that the depths are sufficient, and that they are those in the lists.
  */
 #include <stdarg.h>
 #include <stddef.h>

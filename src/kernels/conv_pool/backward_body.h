@@ -2,10 +2,12 @@
  * backward_body.h: gradients of the fused convolution, max pool and relu.
  *
  * At most one position of each pooling window has a gradient, which `where` identifies. So for one output channel the
- * positions with a gradient are listed first (without a branch for each), and then
- *   dw[o] += gradient x patch    keeps a block of dw[o] in registers while it walks over the list,
- *   dx patch += gradient x w[o]  keeps a block of w[o] in registers.
- * Patches are rows of a channels-last image. Letters and layout: fast.h.
+ * positions with a gradient are listed first (without a branch for each), and two loops walk over the list:
+ *
+ *     dw[o] += gradient x patch    keeps a block of dw[o] in registers
+ *     dx patch += gradient x w[o]  keeps a block of w[o] in registers
+ *
+ * Patches are rows of a channels-last image. fast.h defines the letters and the layout.
  */
 #ifndef BGI_KERNELS_CONV_POOL_BACKWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_BACKWARD_BODY_H
