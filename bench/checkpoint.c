@@ -2,7 +2,7 @@
  * checkpoint.c: measures how fast a checkpoint is written, compared with plain files of the same size that are written
  * and flushed before and after it, and how much time and memory writing one costs a training that continues meanwhile.
  *
- *   build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
+ *     build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * data.c: measures images per second of a loader over decoded digits from memory, in the caller's thread and with one
- * worker; and the memory's own speed: writing as many floats with memset. Rates are based on the processor time of all
+ * data.c: measures images per second of a loader over decoded digits in memory, in the caller's thread and with one
+ * worker, and the speed of memory: memset over the same number of floats. Rates are based on the processor time of all
  * threads, so they are rates of one core, and other programs on the machine hardly affect them. The fastest epoch
  * counts.
  */

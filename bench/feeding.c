@@ -1,6 +1,6 @@
 /*
- * feeding.c: measures the cost of feeding. The digit network trains as in the tutorial (a pipeline on 4 devices, 4000
- * images a call) on one batch in memory, on batches of a loader, and from the loader through an infeed. It prints
+ * feeding.c: measures the cost of feeding. The digit network trains as in the tutorial, in a pipeline on 4 devices with
+ * 4000 images a call. Data are one batch in memory, batches of a loader, and the loader through an infeed. It prints
  * images per second, and the speeds as shares of the first. Rounds of the three alternate and the median call counts,
  * so that temporary load on the machine does not matter. It also prints shares of processor time, which are the
  * relative speeds when all cores are busy.

@@ -231,8 +231,8 @@ static void measure_start(bg_transport *carrier)
 
 /* ---- growth ---- */
 
-/* Sends as many messages as the updates have, and about as large: from each rank to the next one. Ranks that share a
- * processor sleep while they wait. */
+/* Sends the same number of messages as the updates, of about the same size, from each rank to the next one. Ranks that
+ * share a processor sleep while they wait. */
 static void exchange_alone(int updates)
 {
     float out[SMALL_WIDTH] = {0}, in[SMALL_WIDTH];

@@ -1,8 +1,8 @@
 /*
  * mpi_training.c: measures how fast ranks of one core each train on one machine.
  *
- *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
- * TEXT]
+ *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N]
+ *            [--only TEXT]
  *
  * Compares replicas, one on each rank, with one process that has the same replicas and uses one core for each rank. The
  * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and the result

@@ -1,6 +1,6 @@
 /*
  * offload.c: measures the cost of training a network that needs eight times the device's memory. A perceptron of equal
- * layers, each a stage, trains on one device in phases: once with unlimited memory, and once with weights,
+ * layers, each a stage, trains on one device in phases. One session has unlimited memory; the other has weights,
  * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
  * by step, so that any other load on the machine slows both. It prints times (best and median), bytes, and the ratio of
  * speeds, and compares all bits of the losses.

@@ -1,10 +1,11 @@
 /*
  * custom_optimizer.c: an optimizer that the program defines. Its update is an op that changes a parameter and two
- * states in place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
+ * states in place. Everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
  * works as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
  * where the gradient differs from its running mean. lesson.h has the arguments and the loop.
- *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer
- * replicas
+ *
+ *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer
+ *     ./custom_optimizer replicas
  */
 #include "lesson.h"
 

@@ -1,7 +1,7 @@
 /*
  * own_transport.c: two processes train one network, and this program moves bytes between them, in five functions over a
  * socket. No MPI is needed. The process with the first stage starts the other one, which has the last stage and the
- * loss; afterward the first process trains alone and gets the same losses, bit for bit.
+ * loss; afterward the first process trains by itself and gets the same losses, bit for bit.
  *
  *     cc own_transport.c $(pkg-config --cflags --libs brigade) -o own_transport
  *     ./own_transport

@@ -3,8 +3,8 @@
  * of many roundings is the value. With rounding to nearest, an update below half a last place would never change the
  * weight.
  *
- * The random number is a function of (seed, step, parameter, operand, element of the whole): an element is rounded in
- * the same way in any piece and under any strategy, and on replicas that hold the same values.
+ * The random number is a function of (seed, step, parameter, operand, element of the whole). So an element is rounded
+ * in the same way in any piece, under any strategy, and on replicas with the same values.
  */
 #ifndef BGI_KERNELS_ROUNDING_H
 #define BGI_KERNELS_ROUNDING_H

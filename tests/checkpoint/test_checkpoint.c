@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split;
- * damage anywhere in the file is an error; and the expected files are kept.
+ * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split.
+ * Damage anywhere in the file is an error, and the expected files are kept.
  */
 #define _GNU_SOURCE /* syscall */
 

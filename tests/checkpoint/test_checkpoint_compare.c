@@ -1,6 +1,6 @@
 /*
  * test_checkpoint_compare.c: a checkpoint of another optimizer or of a model of another depth gives an error with the
- * names and numbers of both, and only state that the caller asks to drop is dropped.
+ * names and numbers of both. Only state that the caller asks to drop is dropped.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * test_options_object.c: options that own their values: copies are deep, options in use are frozen, and lines, JSON and
+ * test_options_object.c: options that own their values. Copies are deep, and options in use are frozen. Lines, JSON and
  * the environment are read either completely or not at all, with the position of every problem.
  */
 #include <stdarg.h>

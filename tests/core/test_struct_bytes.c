@@ -1,6 +1,6 @@
 /*
- * test_struct_bytes.c: structs that callers fill contain their size: every function reports a struct of another release
- * by name, and names the function that makes it; a struct that may begin zeroed may omit the size.
+ * test_struct_bytes.c: structs that callers fill contain their size. Every function reports a struct of another release
+ * by name, and names the function that makes it. A struct that may begin zeroed may omit the size.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -37,7 +37,7 @@ static int open_locale(void **state)
     assert_int_equal(bgi_file_save(path, source, sizeof source - 1, NULL), BG_OK);
     snprintf(command, sizeof command, "localedef -c -i %s/source -f ANSI_X3.4-1968 %s/comma >%s/log 2>&1", folder,
              folder, folder);
-    /* It warns of everything that the locale lacks. */
+    /* It warns about every category that the locale lacks. */
     has_comma = system(command) >= 0 && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "comma") != NULL;
     return 0;
 }

@@ -525,7 +525,7 @@ static void test_sampler(void **state)
         }
 }
 
-/* The number of samples that were read once nothing more happens. */
+/* The number of samples that were read, after reading has stopped. */
 static uint64_t settle(_Atomic uint64_t *count, uint64_t expected)
 {
     for (int i = 0; i < 10000 && atomic_load(count) < expected; i++)

@@ -192,8 +192,8 @@ static void test_round_trip(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Finds the end of a word in GPT-2's pattern, by hand: contractions only in lower case, and white space before a
- * word. */
+/* Finds the end of a word in GPT-2's pattern without a regular expression: contractions only in lower case, and white
+ * space before a word. */
 static void test_words(void **state)
 {
     static const char *const texts[] = {"'s|x", "'t|x",    "'re|x", "'ve|x", "'m|x", "'ll|x", "'d|x", "'|S",

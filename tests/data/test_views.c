@@ -162,7 +162,7 @@ static void test_shuffle_by_buffer(void **state)
 
             assert_int_equal(seen[index]++, 0);
             moved += index != i;
-            if (buffers[b] > 0) /* a sample cannot come before it is in the buffer */
+            if (buffers[b] > 0) /* a sample cannot be drawn before it is in the buffer */
                 assert_true(index < i + (int)buffers[b]);
         }
         if (buffers[b] == 1)

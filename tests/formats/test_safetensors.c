@@ -469,7 +469,7 @@ static void write_many(const char *path)
 {
     bgi_file_writer writer = {0};
     unsigned char length[8];
-    size_t header_bytes = 2 - 1; /* braces, and no comma before the first */
+    size_t header_bytes = 2 - 1; /* two braces, less the comma that the first entry does not have */
     char line[96];
 
     for (int i = 0; i < MANY; i++)

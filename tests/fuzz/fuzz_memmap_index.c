@@ -3,8 +3,8 @@
  * any bytes as records and values, with a valid first page and checksum. A valid index gives a weight the recorded
  * type, and its value if the type is the weight's.
  *
- * Input: a byte. If it is even, the rest is a file. If it is odd, the rest is two bytes, low byte first, that say how
- * many of the following bytes are records; then come these records, and values.
+ * Input: a byte. If it is even, the rest is a file. If it is odd, the next two bytes, low byte first, are the number of
+ * bytes of the following records; the rest is values.
  */
 #include "runtime/memmap.h"
 

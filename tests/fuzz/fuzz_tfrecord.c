@@ -24,7 +24,7 @@ static void put_sum(unsigned char *at, const void *data, size_t size_bytes)
         at[i] = (unsigned char)(sum >> 8 * i);
 }
 
-/* Lengths are of one byte. */
+/* Lengths have one byte. */
 static void mend(unsigned char *content, size_t size)
 {
     for (size_t at = 0; size - at >= 16;) {

@@ -321,7 +321,7 @@ static inline void case_check_accumulating(const kernel_case *plain, random_stat
         free(c.initial[i]);
 }
 
-/* The error allowed for a float32 sum of `terms` products of numbers up to 1: rounding errors grow as the square root
+/* The error allowed for a float32 sum of `terms` products of numbers up to 1. Rounding errors grow as the square root
  * of the number of terms, and so do the partial sums that are rounded. */
 static inline double sum_tolerance(double terms)
 {

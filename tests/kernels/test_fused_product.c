@@ -1,6 +1,6 @@
 /*
- * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels: with the reference
- * and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
+ * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels. This holds with the
+ * reference and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernel_case.h"

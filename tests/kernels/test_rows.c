@@ -520,7 +520,7 @@ static void test_reduce_in_pieces(void **state)
             }
 }
 
-/* The gradient goes to the first of several largest; to the first NaN. */
+/* The gradient is that of the first of several largest elements, or of the first NaN. */
 static void test_reduce_max_backward(void **state)
 {
     random_state random = {9};

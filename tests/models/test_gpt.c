@@ -1,6 +1,6 @@
 /*
- * test_gpt.c: GPT-2 trains as in PyTorch (tests/oracle/gpt.py has the same weights and tokens, clipping and decay of
- * only matrices; the test compares losses, norms, and the weights after 12 updates), and with the same bits under every
+ * test_gpt.c: GPT-2 trains as in PyTorch. tests/oracle/gpt.py has the same weights and tokens, clipping, and decay of
+ * only matrices; the test compares losses, norms, and the weights after 12 updates. Bits are the same under every
  * strategy, with and without recomputation, with dropout.
  */
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
- * test_gpt_step.c: GPT-2 in steps with a cache gives the bits of a whole sequence: in steps of one token, of several
- * tokens, and in partly filled ones, with all kernels, and when two sessions share the cache. On a mesh they agree up
- * to rounding.
+ * test_gpt_step.c: GPT-2 in steps with a cache gives the bits of a whole sequence. Steps have one token or several, or
+ * are partly filled; all kernels are tested, and two sessions that share the cache. On a mesh they agree up to
+ * rounding.
  */
 #include <stdarg.h>
 #include <stddef.h>

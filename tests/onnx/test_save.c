@@ -1,7 +1,7 @@
 /*
- * test_save.c: graphs of every op are saved to files and loaded again: results are the same, with equal bits where an
- * op is one node, and for other batch sizes than the one with which the file was written. `test_save --write FOLDER`
- * writes the files to the folder with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
+ * test_save.c: graphs of every op are saved to files and loaded again. Results are the same, with equal bits where an
+ * op is one node, even for other batch sizes than that of the saved graph. `test_save --write FOLDER` writes the files
+ * to the folder with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers): the
- * losses of 50 updates, all weights after them, and the inference of the trained model; with the same bits in every
- * strategy.
+ * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers). It
+ * compares the losses of 50 updates, all weights after them, and the inference of the trained model. Every strategy
+ * gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_auto_loss_scaling.c: an automatic loss scale follows the published rule, skips updates whose gradients overflow
- * as if they had not happened, does not change other results, is the same under every strategy, and resumes from a
+ * test_auto_loss_scaling.c: an automatic loss scale follows the published rule and skips updates whose gradients
+ * overflow without any trace. It does not change other results, is the same under every strategy, and resumes from a
  * checkpoint.
  */
 #include <stdarg.h>

@@ -165,7 +165,8 @@ static void test_a_rule_that_is_sgds_trains_as_sgd(void **state)
     }
 }
 
-/* An update that may read all of its operands gets all of them, whatever is requested, and gives the same bits. */
+/* An update that may read all of its operands gets whole operands even if pieces are requested, and gives the same
+ * bits. */
 static void test_an_update_of_the_whole_is_not_shared_out(void **state)
 {
     const way *w = &ways[3];

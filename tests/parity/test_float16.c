@@ -1,6 +1,6 @@
 /*
- * test_float16.c: mixed precision for users of IPUs and of PyTorch: float32 weights with float16 activations train to
- * PyTorch's numbers, with and without loss scaling; overflow of float16 is detected; and all strategies have the same
+ * test_float16.c: mixed precision for users of IPUs and of PyTorch. Float32 weights with float16 activations train to
+ * PyTorch's numbers, with and without loss scaling. Overflow of float16 is detected, and all strategies have the same
  * bits.
  */
 #include <stdarg.h>

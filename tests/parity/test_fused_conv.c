@@ -1,6 +1,6 @@
 /*
- * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops, under
- * every strategy, on one core and two, with the kernels of the processor and the reference's.
+ * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops. It
+ * runs under every strategy, on one core and two, with the kernels of the processor and the reference's.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops, under every
- * strategy, with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels of the
- * processor and the reference's. No device needs more memory for it.
+ * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops under every
+ * strategy. This holds with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels
+ * of the processor and the reference's. No device needs more memory for it.
  */
 #include <stdarg.h>
 #include <stddef.h>

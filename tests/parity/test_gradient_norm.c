@@ -1,6 +1,6 @@
 /*
- * test_gradient_norm.c: the norm of all gradients as an output: one value for each weight update, in every mode and
- * through outfeeds; it agrees with the change of the weights, and has the same bits under every strategy.
+ * test_gradient_norm.c: the norm of all gradients as an output. It has one value for each weight update, in every mode
+ * and through outfeeds. It agrees with the change of the weights, and has the same bits under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
- * test_inference.c: evaluation under a pipeline. Metrics come from any stage, including the first; a stage reads
- * integers that another one computes, which share a message with other tensors; and every strategy gives the bits of
- * the single device, with the weights that a pipeline trained.
+ * test_inference.c: evaluation under a pipeline. Any stage, including the first, computes metrics. A stage reads
+ * integers that another one computes, which share a message with other tensors. With the weights that a pipeline
+ * trained, every strategy gives the bits of the single device.
  *
  *     ids -- B1 -- x, gate, ids ---> B2 -- x, guess ---> B3 -- x ---> B4 <-- labels
  *            |                       |                                |

@@ -1,7 +1,7 @@
 /*
  * test_losses.c: a loss of several terms that count different labels, or count no labels, trains as in PyTorch on the
- * whole batch (tests/oracle/losses.py), for every split over micro-batches and replicas, with accumulation, clipping,
- * scaling and sharding, and with the same bits under every strategy.
+ * whole batch (tests/oracle/losses.py). This holds for every split over micro-batches and replicas, with accumulation,
+ * clipping, scaling and sharding. Bits are the same under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>

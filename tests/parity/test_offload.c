@@ -340,8 +340,8 @@ static result run_deep(const bg_options *options, const char *what)
     return r;
 }
 
-/* A network that needs more than eight times the device's memory is refused; with its tensors remote it trains there,
- * to the same bits. */
+/* A network that needs more than eight times the device's memory is an error; with its tensors remote it trains there
+ * and gives the same bits. */
 static void eight_times_the_memory_trains(void **state)
 {
     bg_options options = make_options();

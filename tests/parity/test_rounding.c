@@ -1,7 +1,7 @@
 /*
- * test_rounding.c: each weight that is rounded stochastically has its own random numbers: two parameters with equal
- * values and gradients diverge, and so do the pieces of a parameter that a mesh cuts, while replicas with the same
- * piece stay equal.
+ * test_rounding.c: each weight that is rounded stochastically has its own random numbers. Two parameters with equal
+ * values and gradients diverge, and so do the pieces of a parameter that a mesh cuts. Replicas with the same piece stay
+ * equal.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * test_sequences.c: a model of attention with a mask, a learned bias, shared keys and rotary positions, an LSTM of both
- * directions and a GRU trains with the same bits under every strategy, and its loss falls.
+ * test_sequences.c: a model trains with the same bits under every strategy, and its loss falls. It has attention with a
+ * mask, a learned bias, shared keys and rotary positions, an LSTM of both directions, and a GRU.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -263,7 +263,7 @@ static void test_weights_at_home_are_a_share(void **state)
 
 /* ---- gradients that are reduced in the backward ---- */
 
-/* Everything is remote, all replicas have pieces, and each phase runs alone. */
+/* Everything is remote, all replicas have pieces, and phases do not overlap. */
 static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
 {
     const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};

@@ -1,5 +1,5 @@
 /*
- * test_cache.c: plans from a cache equal the stored ones in every text and in every trained bit, only complete files of
+ * test_cache.c: plans from a cache equal the stored ones in every text and in every trained bit. Only complete files of
  * the same request are used, and loading is many times faster than compiling.
  */
 #include <stdarg.h>

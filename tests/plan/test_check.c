@@ -1,7 +1,7 @@
 /*
  * test_check.c: a device's program may name only its own memory and messages that it sends; other programs are errors.
  *
- * The model: A's result goes to B and to C, each on its own device.
+ * In the model, B and C read A's result, each on its own device.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
  * test_liveness.c: compares a step's peak on one device with the lower bound that liveness gives, for each model of the
  * zoo.
  *
- * The bound follows from the program alone, not from the places that the planner chose: a line of 64 bytes is live from
- * the call or copy that writes it to the last one that reads that content. Weights, gradients and optimizer state are
- * live all the time. No layout of the same program needs less than the moment at which most lines are live.
+ * The bound depends only on the program, not on the places that the planner chose. A line of 64 bytes is live from the
+ * call or copy that writes it to the last one that reads that content. Weights, gradients and optimizer state are live
+ * all the time. No layout of the same program needs less than the moment at which most lines are live.
  */
 #include <stdarg.h>
 #include <stddef.h>

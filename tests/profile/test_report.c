@@ -1,6 +1,6 @@
 /*
- * test_report.c: a recorded session's folder: the summary shows what was recorded, times add up, files are bounded,
- * names of models and folders are treated as data and never as markup, and invalid summaries are errors.
+ * test_report.c: a recorded session's folder. The summary shows the recorded data, times add up, and files are bounded.
+ * Names of models and folders are treated as data and never as markup. Invalid summaries are errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * Values that the graph does not mark as outputs are returned on request (anchors): every value of a model, under every
- * strategy, equals the graph's result when the value is marked, and requesting it changes nothing else.
+ * Values that the graph does not mark as outputs are returned on request (anchors). Every value of a model, under every
+ * strategy, equals the graph's result when the value is marked. The request does not change other results.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_collective.c: collectives of a model against direct loops over the replicas, for random meshes, groups, shapes
- * and types: all members of a group get the same bits, namely those of a sum in the members' order.
+ * and types. All members of a group get the same bits, namely those of a sum in the members' order.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -537,7 +537,7 @@ static void incomplete_pieces_are_refused(void **state)
     }
 }
 
-/* Checkpoints of pieces, as earlier releases wrote them, come from sessions of a model whose pieces are separate
+/* Checkpoints of pieces, as in earlier releases, are made with sessions of a model whose pieces are separate
  * parameters. */
 static void checkpoints_of_pieces_are_read(void **state)
 {

@@ -1,5 +1,5 @@
 /*
- * problems.h: scheduling problems for tests: chains made by hand and random ones made from a seed.
+ * problems.h: scheduling problems for tests: handmade chains and random ones made from a seed.
  */
 #ifndef TESTS_SCHEDULE_PROBLEMS_H
 #define TESTS_SCHEDULE_PROBLEMS_H

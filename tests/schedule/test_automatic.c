@@ -282,7 +282,7 @@ typedef struct device_orders {
     uint32_t count, length;
 } device_orders;
 
-/* Enumerates every order of F, R, B and W of one stage: each kind ascends, R m is after F m, B m after both, and W m
+/* Enumerates every order of F, R, B and W of one stage. Each kind ascends, R m is after F m, B m after both, and W m
  * after B m; with a merged loss, B follows F at once. */
 static void list_orders(const bg_schedule_problem *problem, uint32_t stage, device_orders *orders, uint32_t *next,
                         bg_action *list, uint32_t length)
@@ -409,8 +409,8 @@ static void test_small_problems_are_optimal(void **state)
 
 /* ---- published results ---- */
 
-/* With F = B = W, a pipeline of N stages needs only N - 1 steps in addition, to fill (zero-bubble schedules, Qi et
- * al.): 3 M + N - 1 in total, compared with 3 (M + N - 1) of 1F1B with W right after B. */
+/* With F = B = W, a pipeline of N stages needs 3 M + N - 1 steps (zero-bubble schedules, Qi et al.): only N - 1 of them
+ * fill the pipeline. 1F1B with W right after B needs 3 (M + N - 1). */
 static void test_weights_fill_the_bubble(void **state)
 {
     (void)state;

@@ -459,8 +459,8 @@ static double simulate_phases(double bytes_per_ns, bool preload, size_t store_by
     return makespan;
 }
 
-/* The step has 12 of work, three loads of 2 on which the device waits, and after each stage a store on which the next
- * load waits: 2, or 0.5 for the replica's quarter. */
+/* The step has 12 of work and three loads of 2 on which the device waits. After each stage, the next load waits for a
+ * store of 2, or of 0.5 for the replica's quarter. */
 static void stores_of_pieces_are_shorter(void **state)
 {
     (void)state;
@@ -482,9 +482,9 @@ static void preloads_overlap(void **state)
 }
 
 /* Two stages of 3 micro-batches with unit costs; the stash of stage 0 is stored in 4 and loaded on demand in 4. With
- * one slot, the second and third forward wait for the previous store, which ends at 5 and 10; then stage 1 has 3
- * forwards and 3 backwards, and stage 0 three loads with a backward each. With two slots, only the third forward waits,
- * until 5; the last store ends at 13. */
+ * one slot, the second and third forward wait for the previous store, which ends at 5 and 10. Then stage 1 has 3
+ * forwards and 3 backwards, and stage 0 has three loads with a backward each. With two slots, only the third forward
+ * waits, until 5; the last store ends at 13. */
 static void producers_wait_for_their_slots(void **state)
 {
     const bg_stage_cost costs[] = {{.forward_ns = 1, .backward_ns = 1}, {.forward_ns = 1, .backward_ns = 1}};

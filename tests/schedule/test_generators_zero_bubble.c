@@ -134,8 +134,8 @@ static void test_stash_of_zb_h1_and_h2(void **state)
     }
 }
 
-/* 4 and 8 stages, 8 and 32 micro-batches, if there are at least the papers' least number of micro-batches: p for ZB-H1,
- * 2 p - 1 for ZB-H2, 2 p for ZB-V on p devices. */
+/* Tests 4 and 8 stages with 8 and 32 micro-batches, if these reach the papers' minimum: p for ZB-H1, 2 p - 1 for ZB-H2,
+ * 2 p for ZB-V on p devices. */
 static void test_round_sizes(void **state)
 {
     (void)state;

@@ -162,8 +162,8 @@ static void test_slots_hold_the_producer_back(void **state)
     }
 }
 
-/* Law: no device has two actions at once, each action of the schedule happens once and in order, a device is never busy
- * for longer than the makespan, and the bubble is between 0 and 1. */
+/* Law: no device has two actions at once, and each action of the schedule happens once and in order. A device is never
+ * busy for longer than the makespan, and the bubble is between 0 and 1. */
 static void test_laws_for_any_problem(void **state)
 {
     (void)state;

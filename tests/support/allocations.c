@@ -37,7 +37,7 @@ static atomic_bool is_watching;
 static _Atomic int64_t live;
 static _Atomic(void *) table[TABLE_SIZE];
 
-/* The program's own code lies between these two, which the linker defines. */
+/* The program's own code is between these two symbols, which the linker defines. */
 extern const char __executable_start[], etext[];
 
 static bool is_own(const void *caller)

@@ -1,6 +1,7 @@
 /*
- * random_model.h: small unusual models for laws, with values that skip blocks, several readers, weights that several
- * blocks share, aliases at block borders, casts, integer values, losses that are not last, and outputs of any block.
+ * random_model.h: small unusual models for laws. Values skip blocks and have several readers, weights are shared by
+ * several blocks, aliases are at block borders. Models have casts, integer values, losses that are not last, and
+ * outputs of any block.
  */
 #ifndef BGI_TEST_RANDOM_MODEL_H
 #define BGI_TEST_RANDOM_MODEL_H

@@ -435,8 +435,8 @@ static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg
     close_rig(&r);
 }
 
-/* After the first update, a signal while the plan of the smaller last batch or of a validation is made ends the fit
- * like a signal during a call: the fit is stopped, not canceled, and the checkpoint is made. */
+/* After the first update, a signal while a plan (of the smaller last batch or of a validation) is made ends the fit
+ * like a signal during a call. The fit is stopped, not canceled, and the checkpoint is made. */
 static void a_signal_while_a_plan_is_made_loses_no_update(void **state)
 {
     signal_in_plan rest = {.at = BG_ON_BATCH_END}, validation = rest, first = {.at = BG_ON_FIT_START};

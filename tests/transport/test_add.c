@@ -1,6 +1,6 @@
 /*
- * test_add.c: every form of the sums over members gives the bits of the plain loop: in order, in place, at unaligned
- * addresses, for counts around the widths of vectors, with infinities, NaN and subnormals.
+ * test_add.c: every form of the sums over members gives the bits of the plain loop. Sums are in order, in place and at
+ * unaligned addresses, for counts around the widths of vectors, with infinities, NaN and subnormals.
  */
 #include <stdarg.h>
 #include <stddef.h>

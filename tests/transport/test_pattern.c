@@ -1,6 +1,6 @@
 /*
- * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes:
- * each element is summed once, by one member; each reader receives all of its elements once, and no others.
+ * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes.
+ * Each element is summed once, by one member. Each reader receives exactly its elements, once.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -37,8 +37,8 @@
  * bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the scaled
  * scores. A query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the word's counter
  * is (h S + i) ceil(T / 4) + j / 4. For CACHED, sample n's tokens are at p, p + 1, ..., where p is its position clamped
- * to 0..L - S, and become these rows of the caches; it is causal, with offset 0 and without dropout. These kernels read
- * neither sequence_length nor serialization.
+ * to 0..L - S, and become these rows of the caches. CACHED is causal, with offset 0 and without dropout. These kernels
+ * read neither sequence_length nor serialization.
  */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
@@ -71,9 +71,9 @@ static inline int64_t bgi_attention_end_key(const bgi_attention_attributes *attr
     return end < 0 ? 0 : end < keys ? end : keys;
 }
 
-/* How much a key's bias decreases with each position of distance from the query (Press, Smith, Lewis, "Train Short,
- * Test Long", 2022): powers of 2^(-alibi / heads); when heads are not a power of two, those of the next lower power,
- * followed by every second one of the next higher power. */
+/* The decrease of a key's bias with each position of distance from the query (Press, Smith, Lewis, "Train Short, Test
+ * Long", 2022). The slopes are powers of 2^(-alibi / heads). If heads is not a power of two, they are those of the next
+ * lower power, then every second one of the next higher power. */
 static inline double bgi_attention_slope(const bgi_attention_attributes *attributes, int64_t head)
 {
     int64_t power = 1;

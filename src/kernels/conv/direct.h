@@ -2,9 +2,9 @@
  * direct.h: the geometry of convolutions without a matrix of patches, only for float32.
  *
  * A channel is copied once for each column of the filter, shifted by that column, with its padding written out. Rows of
- * a copy are as wide as rows of results, so that neighboring rows of results are adjacent in the copy as they are in
- * the result: a vector of results covers any run of positions, however narrow its rows are. A tap in row ky of the
- * filter reads the same copy, ky rows further on.
+ * a copy are as wide as rows of results, so neighboring rows are adjacent in the copy as they are in the result. A
+ * vector of results therefore covers any run of positions, even in narrow rows. A tap in row ky of the filter reads the
+ * same copy, ky rows further on.
  *
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
@@ -12,8 +12,8 @@
  * Rows of whole vectors are copied only once, with a margin of a vector of zeros between them: taps in other columns
  * read beside the row.
  *
- * A stride of s divides an image into s x s phases, images of every s-th row and column, which are copied, so that
- * neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
+ * A stride of s divides an image into s x s phases, which are images of every s-th row and column. Phases are copied,
+ * so neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
  * each phase of dx, with the taps that reach the phase.
  *
  * Separate parts lay out the weights once a call, in the order in which tiles read them. Sums run over channels, then
@@ -143,8 +143,8 @@ static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
     return d;
 }
 
-/* Along a dim: the first place of dx in phase q, the number of places, and where dy is read for the first one through
- * tap k; the phase's taps are those with k dilation = q, modulo the stride. */
+/* Along a dim: the first place of dx in phase q, the number of places, and the place of dy that the first one reads
+ * through tap k. The phase's taps are those with k dilation = q, modulo the stride. */
 static inline int64_t bgi_direct_first(const bgi_conv *s, int dim, int64_t q)
 {
     const int64_t stride = s->options.stride[dim], before = s->options.padding[dim] % stride;

@@ -1,9 +1,9 @@
 /*
  * direct_body.h: convolutions without a matrix of patches. direct.h describes the geometry and the copies of channels.
  *
- * In the forward pass a tile is a few output channels by up to three vectors of results; for each term of their sums,
- * one weight of each channel multiplies the vectors at the term's place. For dw a tile is a few output channels by
- * three terms: sums run over all positions in lanes, which are added at the end.
+ * In the forward pass a tile is a few output channels by up to three vectors of results. For each term of the sums, one
+ * weight of each channel multiplies the vectors at the term's place. For dw a tile is a few output channels by three
+ * terms: sums run over all positions in lanes, which are added at the end.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_BODY_H
 #define BGI_KERNELS_CONV_DIRECT_BODY_H
@@ -97,8 +97,8 @@ static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_
 
 /* ---- copies ---- */
 
-/* The places of a row of a copy for one column of the filter: place i is element i step + first of a row of `w`
- * elements, where begin <= i < end; the others are outside the image. */
+/* The places of a row of a copy for one column of the filter: for begin <= i < end, place i is element i step + first
+ * of a row of `w` elements. Other places are outside the image. */
 typedef struct direct_row {
     int64_t first, step, w, begin, end, count;
 } direct_row;

@@ -50,8 +50,8 @@ static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *
 }
 
 /* The forward kernel reads an image as planes shifted by every column offset: shift s, row r, pooled column j holds
- * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift lie one after another, so that all pooled positions of a
- * band, for any filter tap and window element, are one run of memory. */
+ * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift follow each other. So for any filter tap and window
+ * element, all pooled positions of a band are one run of memory. */
 typedef struct bgi_conv_pool_planes {
     int64_t shifts;         /* KW + PW - 1 */
     int64_t band;           /* pooled rows handled at once */

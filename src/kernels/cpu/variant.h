@@ -1,10 +1,10 @@
 /*
  * variant.h: the fast kernels as compiled for each instruction set, and the choice between them.
  *
- * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, free of any instruction set)
- * says whether a request fits, how many parts it has and how much scratch it needs. Its *body* (fast_body.h) computes;
- * it is compiled once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so
- * a kernel needs no state.
+ * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
+ * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body*
+ * (fast_body.h) computes; it is compiled once for each instruction set by variant_*.c. Both read the same geometry from
+ * the operands' types, so a kernel needs no state.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H

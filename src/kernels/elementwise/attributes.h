@@ -12,7 +12,7 @@
  *     UNARY           x -> y
  *     UNARY_BACKWARD  dy, x, y -> dx
  *
- * The backward pass needs only one of x and y, and the other operand may be the same one again: kernels use y for
+ * The backward pass needs only one of x and y, and the other operand may be the same one again. Kernels use y for
  * functions of bgi_unary_derives_from_output (x may be y), and x for the others (y may be x).
  */
 typedef struct bgi_unary_attributes {

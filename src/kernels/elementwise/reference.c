@@ -143,7 +143,7 @@ static double derive_mish(double x)
     return t + x * sigmoid(x) * (1.0 - t * t);
 }
 
-/* The derivative, from x or y: bgi_unary_derives_from_output says which one is given. */
+/* The derivative, from x or y: bgi_unary_derives_from_output determines which one is given. */
 static double derive_unary(const bgi_unary_attributes *attributes, double x, double y)
 {
     const double a = attributes->a, b = attributes->b;

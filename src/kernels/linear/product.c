@@ -25,7 +25,7 @@ static const bgi_product products[WAYS][LIMITS] = {[PLAIN] = PRODUCTS(false, BGI
                                                    [BY_TWO] = PRODUCTS(false, BGI_ISA_AVX512_BF16),
                                                    [BY_TILES] = PRODUCTS(false, BGI_ISA_AMX)};
 
-/* The largest power of two that is no larger than the limit; 0: there is none. */
+/* The exponent of the largest power of two within the limit; 0: no limit. */
 static uint32_t find_limit(size_t limit_bytes)
 {
     uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[PLAIN][LIMITS - 1].limit_bytes ? 0 : 1;

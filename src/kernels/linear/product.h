@@ -10,9 +10,9 @@
 
 /* ---- matrix products whose partial sums are kept in 16 bits ----
  *
- * Sums run over K in order, in blocks. With operands in bfloat16 or float16, and on request, the sum so far is rounded
- * to their type after each block; inside a block it is float32, in which the products are exact, so that every kernel
- * gives the same bits. Without rounding, instruction sets for bfloat16 have a different order (pairs.h). */
+ * Sums run over K in order, in blocks. On request, with operands in bfloat16 or float16, the sum so far is rounded to
+ * their type after each block. Inside a block it is float32, in which products are exact, so every kernel gives the
+ * same bits. Without rounding, instruction sets for bfloat16 have a different order (pairs.h). */
 
 /* The terms of a block of K, and the number of blocks, which depends only on K. */
 enum { BGI_PRODUCT_BLOCK = 256 };
@@ -57,7 +57,7 @@ static inline bgi_isa bgi_product_pairs(const void *state)
 
 enum { BGI_FUSED_OPERANDS = 4 }; /* operands of the product: at most three inputs and one output */
 
-/* The call of the product alone, into `sum` when it is stored, otherwise into y. The struct contains pointers into
+/* The call of only the product, into `sum` when it is stored, otherwise into y. The struct contains pointers into
  * itself. */
 typedef struct bgi_fused_call {
     bg_kernel_call call;

@@ -31,7 +31,7 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* The larger of two, or NaN when one of them is NaN, which max alone would lose. */
+/* The larger of two, or NaN when one of them is NaN; max by itself would lose the NaN. */
 ALWAYS_INLINE vf vlarger(vf so_far, vf v)
 {
     return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
@@ -189,8 +189,8 @@ static void finish_cross_entropy(const bg_kernel_call *call)
     }
 }
 
-/* scale e^(x - log_sum), with log_sum in two parts: the difference from the first one is exact for x near it, so that
- * large logits lose no digits; the second part goes into the factor. */
+/* scale e^(x - log_sum), with log_sum in two parts. The difference from the first part is exact for x near it, so large
+ * logits lose no digits; the factor includes the second part. */
 static void scale_softmax(const float *x, double log_sum, double scale, float *y, int64_t count)
 {
     const float high = (float)log_sum;

@@ -1,5 +1,5 @@
 /*
- * batch_body.h: batch norm. A part goes through blocks of channels: a block's statistics first, then its results, while
+ * batch_body.h: batch norm. A part processes blocks of channels: first a block's statistics, then its results, while
  * the operands are in the caches. Sums are kept in double, in one pass; float32 results do not show the remaining
  * error.
  *

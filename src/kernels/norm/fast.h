@@ -13,7 +13,7 @@ enum {
     BGI_CHANNELS_CHUNK = 1024   /* elements handled at once */
 };
 
-/* Channels come in groups that parts do not cut. */
+/* Channels form groups that parts do not cut. */
 static inline int64_t bgi_channels_group(const bgi_channels *all)
 {
     return all->inner == 1 ? BGI_CHANNELS_LINE : 1;

@@ -48,7 +48,7 @@ enum {
     BGI_HYPER_COUNT = 8
 };
 
-/* Attributes of updates begin with how 16-bit results are rounded. */
+/* Attributes of updates begin with the rounding of 16-bit results. */
 typedef struct bgi_sgd_attributes {
     bgi_rounding rounding;
     uint8_t nesterov;

@@ -1,9 +1,9 @@
 /*
  * fast.h: how interpolation divides its work, and its tables.
  *
- * Each axis has a table: for every element of the result the first of its `taps` neighbors, and their weights, tap by
- * tap, so that neighbors in the result are neighbors in the table too. Gradients have tables of the same form in the
- * other direction; neighbors that do not count have weight 0. Tables are made once a call.
+ * Each axis has a table with the first of the `taps` neighbors of every element of the result, and their weights. The
+ * weights are stored tap by tap, so neighbors in the result are neighbors in the table too. Gradients have tables of
+ * the same form in the other direction; neighbors that do not count have weight 0. Tables are made once a call.
  *
  * Columns are summed either first, in all rows of a plane, or in each row after the sum over rows, whichever has fewer
  * rows.
