@@ -5,8 +5,8 @@
 
 #include "core/narrow.h"
 
-/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and gives the limit of
- * scratch as the exponent of a power of two. */
+/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and has a power of two as
+ * limit of scratch. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \
