@@ -116,7 +116,8 @@ static bg_status push(wire *w, bg_error *error)
     return BG_OK;
 }
 
-/* Handles a packet: copies it into the memory of its receive, or into the program's own until there is one. */
+/* Handles a packet: copies it into the memory of its receive, or into the program's own memory until that receive is
+ * posted. */
 static bg_status arrive(wire *w, bg_error *error)
 {
     header head;

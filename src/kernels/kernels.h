@@ -46,7 +46,7 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
-/* The bytes of attributes that a kernel reads; 0: none. */
+/* The bytes of attributes that a kernel reads; 0: it reads no attributes. */
 size_t bgi_kernel_attributes_bytes(bgi_kernel_id id);
 static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 {

@@ -1,6 +1,6 @@
 /*
  * pieces.h: sums that are computed piece by piece. Data-parallel replicas may each have a piece of the summed tensor: n
- * elements over R replicas are R pieces of ceil(n / R) elements, the last ones with fewer, or none
+ * elements over R replicas are R pieces of ceil(n / R) elements; the last ones may have fewer elements or be empty
  * (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each piece. The order of
  * the sum depends on the piece's size, so that replicas with a piece get the bits of replicas with the whole tensor. A
  * replica with a piece leaves the other rows 0.

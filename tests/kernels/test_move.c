@@ -189,8 +189,8 @@ static void test_embedding(void **state)
         const int64_t rows = draw_between(&random, 1, 9), columns = draw_between(&random, 1, i % 4 ? 9 : 300);
         const bgi_embedding_backward_attributes attributes = {
             .forward = {.padding_index = i % 2 ? -1 : height / 2, .axis = BG_MESH_TENSOR_1}};
-        const bg_kernel_env env = {
-            .place.tensor_1 = i % 3 ? 0 : 1}; /* in this case the first half belongs to another replica replica */
+        const bg_kernel_env env = {.place.tensor_1 =
+                                       i % 3 ? 0 : 1}; /* in this case the first half belongs to another replica */
         kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes, .env = env};
         kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
                             .attributes = &attributes,

@@ -15,7 +15,7 @@
 #include "support/build_case.h"
 
 typedef struct function_case {
-    const char *name; /* in the oracle */
+    const char *name; /* the name in the oracle */
     bg_unary function;
     bool is_given; /* parameters other than the defaults */
     double a, b;

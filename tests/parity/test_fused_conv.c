@@ -163,7 +163,7 @@ static bg_graph *build_with_one_norm(void)
     return graph;
 }
 
-/* In inference nothing changes running statistics, so every stage may read them. */
+/* In inference running statistics do not change, so every stage may read them. */
 static void test_stages_share_a_norm(void **state)
 {
     static const struct {

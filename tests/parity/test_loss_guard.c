@@ -1,7 +1,7 @@
 /*
- * test_loss_guard.c: an update with a loss that is infinite or NaN changes nothing, in any replica and micro-batch and
- * under every strategy. Later updates of the same run change nothing either, and the session continues as if the run
- * had ended before it. Only the loss scale reacts to a gradient that overflows.
+ * test_loss_guard.c: an update with an infinite or NaN loss does not change any state, in any replica and micro-batch
+ * and under every strategy. Later updates of the same run do not either, and the session continues as if the run had
+ * ended before it. Only the loss scale reacts to a gradient that overflows.
  */
 #include <stdarg.h>
 #include <stddef.h>

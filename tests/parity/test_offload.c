@@ -160,7 +160,7 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Moves each class by itself, all but one, and all; the other choices take turns. */
+/* Moves each class by itself, all except one, and all; the other choices take turns. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};

@@ -225,7 +225,7 @@ static void test_memory_is_a_share(void **state)
         }
 }
 
-/* Each replica's remote store has a piece of every weight, to the byte, and nothing is gathered on the devices. */
+/* Each replica's remote store has exactly the bytes of a piece of every weight, and the devices gather no weights. */
 static void test_weights_at_home_are_a_share(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -538,7 +538,7 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan *plan;
 
     shard(&options, 100);
-    options.memory.locations[BG_LOCATION_STATE].sharded = false; /* it does not exist */
+    options.memory.locations[BG_LOCATION_STATE].sharded = false; /* this optimizer has no state */
     options.numerics.max_gradient_norm = norm;
     options.numerics.auto_loss_scaling.enabled = is_scaled;
     plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "reductions");

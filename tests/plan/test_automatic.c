@@ -263,7 +263,7 @@ static bool fits(const need *of, const bg_device_model *devices, uint32_t count)
     return true;
 }
 
-/* `auto` finds a cut exactly when there is one. */
+/* `auto` finds a cut exactly when one exists. */
 static void check_pair(const model *m, const need *needs, uint32_t stage_count, const bg_device_model *devices,
                        bg_options options)
 {

@@ -283,7 +283,8 @@ static void messages_leave_behind_the_same_call(void **state)
     bg_plan_destroy(whole);
 }
 
-/* One stage on one device: the sums of all layers but the first overlap with the backward of the layers before them. */
+/* With one stage on one device, the sums of all layers except the first overlap with the backward of the layers before
+ * them. */
 static void sums_begin_before_the_last_calls(void **state)
 {
     enum { LAYERS = 4 };
@@ -331,7 +332,7 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Cases in which nothing may run beside the program, something already does, or no device waits. */
+/* Cases in which no sum may run beside the program, a sum already does, or no device waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];

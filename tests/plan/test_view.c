@@ -158,7 +158,7 @@ static void test_marks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Past the last element nothing is returned and nothing is written. */
+/* For an index past the last element, the function returns no element and writes no output. */
 static void test_ends(void **state)
 {
     bg_plan *plan = make_plan(false);

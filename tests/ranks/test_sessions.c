@@ -35,7 +35,7 @@ typedef struct rig {
     bg_plan *plan;
     bg_session *session;
     bg_error error;
-    bg_status status; /* of the last request */
+    bg_status status; /* the error of the last request */
 } rig;
 
 static bg_options make_options(void)

@@ -1375,7 +1375,7 @@ static void constant_inputs_pass_through_stages(void **state)
 
 typedef struct spare {
     atomic_uint calls, inside;
-    unsigned answers; /* how many times there is work */
+    unsigned answers; /* the number of times that there is work */
     long sleep_ns;
 } spare;
 

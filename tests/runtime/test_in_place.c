@@ -304,7 +304,7 @@ static void test_fill(void **state)
     assert_ptr_equal(weight.data, w.data);
     assert_true(weights->items[0].is_given);
 
-    /* A weight that exists keeps its value until the new one is there. */
+    /* An existing weight keeps its value until the new one is complete. */
     w.value = 5;
     w.status = BG_ERROR_IO;
     assert_int_equal(bg_weights_fill(weights, "b", &type, write_value, &w, &error), BG_ERROR_IO);

@@ -40,7 +40,7 @@ typedef struct queue {
 struct counted_device {
     bgi_device base;
     queue *q;
-    bool is_hollow; /* copies nothing: addresses are numbers */
+    bool is_hollow; /* does not copy, because addresses are only numbers */
     void (*after)(queue *q, uint32_t copies);
     _Atomic uint64_t copied[TRANSFERS], all_bytes;
     _Atomic uint32_t copies, mistakes;

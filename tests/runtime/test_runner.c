@@ -198,7 +198,7 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
 
 /* ---- time ---- */
 
-/* Backward passes of the toy sleep twice as long as forward passes; both do nothing more. */
+/* Backward passes of the toy sleep twice as long as forward passes; they do no other work. */
 enum { FORWARD_US = 3000, BACKWARD_US = 6000 };
 
 static void sleep_us(long us)

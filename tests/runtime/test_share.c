@@ -1,5 +1,5 @@
 /*
- * test_share.c: a helper runs the parts of a call until none is left, or until a device can continue. One thread has
+ * test_share.c: a helper runs the parts of a call until all are taken, or until a device can continue. One thread has
  * both roles, on a handmade engine of two devices: the owner's first part helps with its own call.
  */
 #include <stdarg.h>

@@ -13,7 +13,7 @@
 enum { BGI_TEST_OP_INPUTS = 8, BGI_TEST_OP_OUTPUTS = 4 };
 
 typedef struct bgi_test_op_case {
-    const char *name; /* in the oracle */
+    const char *name; /* the name of the case in the oracle */
     const bg_op_type *op_type;
     const void *attributes;
     const char *inputs[BGI_TEST_OP_INPUTS];   /* the oracle's tensors; NULL ends the list */

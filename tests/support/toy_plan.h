@@ -26,7 +26,7 @@ typedef struct toy_options {
     uint32_t cores;
     bool trace;
     double wait_limit_s;
-    bg_output_mode output_mode; /* of "y", the last stage's result */
+    bg_output_mode output_mode; /* the output mode of "y", the last stage's result */
     uint32_t output_period;
     bg_kernel_function forward, backward; /* kernels used instead of the toy's own, for tests of time */
     void *state;                          /* of these */

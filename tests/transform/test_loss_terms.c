@@ -85,7 +85,7 @@ static void test_one_term(void **state)
     /* Two means over the same labels that ignore the same label count the same elements. */
     expect(&r, bg_add(r.graph, mean, mean), "c", terms);
     expect(&r, bg_subtract(r.graph, mean, add_loss(&r, r.labels, BG_LOSS_MEAN, -100)), "c", terms);
-    /* A term that trains nothing is not a term of the loss. */
+    /* A term without parameters is not a term of the loss. */
     expect(&r, bg_add(r.graph, mean, constant), "c", terms);
     expect(&r, bg_add(r.graph, mean, bg_multiply(r.graph, constant, constant)), "c", terms);
     ops = r.graph->op_count;

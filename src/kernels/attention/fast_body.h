@@ -197,7 +197,7 @@ static forward_scratch cut_forward_scratch(const bgi_attention *a, float *scratc
 }
 
 /* Scales one row of scores and adds its bias, up to whole vectors; scores of keys that are not seen become minus
- * infinity. Returns the largest score; NaN when there is one. */
+ * infinity. Returns the largest score, or NaN if a score is NaN. */
 static float scale_scores(float *scores, float scale, const float *bias, int64_t from, int64_t seen)
 {
     const int64_t end = bgi_cpu_round_up(seen, LANES);

@@ -200,7 +200,7 @@ static void for_each_head_apart(const bg_kernel_call *call, uint32_t q, const op
         }
 }
 
-/* Queries, keys, values are inputs q, q + 1, q + 2; the bias is input `bias`, if there is one. */
+/* Queries, keys and values are inputs q, q + 1 and q + 2; the bias, if any, is input `bias`. */
 static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     operands_of operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};

@@ -22,9 +22,9 @@ typedef enum bgi_collective_kind {
 typedef struct bgi_collective_attributes {
     bgi_collective_kind kind;
     bg_reduction function;    /* SUM or MAX */
-    uint32_t axes;            /* of the mesh */
-    uint32_t members;         /* of a group along the axes */
-    uint32_t axis;            /* of the tensor */
+    uint32_t axes;            /* axes of the mesh */
+    uint32_t members;         /* replicas of a group along the axes */
+    uint32_t axis;            /* axis of the tensor */
     uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient passes unchanged */
 } bgi_collective_attributes;
 

@@ -10,7 +10,7 @@
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct_body.h"
 
-enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* summed at a time */
+enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* vectors and taps that are summed at a time */
 
 /* ---- a plane ---- */
 

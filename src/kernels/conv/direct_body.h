@@ -210,7 +210,7 @@ static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 }
 
 /* Copies that have a mask for each place: one shift for each column of the filter. Their vectors begin every LANES
- * places, but the last one ends where a copy does, so that nothing is stored outside. */
+ * places, but the last one ends where a copy does, so that stores stay inside. */
 typedef struct direct_masked {
     direct_shift shifts[BGI_DIRECT_MOST_COLUMNS];
     int32_t *masks;        /* masks of the vectors of a copy, one copy after another */

@@ -82,7 +82,7 @@ static void fill_positions(const bgi_conv_pool *s, const bgi_conv_pool_patches *
 typedef struct patch_block {
     const live_list *list;
     float *image;       /* the image at the block's first row and column */
-    int64_t row_stride; /* of the image */
+    int64_t row_stride; /* row stride of the image */
     float *filter;      /* dw (read and written) or w (read), at the block */
     int64_t filter_stride;
 } patch_block;

@@ -77,7 +77,8 @@ static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t oper
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* Scratch of `part_floats` for every part, which a part needs only while it runs. A call without scratch has none. */
+/* Scratch of `part_floats` for every part, which a part needs only while it runs. It is NULL for a call without
+ * scratch. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
     float *scratch = call->scratch;

@@ -290,7 +290,7 @@ static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts
     gemm_ahead cut = *whole;
 
     cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
-    if (whole->from != NULL) /* nothing is fetched */
+    if (whole->from != NULL) /* an empty walk */
         cut.from += whole->rows * part / parts * whole->stride;
     return cut;
 }

@@ -61,7 +61,7 @@ static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *at
 
 /* The classes of a replica's columns. */
 typedef struct bgi_loss_classes {
-    int64_t total;       /* of the whole */
+    int64_t total;       /* classes of the whole */
     int64_t first, live; /* this replica's first class, and the number of its columns that are classes */
 } bgi_loss_classes;
 

@@ -1,6 +1,6 @@
 /*
- * reference.c: cross-entropy and the count of correct rows, in plain C. Rows are counted over all
- * dims but the last; sums run over rows in index order.
+ * reference.c: cross-entropy and the count of correct rows, in plain C. Rows are counted over all dims except the last;
+ * sums run over rows in index order.
  */
 #include "kernels/kernels.h"
 

@@ -80,7 +80,7 @@ typedef struct bgi_lamb_attributes {
     uint8_t unused[2];
 } bgi_lamb_attributes;
 
-/* Elements of a piece; the last pieces may have fewer, or none. */
+/* Elements of a piece; the last pieces may have fewer elements or be empty. */
 static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
 {
     return bgi_piece_size(attributes->elements, attributes->pieces);

@@ -65,8 +65,8 @@ static int64_t window_of(const pool_geometry *g, int dim, int64_t at, int64_t k)
 
 /* ---- max ---- */
 
-/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that there is
- * one. */
+/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that each window has
+ * an element. */
 static int64_t find_largest(const pool_geometry *g, bg_dtype dtype, const void *x, int64_t plane, int64_t oh,
                             int64_t ow)
 {

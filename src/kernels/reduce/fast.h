@@ -39,7 +39,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
             return false;
         *groups[group] *= x->dims[i];
     }
-    if (group == 2) { /* nothing but one group is reduced */
+    if (group == 2) { /* exactly one group is reduced */
         r.outer = r.middle;
         r.middle = 1;
     }
