@@ -1,5 +1,5 @@
 /*
- * fast.c: each sample is a part. fast_body.h computes them.
+ * fast.c: each sample is a part. fast_body.h has the computation.
  */
 #include "kernels/ctc/fast.h"
 

@@ -1,5 +1,6 @@
 /*
- * fast.c: the shapes of fast matrix products: their parts and their scratch. gemm_body.h and fast_body.h compute them.
+ * fast.c: the shapes of fast matrix products: their parts and their scratch. gemm_body.h and fast_body.h have the
+ * computation.
  */
 #include "kernels/linear/attributes.h"
 #include "kernels/linear/gemm.h"

@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast norms. fast_body.h and batch_body.h compute them.
+ * fast.c: the shapes of fast norms. fast_body.h and batch_body.h have the computation.
  */
 #include "kernels/norm/fast.h"
 
