@@ -1,8 +1,8 @@
 /*
- * checkpoint.c: how fast a checkpoint is written, compared with a plain file of the same size that is written and
- * flushed before it and after it; and how much time and memory writing one costs a training that continues meanwhile.
+ * checkpoint.c: measures how fast a checkpoint is written, compared with plain files of the same size that are written
+ * and flushed before and after it, and how much time and memory writing one costs a training that continues meanwhile.
  *
- *   build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
+ *     build/bench/checkpoint DIR [GIGABYTES [speed|beside [TURNS]]]     writes and removes DIR/brigade-checkpoint-bench
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static double processor_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Peak memory counts from here on. */
+/* Restarts the measurement of peak memory. */
 static void restart_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -78,7 +78,7 @@ static double read_status(const char *field)
 
 /* ---- the disk ---- */
 
-/* Bytes a second of a file that is written in order and flushed. Its content does not compress. */
+/* Writes a file in order and flushes it; returns the bytes per second. The content is incompressible. */
 static double measure_disk(const char *path, size_t bytes)
 {
     unsigned char *part = malloc(PART_BYTES);
@@ -178,7 +178,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* ---- the figures ---- */
+/* ---- the results ---- */
 
 static double file_bytes(const char *folder, uint64_t number)
 {
@@ -219,7 +219,7 @@ static void measure_saving(training *t, const char *folder, const char *scratch,
     fflush(stdout);
 }
 
-/* One checkpoint beside the training, after steps without one. */
+/* One checkpoint during the training, after steps without one. */
 typedef struct turn {
     double plain_s, beside_s; /* medians of steps */
     double first_s;           /* the copy and the first step after it */

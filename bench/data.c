@@ -1,7 +1,8 @@
 /*
- * data.c: measures images per second of a loader over decoded digits from memory, in the caller's thread and with one
- * worker; and the memory's own speed: writing as many floats with memset. Rates are based on the processor time of all
- * threads, so they are those of one core, and other programs on the machine hardly affect them. The best epoch counts.
+ * data.c: measures images per second of a loader over decoded digits in memory, in the caller's thread and with one
+ * worker, and the speed of memory: memset over the same number of floats. Rates are based on the processor time of all
+ * threads, so they are rates of one core, and other programs on the machine hardly affect them. The fastest epoch
+ * counts.
  */
 #include <brigade/data.h>
 
@@ -12,7 +13,7 @@
 
 enum { IMAGES = 60000, BATCH = 100, PIXELS = BG_DIGITS_ROWS * BG_DIGITS_COLUMNS, EPOCHS = 8 };
 
-/* Images per second, if they took the time since `start`. */
+/* The images per second, for images that took the time since `start`. */
 static double rate_since(clock_t start)
 {
     const clock_t now = clock();
@@ -20,7 +21,7 @@ static double rate_since(clock_t start)
     return now > start ? (double)IMAGES * CLOCKS_PER_SEC / (double)(now - start) : 0;
 }
 
-/* The loader's ring of four batches, written round and round. */
+/* The loader's ring of four batches, which is written repeatedly. */
 static double write_plainly(void)
 {
     enum { RING = 4 };

@@ -1,9 +1,9 @@
 /*
- * feeding.c: what feeding costs. The digit network trains as in the tutorial (a pipeline on 4 devices, 4000 images a
- * call), always on one batch in memory, on batches of a loader, and from the loader through an infeed; images a second,
- * and the speeds as shares of the first. Rounds of the three alternate and the median call counts, so that a machine
- * that is busy for a while does not decide. Shares of processor time are printed too: they are what remains of the
- * speed when all cores are busy.
+ * feeding.c: measures the cost of feeding. The digit network trains as in the tutorial, in a pipeline on 4 devices with
+ * 4000 images a call. Data are one batch in memory, batches of a loader, and the loader through an infeed. It prints
+ * images per second, and the speeds as shares of the first. Rounds of the three alternate and the median call counts,
+ * so that temporary load on the machine does not matter. It also prints shares of processor time, which are the
+ * relative speeds when all cores are busy.
  *
  * usage: feeding [cores] [rounds]
  */
@@ -19,10 +19,10 @@ typedef enum kind { FIXED, LOADER, INFEED } kind;
 
 typedef struct bench {
     bg_dataset *dataset;
-    bg_loader *loader; /* of the kinds that have one */
+    bg_loader *loader; /* the loader of the kinds that have one */
     bg_plan *plan;
     bg_session *session;
-    const void *fixed[2]; /* images and labels of a batch */
+    const void *fixed[2]; /* the images and labels of a batch */
     void *outputs[2];
     uint32_t images, labels; /* inputs */
     double wall_s[MOST_ROUNDS * CALLS], cpu_s;
@@ -174,10 +174,10 @@ int main(int argc, char **argv)
 
     require(bg_digits_create(&digits, &set, &error), &error);
     arrays[0] =
-        (bg_array){bg_type_make(BG_UINT8, 4, dims), set.images.data}; /* with a channel, as the network has it */
+        (bg_array){bg_type_make(BG_UINT8, 4, dims), set.images.data}; /* with a channel, as the network expects */
     arrays[1] = set.labels;
     require(bg_dataset_create_arrays(arrays, 2, &plain, &error), &error);
-    require(bg_dataset_repeat(plain, MOST_ROUNDS, &dataset, &error), &error); /* an epoch that no bench ends */
+    require(bg_dataset_repeat(plain, MOST_ROUNDS, &dataset, &error), &error); /* an epoch longer than the benchmark */
     for (int k = 0; k < KINDS; k++) {
         open_session(&benches[k], cores);
         benches[k].fixed[0] = set.images.data;

@@ -1,9 +1,10 @@
 /*
- * generate.c: how fast GPT-2 generates, one sequence: tokens/s of single steps and of a prompt, with weights of
- * float32, bfloat16, 8 and 4 bits and activations of float32 and bfloat16. Each row takes its turn in each round, and
- * medians count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or
- * rounded) times the tokens/s with what the same cores read from memory in the same round; of a prompt it compares the
- * products' operations with the peak of the cores' arithmetic. Weights are first values: speed does not depend on them.
+ * generate.c: measures how fast GPT-2 generates one sequence: tokens/s of single steps and of a prompt, with weights of
+ * float32, bfloat16, 8 and 4 bits and activations of float32 and bfloat16. Rows take turns in each round, and medians
+ * count. A single step reads every matrix once, so `share` compares the bytes of the matrices (float32, or rounded)
+ * times the tokens/s with the rate at which the same cores read memory in the same round. For a prompt it compares the
+ * products' operations with the peak of the cores' arithmetic. Weights have their initial values, because speed does
+ * not depend on them.
  *
  * usage: generate [--prompt N] [--layers N] [--hidden N] [--heads N] [--vocabulary N] [--cores N] [--tokens N]
  *                 [--rounds N]
@@ -51,7 +52,7 @@ static void require(bg_status status, const bg_error *error)
     exit(1);
 }
 
-/* ---- what the cores can do ---- */
+/* ---- the peak rates of the cores ---- */
 
 /* A cache line. */
 typedef uint64_t words __attribute__((vector_size(64)));
@@ -83,7 +84,7 @@ static void *run_reader(void *argument)
     return NULL;
 }
 
-/* Bytes or operations of all cores together in a second. */
+/* The bytes or operations per second of all cores together. */
 static double measure(const setting *s, const words *data, bool multiplies)
 {
     reader readers[MOST_CORES];
@@ -207,7 +208,7 @@ int main(int argc, char **argv)
                   {.name = "int8, bfloat16", .type = BG_WEIGHTS_INT8, .dtype = BG_BFLOAT16},
                   {.name = "int4, bfloat16", .type = BG_WEIGHTS_INT4, .dtype = BG_BFLOAT16}};
     double bandwidths[MOST_ROUNDS], peaks[MOST_ROUNDS], bandwidth, peak, float_s = 0.0;
-    bg_weights *weights[2]; /* by type of activations, which the caches have */
+    bg_weights *weights[2]; /* for each type of activations, which is that of the caches */
     words *data;
     bg_error error;
 

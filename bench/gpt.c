@@ -1,21 +1,26 @@
 /*
- * gpt.c: how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no dropout),
- * best, median and mean of several steps. With --profile it prints the processor time of each kernel by its shape,
- * which other programs on the machine do not increase. FLOPs are counted as six a parameter that multiplies (positions
- * do not) and token, and attention's over the half of the scores that causal masking leaves.
+ * gpt.c: measures how fast GPT-2 trains. It prints tokens/s and GFLOP/s of whole steps (forward, backward, AdamW; no
+ * dropout): the best, median and mean of several steps. With --profile it prints the processor time of each kernel by
+ * its shape, which other programs on the machine do not increase. It counts six FLOPs for each token and each parameter
+ * that multiplies (positions do not), and attention's over the half of the scores that causal masking leaves.
  *
- * usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N] [--steps N]
- *            [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
- *            [--bfloat16 | --float16] [--processor-time] [--profile] [--roofline FILE.svg] [--summary] [--times]
- *            [--dnnl]
+ *     usage: gpt [--layers N] [--hidden N] [--heads N] [--batch N] [--length N] [--vocabulary N] [--cores N]
+ *                [--steps N] [--strategy NAME] [--accumulation N] [--beside NAME] [--io-threads N] [--recompute]
+ *                [--bfloat16 | --float16] [--processor-time] [--profile] [--roofline FILE.svg] [--summary] [--times]
+ *                [--dnnl]
  *
- * --batch is of a whole update: sequences, in --accumulation micro-batches. --strategy (and, in turns with it,
- * --beside): single one device; all cores work on its kernels pipelined two devices, as many stages replicas two
- * data-parallel copies of half the batch each tensor two tensor-parallel ones (tensor axis 1) phased a device with a
- * phase for each block; weights, gradients, optimizer state and activations in remote buffers, in memory --dnnl: beside
- * it, after each step, the model's matrix products by oneDNN's sgemm (libdnnl.so.2 or .3 must be there; OMP_NUM_THREADS
- * says on how many cores), and the ratio of the rates. --times prints a line `time NAME SECONDS` for each step, and of
- * oneDNN how long the step's FLOPs would take at its rate.
+ *     --batch      the sequences of a whole update, in --accumulation micro-batches
+ *     --strategy (and, in turns with it, --beside):
+ *         single      one device; all cores work on its kernels
+ *         pipelined   two devices, with a stage each
+ *         replicas    two data-parallel copies, each with half of the batch
+ *         tensor      two tensor-parallel copies (tensor axis 1)
+ *         phased      one device with a phase for each block; weights, gradients, optimizer state and activations are
+ *                     in remote buffers, in memory
+ *     --dnnl       after each step, also runs the model's matrix products by oneDNN's sgemm, and prints the ratio of
+ *                  the rates. It needs libdnnl.so.2 or .3; OMP_NUM_THREADS is the number of cores
+ *     --times      prints a line `time NAME SECONDS` for each step, and the time that oneDNN would take for the step's
+ *                  FLOPs
  */
 #include <brigade.h>
 
@@ -34,12 +39,12 @@ static const char *const layout_names[LAYOUT_COUNT] = {"single", "pipelined", "r
 
 typedef struct setting {
     long layers, hidden, heads, batch, length, vocabulary, cores, steps, accumulation, io_threads;
-    long strategy, beside; /* beside: LAYOUT_COUNT: nothing */
+    long strategy, beside; /* beside: LAYOUT_COUNT means no second layout */
     const char *roofline;  /* the picture's file, or NULL */
     long is_bfloat16, is_float16, recomputes, profiles, summarizes, lists, compares, counts_processor;
 } setting;
 
-/* Wall time, or the processor time of all threads: on a machine that others use too the second compares better. */
+/* Wall time, or the processor time of all threads, which is more comparable on a shared machine. */
 static double read_clock_s(const setting *s)
 {
     struct timespec now;
@@ -76,8 +81,8 @@ typedef int (*sgemm_function)(char transpose_a, char transpose_b, int64_t m, int
 
 typedef struct dnnl {
     sgemm_function sgemm;
-    float *a, *b, *c;        /* as large as the largest operand */
-    double best_s[MATRICES]; /* of the products of each matrix of the model: forward and both gradients */
+    float *a, *b, *c;        /* each is as large as the largest operand */
+    double best_s[MATRICES]; /* the products of each matrix of the model: forward and both gradients */
 } dnnl;
 
 static dnnl open_dnnl(const setting *s)
@@ -107,7 +112,7 @@ static dnnl open_dnnl(const setting *s)
     return d;
 }
 
-/* Rows and columns of the model's matrices; the last is the head's, of which there is one. */
+/* Rows and columns of the model's matrices; the last is the head's, which occurs once. */
 static void find_matrix(const setting *s, int index, int64_t *in, int64_t *out)
 {
     const int64_t h = s->hidden;
@@ -152,7 +157,7 @@ static void measure_dnnl(dnnl *d, const setting *s)
     }
     if (s->lists)
         printf("time oneDNN %.6f\n", count_step_flops(s) / find_dnnl_rate(now_s, s));
-    for (size_t i = 0; i < (size_t)(4 * s->hidden * s->hidden); i++) /* no overflow from step to step */
+    for (size_t i = 0; i < (size_t)(4 * s->hidden * s->hidden); i++) /* so that values do not overflow over the steps */
         d->a[i] = d->b[i] = (float)(i % 1021) * 1e-3f;
 }
 
@@ -225,7 +230,7 @@ typedef struct run {
     bg_plan *plan;
     bg_session *session;
     const void *inputs[2];
-    float losses[2]; /* of the last micro-batch, by replica */
+    float losses[2]; /* losses of the last micro-batch, by replica */
     double *times;
     profile profile;
 } run;
@@ -250,7 +255,7 @@ static run begin_run(const setting *s, layout way, const int32_t *tokens)
     require(bg_session_create(r.plan, NULL, &r.session, &error), &error);
     r.inputs[bg_session_find_input(r.session, "tokens")] = tokens;
     r.inputs[bg_session_find_input(r.session, "labels")] = tokens + 1;
-    step_run(&r); /* touches all memory */
+    step_run(&r); /* writes all memory */
     for (size_t i = 0; i < r.profile.count; i++)
         r.profile.rows[i].ns = 0;
     return r;
@@ -355,7 +360,7 @@ static void refuse(const char *option, const char *why)
     exit(2);
 }
 
-/* The value that an argument gives an option. */
+/* The value of an option in an argument. */
 static long read_value(option_kind kind, const char *option, const char *text)
 {
     long found = 0;

@@ -1,7 +1,7 @@
 /*
- * graph_cases.h: cases of bench/ops.c that are built by the library's public functions: ops that are made of others,
- * and whatever needs no setting up by hand. A graph has the op over some operands, and the gradients of those that a
- * model would want; its ops become calls, one after the other, as they would in a plan without fusion.
+ * graph_cases.h: cases of bench/ops.c that are built with the library's public functions: ops that consist of others,
+ * and ops without a manual setup. A graph has the op over some operands, and the gradients of those that a model would
+ * request. Its ops become calls, one after the other, as in a plan without fusion.
  */
 #ifndef BENCH_GRAPH_CASES_H
 #define BENCH_GRAPH_CASES_H
@@ -21,10 +21,10 @@ enum { GRAPH_DIMS = 9, GRAPH_OPERANDS = 8 };
 
 typedef struct graph_rig {
     bg_graph *graph;
-    bg_value operands[GRAPH_OPERANDS]; /* those that want a gradient */
+    bg_value operands[GRAPH_OPERANDS]; /* the operands that get a gradient */
     uint32_t count;
     uint64_t random;
-    bool is_positive; /* values of operands are 0.1 .. 1.1 instead of -1 .. 1 */
+    bool is_positive; /* operands have values in 0.1 .. 1.1 instead of -1 .. 1 */
 } graph_rig;
 
 static uint32_t graph_draw(graph_rig *r)
@@ -611,7 +611,7 @@ static void graph_derive_op(bg_graph *graph, const bgi_op *op, const bool *depen
     }
 }
 
-/* Adds the gradients of the operands, from a gradient of y that is given. */
+/* Adds the gradients of the operands, from a given gradient of y. */
 static void graph_derive(graph_rig *r, bg_value y)
 {
     bg_graph *graph = r->graph;

@@ -1,7 +1,7 @@
 /*
- * kernels.c: how long the kernels take, in microseconds per call (best of many) and GFLOP/s, on one thread. First the
- * calls of one training step of the digit network, with their sum for each image; then larger shapes. Pin it: taskset
- * -c 0.
+ * kernels.c: measures the kernels on one thread, in microseconds per call (the best of many) and GFLOP/s. It measures
+ * first the calls of one training step of the digit network, with their sum for each image, then larger shapes. Pin it:
+ * taskset -c 0.
  *
  * usage: kernels [portable|avx2|avx512] [part of a name]
  */
@@ -24,14 +24,13 @@ typedef struct bench_call {
     const char *label;
     bgi_kernel_id id;
     const void *attributes;
-    double flops;          /* of the dense computation */
-    double calls_per_step; /* of the digit network: 0 for calls that are not in it */
+    double flops;          /* operations of the dense computation */
+    double calls_per_step; /* number of calls in the digit network; 0 for calls that are not in it */
     uint32_t input_count, output_count;
     bg_type types[OPERANDS];
 } bench_call;
 
-/* Uses processor time if a call lasts long enough to be interrupted, since it does not count what other programs
- * take. */
+/* If a call lasts long enough to be interrupted, it uses processor time, which excludes that of other programs. */
 static double read_clock_us(clockid_t id)
 {
     struct timespec now;
@@ -48,7 +47,8 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-/* Floats -1..1, labels 0..9; bytes of backward calls are `where` of 2 x 2 windows, half of them off. */
+/* Fills floats with -1..1 and labels with 0..9. Bytes of backward calls are `where` of 2 x 2 windows, of which half
+ * have no gradient. */
 static void *make_operand(const bench_call *b, uint32_t index)
 {
     const bg_type *type = &b->types[index];

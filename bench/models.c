@@ -1,14 +1,17 @@
 /*
  * models.c: measures how fast models of four kinds train: a U-Net, an LSTM over 256 steps, a masked language model over
  * padded sentences, and a decoder like LLaMA of 110 million parameters. The models are those of examples/unet.c,
- * recurrent.c, bert.c and llama.c in sizes that are worth measuring. It uses float32 and AdamW; the data are in memory.
+ * recurrent.c, bert.c and llama.c in larger sizes. It uses float32 and AdamW; the data are in memory.
  *
- * usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
+ *     usage: models [--network unet|lstm|bert|llama] [--batch N] [--cores N] [--steps N] [--profile] [--times]
  *
- * unet: images of 64 x 64, 32, 64 and 128 channels. lstm: two layers of 256 units over 256 steps of 64 features. bert:
- * 4 layers of width 256 with 4 heads over sentences of 32 to 128 of 30522 words (BERT mini). llama: 12 layers of width
- * 768 with 12 heads over 256 of 32000 words. --times prints a line `flops N`, of a step, a line `items N`, the images
- * or words of a step, and a line `step SECONDS` for each step; --profile the processor time of each kernel.
+ *     unet         images of 64 x 64; 32, 64 and 128 channels
+ *     lstm         two layers of 256 units over 256 steps of 64 features
+ *     bert         4 layers of width 256 with 4 heads over sentences of 32 to 128 of 30522 words (BERT mini)
+ *     llama        12 layers of width 768 with 12 heads over 256 of 32000 words
+ *     --times      prints a line `flops N` and a line `items N` for a step (items are images or words), and a line
+ *                  `step SECONDS` for each step
+ *     --profile    prints the processor time of each kernel
  */
 #include <brigade.h>
 
@@ -200,7 +203,7 @@ static bg_value build_llama(bg_graph *graph, int64_t batch)
 
 /* ---- the run ---- */
 
-/* The inputs by name and type: `x` and `labels` of floats; numbers of words or classes; `mask` of lengths. */
+/* Fills the inputs by name and type: `x` and `labels` of floats, numbers of words or classes, and `mask` of lengths. */
 static void *make_data(const setting *s, const char *name, const bg_type *type)
 {
     const int64_t count = bg_type_element_count(type), length = type->dims[type->rank - 1];
@@ -305,7 +308,7 @@ static void run(const setting *s)
         require(bg_session_input(session, i, &stream, &error), &error);
         inputs[i] = make_data(s, stream.name, &stream.micro_batch_type);
     }
-    for (long step = -2; step < s->steps; step++) { /* two do not count */
+    for (long step = -2; step < s->steps; step++) { /* the first two are not counted */
         const double begin_s = read_clock_s();
 
         require(bg_session_run(session, (const void *const *)inputs, (void *[]){&loss}, &error), &error);

@@ -1,7 +1,7 @@
 /*
- * mpi_allreduce.c: the time of a sum over ranks, beside MPI_Allreduce of the same bytes: one device per rank, float32,
- * each size in turns with both. Ours sums in the order of the ranks, so that bits do not depend on timing; MPI is free
- * to sum in any.
+ * mpi_allreduce.c: compares the time of a sum over ranks with MPI_Allreduce of the same bytes, with one device per rank
+ * and float32; both take turns at each size. Brigade sums in the order of the ranks, so that bits do not depend on
+ * timing; MPI may sum in any order.
  *
  *     mpirun -n 2 build/bench/mpi_allreduce.openmpi [LARGEST_KB]
  */
@@ -16,7 +16,8 @@
 #include "transport/ranks.h"
 
 enum { MOST_RANKS = 4096, MOST_TURNS = 101, LEAST_TURNS = 9, LARGEST_KB = 256 << 10 };
-static const double TURN_SECONDS = 0.005, SIZE_SECONDS = 2.0; /* at least, of a turn; about, of all turns with a size */
+static const double TURN_SECONDS = 0.005,
+                    SIZE_SECONDS = 2.0; /* the least time of a turn; the approximate time of all turns with a size */
 static const double GOAL = 0.9;
 
 typedef struct bench {
@@ -34,7 +35,7 @@ static void require(bg_status status, const bg_error *error)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* ---- a transport between devices that have nothing else to say ---- */
+/* ---- a transport between devices that only sum ---- */
 
 static void raise_counter(void *user, bgi_counter *counter, uint64_t value, uint32_t device)
 {
@@ -113,7 +114,7 @@ static void sum_theirs(const bench *b)
     MPI_Allreduce(MPI_IN_PLACE, b->data, (int)b->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* Both must be right before they are timed. */
+/* Both results must be right before they are timed. */
 static void check(const bench *b, void (*sum)(const bench *b), const char *who)
 {
     const float expected = (float)b->rank_count * (float)(b->rank_count + 1) / 2.0F;
@@ -126,7 +127,7 @@ static void check(const bench *b, void (*sum)(const bench *b), const char *who)
             fprintf(stderr, "%s: element %zu of %zu is %g\n", who, i, b->count, (double)b->data[i]);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
-    memset(b->data, 0, b->count * sizeof *b->data); /* sums of zeros stay small */
+    memset(b->data, 0, b->count * sizeof *b->data); /* sums of zeros do not grow */
 }
 
 /* Seconds of one sum on the slowest rank. */
@@ -157,8 +158,8 @@ static double find_median(double *values, int count)
     return values[count / 2];
 }
 
-/* Neighbors on the machine slow both of a turn down, so the ratio is the median of the turns' ratios. Whether it
- * reaches the goal. */
+/* Other load on the machine slows both sides of a turn, so the ratio is the median of the turns' ratios. Returns
+ * whether it reaches the goal. */
 static bool compare(const bench *b)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], once, ratio;

@@ -1,15 +1,15 @@
 /*
- * mpi_memory.c: how much memory a rank needs to start, and whether a long training makes it grow.
+ * mpi_memory.c: measures how much memory a rank needs to start, and whether a long training makes it grow.
  *
  *     mpirun -n 8 build/bench/mpi_memory.openmpi start     a pipeline of 64 stages of 1 MiB: memory of a rank
  *     mpirun -n 2 build/bench/mpi_memory.openmpi growth    10,000 updates of a small network: memory early and late
  *
- * Both print one row of a table in markdown, which bench/mpi_memory.sh puts together; all numbers are of the rank that
- * has most. Resident memory is counted in three parts: anonymous memory (the heap, arenas, stacks), memory that ranks
- * share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are what malloc has
- * handed out to Brigade and to MPI.
+ * Both print one row of a table in markdown, which bench/mpi_memory.sh combines; all numbers are those of the rank with
+ * the most memory. Resident memory is counted in three parts: anonymous memory (the heap, arenas, stacks), memory that
+ * ranks share (messages inside a host) and mapped files (programs and libraries, left out here). Blocks are the memory
+ * that Brigade and MPI have allocated with malloc.
  *
- * `growth` also runs the same number of messages by MPI alone, without Brigade, to separate the memory that MPI itself
+ * `growth` also runs the same number of messages with only MPI, without Brigade, to separate the memory that MPI itself
  * keeps for each message from Brigade's. The exit code is 1 when Brigade's growth is above the limit.
  */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 
 enum {
     STAGES = 64,
-    WIDTH = 512, /* a layer: 1 MiB of weights, as much of gradients and of velocities */
+    WIDTH = 512, /* a layer has 1 MiB each of weights, gradients and velocities */
     SMALL_STAGES = 2,
     SMALL_REPLICAS = 2,
     SMALL_WIDTH = 64,
@@ -231,8 +231,8 @@ static void measure_start(bg_transport *carrier)
 
 /* ---- growth ---- */
 
-/* Sends as many messages as the updates have, and about as large: from each rank to the next one. Ranks that share a
- * processor sleep while they wait. */
+/* Sends the same number of messages as the updates, of about the same size, from each rank to the next one. Ranks that
+ * share a processor sleep while they wait. */
 static void exchange_alone(int updates)
 {
     float out[SMALL_WIDTH] = {0}, in[SMALL_WIDTH];

@@ -1,19 +1,20 @@
 /*
  * mpi_training.c: measures how fast ranks of one core each train on one machine.
  *
- *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N] [--only
- * TEXT]
+ *     mpirun -n 2 --bind-to none build/bench/mpi_training.openmpi [--layers N] [--vocabulary N] [--turns N]
+ *            [--only TEXT]
  *
  * Compares replicas, one on each rank, with one process that has the same replicas and uses one core for each rank. The
- * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and what counts
- * is the median of the turns' ratios. Both sides train the same numbers, and their losses have to be equal in bits.
+ * two take turns: while the process trains, the other ranks sleep. A turn's ratio is that of its times, and the result
+ * is the median of the turns' ratios. Both sides train with the same numbers, and the bits of their losses must be
+ * equal.
  *
- * Pipelines and tensor parallelism are compared with a bound, which is the time that the simulator gives a step if each
- * device has a core. All ranks measure all stages at the same time, each on its own core, and a stage costs the mean
- * time on the core that runs it in the pipeline. Messages have measured costs too. The cost of a message is the time in
- * which MPI alone sends this many bytes from one rank to another that waits for them, half of a ping-pong. The
- * receiver's core copies them, so the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs twice
- * the time in which MPI alone exchanges shares. Measuring takes a turn like training does.
+ * Pipelines and tensor parallelism are compared with a bound: the simulated time of a step if each device has a core.
+ * All ranks measure all stages at the same time, each on its own core, and a stage costs the mean time on the core that
+ * runs it in the pipeline. Messages have measured costs too. The cost of a message is the time in which MPI by itself
+ * sends this number of bytes to a rank that waits for them, half of a ping-pong. The receiver's core copies them, so
+ * the cost belongs to the receiving stage. A sum of a tensor-parallel layer costs twice the time in which MPI by itself
+ * exchanges shares. Measuring takes a turn like training does.
  *
  * Ranks bind themselves, so the launcher must not. --layers and --vocabulary are those of GPT-2, 12 and 50257.
  */
@@ -66,7 +67,7 @@ typedef struct bench {
     bg_transport *carrier;
     uint32_t rank, rank_count;
     long layers, vocabulary, turns;
-    cpu_set_t all, own; /* processors of all ranks, of this one */
+    cpu_set_t all, own; /* processors of all ranks, and of this one */
 } bench;
 
 static void require(bg_status status, const bg_error *error)
@@ -114,13 +115,13 @@ static void choose_processors(bench *b)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Threads that a session starts inherit this. */
+/* Threads that a session starts inherit this binding. */
 static void use_processors(const cpu_set_t *set)
 {
     sched_setaffinity(0, sizeof *set, set);
 }
 
-/* All other ranks sleep until rank 0 comes here, because a barrier of MPI would poll all the time. */
+/* All other ranks sleep until rank 0 reaches this point, because a barrier of MPI would poll all the time. */
 static void wait_for_first(const bench *b)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
@@ -169,7 +170,7 @@ static bg_value build_gpt(const bench *b, bg_graph *graph, split way)
     return bg_gpt_build(graph, &options).loss;
 }
 
-/* carrier NULL: one process with that many cores. */
+/* If `carrier` is NULL, one process has that number of cores. */
 static bg_plan *make_plan(const bench *b, const row *of, bg_transport *carrier, uint32_t cores, bool traces)
 {
     const bg_optimizer optimizer = bg_adamw(1e-4);
@@ -205,10 +206,10 @@ typedef struct side {
     const void **inputs;
     void **outputs;
     size_t loss_bytes;
-    int runs; /* of a turn */
+    int runs; /* the runs of a turn */
 } side;
 
-/* Any numbers will do, but labels have to be in range. */
+/* The numbers are arbitrary, but labels must be in range. */
 static const void *make_input(const bench *b, const bg_stream *stream, bool is_gpt)
 {
     const bool is_images = strcmp(stream->name, "images") == 0;
@@ -256,7 +257,7 @@ static const void *find_losses(const side *s)
     return s->outputs[bg_session_find_output(s->session, "loss")];
 }
 
-/* Seconds of a run, on this rank. */
+/* The seconds of a run on this rank. */
 static double run(const side *s)
 {
     const uint64_t begin_ns = bgi_clock_ns();
@@ -306,10 +307,10 @@ static double find_median(double *values, long count)
     return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
 }
 
-/* ---- what messages cost at least ---- */
+/* ---- the least cost of messages ---- */
 
-/* Nanoseconds of an exchange of this many bytes in a ring, or of a message between ranks 0 and 1. The buffers have been
- * touched; the median of several. */
+/* The nanoseconds of an exchange of this number of bytes in a ring, or of a message between ranks 0 and 1: the median
+ * of several, with buffers that have been written before. */
 static double time_transfer(const bench *b, size_t size_bytes, bool is_exchange)
 {
     char *out = allocate(size_bytes), *in = allocate(size_bytes);
@@ -354,8 +355,8 @@ static void add_messages(const bench *b, const bg_schedule_problem *problem, bg_
     }
 }
 
-/* The time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares; few
- * bytes go as a whole in one turn. */
+/* The time of the collectives of a step, on one device. In groups of n ranks each rank sends 2 (n - 1) shares; a few
+ * bytes are sent whole in one turn. */
 static double find_collectives_ns(const bench *b, const bg_plan *plan)
 {
     double total_ns = 0.0;
@@ -402,7 +403,7 @@ static double find_bound(const bench *b, const side *traced)
     return find_slowest(seconds);
 }
 
-/* Equal in bits after the same number of runs. */
+/* Whether losses have the same bits after the same number of runs. */
 static bool have_equal_losses(const side *ranks, const side *process)
 {
     return memcmp(find_losses(ranks), find_losses(process), ranks->loss_bytes) == 0;
@@ -413,12 +414,12 @@ static int choose_runs(const bench *b, side *ranks)
     double seconds;
 
     ranks->runs = 1;
-    time_ranks(b, ranks); /* touches all memory */
+    time_ranks(b, ranks); /* writes all memory */
     seconds = time_ranks(b, ranks);
     return seconds < LEAST_S ? (int)(LEAST_S / seconds) + 1 : 1;
 }
 
-/* Whether a row reaches the goal. */
+/* Returns whether a row reaches the goal. */
 static bool compare(const bench *b, const row *of)
 {
     double ours[MOST_TURNS], theirs[MOST_TURNS], ratios[MOST_TURNS], ratio;

@@ -1,9 +1,9 @@
 /*
  * offload.c: measures the cost of training a network that needs eight times the device's memory. A perceptron of equal
- * layers, a stage each, all on one device, phase after phase: once with unlimited memory, once with weights,
+ * layers, each a stage, trains on one device in phases. One session has unlimited memory; the other has weights,
  * accumulators, optimizer state and activations in remote buffers and an eighth of the bytes. The two take turns, step
- * by step, so that any other load on the machine slows both. Prints times (best and median), bytes, and the ratio of
- * speeds. The losses are compared to the last bit.
+ * by step, so that any other load on the machine slows both. It prints times (best and median), bytes, and the ratio of
+ * speeds, and compares all bits of the losses.
  *
  * usage: offload [width] [layers] [micro-batches] [samples] [cores] [I/O threads] [steps]
  */
@@ -25,7 +25,7 @@ typedef struct trainee {
     bg_plan *plan;
     bg_session *session;
     double *step_s;
-    float loss; /* of the last step */
+    float loss; /* losses of the last step */
 } trainee;
 
 typedef struct samples {
@@ -116,7 +116,7 @@ static trainee prepare(const setting *s, bool is_remote, size_t budget)
     options.execution.cores = s->cores;
     options.execution.io_threads = s->io_threads;
     options.memory.device_memory_bytes = budget;
-    /* Each stage is updated right after its backward: no total that all wait for. */
+    /* Each stage is updated right after its backward, because no update waits for a total. */
     options.numerics.accumulation = BG_ACCUMULATE_SUM;
     for (int k = 0; k < BG_LOCATION_COUNT; k++)
         options.memory.locations[k].place = is_remote ? BG_PLACE_REMOTE : BG_PLACE_DEVICE;

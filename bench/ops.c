@@ -1,15 +1,17 @@
 /*
- * ops.c: how long forward and backward of every op take, at several shapes: the half of bench/ops.py that times our
+ * ops.c: measures forward and backward of every op at several shapes, as the part of bench/ops.py that times Brigade's
  * kernels. It answers requests, so that the caller can alternate it with PyTorch.
  *
- * usage: ops --list a line for each case: `op dim...`, as bench/peers/ops_torch.py builds it too
- *        ops              reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
- * best of as many runs as fit in that time; FLOPS of the plain sums, BYTES of all operands, once per call. CASE `flops`
- * and `copy:BYTES` measure the machine: GFLOP/s in MICROSECONDS' place, and a copy of half of BYTES to the other half.
- *        ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
- * kernels: for a tool that counts instructions (tools/count_instructions.sh). POLICY: portable or avx2.
- *        ops --turns      reads lines `op dim...`, writes how many times faster the AVX-512 kernels are than the AVX2
- * ones: the median of turns.
+ *     ops --list          prints a line `op dim...` for each case, as bench/peers/ops_torch.py builds it too
+ *     ops                 reads lines `CASE THREADS MILLISECONDS`, writes `MICROSECONDS FLOPS BYTES KERNEL...`: the
+ *                         best of the runs that fit in that time; FLOPS of the plain sums, BYTES of all operands, once
+ *                         per call. CASE `flops` and `copy:BYTES` measure the machine: GFLOP/s in place of
+ *                         MICROSECONDS, and a copy of half of BYTES to the other half
+ *     ops --count POLICY  reads lines `op dim...`, runs each case once, in run_counted, and writes the names of its
+ *                         kernels, for a tool that counts instructions (tools/count_instructions.sh). POLICY is
+ *                         portable or avx2
+ *     ops --turns         reads lines `op dim...`, writes the speed of the AVX-512 kernels relative to the AVX2 ones:
+ *                         the median of turns
  */
 #include "graph_cases.h"
 
@@ -125,7 +127,7 @@ static const struct {
     {"conv", {8, 512, 14, 14, 512, 3, 1, 1, 512}},
     {"conv", {8, 512, 14, 14, 512, 3, 2, 1, 512}},
     {"conv", {8, 1024, 7, 7, 1024, 3, 1, 1, 1024}},
-    /* the same of a transposed one */
+    /* the same for a transposed convolution */
     {"conv_transpose", {8, 64, 28, 28, 32, 2, 2, 0, 1}},
     {"conv_transpose", {8, 128, 14, 14, 64, 4, 2, 1, 1}},
     {"conv_transpose", {16, 64, 16, 16, 64, 3, 1, 1, 1}},
@@ -217,7 +219,7 @@ static const struct {
     {"max", {1024, 1024, 1}},
     {"max", {1, 1024, 1024}},
     {"max", {64, 256, 64}},
-    /* the first three dims; which two are exchanged: 0 1 or 1 2; what is behind them */
+    /* the first three dims; the two that are exchanged (0 1 or 1 2); the size of the dims after them */
     {"transpose", {1, 1024, 1024, 1, 1}},
     {"transpose", {1, 300, 700, 1, 1}},
     {"transpose", {12, 256, 12, 1, 64}},
@@ -299,7 +301,7 @@ typedef struct bench_work {
     size_t tensor_count;
     bench_call calls[CALLS];
     size_t call_count;
-    bg_graph *graph; /* of a case that is one, with a buffer for each value */
+    bg_graph *graph; /* the graph of a case that has one, with a buffer for each value */
     void **buffers;
     double flops, bytes;
 } bench_work;
@@ -321,7 +323,7 @@ static void *take(size_t bytes)
     return data;
 }
 
-/* A tensor of numbers -1..1, or of whole numbers 0..below - 1. */
+/* Adds a tensor of numbers -1..1, or of whole numbers 0..below - 1. */
 static int make(bench_work *work, bg_type type, uint32_t below)
 {
     const int64_t count = bg_type_element_count(&type);
@@ -344,7 +346,7 @@ static int make_like(bench_work *work, int tensor)
     return make(work, work->tensors[tensor].type, 1);
 }
 
-/* Which kernels the calls of a case are given. */
+/* The kernels that the calls of a case get. */
 static bg_kernel_policy policy = BG_KERNELS_FAST;
 
 /* Adds a call with this many inputs among the following tensors; -1 ends them. */
@@ -421,7 +423,7 @@ static void conv(bench_work *work, const int64_t *d)
 
     attributes = (bgi_conv2d_attributes){{0, {d[6], d[6]}, {d[7], d[7]}, {1, 1}, d[8]}};
     CALL(CONV2D, &attributes, 2, x, w, y);
-    if (d[1] != 3) /* the gradient of images is not needed */
+    if (d[1] != 3) /* images need no gradient */
         CALL(CONV2D_BACKWARD_INPUT, &attributes, 2, dy, w, dx);
     CALL(CONV2D_BACKWARD_WEIGHTS, &attributes, 2, dy, x, dw);
     work->flops = (d[1] != 3 ? 3.0 : 2.0) * 2.0 * (double)(d[0] * d[4] * oh * ow) * (double)(d[1] / d[8] * d[5] * d[5]);
@@ -675,7 +677,8 @@ static void attention(bench_work *work, const int64_t *d)
                                             .axis = BG_MESH_TENSOR_1};
     CALL(ATTENTION, &attributes, 1, qkv, y, sums);
     CALL(ATTENTION_BACKWARD, &attributes, 4, dy, qkv, y, sums, dqkv);
-    work->flops = 7.0 * 2.0 * 0.5 * (double)(d[0] * d[2] * d[3]) * (double)(d[1] * d[1]); /* causal: half of them */
+    work->flops = 7.0 * 2.0 * 0.5 * (double)(d[0] * d[2] * d[3]) *
+                  (double)(d[1] * d[1]); /* causal attention computes half of them */
 }
 
 static void dot_product_attention(bench_work *work, const int64_t *d)
@@ -795,7 +798,7 @@ static void pad(bench_work *work, const int64_t *d)
     CALL(PAD_BACKWARD, &attributes, 1, y, dx);
 }
 
-/* All samples of full length. */
+/* All samples have the full length. */
 static void ctc(bench_work *work, const int64_t *d)
 {
     static const bgi_ctc_attributes attributes = {0};
@@ -818,7 +821,7 @@ static void ctc(bench_work *work, const int64_t *d)
     CALL(CTC_LOSS_BACKWARD, &attributes, 6, dloss, x, targets, lengths, target_lengths, alpha, dx, room);
 }
 
-/* A plain layer, in the same way. */
+/* Measures a plain layer in the same way. */
 static void rnn(bench_work *work, const int64_t *d)
 {
     static const bgi_recurrent_attributes attributes = {0};
@@ -890,7 +893,7 @@ static void update(bench_work *work, const int64_t *d, bool is_adam)
         CALL(ADAM_UPDATE, &adamw, 6, w, g, hyper, scale, m, v);
     else
         CALL(SGD_UPDATE, &sgd, 5, w, g, hyper, scale, m);
-    work->bytes += (is_adam ? 3.0 : 2.0) * 4.0 * (double)d[0]; /* written as well as read */
+    work->bytes += (is_adam ? 3.0 : 2.0) * 4.0 * (double)d[0]; /* both written and read */
 }
 
 /* n c h w, o, window, padding, pool: forward and backward of a convolution with a max pool and a relu. */
@@ -910,7 +913,7 @@ static void conv_pool(bench_work *work, const int64_t *d)
     CALL(CONV2D_POOL_BACKWARD_WEIGHTS, &attributes, 3, dy, where, x, dw, db);
 }
 
-/* Like a convolution, with batch norm, a sum and a relu, in inference only. */
+/* Like a convolution, with batch norm, a sum and a relu, only in inference. */
 static void fused_conv(bench_work *work, const int64_t *d)
 {
     static bgi_fused_conv2d_attributes attributes;
@@ -931,7 +934,7 @@ static void fused_conv(bench_work *work, const int64_t *d)
     CALL(FUSED_CONV2D, &attributes, 7, x, w, gamma, beta, mean, variance, other, y);
 }
 
-/* rows, in, out, bits: weights of 16, 8 or 4 bits, in inference only. */
+/* rows, in, out, bits: weights of 16, 8 or 4 bits, only in inference. */
 static void quantized(bench_work *work, const int64_t *d)
 {
     static bgi_quantized_attributes attributes;
@@ -1132,7 +1135,7 @@ static bool build(bench_work *work, const char *op, const int64_t *d)
     return false;
 }
 
-/* Builds the case of this number, first those of the table, then those of the graphs. */
+/* Builds the case with this number; numbers count first the cases of the table, then those of the graphs. */
 static bool build_number(bench_work *work, size_t i)
 {
     if (i < CASES)
@@ -1158,14 +1161,13 @@ static void clear(bench_work *work)
 
 /* ---- a team of threads ---- */
 
-/* What all threads do: parts of one function, which they take in turns. Threads wait in loops: for the length of one
- * measurement. */
+/* The work of all threads: they take parts of one function in turns. During a measurement, threads wait in loops. */
 typedef struct bench_team {
     uint32_t threads;
     pthread_t others[THREADS];
     atomic_uint round, left, next;
     atomic_bool is_over;
-    bg_kernel_function function; /* NULL: `each` is run once by every thread */
+    bg_kernel_function function; /* NULL: every thread runs `each` once */
     void (*each)(uint32_t thread, void *context);
     void *context;
     const bg_kernel_call *call;
@@ -1259,7 +1261,7 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* The best time of `once`, called for this many milliseconds. */
+/* The best time of `once`, which is called for this number of milliseconds. */
 static double time_best(bench_team *team, uint32_t threads, double milliseconds,
                         void (*once)(bench_team *team, void *context), void *context)
 {
@@ -1296,7 +1298,7 @@ static void run_work(bench_team *team, void *context)
         run_call(team, &work->calls[i]);
 }
 
-/* ---- what the machine can do ---- */
+/* ---- the peak rates of the machine ---- */
 
 static void run_peak(uint32_t thread, void *context)
 {
@@ -1417,7 +1419,7 @@ static void count_line(const char *line)
 
 enum { TURNS = 15 };
 
-/* Microseconds of one run, as the mean of as many runs as take 0.3 ms. */
+/* The microseconds of one run, as the mean of the runs that fit in 0.3 ms. */
 static double time_turn(bench_work *work)
 {
     const double start = now_us();

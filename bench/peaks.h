@@ -1,5 +1,5 @@
 /*
- * peaks.h: the most arithmetic that a core can do, which other measurements are compared with.
+ * peaks.h: the peak arithmetic rate of a core, with which other measurements are compared.
  */
 #ifndef BENCH_PEAKS_H
 #define BENCH_PEAKS_H
@@ -31,7 +31,7 @@ PEAK(peak_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
 PEAK(peak_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
 #endif
 
-/* Does peak_flops() operations. */
+/* Executes peak_flops() operations. */
 static inline void peak_run(volatile float *sink)
 {
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /*
- * predict.c: predicted times of updates beside measured ones, for three networks under six strategies on one core and
- * on two. For each network, in turns: runs, new measurements of the costs of calls, a prediction, runs. `bench/plan.sh`
- * runs it.
+ * predict.c: compares predicted times of updates with measured ones, for three networks under six strategies on one
+ * core and on two. Each turn of a network has runs, new measurements of the costs of calls, a prediction, and more
+ * runs. `bench/plan.sh` runs it.
  */
 #include <math.h>
 #include <stdio.h>

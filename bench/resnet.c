@@ -1,15 +1,17 @@
 /*
- * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32: images per second of whole
- * steps, best and median of several, and with --profile the processor time of each kernel by the shape of its result.
- * It uses float32, batch norm, and SGD with momentum; the images are in memory.
+ * resnet.c: measures how fast convolutional networks train and infer on images of 32 x 32. It prints images per second
+ * of whole steps, the best and the median of several, and with --profile the processor time of each kernel by the shape
+ * of its result. It uses float32, batch norm, and SGD with momentum; the images are in memory.
  *
- * usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
- *               [--profile] [--roofline FILE.svg] [--times]
+ *     usage: resnet [--network resnet8|resnet18|mobilenet|FILE.onnx] [--batch N] [--cores N] [--steps N] [--inference]
+ *                   [--profile] [--roofline FILE.svg] [--times]
  *
- * resnet8: 16, 32 and 64 channels, a block each (the network of MLPerf Tiny). resnet18: 64, 128, 256 and 512 channels,
- * two blocks each. mobilenet: MobileNet's pairs of a convolution with a filter for each channel and one of 1 x 1, from
- * 32 to 512 channels. A file has one input of [N, 3, 32, 32] and one output of [N, 10]. --times prints a line `flops
- * N`, of a step, and a line `step SECONDS` for each step. --roofline draws the profile (roofline.h).
+ *     resnet8      16, 32 and 64 channels, a block each (the network of MLPerf Tiny)
+ *     resnet18     64, 128, 256 and 512 channels, two blocks each
+ *     mobilenet    MobileNet's pairs of a depthwise convolution and one of 1 x 1, from 32 to 512 channels
+ *     FILE.onnx    has one input of [N, 3, 32, 32] and one output of [N, 10]
+ *     --times      prints a line `flops N` for a step, and a line `step SECONDS` for each step
+ *     --roofline   draws the profile (roofline.h)
  */
 #include <brigade.h>
 
@@ -20,7 +22,7 @@ static const char *const network_names[NETWORKS] = {"resnet8", "resnet18", "mobi
 
 typedef struct setting {
     network network;
-    const char *path;     /* of an ONNX model; NULL: the network is built here */
+    const char *path;     /* path of an ONNX model; NULL: this program builds the network */
     const char *roofline; /* the picture's file, or NULL */
     long batch, cores, steps, infers, profiles, lists;
 } setting;
@@ -105,7 +107,7 @@ static bg_value add_mobilenet(bg_graph *graph, bg_value x)
     return x;
 }
 
-/* The logits of a network that is built here. */
+/* Builds a network; returns its logits. */
 static bg_value add_network(bg_graph *graph, const setting *s)
 {
     const bg_type image = bg_tensor4(BG_FLOAT32, s->batch, 3, 32, 32);
@@ -128,7 +130,7 @@ static bg_value add_file(bg_graph *graph, const setting *s, bg_onnx *onnx)
     return bg_onnx_contents_of(onnx)->outputs[0].value;
 }
 
-/* Returns the loss; of an inference the logits. */
+/* Returns the loss, or the logits for inference. */
 static bg_value build(bg_graph *graph, const setting *s, bg_onnx *onnx)
 {
     const bg_type label = bg_vector(BG_INT32, s->batch);

@@ -1,8 +1,8 @@
 /*
- * roofline.h: draws where the time of a plan's steps goes as a roofline. A circle is a kernel: to the right it does
- * more operations for each byte of its operands, and higher up it does more of them in a second of a core. Its area is
- * its share of the time. The roof is the limit of the core: first the rate of memory, then the rate of arithmetic. A
- * circle may lie above the slope, because operands that the caches still hold are read faster than from memory.
+ * roofline.h: draws the time of a plan's steps as a roofline. A circle is a kernel. Kernels further to the right do
+ * more operations for each byte of their operands, and higher ones do more operations per second of a core. The area of
+ * a circle is its share of the time. The roof is the limit of the core: first the rate of memory, then the rate of
+ * arithmetic. A circle may be above the slope, because operands in the caches are read faster than from memory.
  *
  *     GFLOP/s |      ______     roof
  *             |     /  o
@@ -23,14 +23,14 @@ enum {
     ROOF_TOP = 60,
     ROOF_WIDTH = 640,
     ROOF_HEIGHT = 400,
-    ROOF_LIST = 420,  /* width of the list beside the picture */
+    ROOF_LIST = 420,  /* the width of the list beside the picture */
     ROOF_SHOWN = 18,  /* kernels in the list */
     ROOF_ROUNDS = 12, /* measurements of a peak, of which the best counts */
     ROOF_COPY_FLOATS = 16 << 20
 };
 
 typedef struct roof {
-    double gflops, gbytes;  /* of a core, in a second */
+    double gflops, gbytes;  /* peaks of a core, per second */
     double least_x, most_x; /* flops per byte */
     double least_y, most_y; /* GFLOP/s */
 } roof;

@@ -1,18 +1,18 @@
 /*
- * serve.c: how long a call of a small model takes, and how serving from several threads and processes scales. Prints
- * lines of CSV: what,threads or sessions,value,unit.
+ * serve.c: measures the time of a call of a small model, and how serving from several threads and processes scales.
+ * Prints lines of CSV: what,threads or sessions,value,unit.
  *
- *   serve [SECONDS]       of each measurement; default 1
+ *     serve [SECONDS]       the time of each measurement; 1 by default
  *
- *   one op, digit         time of a call in one thread (median, 99th percentile)
- *   threads, processes    calls a second of one, and of two at a time over one set of weights, of two processes; they
- *                         take turns in rounds, and the median of the rounds counts. By processor time, too: how fast a
- *                         call is beside another one, whatever else the machine does
- *   arithmetic            the same of additions and multiplications that share no memory: what the machine gives two
- *                         threads and two processes in the same rounds
- *   before, during        time of a call of the digit network without a training, and beside a thread that trains it
- *                         and publishes its weights after every 10th update
- *   memory                growth of the process for sessions after the first, over 64 MB of weights
+ *     one op, digit         time of a call in one thread (median, 99th percentile)
+ *     threads, processes    calls per second of one thread, of two at a time over one set of weights, and of two
+ *                           processes. They take turns in rounds, and the median of the rounds counts. The same by
+ *                           processor time: the speed of a call beside another one, independent of other load
+ *     arithmetic            the same for additions and multiplications without shared memory: the speed that the
+ *                           machine gives two threads and two processes in the same rounds
+ *     before, during        time of a call of the digit network without a training, and while another thread trains it
+ *                           and publishes its weights after every 10th update
+ *     memory                the growth of the process for sessions over 64 MB of weights, after the first session
  */
 #define _GNU_SOURCE
 #include <brigade/convnet.h>
@@ -148,9 +148,9 @@ typedef struct server {
     double elapsed, worked; /* worked: processor time of the thread */
 } server;
 
-/* Work that shares no memory, for about as long as a call: independent multiplications and additions, as in the sums of
- * a product, which keep a core's units busy. Two threads that a host runs on the two halves of one core get little more
- * than one, as calls do. */
+/* Work without shared memory, for about as long as a call: independent multiplications and additions, as in the sums of
+ * a product, which keep a core's units busy. Two threads on the two halves of one core get little more than one thread,
+ * as calls do. */
 static float burn(float seed)
 {
     enum { LANES = 128, LOOPS = 1500 };
@@ -235,7 +235,7 @@ static void measure_calls(const char *what, server s)
 
 /* ---- several ---- */
 
-/* Calls a second, and a second of processor time. */
+/* Calls per second, and per second of processor time. */
 typedef struct rates {
     double calls, worked;
 } rates;
@@ -245,7 +245,7 @@ static rates rate(const server *s)
     return (rates){(double)s->calls / s->elapsed, (double)s->calls / s->worked};
 }
 
-/* readers NULL: of plain arithmetic. */
+/* If `readers` is NULL, threads do plain arithmetic. */
 static rates rate_of_threads(bg_session *const *readers, int count)
 {
     server servers[2];
@@ -265,7 +265,7 @@ static rates rate_of_threads(bg_session *const *readers, int count)
     return sum;
 }
 
-/* Separate processes with separate weights, which begin to count together. The rate of the slowest. */
+/* Separate processes with separate weights, which begin to count at the same time. Returns the rate of the slowest. */
 static rates rate_of_processes(bool is_digit, int count)
 {
     struct shared {
@@ -304,7 +304,7 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
-/* Of each round: one, two, and two as a multiple of one. */
+/* The results of each round: one, two, and two as a multiple of one. */
 typedef struct rounds {
     double one[ROUNDS], two[ROUNDS], times[ROUNDS], times_worked[ROUNDS];
 } rounds;
@@ -342,7 +342,7 @@ static void measure_several(bg_session *const *readers)
     fflush(stdout);
 }
 
-/* ---- beside a training ---- */
+/* ---- during a training ---- */
 
 typedef struct trainer {
     bg_session *session;
@@ -427,7 +427,7 @@ static void measure_memory(void)
     bg_error error = {0};
     double before;
 
-    /* The first session makes the values, and goes: one set is left. */
+    /* The first session makes the values and is destroyed, so one set remains. */
     check(bg_session_run(first, (const void *[]){x}, (void *[]){y}, &error), &error);
     check(bg_weights_create(&weights, &error), &error);
     {

@@ -9,7 +9,7 @@
 enum { VOCABULARY = 64, LENGTH = 16, WIDTH = 32, HEADS = 4, LAYERS = 2, PADDING = 0, HIDDEN = 1, FIRST_WORD = 2 };
 enum { IGNORED = -100 }; /* the label of a place without a prediction */
 
-/* Attention and two linear layers; each adds its input to its result and normalizes the sum (post-norm). */
+/* Attention and two linear layers; each part adds its input to its result and normalizes the sum (post-norm). */
 static bg_value add_layer(bg_graph *graph, bg_value x, bg_value mask)
 {
     const bg_dot_product_attention_options attention = bg_dot_product_attention_defaults(HEADS);

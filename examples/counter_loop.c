@@ -16,7 +16,7 @@ static void check(bg_status status)
     }
 }
 
-/* The data: element i has x1 = i and x2 = 1, 800 times each. */
+/* Element i of the data has 800 times x1 = i and x2 = 1. */
 static bg_status next(void *user, void *const tensors[], bool *out_has_ended, bg_error *e)
 {
     int *element = user;

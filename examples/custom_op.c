@@ -1,8 +1,10 @@
 /*
  * custom_op.c: a model with an op that the program defines, with its gradient; every strategy trains it like any other
  * model. The op is the snake function, y = x + sin(a x)^2 / a (Ziyin et al., 2020), with a parameter a for each
- * feature: networks with it learn periodic functions. docs/custom-ops.md explains each part; lesson.h has the arguments
- * and the loop. cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
+ * feature. Networks with it learn periodic functions. docs/custom-ops.md explains each part; lesson.h has the arguments
+ * and the loop.
+ *
+ *     cc custom_op.c $(pkg-config --cflags --libs brigade) -lm -o custom_op && ./custom_op pipelined
  */
 #include "lesson.h"
 
@@ -52,7 +54,7 @@ static bg_status infer_backward(const bg_op_signature *op, bg_type *outputs, bg_
     return BG_OK;
 }
 
-/* A part is one feature, so it adds up the gradient of its a alone, always in the same order. */
+/* A part is one feature, so it adds up only the gradient of its own a, always in the same order. */
 static void run_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t rows = call->types[1].dims[0], features = call->types[1].dims[1];
@@ -81,7 +83,7 @@ static const bg_op_type snake_backward = {
     .output_count = 2,   .infer = infer_backward,  .kernel = choose_backward,
 };
 
-/* The gradient rule computes nothing; it adds the op that computes the gradient. */
+/* The gradient rule does not compute; it adds the op that computes the gradient. */
 static bg_status derive_snake(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value operands[] = {gradient->output_gradients[0], gradient->inputs[0], gradient->inputs[1]};

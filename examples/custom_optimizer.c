@@ -1,10 +1,11 @@
 /*
  * custom_optimizer.c: an optimizer that the program defines. Its update is an op that changes a parameter and two
- * states in place; everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
+ * states in place. Everything else (accumulation, sums over replicas, state in pieces or off the device, checkpoints)
  * works as with the library's optimizers. The rule is AdaBelief's (Zhuang et al., 2020): Adam, but with short steps
  * where the gradient differs from its running mean. lesson.h has the arguments and the loop.
- *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer && ./custom_optimizer
- * replicas
+ *
+ *     cc custom_optimizer.c $(pkg-config --cflags --libs brigade) -lm -o custom_optimizer
+ *     ./custom_optimizer replicas
  */
 #include "lesson.h"
 
@@ -65,14 +66,14 @@ static const bg_op_type adabelief_update = {
     .minimum_inputs = 6,
     .maximum_inputs = 6,
     .written_inputs = 1u << PARAMETER | 1u << MEAN | 1u << VARIANCE,
-    .is_elementwise_update = true, /* each replica may update a piece */
+    .is_elementwise_update = true, /* each replica may update only a piece */
     .infer = infer_update,
     .kernel = choose_update,
 };
 
 static const bg_update_rule adabelief = {.name = "adabelief", .update = &adabelief_update, .states = "mean variance"};
 
-/* ---- what it trains: which of two interleaved rings a point is on ---- */
+/* ---- the task: which of two interleaved rings a point is on ---- */
 
 static bg_value build(bg_graph *graph, int64_t micro_batch)
 {

@@ -81,7 +81,7 @@ static bg_plan *plan_training(const bg_graph *graph, bg_value loss)
     options.execution.stages = "B1|B2|B3|B4";
     options.execution.device_iterations = 5;
     options.execution.gradient_accumulation = 8;
-    options.reporting.output_mode = BG_OUTPUT_SUM; /* of the outputs over all micro-batches of a run */
+    options.reporting.output_mode = BG_OUTPUT_SUM; /* arrays for the outputs of all micro-batches of a run */
     check(bg_plan_create_training(graph, loss, &optimizer, &options, &plan, &error));
     return plan;
 }
@@ -102,7 +102,7 @@ static bg_plan *plan_testing(const bg_graph *graph)
 
 /* ---- 3. the data ---- */
 
-/* Digits, and a loader whose batches have the size of one run of the plan. */
+/* Makes digits, and a loader whose batches have the size of one run of the plan. */
 typedef struct digits {
     bg_image_set images;
     bg_dataset *dataset;

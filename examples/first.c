@@ -16,7 +16,7 @@ int main(void)
     float loss[101];
 
     bg_graph_create(&graph, &error);
-    bg_block_start(graph, "first", BG_DEVICE_NONE); /* a block is a stage, on a device of its own */
+    bg_block_start(graph, "first", BG_DEVICE_NONE); /* each block is a stage on a separate device */
     bg_value hidden = bg_tanh(graph, bg_linear_layer(graph, "fc1", bg_graph_input(graph, "x", &pairs), 8, true));
     bg_block_start(graph, "second", BG_DEVICE_NONE);
     bg_value guess = bg_linear_layer(graph, "fc2", hidden, 2, true);

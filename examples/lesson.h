@@ -9,7 +9,7 @@
  * weights before the first one.
  *
  *     single      one device
- *     pipelined   each block of the model is a stage on a device of its own
+ *     pipelined   each block of the model is a stage on a separate device
  *     phased      one device does one block after the other; weights that wait are in remote memory
  *     replicas    two devices with half of the micro-batches each, and half of the optimizer's state
  *     recomputed  pipelined; what a stage needs for its backward pass is computed again instead of kept
@@ -25,9 +25,9 @@
 
 typedef struct lesson {
     const char *name;
-    int64_t samples;        /* of the data; they are used again and again, in order */
-    int64_t micro_batch;    /* samples that pass through the model at a time */
-    uint32_t micro_batches; /* in a weight update: 2 or 4 */
+    int64_t samples;        /* number of samples of the data, which are used repeatedly in order */
+    int64_t micro_batch;    /* the samples that pass through the model at a time */
+    uint32_t micro_batches; /* micro-batches in a weight update: 2 or 4 */
     bool has_statistics;    /* batch norm: each replica has its own statistics, so sums cannot be canonical */
     bg_optimizer optimizer;
     /* Builds the model over inputs whose first dimension is micro_batch, and returns the loss. */

@@ -1,7 +1,10 @@
-/* mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
- * small explicit steps. One ring learns from its own cells what eight of these steps do at once, while the other one
- * continues to simulate; then the other ring takes the large step, and measures its error. mpicc mpi_surrogate.c
- * $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out */
+/*
+ * mpi_surrogate.c: an MPI program that trains inside its own ranks. Two rings of ranks solve the heat equation with
+ * small explicit steps. One ring learns from its own cells the effect of eight of these steps at once, while the other
+ * one continues to simulate. Then the other ring makes the large step, and measures its error.
+ *
+ *     mpicc mpi_surrogate.c $(pkg-config --cflags --libs brigade) -lbrigade_mpi_openmpi -lm && mpirun -n 4 ./a.out
+ */
 #include <brigade.h>
 #include <brigade/mpi.h>
 #include <math.h>
@@ -9,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank has CELLS cells, and HALO copies of its neighbors' on each side: as far as SMALL_STEPS reach. */
+/* A rank has CELLS cells, and on each side copies of HALO cells of its neighbor, the reach of SMALL_STEPS steps. */
 enum { CELLS = 64, SMALL_STEPS = 8, HALO = SMALL_STEPS, WIDTH = CELLS + 2 * HALO, STENCIL = 2 * HALO + 1 };
 enum { FIELDS = 16, EPOCHS = 20, OTHER_STEPS = 200, LARGE_STEPS = 5, ROOT = 0 };
 static const float conduction = 0.25f; /* k dt / dx^2 */
@@ -21,7 +24,7 @@ typedef struct ring {
     int rank, size;
 } ring;
 
-/* MPI calls this for an error on our communicators, so calls need no check of what they return. */
+/* MPI calls this for an error on our communicators, so the program need not check the results of MPI calls. */
 static void report(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -169,7 +172,7 @@ static void train(const ring *r, float stencil[STENCIL])
 
 /* ---- the program ---- */
 
-/* Begins with a field that the training has not seen; prints the largest difference to small steps, relative to the
+/* Starts from a field that the training has not used; prints the largest difference from small steps, relative to the
  * largest heat. */
 static void measure(const ring *r, const float stencil[STENCIL])
 {

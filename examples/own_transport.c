@@ -1,7 +1,7 @@
 /*
  * own_transport.c: two processes train one network, and this program moves bytes between them, in five functions over a
  * socket. No MPI is needed. The process with the first stage starts the other one, which has the last stage and the
- * loss; afterward the first process trains alone and gets the same losses, bit for bit.
+ * loss; afterward the first process trains by itself and gets the same losses, bit for bit.
  *
  *     cc own_transport.c $(pkg-config --cflags --libs brigade) -o own_transport
  *     ./own_transport
@@ -116,7 +116,8 @@ static bg_status push(wire *w, bg_error *error)
     return BG_OK;
 }
 
-/* Handles a packet: copies it into the memory of its receive, or into the program's own until there is one. */
+/* Handles a packet: copies it into the memory of its receive, or into the program's own memory until that receive is
+ * posted. */
 static bg_status arrive(wire *w, bg_error *error)
 {
     header head;
@@ -245,7 +246,7 @@ static void check(bg_status status)
     exit(1);
 }
 
-/* Two stages. A transport: one of them in each process. */
+/* Trains two stages; with a transport, each process has one of them. */
 static bg_plan *make_plan(bg_transport *transport)
 {
     const bg_type features = bg_matrix(BG_FLOAT32, MICRO_BATCH, FEATURES),
@@ -273,7 +274,7 @@ static bg_plan *make_plan(bg_transport *transport)
     return plan;
 }
 
-/* The loss of each run's last micro-batch. */
+/* The losses of the last micro-batch of each run. */
 static void train(bg_transport *transport, float losses[RUNS])
 {
     static float x[MICRO_BATCHES * MICRO_BATCH * FEATURES], y[MICRO_BATCHES * MICRO_BATCH];

@@ -1,7 +1,7 @@
 /*
- * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy picture. It goes down by pools and up by
- * transposed convolutions, and concatenates the values of the way down with those of the way up, which become messages
- * from the first stages of a pipeline to its last ones. lesson.h has the arguments and the loop.
+ * unet.c: a U-Net (Ronneberger et al., 2015) finds the disc in a noisy picture. Pools reduce the size and transposed
+ * convolutions restore it. Values of the reducing half are concatenated with those of the other half; in a pipeline
+ * they are messages from the first stages to the last ones. lesson.h has the arguments and the loop.
  *     cc unet.c $(pkg-config --cflags --libs brigade) -o unet && ./unet pipelined
  */
 #include "lesson.h"

@@ -1,6 +1,6 @@
 /*
- * vit.c: a vision transformer (Dosovitskiy et al., 2021): a convolution makes a token of each patch of the image, a
- * learned token is added before them, transformer layers follow, and the first token gives the class. lesson.h has the
+ * vit.c: a vision transformer (Dosovitskiy et al., 2021). A convolution makes a token of each patch of the image, and a
+ * learned token is added before them. Transformer layers follow, and the first token gives the class. lesson.h has the
  * arguments and the loop.
  *     cc vit.c $(pkg-config --cflags --libs brigade) -o vit && ./vit pipelined
  */

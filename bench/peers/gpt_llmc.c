@@ -1,13 +1,13 @@
 /*
  * gpt_llmc.c: runs the steps of bench/gpt.c with llm.c's CPU trainer, for bench/gpt.sh. Its program reads weights and
- * tokens from files and has the size of the batch in its main; here random weights of the same shapes are made in
- * memory and its functions are called by turns as that main calls them. Prints the time of each step in seconds.
+ * tokens from files and has the size of the batch in its main; this program makes random weights of the same shapes in
+ * memory and calls its functions in the order of that main. Prints the time of each step in seconds.
  *
  * Built by bench/gpt.sh in a clone of llm.c, with llm.c's own flags: cc -I CLONE ... gpt_llmc.c -lm -lgomp
  *
  * usage: gpt_llmc LAYERS VOCABULARY BATCH LENGTH STEPS
  */
-#define TESTING /* leaves its main out */
+#define TESTING /* leaves out its main */
 #include "train_gpt2.c"
 
 static void fill_weights(GPT2 *model)
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     tokens = mallocCheck((size_t)(numbers[2] * numbers[3] + 1) * sizeof *tokens);
     for (int i = 0; i <= numbers[2] * numbers[3]; i++)
         tokens[i] = (int)((uint32_t)i * 2654435761u % 1000003u % (uint32_t)numbers[1]);
-    for (int step = 0; step <= numbers[4]; step++) { /* the first one takes memory, and does not count */
+    for (int step = 0; step <= numbers[4]; step++) { /* the first step allocates memory and is not counted */
         const double begin_s = read_clock_s();
 
         gpt2_forward(&model, tokens, tokens + 1, (size_t)numbers[2], (size_t)numbers[3]);

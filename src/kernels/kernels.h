@@ -1,8 +1,7 @@
 /*
  * kernels.h: the narrow interface between ops and computation. An op family fills a request (a kernel id, operand types
- * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists them, one in each row: a plain C
- * reference, which every kernel keeps, and, where it is faster, a fast body that either supports the request or
- * declines.
+ * and attributes) and gets a bg_kernel. Kernels know no graph. kernels.def lists one kernel in each row: its plain C
+ * reference, which every kernel has, and possibly a fast body, which either supports a request or declines it.
  *
  * The operands and attributes of a kernel, which are the contract between its op and its bodies, are described in its
  * family's attributes.h. In these lists "->" separates inputs from outputs, "?" marks operands that may be absent
@@ -34,11 +33,11 @@ typedef struct bgi_kernel_request {
     uint32_t input_count;
     uint32_t output_count;
     const void *attributes;
-    bg_dtype partials;    /* of matrix products: NONE and float32 are the same */
-    size_t scratch_limit; /* of matrix products and convolutions; 0: none */
+    bg_dtype partials;    /* type of matrix products' partial sums: NONE and float32 are the same */
+    size_t scratch_limit; /* limit for matrix products and convolutions; 0: no limit */
 } bgi_kernel_request;
 
-/* The instruction set of fast kernels under a policy: what the processor has, as far as the policy allows it. */
+/* The instruction set of fast kernels under a policy: the widest one that the processor has and the policy allows. */
 bgi_isa bgi_kernel_isa(bg_kernel_policy policy);
 
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out,
@@ -47,7 +46,7 @@ bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy 
 bg_status bgi_kernel_for_op(bgi_kernel_id id, const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out,
                             bg_error *error);
 const char *bgi_kernel_name(bgi_kernel_id id);
-/* The bytes of attributes that a kernel reads; 0: none. */
+/* The bytes of attributes that a kernel reads; 0: it reads no attributes. */
 size_t bgi_kernel_attributes_bytes(bgi_kernel_id id);
 static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 {
@@ -56,9 +55,9 @@ static inline bool bgi_kernel_is_complete(const bg_kernel *kernel)
 /* Runs a whole call, part by part. */
 void bgi_kernel_run(const bg_kernel *kernel, const bg_kernel_call *call);
 
-/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs, in place of
- * the outputs, are accumulators of their types. They are set to the gradient at a step's first micro-batch; at later
- * ones the complete gradient is added to them, element by element, as ACCUMULATE would. */
+/* Kernels of weights' gradients also have an accumulating form: a call without outputs, whose last inputs are
+ * accumulators of the outputs' types. They are set to the gradient at a step's first micro-batch; at later ones the
+ * complete gradient is added to them, element by element, as ACCUMULATE would. */
 static inline bool bgi_call_adds(const bg_kernel_call *call)
 {
     return call->output_count == 0 && call->env->accumulated > 0;

@@ -1,8 +1,8 @@
 /*
  * pieces.h: sums that are computed piece by piece. Data-parallel replicas may each have a piece of the summed tensor: n
- * elements over R replicas are R pieces of ceil(n / R) elements, the last ones with fewer, or none
- * (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each piece, summed in an
- * order that depends on the piece's size, so that replicas with a piece get the bits of replicas with the whole. A
+ * elements over R replicas are R pieces of ceil(n / R) elements; the last ones may have fewer elements or be empty
+ * (transform/sharding.c). A kernel whose result is a sum over all elements writes a row for each piece. The order of
+ * the sum depends on the piece's size, so that replicas with a piece get the bits of replicas with the whole tensor. A
  * replica with a piece leaves the other rows 0.
  */
 #ifndef BGI_KERNELS_PIECES_H
@@ -26,7 +26,7 @@ static inline int64_t bgi_piece_live(int64_t elements, uint32_t pieces, uint32_t
     return left < 0 ? 0 : left < size ? left : size;
 }
 
-/* Whether the call has all pieces of its first operand, whose whole has `elements` elements. */
+/* Whether the call's first operand has all pieces; the whole tensor has `elements` elements. */
 static inline bool bgi_has_all_pieces(const bg_type *operand, int64_t elements)
 {
     return bg_type_element_count(operand) == elements;

@@ -3,8 +3,8 @@
  * of many roundings is the value. With rounding to nearest, an update below half a last place would never change the
  * weight.
  *
- * The random number is a function of (seed, step, parameter, operand, element of the whole): an element is rounded in
- * the same way in any piece and under any strategy, and on replicas that hold the same values.
+ * The random number is a function of (seed, step, parameter, operand, element of the whole). So an element is rounded
+ * in the same way in any piece, under any strategy, and on replicas with the same values.
  */
 #ifndef BGI_KERNELS_ROUNDING_H
 #define BGI_KERNELS_ROUNDING_H
@@ -16,19 +16,19 @@
 
 /* The struct is part of an update's attributes. All zero: rounds to nearest. */
 typedef struct bgi_rounding {
-    int64_t elements; /* of the parameter; 0: rounds to nearest */
+    int64_t elements; /* elements of the parameter; 0: rounds to nearest */
     int64_t piece;    /* elements of a piece, when each replica updates a piece */
     uint32_t random_id;
-    uint32_t axes; /* along which a mesh cuts the parameter: pieces have different random numbers */
+    uint32_t axes; /* axes along which a mesh cuts the parameter: pieces have different random numbers */
 } bgi_rounding;
 
-/* A block of Philox serves this many elements, with 16 bits each. */
+/* A block of Philox is used for this many elements, 16 bits each. */
 enum { BGI_ROUNDING_BLOCK = 8 };
 
 /* The random numbers of an operand's elements: the counter after its first word, which counts blocks, and the key. */
 typedef struct bgi_chances {
     uint32_t rest[3], key[2];
-    int64_t first; /* the operand's first element, in the whole */
+    int64_t first; /* the index in the whole tensor of the operand's first element */
 } bgi_chances;
 
 static inline bgi_chances bgi_rounding_chances(const bgi_rounding *rounding, const bg_kernel_call *call,
@@ -65,14 +65,14 @@ static inline uint16_t bgi_bfloat16_by_chance(float value, uint32_t chance)
 
 /* ---- float16 ----
  *
- * Above 2^-14 a float has 13 bits too many, and 13 random bits decide exactly. Below, it is a number of steps of 2^-24,
- * and the distance to the next step may need more than the 16 random bits:
+ * Above 2^-14 a float has 13 bits too many, and 13 random bits decide exactly. Below that, a float is a number of steps
+ * of 2^-24, and the distance to the next step may need more than the 16 random bits:
  *
  *     steps  .  16 bits, which chance decides  | what is left: counts where the 16 bits of chance were as close as
  *                                              | can be to carrying, once in 65536 times; `is_open` says so then
  *
- * Then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
- * infinity: the random number decides between these two. From 65536 on all are infinity. */
+ * then an extra block of Philox, 128 bits, decides exactly. Above 65504 the next number would be 65536, which is
+ * infinity: the random number decides between these two. From 65536 on, the result is infinity. */
 
 /* A size below 2^-14 in steps of 2^-40. */
 static inline float bgi_float16_steps(uint32_t size_bits)
@@ -93,7 +93,7 @@ static inline uint16_t bgi_float16_by_chance(float value, uint32_t chance, uint3
     return (uint16_t)(sign | (rest < 0x38800000u ? sum >> 16 : rest < 0x47800000u ? normal : large));
 }
 
-/* Whether a number of 128 bits, the first word the highest, is below the remainder of `value`'s distance after 16
+/* Whether a 128-bit number, whose first word is the highest, is below the remainder of `value`'s distance after 16
  * random bits. */
 static inline bool bgi_float16_goes_up(float value, const uint32_t words[4])
 {

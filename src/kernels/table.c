@@ -1,5 +1,5 @@
 /*
- * table.c: the kernels table, and choosing from it.
+ * table.c: the table of kernels, and the choice of a kernel from it.
  */
 #include "kernels/kernels.h"
 
@@ -58,9 +58,9 @@ bgi_isa bgi_kernel_isa(bg_kernel_policy policy)
 bg_status bgi_kernel_select(const bgi_kernel_request *request, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     if ((unsigned)request->id >= BGI_KERNEL_COUNT)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "kernel %d is not in the table", (int)request->id);
+        return bg_error_set(error, BG_ERROR_INTERNAL, "kernel %d is not in the table of kernels", (int)request->id);
     if (request->attributes == NULL && rows[request->id].attributes_bytes > 0)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "kernel `%s` reads %zu bytes of attributes: none were given",
+        return bg_error_set(error, BG_ERROR_INTERNAL, "kernel `%s` reads %zu bytes of attributes but got none",
                             rows[request->id].name, rows[request->id].attributes_bytes);
     if (policy != BG_KERNELS_REFERENCE && bgi_cpu_select(request, bgi_kernel_isa(policy), out))
         return BG_OK;

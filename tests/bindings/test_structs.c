@@ -1,5 +1,5 @@
 /*
- * test_structs.c: structs are found by name, with the sizes that a program of this release has.
+ * test_structs.c: structs are found by name, with their sizes in this release.
  */
 #include <stdarg.h>
 #include <stddef.h>

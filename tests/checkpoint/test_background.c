@@ -1,6 +1,6 @@
 /*
  * test_background.c: checkpoints that are written during training contain the state at their beginning, a failure to
- * write is reported at the end, and older checkpoints are kept by time.
+ * write is reported at the end, and older checkpoints are kept depending on their time.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,7 +151,7 @@ static void test_writing_beside_training(void **state)
     test_folder_remove(folder);
 }
 
-/* A failure to write is reported at the end; the previous checkpoint stays. */
+/* A failure to write is reported at the end, and the previous checkpoint remains. */
 static void test_a_folder_that_cannot_be_written(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[PATH_BYTES];
@@ -166,7 +166,7 @@ static void test_a_folder_that_cannot_be_written(void **state)
     train(&r, 1);
     assert_int_equal(bg_checkpoint_begin(r.session, path_of(folder, 1, path), NULL, &writer, &r.error), BG_ERROR_IO);
     assert_null(writer);
-    assert_int_equal(mkdir(path_of(folder, 2, path), 0700), 0); /* in the file's place */
+    assert_int_equal(mkdir(path_of(folder, 2, path), 0700), 0); /* a folder has the file's name */
     assert_int_equal(bg_checkpoint_begin(r.session, folder, NULL, &writer, &r.error), BG_OK);
     train(&r, 1);
     assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_ERROR_IO);
@@ -181,7 +181,7 @@ static void test_a_folder_that_cannot_be_written(void **state)
     test_folder_remove(folder);
 }
 
-/* Checkpoints of minute 0, 1, 2, ... of which one in two minutes and a half stays beside the newest. */
+/* Checkpoints are made in minutes 0, 1, 2, ...; one in two and a half minutes is kept besides the newest. */
 static void test_older_ones_by_time(void **state)
 {
     bg_checkpoint_save_options options = bg_checkpoint_save_defaults();
@@ -205,7 +205,7 @@ static void test_older_ones_by_time(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- threads of the program's ---- */
+/* ---- threads of the program ---- */
 
 typedef struct lender {
     pthread_t thread;
@@ -233,8 +233,8 @@ static bool lend_thread(void *user, void (*function)(void *argument), void *argu
     return pthread_create(&l->thread, NULL, run_lent, l) == 0;
 }
 
-/* The thread writes after the training has ended, and the file has the state of the moment that was asked for. Its
- * memory stays for the next checkpoint; while a writer has it, it is not released. */
+/* The thread writes after the training has ended, and the file has the state at the time of the request. The copy's
+ * memory is kept for the next checkpoint and not released while a writer uses it. */
 static void test_a_late_writer(void **state)
 {
     test_held_thread held = TEST_HELD_THREAD;
@@ -277,7 +277,8 @@ static void test_a_late_writer(void **state)
     test_folder_remove(folder);
 }
 
-/* The writer's thread is the program's; without one the failure is reported at the end. A save needs none. */
+/* The program lends the writer's thread; if it does not, the failure is reported at the end. A plain save needs no
+ * thread. */
 static void test_lent_thread(void **state)
 {
     lender l = {.limit = 1};
@@ -309,8 +310,8 @@ static void test_lent_thread(void **state)
     test_folder_remove(folder);
 }
 
-/* Nine checkpoints have losses, one of them none: besides the newest, the two best stay, an earlier one before an equal
- * one; a checkpoint with another metric starts a new comparison. */
+/* Of nine checkpoints, all except one have losses. Besides the newest, the two best are kept, the earlier of equal ones
+ * first. A checkpoint with another metric starts a new comparison. */
 static void test_best_ones(void **state)
 {
     static const double losses[] = {0.9, 0.4, 0.7, 0.4, -1.0, 0.5, 0.3, 0.8};
@@ -332,10 +333,10 @@ static void test_best_ones(void **state)
             assert_int_equal(bg_checkpoint_save(r.session, folder, &options, &r.error), BG_OK);
         } else {
             assert_int_equal(bg_checkpoint_begin(r.session, folder, &options, &writer, &r.error), BG_OK);
-            memset(name, 'x', sizeof name - 1); /* the string was the caller's only during the call */
+            memset(name, 'x', sizeof name - 1); /* the string was valid only during the call */
             assert_int_equal(bg_checkpoint_finish(writer, &r.error), BG_OK);
         }
-        /* 1, 2: all; then the newest and two of the best: 2 and 3; 2 and 4; ...; 7 and 2 */
+        /* first all are kept, then the newest and the two best */
         for (uint64_t old = 1; old <= step; old++) {
             const bool is_best = step <= 2   ? true
                                  : step == 3 ? old == 2 || old == 3

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split;
- * damage anywhere in the file is an error; and the expected files stay.
+ * test_checkpoint.c: a run that resumes from a checkpoint has the bits of one that never stopped, wherever it is split.
+ * Damage anywhere in the file is an error, and the expected files are kept.
  */
 #define _GNU_SOURCE /* syscall */
 
@@ -64,7 +64,7 @@ static bg_options options_for(const way *w)
     return options;
 }
 
-/* Runs a session on these weights, which makes missing values. */
+/* Runs a session on these weights, which creates missing values. */
 static void with_session(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                          const char *directory, bool is_save, const char *what)
 {
@@ -99,7 +99,7 @@ typedef struct expectation {
     size_t file_bytes;
 } expectation;
 
-/* Saves the weights the given way and loads the file's bytes. */
+/* Saves the weights in the given way and reads the file's bytes. */
 static char *load_saved(const test_model *model, const bg_optimizer *optimizer, const way *w, bg_weights *weights,
                         size_t *size_bytes, const char *what)
 {
@@ -185,13 +185,13 @@ static void test_resumed_runs_equal_uninterrupted_ones(void **state)
     run_ways(3, &combined, 0);
     run_ways(3, &adagrad, 0);
     run_ways(3, &adadelta, 0);
-    /* Optimizer state younger than the weights: Adam's own count is not the step. */
+    /* The optimizer state is newer than the weights, so Adam's own count differs from the step. */
     run_ways(3, &adam, 20);
 }
 
 /* ---- small checkpoints ---- */
 
-/* A session of the toy plan, a folder, and what the log said. */
+/* A session of the toy plan, a folder, and the log's text. */
 typedef struct fixture {
     bg_plan *plan;
     bg_session *session;
@@ -284,7 +284,7 @@ static void scramble(fixture *f)
     assert_int_equal(bg_session_set_step(f->session, 3, NULL), BG_OK);
 }
 
-/* No part of the session differs from the values that scramble left. */
+/* Checks that all parts of the session have the values set by scramble. */
 static void assert_scrambled(fixture *f)
 {
     assert_int_equal(bg_session_step(f->session), 3);
@@ -345,7 +345,7 @@ static void test_what_was_saved_comes_back(void **state)
             assert_true(((const float *)weight.data)[i] == toy_first_weight(s, i));
     }
     assert_string_equal(f->log, "");
-    /* Without a checkpoint nothing is reported; and weights alone accept every name. */
+    /* Without a checkpoint there is no message; and weights without a session accept every name. */
     save(f, UINT64_MAX, NULL);
     assert_int_equal(bg_checkpoint_load_weights(other, f->folder, NULL, &found, &error), BG_OK);
     assert_string_equal(found.info, "");
@@ -393,7 +393,7 @@ static void write_plainly(const char *path, const char *content, size_t size_byt
     assert_int_equal(fclose(file), 0);
 }
 
-/* In place: replacing a file over and over is slow on some file systems. */
+/* Writes in place, because replacing a file repeatedly is slow on some file systems. */
 static void write_byte(const char *path, size_t at, char value)
 {
     FILE *file = fopen(path, "r+b");
@@ -404,7 +404,7 @@ static void write_byte(const char *path, size_t at, char value)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Every bit of every eighth byte, one bit of the others; every length. */
+/* Changes every bit of every eighth byte and one bit of the others, and cuts the file at every length. */
 static void test_damage_anywhere_is_found(void **state)
 {
     const size_t stride = getenv("BRIGADE_TEST_QUICK") != NULL ? 11 : 1;
@@ -440,7 +440,7 @@ static void test_damage_anywhere_is_found(void **state)
     }
     assert_scrambled(f);
     assert_string_equal(f->log, "");
-    /* The remedy works, and the original file is good. */
+    /* The advice in the message works, and the original file is valid. */
     options.max_checkpoints = 1;
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bg_checkpoint_load(f->session, f->folder, NULL, NULL, NULL), BG_OK);
@@ -472,7 +472,7 @@ static void test_names_that_lie(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-/* Metadata with a correct checksum and wrong content. */
+/* The metadata have a correct checksum and wrong content. */
 static void test_hostile_metadata(void **state)
 {
     static const struct {
@@ -616,7 +616,7 @@ static void test_lost_weights(void **state)
     save(f, STEP + 1, NULL);
 }
 
-/* ---- which files stay ---- */
+/* ---- which files are kept ---- */
 
 static void test_newest_are_kept(void **state)
 {
@@ -644,7 +644,7 @@ static void test_newest_are_kept(void **state)
     save(f, 12, &options);
     assert_int_equal(test_folder_count(f->folder), OTHERS + 3);
     assert_true(has_step(f, 10) && has_step(f, 11) && has_step(f, 12));
-    /* Numbers, not letters, decide. */
+    /* Files are ordered by number, not alphabetically. */
     save(f, 100, &options);
     assert_true(!has_step(f, 10) && has_step(f, 11) && has_step(f, 12) && has_step(f, 100));
     assert_int_equal(bg_session_set_step(f->session, 99, NULL), BG_OK);
@@ -689,7 +689,7 @@ static void test_refusals(void **state)
     assert_int_equal(bg_checkpoint_load(f->session, path, NULL, NULL, NULL), BG_ERROR_IO);
 }
 
-/* Only the previous checkpoint is left, and it loads. */
+/* Checks that only the previous checkpoint remains and that it loads. */
 static void assert_last_is_intact(fixture *f)
 {
     assert_int_equal(test_folder_count(f->folder), 1);
@@ -698,7 +698,7 @@ static void assert_last_is_intact(fixture *f)
     assert_int_equal(bg_session_step(f->session), STEP);
 }
 
-/* The system stops writing at each size in turn, as on a disk that is full. */
+/* The system stops writing at each size in turn, as on a full disk. */
 static void test_full_disk(void **state)
 {
     fixture *f = *state;
@@ -724,7 +724,7 @@ static void test_full_disk(void **state)
     }
 }
 
-/* Root may write anywhere, so the test changes its user. */
+/* Root may write to every folder, so the test changes its user. */
 static void test_read_only_folder(void **state)
 {
     fixture *f = *state;
@@ -765,8 +765,8 @@ static void assert_loads(fixture *f, uint64_t step)
     bg_weights_destroy(other);
 }
 
-/* Whichever allocation fails, also in a library, the error reports it, nothing changes, and nothing leaks; the final
- * checkpoint has the weights' bits. */
+/* Whichever allocation fails, even in a library, the error reports it without changes or leaks; the final checkpoint
+ * has the weights' bits. */
 static void test_out_of_memory(void **state)
 {
     fixture *f = *state;
@@ -800,8 +800,8 @@ static void test_out_of_memory(void **state)
     assert_int_equal(has_step(f, STEP), strstr(f->log, "cannot remove") != NULL);
 }
 
-/* A file under a temporary name is not a checkpoint until it was read back: here one of its bytes is wrong, and the
- * disk does not report it. */
+/* A file becomes a checkpoint only after it was read back under its temporary name. Here one of its bytes is wrong, and
+ * the disk does not report it. */
 static int64_t flipped_byte = -1; /* its position in the file that is read */
 static unsigned flips;
 
@@ -902,8 +902,8 @@ static bg_status write_large(const char *path, const bg_safetensors_entry *entri
     return status;
 }
 
-/* For a file of many megabytes another thread reads back while it is written. In the file values have another order
- * than in the checksum, and lengths that no piece divides. */
+/* Another thread reads back a file of many megabytes while it is written. Values have another order in the file than in
+ * the checksum, and lengths that are not multiples of a piece. */
 static void test_large_files_are_read_back(void **state)
 {
     fixture *f = *state;
@@ -940,7 +940,8 @@ static void test_large_files_are_read_back(void **state)
     free(values);
 }
 
-/* A complete checkpoint counts, whatever happens to the older ones; files that stay are reported. */
+/* A complete checkpoint is a success, whatever happens to the older ones; files that could not be removed are reported.
+ */
 static void test_files_that_cannot_be_removed(void **state)
 {
     fixture *f = *state;
@@ -961,7 +962,7 @@ static void test_files_that_cannot_be_removed(void **state)
     save(f, STEP + 2, NULL);
     unlink_errno = 0;
     assert_string_equal(f->log, "");
-    /* The refused file stays under its other name, and the error names it. */
+    /* The invalid file remains under its temporary name, which the error mentions. */
     assert_int_equal(bg_session_set_step(f->session, STEP + 3, NULL), BG_OK);
     unlink_errno = EBUSY;
     flipped_byte = 0;

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint_compare.c: a checkpoint of another optimizer or of a model of other depth is refused with the names
- * and numbers of both, and only what the caller asks to drop is dropped.
+ * test_checkpoint_compare.c: a checkpoint of another optimizer or of a model of another depth gives an error with the
+ * names and numbers of both. Only state that the caller asks to drop is dropped.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,7 +158,7 @@ static bg_safetensors *open_file(const char *folder)
     return file;
 }
 
-/* A file of an earlier release: the same without the optimizer's record. */
+/* Makes a file like those of an earlier release, without the optimizer's record. */
 static void remove_record(const char *folder)
 {
     bg_safetensors *file = open_file(folder);
@@ -210,7 +210,8 @@ static bool equals_file(bg_weights *weights, const bgi_weight *weight, const bg_
            memcmp(entry->data, value_of(weights, weight->name), bg_type_size_bytes(&weight->type)) == 0;
 }
 
-/* Parameters are the file's. The state is the file's, or with `is_new` that of a new session, at a count of 0. */
+/* Checks that parameters have the file's values, and that the state is the file's, or with `is_new` that of a new
+ * session with a count of 0. */
 static void expect_loaded(const training *t, const char *folder, const char *optimizer, int layers, bool is_new)
 {
     bg_safetensors *file = open_file(folder);
@@ -266,7 +267,8 @@ static void test_the_record(void **state)
     }
 }
 
-/* Every pair: the same text resumes; another is refused with both texts, changes nothing, and can be dropped. */
+/* For every pair of optimizers, the same text resumes; another text gives an error with both texts and no change, and
+ * its state can be dropped. */
 static void test_every_pair(void **state)
 {
     char folder[TEST_FOLDER_BYTES], of_file[BG_OPTIMIZER_STATE_TEXT_BYTES + 2], own[BG_OPTIMIZER_STATE_TEXT_BYTES + 2];
@@ -360,7 +362,7 @@ static void test_dropped_state_begins_anew(void **state)
 static void test_files_without_the_record(void **state)
 {
     static const struct {
-        const char *of_file, *own, *given, *text; /* text NULL: loads */
+        const char *of_file, *own, *given, *text; /* text NULL: the file loads */
     } cases[] = {
         {"adamw", "adamw", NULL, "which may be `adam` or `adamw` or `lamb`; this session trains with `adamw`"},
         {"adamw", "lamb", NULL, "give options.optimizer with the optimizer that made it"},
@@ -406,7 +408,7 @@ static void test_files_without_the_record(void **state)
     }
 }
 
-/* Weights remember which optimizer's state they have, on every way to set it. */
+/* Weights record which optimizer's state they have, for every way to set it. */
 static void test_weights_without_a_session(void **state)
 {
     bg_checkpoint_load_options options = bg_checkpoint_load_defaults();
@@ -433,8 +435,8 @@ static void test_weights_without_a_session(void **state)
         }
         bg_weights_destroy(weights);
     }
-    /* The same between two sessions; an optimizer whose state has other names may continue from another one's
-     * checkpoint. */
+    /* The same for two sessions; an optimizer whose state has other names may continue from another one's checkpoint.
+     */
     open_training(&t, "adamw", 1);
     train(&t);
     assert_int_equal(open_on(&other, "adam", 1, t.weights, &error), BG_ERROR_INVALID);

@@ -1,6 +1,6 @@
 /*
- * test_checkpoint_kill.c: a trainer that saves after every update is killed repeatedly at random moments; the one that
- * reaches the end has the file of one that was never killed, byte for byte.
+ * test_checkpoint_kill.c: a trainer that saves after every update is killed repeatedly at random moments; the trainer
+ * that reaches the end has the file of a trainer that was never killed, byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,7 +128,7 @@ static char *load_last(const char *directory, size_t *size_bytes)
     return content;
 }
 
-/* Waits for a trainer that reaches the end, and compares its results. True when it was killed before. */
+/* Waits for a trainer, and compares its results if it reaches the end. Returns true when it was killed earlier. */
 static bool was_killed(pid_t child, const char *directory, const char *expected, size_t expected_bytes)
 {
     size_t size_bytes = 0;
@@ -144,7 +144,7 @@ static bool was_killed(pid_t child, const char *directory, const char *expected,
     assert_int_equal(size_bytes, expected_bytes);
     assert_memory_equal(found, expected, size_bytes);
     free(found);
-    /* The two newest are left, and nothing half-written. */
+    /* The two newest checkpoints remain, and no incomplete file. */
     assert_int_equal(test_folder_count(directory), 2);
     return false;
 }
@@ -172,7 +172,7 @@ static void test_kills(void **state)
         }
         is_killed = was_killed(child, directory, expected, expected_bytes);
         kills += is_killed;
-        /* One that was faster than its end begins again. */
+        /* A trainer that ended before it could be killed begins again. */
         if (!is_killed && kills < wanted) {
             test_folder_remove(directory);
             test_folder_create(directory);

@@ -83,7 +83,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* ---- there and back ---- */
+/* ---- round trips ---- */
 
 static void test_round_trips(void **state)
 {
@@ -160,7 +160,7 @@ static void test_names(void **state)
     assert_string_equal(report.results[0].name, "a.bias");
     assert_string_equal(report.results[0].in_file, "net.linear.bias");
     bg_weights_report_clear(&report);
-    load.prefix = "other."; /* nothing of the file is read */
+    load.prefix = "other."; /* no part of the file is read */
     assert_int_equal(bg_weights_load(found, path_of("names.safetensors"), &load, &report, &error), BG_ERROR_NOT_FOUND);
     assert_int_equal(report.counts[BG_WEIGHTS_IGNORED], 3);
     assert_int_equal(report.counts[BG_WEIGHTS_MISSING], 3);
@@ -186,7 +186,7 @@ static void test_wrong_names(void **state)
         assert_int_equal(bg_weights_load(weights, path_of("two.safetensors"), &load, NULL, &error), BG_ERROR_INVALID);
         assert_int_equal(bg_weights_save(weights, path_of("no.safetensors"), &save, &error), BG_ERROR_INVALID);
     }
-    /* Both tensors of `a` would be one weight. */
+    /* Both tensors of `a` would become one weight. */
     set_floats(known, "a", 2, 3, 0);
     load.renames = both;
     load.rename_count = 2;
@@ -238,7 +238,7 @@ static void test_problems(void **state)
     (void)state;
     require(bg_weights_save(saved, path_of("m.safetensors"), NULL, &error), &error);
     set_floats(found, "a.weight", 2, 3, 50);
-    set_floats(found, "a.bias", 1, 3, 60); /* [1, 2] in the file, which has b.weight beside it, and not c.weight */
+    set_floats(found, "a.bias", 1, 3, 60); /* [1, 2] in the file, which also has b.weight, but not c.weight */
     set_floats(found, "c.weight", 1, 1, 70);
     require(bg_weights_find(found, "a.weight", &weight, &error), &error);
     memcpy(before, weight.data, sizeof before);
@@ -405,7 +405,7 @@ static void test_float_types(void **state)
         bg_weights_destroy(found);
         bg_weights_destroy(as_is);
     }
-    save.floats = BG_BFLOAT16; /* NumPy has none */
+    save.floats = BG_BFLOAT16; /* NumPy has no such type */
     {
         bg_weights *saved = model(1);
         assert_int_equal(bg_weights_save(saved, path_of("t.npz"), &save, &error), BG_ERROR_UNSUPPORTED);
@@ -432,7 +432,8 @@ static void write_foreign(const char *path)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Booleans are bytes; a counter is left out unless it is wanted; a type that Brigade does not have is unexpected. */
+/* Booleans are bytes; a counter is left out unless it is requested; a tensor of a type that Brigade does not have is
+ * unexpected. */
 static void test_other_types(void **state)
 {
     const bg_type bytes = bg_vector(BG_UINT8, 3), count = {.dtype = BG_INT32};
@@ -457,7 +458,7 @@ static void test_other_types(void **state)
     require(bg_weights_find(found, "flags", &weight, &error), &error);
     assert_memory_equal(weight.data, expected, sizeof expected);
 
-    options.ignore = "tiny"; /* now the counter is wanted, as int32 */
+    options.ignore = "tiny"; /* now the counter is requested, as int32 */
     options.strict = true;
     assert_int_equal(bg_weights_set(found, "bn.num_batches_tracked", &count, &(int32_t){0}, NULL), BG_OK);
     require(bg_weights_load(found, path_of("f.safetensors"), &options, NULL, &error), &error);
@@ -476,7 +477,7 @@ static void test_other_types(void **state)
     bg_weights_destroy(found);
 }
 
-/* ---- a plan says what is wanted ---- */
+/* ---- a plan selects tensors ---- */
 
 static void test_plan(void **state)
 {

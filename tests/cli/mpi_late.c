@@ -1,6 +1,6 @@
 /*
- * mpi_late.c: two ranks, of which the second one never comes to create its session: the first one must not stay inside
- * MPI. Prints the report that it gets, and how long that took.
+ * mpi_late.c: of two ranks, the second one never creates its session, and the first one must not hang in MPI. The
+ * program prints the error of the first rank, and the time until it.
  */
 #include <brigade.h>
 #include <brigade/mpi.h>

@@ -1,7 +1,7 @@
 /*
  * third_model.c: a user's model for the program: a network of two layers that learns in which quadrant of the plane a
- * point lies. This file and `CLI_MODEL(points)` in models.def are all that it takes; test_models.sh builds a program
- * with them.
+ * point lies. Only this file and `CLI_MODEL(points)` in models.def are needed; test_models.sh builds a program with
+ * them.
  */
 #include "cli/model.h"
 

@@ -107,11 +107,11 @@ static char *print(const bgi_gpt_config *config)
 }
 
 /* The class defaults of the PopXL GPT-3 example and its four release presets, as its configuration files have them:
- * every field that is printed has its row. The defaults and all presets have the same value. Fields that are Brigade's
- * own have the value that makes the example's training. */
+ * every printed field has a row. If only one value is given, it is that of the defaults and of all presets. Fields that
+ * only Brigade has are set to give the example's training. */
 static const struct {
     const char *path;
-    const char *values[5]; /* defaults, then as `presets` */
+    const char *values[5]; /* first the defaults, then the order of `presets` */
 } published[] = {
     {"model.layers", {"96", "96", "32", "2", "12"}},
     {"model.hidden_size", {"12288", "12288", "2560", "64", "768"}},
@@ -186,7 +186,7 @@ static uint32_t count_leaves(const char *text)
     return count;
 }
 
-/* The configuration has the published values of a column in every field. */
+/* Checks that every field of the configuration has the published value of a column. */
 static void expect_published(const bgi_gpt_config *config, uint32_t column)
 {
     bgi_gpt_config wanted = defaults();
@@ -217,8 +217,8 @@ static void test_published_defaults(void **state)
     bgi_gpt_config_clear(&config);
 }
 
-/* Checks every field of the four release presets, and the values derived from them, also that weights are float16, as
- * in the example, unless the precision is changed. */
+/* Checks every field of the four release presets and the values derived from them. Weights are float16, as in the
+ * example, unless the precision is changed. */
 static void test_presets(void **state)
 {
     (void)state;
@@ -396,7 +396,7 @@ static void test_optimizers(void **state)
     assert_int_equal(bgi_gpt_config_parse_yaml(&config, "training:\n  optimizer: sgd\n", "file", &error), BG_OK);
     assert_string_equal(config.optimizer, "sgd");
     bgi_gpt_config_clear(&config);
-    /* The example's spelling, in a file and in a change. */
+    /* The example's spelling is accepted in a file and in a change. */
     config = defaults();
     assert_int_equal(bgi_gpt_config_parse_yaml(&config, "execution:\n  attention_serialisation: 4\n", "file", &error),
                      BG_OK);
@@ -441,7 +441,8 @@ static void test_settings_arrive(void **state)
         }
 }
 
-/* Up to the maximum over the warm-up, down to where it began (section 11.6 of the example's semantics). */
+/* The rate rises to the maximum during the warm-up, then falls to its initial value (section 11.6 of the example's
+ * semantics). */
 static void test_learning_rate(void **state)
 {
     bgi_gpt_config config = preset("gpt3_175B_pod256");

@@ -28,7 +28,7 @@ static bg_ipu_config *parse(const char *json)
     return config;
 }
 
-/* The field as JSON text, from the printed lines. */
+/* Finds the field in the printed lines, as JSON text. */
 static void expect_field(const bg_ipu_config *config, const char *name, const char *json)
 {
     char *text = NULL, wanted[256];
@@ -174,14 +174,13 @@ static void test_types_and_ranges(void **state)
     refuse("{\"replication_factor\": 99999999999}", BG_ERROR_INVALID, "99999999999");
 }
 
-/* A value of another kind is refused for every field; the error names the field, the expected kinds and the given
- * value. */
+/* For every field, a value of another kind is an error that names the field, the expected kinds and the given value. */
 static void test_every_type(void **state)
 {
     static const char *const values[] = {"true", "1", "0.5", "\"x\"", "[1]", "[0.5]", "{\"a\": 1}", "null"};
     static const struct {
         const char *names[12];
-        const char *taken; /* by value: the string that may be set without other fields */
+        const char *taken; /* by value: a string that may be set without other fields */
     } kinds[] = {
         {{"auto_loss_scaling", "enable_half_partials", "execute_encoder_on_cpu_for_generation", "explicit_ir_inference",
           "optimizer_state_offchip", "recompute_checkpoint_every_layer", "replicated_tensor_sharding"},
@@ -241,7 +240,7 @@ static void test_cross_checks(void **state)
     bg_ipu_config_destroy(parse("{\"ipus_per_replica\": 4, \"layers_per_ipu\": [1, -1]}"));
     refuse("{\"embedding_serialization_factor\": 2, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
-    /* The same for a factor that asks for one piece. */
+    /* The same for a factor of one piece. */
     refuse("{\"embedding_serialization_factor\": 1, \"serialized_embedding_splits_per_ipu\": [2]}", BG_ERROR_INVALID,
            "Only one of `embedding_serialization_factor` and `serialized_embedding_splits_per_ipu`");
     refuse(
@@ -271,7 +270,7 @@ static void test_splits(void **state)
            "splits have no wildcards");
 }
 
-/* One pass finds all, each with its place. */
+/* One pass finds all problems, each with its position. */
 static void test_all_problems_at_once(void **state)
 {
     bg_ipu_config *config = NULL;
@@ -318,7 +317,7 @@ static void test_unknown_keys(void **state)
     assert_string_equal(text, "{\n  \"enable_half_first_order_momentum\": true,\n  \"foo\": {\n    \"b\": 1\n  },\n"
                               "  \"optimum_version\": \"1.6.1\"\n}\n");
     free(text);
-    /* A change keeps them too. */
+    /* They remain after a change too. */
     assert_int_equal(bg_ipu_config_set(config, "replication_factor",
                                        &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 2}, NULL),
                      BG_OK);
@@ -387,7 +386,7 @@ static void test_modes(void **state)
     assert_int_equal(bg_ipu_config_get(config, "layers_per_ipu", &value, NULL), BG_OK);
     assert_int_equal(value.count, 1);
     assert_int_equal(value.integers[0], 3);
-    /* Only managed fields follow the mode. */
+    /* Only managed fields depend on the mode. */
     assert_int_equal(bg_ipu_config_get(config, "device_iterations", &value, NULL), BG_OK);
     assert_int_equal(value.integer, 1);
     assert_int_equal(
@@ -395,7 +394,7 @@ static void test_modes(void **state)
         BG_OK);
     expect_field(config, "matmul_proportion", "0.2");
     expect_field(config, "inference_matmul_proportion", "0.6");
-    /* A change keeps the mode, and so does a clone. */
+    /* The mode remains after a change, and clones have it. */
     assert_string_equal(bg_ipu_config_mode(config), "inference");
     assert_int_equal(bg_ipu_config_update_from_string(config, "seed=7", NULL), BG_OK);
     assert_string_equal(bg_ipu_config_mode(config), "inference");
@@ -420,7 +419,7 @@ static void test_set(void **state)
         BG_OK);
     assert_int_equal(bg_ipu_config_get(config, "ipus_per_replica", &value, NULL), BG_OK);
     assert_int_equal(value.integer, 3);
-    /* A change that would be wrong changes nothing. */
+    /* An invalid change does not modify the configuration. */
     assert_int_equal(bg_ipu_config_set(config, "ipus_per_replica",
                                        &(bg_config_value){.kind = BG_CONFIG_INTEGER, .integer = 5}, &error),
                      BG_ERROR_INVALID);
@@ -530,7 +529,7 @@ static void test_batch_size_factor(void **state)
     bg_ipu_config_destroy(config);
 }
 
-/* In Optimum's form: with every field, and from an older release with only some. */
+/* Files in Optimum's form: one with every field, and one of an older release with only some. */
 static void test_files_come_out_as_they_went_in(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -554,7 +553,7 @@ static void test_files_come_out_as_they_went_in(void **state)
     (void)state;
 
     test_folder_create(folder);
-    strcat(folder, "/one/two"); /* made when it is saved */
+    strcat(folder, "/one/two"); /* written when the file is saved */
     config = parse(file);
     if (bg_ipu_config_save(config, folder, &error) != BG_OK)
         fail_msg("%s", error.message);
@@ -705,7 +704,7 @@ static void test_inferred_values_stay_inferred(void **state)
         char *text = NULL;
         assert_int_equal(bg_ipu_config_create(&config, NULL), BG_OK);
         assert_int_equal(bg_ipu_config_update_from_string(config, "seed=1", NULL), BG_OK);
-        if (is_given) /* that stays, as in files that give every value */
+        if (is_given) /* explicit values remain, as in files that give every value */
             assert_int_equal(bg_ipu_config_update_from_string(config, "ipus_per_replica=1", NULL), BG_OK);
         assert_int_equal(is_yaml ? bg_ipu_config_print_yaml(config, &text, NULL)
                                  : bg_ipu_config_print_json(config, &text, NULL),
@@ -741,7 +740,7 @@ static void test_inferred_values_stay_inferred(void **state)
     }
 }
 
-/* null and none: nothing for fields that take that, an error with the field's name for the others. */
+/* null and none clear fields that may be empty, and are an error with the field's name for the others. */
 static void test_none_in_updates(void **state)
 {
     static const char *const words[] = {"null", "none", "None", "NULL"};
@@ -783,7 +782,7 @@ static void expect_version(bg_ipu_config *config, bool is_there)
     bg_ipu_config_destroy(copy);
 }
 
-/* For a configuration that was made here, and for one that was loaded with a version; other records stay. */
+/* The version is set in a new configuration and in one loaded with a version; other records remain. */
 static void test_without_version(void **state)
 {
     (void)state;

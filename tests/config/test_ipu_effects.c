@@ -1,5 +1,5 @@
 /*
- * test_ipu_effects.c: how fields of a configuration change a plan and a run, down to bytes and bits.
+ * test_ipu_effects.c: how fields of a configuration change the bytes of a plan and the bits of a run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,7 +144,7 @@ static void test_auto_loss_scaling(void **state)
     free(scaled.bytes);
 }
 
-/* Bytes of the values alive inside segments, scratch included, on the two devices. */
+/* The bytes of values that are alive inside segments, with scratch, on the two devices. */
 static void find_transients(const char *updates, size_t bytes[2])
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -157,7 +157,7 @@ static void find_transients(const char *updates, size_t bytes[2])
     bg_ipu_options_clear(&made);
 }
 
-/* Less memory for products makes plans smaller, on the intended devices, with the same bits. */
+/* Less memory for products makes plans smaller on the intended devices, with the same bits. */
 static void test_matmul_proportion(void **state)
 {
     size_t plain[2], bounded[2], second[2];
@@ -179,7 +179,7 @@ static void test_matmul_proportion(void **state)
     }
     test_train_expect(found, &expected, "matmul_proportion");
     free(expected.bytes);
-    /* The device without layers is dropped, and its share with it. */
+    /* The device without layers is dropped, together with its share. */
     made = make_options("layers_per_ipu=[2 0 2],matmul_proportion=[0.2 0.3 0.00001]", false);
     assert_int_equal(made.options.execution.device_count, 2);
     assert_int_equal(made.options.memory.matmul_proportion_count, 2);
@@ -241,7 +241,7 @@ static void test_output_modes(void **state)
     assert_int_equal(count_losses("device_iterations=2,output_mode=sum"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=final"), 1);
     assert_int_equal(count_losses("device_iterations=2,output_mode=default"), 1);
-    /* Inference returns all that it computes, whatever the output mode of training is. */
+    /* Inference returns all results, whatever the output mode of training is. */
     assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=sum"), 3);
     assert_int_equal(count_inferred("inference_device_iterations=3,output_mode=final"), 3);
 }

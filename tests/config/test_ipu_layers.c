@@ -1,5 +1,5 @@
 /*
- * test_ipu_layers.c: wildcards, the parting of encoder and decoder, and configurations as options.
+ * test_ipu_layers.c: wildcards, the separation of encoder and decoder, and configurations as options.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -195,12 +195,12 @@ static void test_splits_go_with_their_part(void **state)
     assert_int_equal(second.projection_splits[0], 2);
     assert_int_equal(second.matmul_count, 2);
     assert_true(second.matmul_proportion[0] == 0.3);
-    /* The rest is both parts', and a scalar stays one. */
+    /* Both parts have the remaining fields, and a scalar remains a scalar. */
     for (int part = 0; part < 2; part++) {
         const bgi_ipu_settings of = part == 0 ? first : second;
         assert_true(of.has_seed && of.seed == 4 && of.gradient_accumulation == 5 && of.replicas == 2);
         assert_int_equal(of.output_mode, BG_OUTPUT_SUM);
-        /* Values that inference took from training before the two were separated are inference's own. */
+        /* Values that inference inherited from training before the separation belong to inference afterward. */
         const bgi_ipu_settings other = bgi_ipu_config_settings(part == 0 ? encoder : decoder, true);
         assert_true(other.matmul_count == 1 && other.layers_count == 4 && other.ipus_per_replica == 4);
     }
@@ -285,7 +285,7 @@ static void test_options(void **state)
     assert_string_equal(made.options.files.cache_dir, "plans");
     bg_ipu_options_clear(&made);
 
-    /* Seeds are any 64 bits, those of negative numbers too. */
+    /* Seeds are any 64 bits, including those of negative numbers. */
     config = parse("{\"seed\": -7}");
     assert_int_equal(bg_ipu_config_to_options(config, false, false, NULL, &made, NULL), BG_OK);
     assert_true(made.options.numerics.seed == (uint64_t)-7);

@@ -1,5 +1,5 @@
 /*
- * test_ipu_pieces.c: a configuration's embedding and output layer in pieces, one after another or on several devices,
+ * test_ipu_pieces.c: a configuration's embedding and output layer in pieces, one after the other or on several devices,
  * have the right places in the plan and do not change results.
  */
 #include <stdarg.h>
@@ -24,7 +24,7 @@ enum { LAYERS = 4, ROWS = 20, WIDTH = 16, MICRO_BATCH = 4, UPDATES = 3 };
 
 static const bg_ipu_model shape = {.layer_count = LAYERS, .embedding_block = "Embedding", .head_block = "Head"};
 
-/* Models are functions of only the graph, so the configuration of the current test is here. */
+/* Functions of models get only the graph, so this variable has the configuration of the current test. */
 static bg_ipu_config *current;
 static bool is_inference;
 /* Ids and targets with this many dimensions: the micro-batch, and ranks 2 and 3 of 3 and 2 ids. */
@@ -61,7 +61,7 @@ static bg_value build(bg_graph *graph, int64_t micro_batch)
 
 static const test_model model = {"pieces", build};
 
-/* The projection alone, right after a block that has ended, with blocks on devices. */
+/* The model has only the projection, right after a block that has ended, with blocks on devices. */
 static bg_value build_apart(bg_graph *graph, int64_t micro_batch)
 {
     const bool has_splits = bgi_ipu_config_settings(current, false).projection_splits != NULL;
@@ -126,7 +126,7 @@ static const piece_case cases[] = {
 };
 enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
 
-/* The stages are as drawn, and the run has the bits of the same model on one device. */
+/* The stages are those of the table, and the run has the bits of the same model on one device. */
 static void test_training(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -154,7 +154,7 @@ static void test_training(void **state)
     }
 }
 
-/* A run of a plan, on one device or by the blocks; its weights, with the losses as a further one. */
+/* Runs a plan, on one device or by the blocks; returns its weights, with the losses as another one. */
 static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer, bool is_apart)
 {
     bg_ipu_options made = begin(updates, false);
@@ -199,7 +199,7 @@ static bg_weights *train_once(const char *updates, const bg_optimizer *optimizer
     return weights;
 }
 
-/* The first values are equal in every bit, so differences come from one update. */
+/* The initial values are equal in every bit, so differences are those of one update. */
 static void expect_close(bg_weights *found, bg_weights *wanted, const char *what)
 {
     assert_int_equal(bg_weights_count(found), bg_weights_count(wanted));
@@ -217,8 +217,8 @@ static void expect_close(bg_weights *found, bg_weights *wanted, const char *what
     }
 }
 
-/* The projection of activations of ranks 2 to 4, in every mode and at once after a block that has ended: the losses are
- * the plain layer's, and the weights after some updates nearly (their gradients are sums over the pieces). */
+/* For activations of ranks 2 to 4, in every mode and right after a block that has ended, the projection gives the plain
+ * layer's losses. The weights after some updates are nearly equal, because their gradients are sums over the pieces. */
 static void test_ranks(void **state)
 {
     static const char *const updates[] = {
@@ -256,7 +256,7 @@ static void fill(float *values, size_t count, uint32_t seed)
         values[e] = (float)((int)((e + seed) * 2654435761u >> 20) - 2048) / 4096.0f;
 }
 
-/* Gives `count` pieces of a matrix of ROWS rows, each element a function of its position in the whole. */
+/* Sets `count` pieces of a matrix of ROWS rows; each element is a function of its position in the whole. */
 static void set_pieces(bg_weights *weights, const char *plain, const char *format, uint32_t count)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS / count, WIDTH);
@@ -270,7 +270,7 @@ static void set_pieces(bg_weights *weights, const char *plain, const char *forma
     }
 }
 
-/* The same values for all models in tensors that are never cut. */
+/* Sets tensors that are never cut to the same values for all models. */
 static void set_others(bg_weights *weights)
 {
     const bg_type matrix = bg_matrix(BG_FLOAT32, WIDTH, WIDTH), bias = bg_vector(BG_FLOAT32, WIDTH),
@@ -324,7 +324,7 @@ static void infer(const piece_case *c, float y[MICRO_BATCH * ROWS])
     end(&made);
 }
 
-/* For all pieces and placements, the results are the plain layers' numbers. */
+/* For all pieces and placements, the results are those of the plain layers. */
 static void test_inference(void **state)
 {
     float plain[MICRO_BATCH * ROWS], found[MICRO_BATCH * ROWS];

@@ -1,6 +1,6 @@
 /*
- * test_options_object.c: options that own their values: copies are deep, used ones are frozen, and lines, JSON and the
- * environment are read completely or not at all, with the position of every problem.
+ * test_options_object.c: options that own their values. Copies are deep, and options in use are frozen. Lines, JSON and
+ * the environment are read either completely or not at all, with the position of every problem.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,7 @@ static void test_deep_copies(void **state)
     assert_string_equal(view->execution.block_costs[0].name, "B1");
     assert_int_equal(view->execution.device_mapping[1], 1);
     assert_true(view->memory.matmul_proportions[1] == 0.25);
-    /* The given names are applied, with anchors. */
+    /* The named options are applied, with anchors. */
     assert_true(bg_run_options_is_given(clone, "deviceIterations"));
     assert_false(bg_run_options_is_given(clone, "replicas"));
     to.replicas.count = 5;
@@ -122,7 +122,7 @@ static void test_frozen_once_used(void **state)
     require(bg_run_options_set(clone, "deviceIterations", "8", &error), &error);
     assert_int_equal(bg_run_options_view(clone)->execution.device_iterations, 8);
     assert_int_equal(bg_run_options_view(options)->execution.device_iterations, 7);
-    /* Options that were applied to others are used as well. */
+    /* Options that were applied to others are frozen as well. */
     bg_run_options_apply(clone, &to);
     assert_int_equal(to.execution.device_iterations, 8);
     assert_int_equal(bg_run_options_set(clone, "deviceIterations", "9", NULL), BG_ERROR_INVALID);
@@ -130,7 +130,7 @@ static void test_frozen_once_used(void **state)
     bg_run_options_destroy(clone);
 }
 
-/* Values of the right kind are set and read back; NULL is the default; other kinds are refused. */
+/* Values of the right kind are set and read back; NULL means the default; other kinds are errors. */
 static void test_values(void **state)
 {
     const int64_t mapping[] = {0, 1, 1, 0}, wrong[] = {0, -1};
@@ -253,7 +253,7 @@ static void test_every_value_comes_back(void **state)
     bg_run_options_destroy(again);
 }
 
-/* Values that JSON cannot hold are refused when they are read; for a plain struct, printing reports them. */
+/* Values that JSON cannot represent are an error when they are read; for a plain struct, printing reports them. */
 static void test_texts_are_utf8(void **state)
 {
     bg_options plain = bg_options_defaults();
@@ -277,7 +277,7 @@ static void test_texts_are_utf8(void **state)
     bg_run_options_destroy(options);
 }
 
-/* There is one line for each form; later lines override. */
+/* Each form has one line; later lines override earlier ones. */
 static void test_lines(void **state)
 {
     static const char text[] = "# as PopTorch has them\n"
@@ -321,7 +321,7 @@ static void test_lines(void **state)
     bg_run_options_destroy(options);
 }
 
-/* Every problem at once, each with its line; nothing is set. */
+/* All problems are reported at once, each with its line, and no option is set. */
 static void test_problems_of_lines(void **state)
 {
     static const char *const says[] = {"4 problems", "run.txt:2: option `replicas` is `-2`",
@@ -345,7 +345,7 @@ static void test_problems_of_lines(void **state)
         expect_says(&error, says[i]);
     assert_false(bg_run_options_view(options)->reporting.trace);
     assert_false(bg_run_options_is_given(options, "trace"));
-    /* One problem is as bad as four. */
+    /* One problem also prevents all changes. */
     assert_int_equal(bg_run_options_parse(options, "trace true\nreplicas -2\n", "text", &error), BG_ERROR_INVALID);
     assert_false(bg_run_options_view(options)->reporting.trace);
     assert_false(bg_run_options_is_given(options, "trace"));
@@ -415,7 +415,7 @@ static void test_environment(void **state)
     bg_run_options_destroy(options);
 }
 
-/* There is a line for each of any number of problems. */
+/* The error has one line for each problem. */
 static void test_all_problems(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -439,7 +439,7 @@ static void test_all_problems(void **state)
     free(text);
 }
 
-/* Anchors are added one by one, cloned, applied with the options that were given, printed, and read over. */
+/* Anchors are added one by one, cloned, applied with the given options, printed, and replaced by reading. */
 static void test_anchors(void **state)
 {
     const bg_location_rule rule = {

@@ -1,5 +1,5 @@
 /*
- * copying_transport.c: parcels that are in flight, and what happens when they arrive.
+ * copying_transport.c: parcels in transit, and the effects of their arrival.
  */
 #include "copied/copying_transport.h"
 
@@ -12,13 +12,13 @@ enum { MOST_DELAY = 40, GONE = 0xfb };
 
 typedef enum parcel_kind { MESSAGE, CREDIT, OFFER, RESULT, PIECE, NOTE } parcel_kind;
 
-/* An item in transit. Parcels of one kind between the same ends arrive in order. */
+/* An item in transit. Parcels of one kind between the same two ends arrive in order. */
 typedef struct parcel {
     parcel_kind kind;
-    uint32_t of, from, to; /* of: link, group, or 0; members of the group, otherwise devices */
-    uint32_t delay;        /* calls of progress */
+    uint32_t of, from, to; /* link, group, or 0; members of the group, otherwise devices */
+    uint32_t delay;        /* remaining calls of progress */
     uint64_t number;       /* of a message */
-    void **buffers;        /* OFFER, RESULT: by exchange; NULL if the receiver gets nothing there */
+    void **buffers;        /* OFFER, RESULT: for each exchange; NULL if the receiver gets no data in it */
     uint32_t buffer_count;
     void *content; /* MESSAGE */
     size_t offset, size_bytes;
@@ -30,7 +30,7 @@ typedef struct parcel {
 typedef struct channel {
     bgi_counter credit, arrived;
     uint64_t posted, released;
-    char *windows; /* equal to the sender's: the number of slots of the link */
+    char *windows; /* when equal to the sender's count: the number of slots of the link */
 } channel;
 
 /* A member's side of a group. */
@@ -47,11 +47,11 @@ typedef struct party {
 typedef struct copying {
     bgi_transport base;
     channel *channels;
-    party **parties;           /* by group; by member */
-    _Atomic uint32_t *pending; /* by device: pieces */
-    pthread_mutex_t moving;    /* one thread at a time brings parcels */
+    party **parties;           /* for each group and member */
+    _Atomic uint32_t *pending; /* for each device: pieces */
+    pthread_mutex_t moving;    /* one thread at a time delivers parcels */
     pthread_mutex_t mutex;
-    parcel *first; /* under the mutex: a note may come from any thread */
+    parcel *first; /* under the mutex, because any thread may send a note */
     uint64_t random;
 } copying;
 
@@ -121,7 +121,7 @@ static bool is_behind(const copying *c, const parcel *p)
     return false;
 }
 
-/* Takes the next one out that has arrived; the others come nearer when `moves`. */
+/* Removes the next parcel that has arrived; with `moves`, the others get one call closer. */
 static parcel *take_arrived(copying *c, bool moves)
 {
     parcel *found = NULL;
@@ -144,7 +144,7 @@ static void raise_by_one(copying *c, bgi_counter *counter, uint32_t device)
     c->base.setup.events.raise(c->base.setup.events.user, counter, atomic_load(&counter->value) + 1, device);
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 static void destroy(bgi_transport *transport)
 {

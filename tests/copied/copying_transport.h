@@ -1,8 +1,8 @@
 /*
- * copying_transport.h: a transport that is as little like threads as a test can make it. Every message, contribution,
- * result, piece and note is copied when it leaves, and arrives after a random number of calls of `progress`: in order
- * between two ends, otherwise in any order. The content of a sender's window is erased once it is posted. It enters
- * devices to read and write them, so it works over protected ones, which have one worker.
+ * copying_transport.h: a transport that differs from threads as much as possible. Every message, contribution, result,
+ * piece and note is copied when it leaves, and arrives after a random number of calls of `progress`: in order between
+ * two ends, otherwise in any order. The content of a sender's window is erased once it is posted. It enters devices to
+ * read and write them, so it works over protected ones, which have one worker.
  */
 #ifndef TEST_COPIED_COPYING_TRANSPORT_H
 #define TEST_COPIED_COPYING_TRANSPORT_H

@@ -1,5 +1,5 @@
 /*
- * long_suite.h: for suites over copies that take minutes: they run completely when BRIGADE_TEST_ALL is set (`make
+ * long_suite.h: for suites over copies that take minutes. They run completely when BRIGADE_TEST_ALL is set (`make
  * check-all`), otherwise as one skipped test. Their devices stay open. The including file names the suite's main
  * `whole_suite`.
  */

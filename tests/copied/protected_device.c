@@ -1,5 +1,5 @@
 /*
- * protected_device.c: memory that is closed by the system.
+ * protected_device.c: memory that the system protects against access.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "copied/protected_device.h"
@@ -23,18 +23,18 @@ typedef struct protected_device {
     bool is_open;
     uint32_t depth; /* of enter */
     uint32_t number;
-    const bg_kernel *kernel; /* launched and not waited for */
+    const bg_kernel *kernel; /* launched, but not waited for yet */
     const bg_kernel_call *call;
     bgi_launch how;
     struct protected_device *next;
 } protected_device;
 
-/* Guards all that follows, and each device's depth. The handler only reads. */
+/* Guards all following variables, and each device's depth. The handler only reads. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static protected_device *first;
 static uint32_t created;
 static bool stays_open;
-static protected_device *last_left; /* open, although no worker uses it */
+static protected_device *last_left; /* the open device that no worker uses */
 
 void test_device_stay_open(void)
 {
@@ -86,7 +86,7 @@ static void watch_faults(void)
     sigaction(SIGSEGV, &action, NULL);
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 static void protect(protected_device *d, int how)
 {
@@ -160,9 +160,9 @@ static void close_last(void)
         protect(last_left, PROT_NONE);
 }
 
-/* One thread works for all devices, so a device that was left stays open until another one is entered: these tests
- * spend most of their time on system calls. Two may be open while one works for both, and the host may copy while the
- * worker leaves. */
+/* One thread works for all devices, so a device stays open after `leave` until another one is entered, because these
+ * tests spend most of their time on system calls. Two devices may be open while the thread works for both, and the host
+ * may copy while the worker leaves. */
 static void enter(bgi_device *device)
 {
     protected_device *d = of(device);

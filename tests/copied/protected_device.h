@@ -1,8 +1,7 @@
 /*
- * protected_device.h: a device that is as little like the CPU as a test can make it. Its memory is accessible only to
- * threads that work for it: outside enter and leave an access is a fault, and the process ends with a line that names
- * the device and the address. The host sees its memory only through copies, and a launch does nothing until it is
- * waited for.
+ * protected_device.h: a device that differs from the CPU as much as possible. Only threads that work for it can access
+ * its memory: an access outside enter and leave is a fault that ends the process with a line that names the device and
+ * the address. The host sees its memory only through copies, and a launch does nothing until it is waited for.
  */
 #ifndef TEST_COPIED_PROTECTED_DEVICE_H
 #define TEST_COPIED_PROTECTED_DEVICE_H

@@ -1,2 +1,3 @@
-/* test_accumulation.c: parity/test_accumulation.c over protected devices and copied messages: the same bits. */
+/* test_accumulation.c: runs parity/test_accumulation.c over protected devices and copied messages and expects the same
+ * bits. */
 #include "../parity/test_accumulation.c"

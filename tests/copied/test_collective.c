@@ -1,2 +1,2 @@
-/* test_collective.c: runtime/test_collective.c over protected devices and copied messages. */
+/* test_collective.c: runs runtime/test_collective.c over protected devices and copied messages. */
 #include "../runtime/test_collective.c"

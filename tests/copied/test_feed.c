@@ -1,3 +1,3 @@
-/* test_feed.c: runtime/test_feed.c over protected devices and copied messages. */
+/* test_feed.c: runs runtime/test_feed.c over protected devices and copied messages. */
 #define TEST_COPIED
 #include "../runtime/test_feed.c"

@@ -1,2 +1,3 @@
-/* test_fused_products.c: parity/test_fused_products.c over protected devices and copied messages: the same bits. */
+/* test_fused_products.c: runs parity/test_fused_products.c over protected devices and copied messages and expects the
+ * same bits. */
 #include "../parity/test_fused_products.c"

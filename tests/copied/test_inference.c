@@ -1,2 +1,3 @@
-/* test_inference.c: parity/test_inference.c over protected devices and copied messages: the same bits. */
+/* test_inference.c: runs parity/test_inference.c over protected devices and copied messages and expects the same bits.
+ */
 #include "../parity/test_inference.c"

@@ -1,2 +1,2 @@
-/* test_input_groups.c: runtime/test_input_groups.c over protected devices and copied messages. */
+/* test_input_groups.c: runs runtime/test_input_groups.c over protected devices and copied messages. */
 #include "../runtime/test_input_groups.c"

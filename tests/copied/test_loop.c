@@ -1,2 +1,2 @@
-/* test_loop.c: runtime/test_loop.c over protected devices and copied messages. */
+/* test_loop.c: runs runtime/test_loop.c over protected devices and copied messages. */
 #include "../runtime/test_loop.c"

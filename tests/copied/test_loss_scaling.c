@@ -1,2 +1,3 @@
-/* test_loss_scaling.c: parity/test_loss_scaling.c over protected devices and copied messages: the same bits. */
+/* test_loss_scaling.c: runs parity/test_loss_scaling.c over protected devices and copied messages and expects the same
+ * bits. */
 #include "../parity/test_loss_scaling.c"

@@ -1,3 +1,3 @@
-/* test_offload.c: parity/test_offload.c over protected devices and copied messages: the same bits. */
+/* test_offload.c: runs parity/test_offload.c over protected devices and copied messages and expects the same bits. */
 #define TEST_COPIED
 #include "../parity/test_offload.c"

@@ -1,2 +1,2 @@
-/* test_random.c: parity/test_random.c over protected devices and copied messages: the same bits. */
+/* test_random.c: runs parity/test_random.c over protected devices and copied messages and expects the same bits. */
 #include "../parity/test_random.c"

@@ -1,2 +1,2 @@
-/* test_recorded.c: parity/test_recorded.c over protected devices and copied messages: the same bits. */
+/* test_recorded.c: runs parity/test_recorded.c over protected devices and copied messages and expects the same bits. */
 #include "../parity/test_recorded.c"

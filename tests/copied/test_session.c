@@ -1,3 +1,3 @@
-/* test_session.c: runtime/test_session.c over protected devices and copied messages. */
+/* test_session.c: runs runtime/test_session.c over protected devices and copied messages. */
 #define TEST_COPIED
 #include "../runtime/test_session.c"

@@ -1,4 +1,5 @@
-/* test_sharding.c: parity/test_sharding.c over copied messages and devices that the host does not see: the same bits.
+/* test_sharding.c: runs parity/test_sharding.c over copied messages and devices that the host does not see and expects
+ * the same bits.
  */
 #define main whole_suite
 int whole_suite(void);

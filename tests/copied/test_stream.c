@@ -1,2 +1,2 @@
-/* test_stream.c: runtime/test_stream.c over protected devices and copied messages. */
+/* test_stream.c: runs runtime/test_stream.c over protected devices and copied messages. */
 #include "../runtime/test_stream.c"

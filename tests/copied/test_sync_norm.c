@@ -1,2 +1,3 @@
-/* test_sync_norm.c: parity/test_sync_norm.c over protected devices and copied messages: the same bits. */
+/* test_sync_norm.c: runs parity/test_sync_norm.c over protected devices and copied messages and expects the same bits.
+ */
 #include "../parity/test_sync_norm.c"

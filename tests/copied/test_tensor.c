@@ -1,4 +1,5 @@
-/* test_tensor.c: parity/test_tensor.c over copied messages and devices that the host does not see: the same bits. */
+/* test_tensor.c: runs parity/test_tensor.c over copied messages and devices that the host does not see and expects the
+ * same bits. */
 #define main whole_suite
 int whole_suite(void);
 #include "../parity/test_tensor.c"

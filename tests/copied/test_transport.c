@@ -1,4 +1,4 @@
-/* test_transport.c: transport/test_threads.c over copies: the rules that the runtime relies on hold for both. */
+/* test_transport.c: runs transport/test_threads.c over copies: the rules that the runtime relies on hold for both. */
 #include "copied/copying_transport.h"
 #include "copied/protected_device.h"
 

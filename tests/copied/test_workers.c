@@ -1,6 +1,6 @@
 /*
- * test_workers.c: parity/test_recorded.c over copied messages, on three workers and an I/O thread that all bring them:
- * the same bits.
+ * test_workers.c: runs parity/test_recorded.c over copied messages, on three workers and an I/O thread that all deliver
+ * them: the same bits.
  */
 #define main whole_suite
 int whole_suite(void);

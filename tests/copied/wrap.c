@@ -1,7 +1,7 @@
 /*
  * wrap.c: engines in these tests get protected devices that communicate by copies, on one worker and without I/O
- * threads; or open devices on several workers. The linker puts it in the place of bgi_engine_create. Suites run as
- * under sanitizers, which leaves cells out, unless BRIGADE_TEST_ALL asks for all.
+ * threads; or open devices on several workers. The linker replaces bgi_engine_create by the function here. Suites leave
+ * out cells as under sanitizers, unless BRIGADE_TEST_ALL is set.
  */
 #include "copied/wrap.h"
 
@@ -36,7 +36,7 @@ bg_status __wrap_bgi_engine_create(const bg_plan *plan, const bgi_engine_options
                                    bg_error *error)
 {
     bgi_engine_options other = *options;
-    bg_plan *own = (bg_plan *)(uintptr_t)plan; /* made by the test */
+    bg_plan *own = (bg_plan *)(uintptr_t)plan; /* made by the test itself */
 
     other.device_type = worker_count == 1 ? &test_device_protected : &bgi_device_cpu;
     other.transport_type = &test_transport_copying;

@@ -1,5 +1,5 @@
 /*
- * CRC-64 against its published check value, its definition bit by bit, and the law that parts make the whole.
+ * CRC-64 against its published check value, its definition bit by bit, and the law for joined parts.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void test_long_data_as_by_table(void **state)
     assert_true(compute(data, sizeof data) == compute_slowly(data, sizeof data));
 }
 
-/* A part that was computed alone is joined to the data before it. */
+/* A part that was computed separately is joined to the data before it. */
 static void test_parts_are_joined(void **state)
 {
     static unsigned char data[700];

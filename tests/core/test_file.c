@@ -93,7 +93,7 @@ static void test_target_is_old_until_commit(void **state)
     assert_content(writer.temporary_path, "new");
     assert_int_equal(bgi_file_writer_commit(&writer, &error), BG_OK);
     assert_content(f->path, "new");
-    bgi_file_writer_abandon(&writer, NULL); /* already ended: nothing happens */
+    bgi_file_writer_abandon(&writer, NULL); /* already ended, so it has no effect */
     assert_content(f->path, "new");
 }
 
@@ -283,7 +283,7 @@ static void test_long_content(void **state)
     free(data);
 }
 
-/* Replaces the system's function for the tests below; 0: the system's own. */
+/* Replaces the system's function for the tests below; 0: calls the system's function. */
 static int fsync_problem, flock_problem;
 
 int fsync(int descriptor)
@@ -313,7 +313,7 @@ static void test_folder_that_cannot_be_flushed(void **state)
 
     fsync_problem = EIO;
     status = bgi_file_save(f->path, "new", 3, &error);
-    fsync_problem = EINVAL; /* of file systems that do not flush folders */
+    fsync_problem = EINVAL; /* the error of file systems that do not flush folders */
     assert_int_equal(bgi_file_save(f->path, "newer", 5, NULL), BG_OK);
     fsync_problem = 0;
     assert_int_equal(status, BG_ERROR_IO);
@@ -335,7 +335,7 @@ static void test_folder_that_cannot_be_locked(void **state)
     assert_int_equal(status, BG_ERROR_IO);
     assert_int_equal(held, -1);
     assert_non_null(strstr(error.message, "cannot lock the folder"));
-    flock_problem = ENOLCK; /* a file system without locks refuses no process */
+    flock_problem = ENOLCK; /* a file system without locks allows every process */
     status = bgi_folder_lock(f->folder, &held, NULL);
     flock_problem = 0;
     assert_int_equal(status, BG_OK);
@@ -438,7 +438,7 @@ static void test_folder_create_and_join(void **state)
     free(bare);
 }
 
-/* The second request is refused, also in the same process. */
+/* The second request fails, even in the same process. */
 static void test_folder_hold(void **state)
 {
     fixture *f = *state;

@@ -1,5 +1,5 @@
 /*
- * Replica groups against the vectors of the source, against a plain scan of the replicas, and their laws.
+ * Replica groups against the example's vectors and against a plain scan of the replicas, and their laws.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,8 +61,8 @@ static void test_vectors_of_eight_replicas(void **state)
     assert_groups(groups, "0 0 1 1 2 2 3 3");
 }
 
-/* The definition: the first replica without a group takes those at its multiples of the stride. Returns false when one
- * of them is taken or missing. */
+/* The definition: the first replica without a group forms one with those at multiples of the stride from it. Returns
+ * false when one of these has a group or does not exist. */
 static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *out)
 {
     uint32_t count = 0;
@@ -82,8 +82,8 @@ static bool scan(uint32_t replicas, uint32_t size, uint32_t stride, uint32_t *ou
     return true;
 }
 
-/* Tries all sizes and strides for all numbers of replicas: a grouping is accepted exactly when the scan works, and has
- * its result. Transposing twice restores the groups, and groups with one stride are their own constant grouping. */
+/* Tries all sizes and strides for all numbers of replicas: a grouping is accepted exactly when the scan succeeds, and
+ * has its result. Transposing twice restores the groups, and groups with one stride are their own constant grouping. */
 static void test_laws(void **state)
 {
     uint32_t groups[MOST], expected[MOST], once[MOST], twice[MOST];
@@ -115,8 +115,7 @@ static void test_laws(void **state)
             }
 }
 
-/* For groups without one stride, the constant part is what every run of members has in common, or each replica
- * alone. */
+/* For groups without one stride, the constant part is the part that all runs of members share, or single replicas. */
 static void test_uneven_groups(void **state)
 {
     static const struct {
@@ -136,8 +135,8 @@ static void test_uneven_groups(void **state)
     }
 }
 
-/* Groups along axes: the ones of the example that have a (size, stride) are those; members ascend, and the coordinates
- * that differ are those of the axes. */
+/* Groups along axes equal the example's groups with a (size, stride); members ascend, and differ in the coordinates of
+ * the axes. */
 static void test_axes(void **state)
 {
     static const bg_mesh meshes[] = {{1, 1, 1}, {2, 2, 2}, {3, 2, 4}, {2, 4, 1}, {1, 3, 5}, {4, 1, 2}};

@@ -1,6 +1,6 @@
 /*
- * test_narrow.c: the 16-bit floats against IEEE 754, computed in double by value: every float16, and every float that
- * lies at a float16, in the middle between two, or next to these.
+ * test_narrow.c: the 16-bit floats against IEEE 754, computed in double by value. It tests every float16, and every
+ * float that equals a float16, is in the middle between two, or is next to one of these.
  */
 #include <stdarg.h>
 #include <stddef.h>

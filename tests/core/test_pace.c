@@ -1,5 +1,5 @@
 /*
- * test_pace.c: work beside a computation takes its share of the time, and all of it when a processor is free.
+ * test_pace.c: background work takes its share of the time, and all of it when a processor is free.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void test_a_processor_becomes_free(void **state)
     bgi_pace_wait(&pace);
     assert_int_equal(m.looks, 3);
     compute(5000000);
-    bgi_pace_wait(&pace); /* it still is */
+    bgi_pace_wait(&pace); /* it is still free */
     assert_int_equal(m.looks, 4);
 }
 

@@ -1,5 +1,6 @@
 /*
- * Tensors cut over a mesh: the sizes of the source's presets, element by element against the definition, and back.
+ * Tensors cut over a mesh: the sizes of the example's presets, compared element by element with the definition, and
+ * joined again.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,7 @@ static void test_preset_sizes(void **state)
     }
 }
 
-/* Element `index` of a piece's dimension in the whole; -1: padding. */
+/* The place in the whole of element `index` of a piece's dimension; -1: padding. */
 static int64_t find_element(const bg_shard_dim *how, int64_t size, int64_t piece_size, uint32_t coordinate,
                             int64_t index)
 {
@@ -88,7 +89,7 @@ static void check_shard(const bg_mesh *mesh, const bg_shard *shard)
         assert_int_equal(bg_shard_join(mesh, shard, &at, piece, joined, &failure), BG_OK);
     }
     assert_memory_equal(joined, whole, (size_t)count * sizeof *whole);
-    assert_int_equal(joined[count], -1); /* nothing behind it */
+    assert_int_equal(joined[count], -1); /* no elements follow */
 }
 
 static void test_every_element(void **state)
@@ -98,7 +99,7 @@ static void test_every_element(void **state)
         {.whole = bg_matrix(BG_INT32, 8, 24), .dims = {columns, {BG_MESH_TENSOR_1, 3, 0}}}, /* q, k, v */
         {.whole = bg_matrix(BG_INT32, 24, 8), .dims = {{BG_MESH_TENSOR_1, 3, 0}, columns}},
         {.whole = bg_matrix(BG_INT32, 21, 8),
-         .dims = {{BG_MESH_TENSOR_1, 1, 16}, columns}}, /* pieces of padding only */
+         .dims = {{BG_MESH_TENSOR_1, 1, 16}, columns}}, /* pieces with only padding */
         {.whole = bg_matrix(BG_INT32, 8, 10), .dims = {rows, {BG_MESH_TENSOR_2, 2, 2}}},
         {.whole = bg_matrix(BG_INT32, 8, 8), .dims = {rows, whole_dim}},
         {.whole = bg_vector(BG_INT32, 24), .dims = {{BG_MESH_TENSOR_1, 3, 0}}},

@@ -1,6 +1,6 @@
 /*
- * test_struct_bytes.c: structs that callers fill contain their size: every function reports a struct of another release
- * by name, and names the function that makes it; a struct that may begin zeroed may omit the size.
+ * test_struct_bytes.c: structs that callers fill contain their size. Every function reports a struct of another release
+ * by name, and names the function that makes it. A struct that may begin zeroed may omit the size.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -610,7 +610,7 @@ ATTEMPT(loading)
 /* ---- all of them ---- */
 
 typedef struct candidate {
-    const char *type, *maker; /* maker NULL: all-zero is right */
+    const char *type, *maker; /* maker NULL: all-zero is valid */
     size_t size_bytes;
     attempt try;
 } candidate;
@@ -694,7 +694,7 @@ static void open_room(room *out)
     const bg_gpt_options model = tiny_gpt(sizeof model);
     bg_graph *graph = begin();
 
-    options.numerics.initialize_missing = true; /* of the generator's weights */
+    options.numerics.initialize_missing = true; /* names of the generator's weights */
     assert_int_equal(create_dataset(0, &out->dataset, NULL), BG_OK);
     bg_graph_output(graph, "y", bg_relu(graph, image(graph)));
     assert_int_equal(bg_plan_create_inference(graph, &options, &out->plan, NULL), BG_OK);

@@ -1,6 +1,6 @@
 /*
- * test_threads.c: threads of the library have all signals blocked and room on their stack, and leave their creator's
- * mask as it was; lent threads run the function and are waited for.
+ * test_threads.c: threads of the library have all signals blocked and a large stack, and do not change their creator's
+ * mask; lent threads run the function and are waited for.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,8 +127,8 @@ static void test_loans(void **state)
     for (int i = 0; i < 20; i++) {
         assert_int_equal(bgi_thread_start(&thread, &source, look, &s), 0);
         bgi_thread_join(&thread);
-        assert_int_equal(s.calls, i + 1);      /* it is waited for */
-        assert_false(has(&s.blocked, SIGINT)); /* a lent thread stays as it is */
+        assert_int_equal(s.calls, i + 1);      /* the library waits for it */
+        assert_false(has(&s.blocked, SIGINT)); /* a lent thread's mask does not change */
         pthread_join(l.thread, NULL);
     }
     assert_int_equal(bgi_thread_start(&thread, &source, look, &s), EAGAIN);

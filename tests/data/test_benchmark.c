@@ -1,5 +1,5 @@
 /*
- * The benchmarks' JSON: the published fields, all above 0; their refusals; and the verdict on what limits a run.
+ * The benchmarks' JSON has the published fields, all above 0; errors; and the conclusion about the limit of a run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,8 +169,8 @@ static long find_peak_kb(void)
     return peak;
 }
 
-/* The copy of an element raises the peak by the element's size. Memory that the allocator keeps after a run raises it
- * by the same amount in each run, so the growth of the run before is subtracted. */
+/* The copy of an element raises the peak by the element's size. Memory that the allocator keeps raises the peak by the
+ * same amount in each run, so the growth of the previous run is subtracted. */
 static void test_memcpy_touches_memory(void **state)
 {
     enum { ELEMENT_KB = 32 * 1024 };
@@ -218,7 +218,7 @@ static void test_rates(void **state)
     char text[BG_RUN_LIMIT_TEXT_BYTES];
     (void)state;
 
-    /* The device does 200 samples in the time of 100 that come: it waits for half of the time. */
+    /* The device processes 200 samples in the time in which 100 arrive, so it waits for half of the time. */
     assert_int_equal(bg_rates_judge(100, 200, true, text), BG_LIMIT_DATASET);
     assert_string_equal(text,
                         "the data set limits the run (more workers may help): the data set gives 100 samples/s and the "
@@ -227,7 +227,7 @@ static void test_rates(void **state)
     assert_non_null(strstr(text, "the device limits the run: the data set gives 200 samples/s"));
     assert_int_equal(bg_rates_judge(96, 100, true, NULL), BG_LIMIT_DEVICE);
     assert_int_equal(bg_rates_judge(94, 100, true, NULL), BG_LIMIT_DATASET);
-    /* The two take turns: a third of the time. */
+    /* If the two take turns, it waits for a third of the time. */
     assert_int_equal(bg_rates_judge(200, 100, false, text), BG_LIMIT_DATASET);
     assert_non_null(strstr(text, "33.3%"));
     assert_int_equal(bg_rates_judge(2000, 100, false, text), BG_LIMIT_DEVICE);

@@ -66,7 +66,7 @@ static bg_dataset *make_called(void)
     return set;
 }
 
-/* Converts the only tensor; the source is given up. */
+/* Converts the only tensor; the result owns the source. */
 static bg_dataset *convert(bg_dataset *source, const bg_convert_options *options)
 {
     bg_dataset *set = NULL;
@@ -253,7 +253,7 @@ static void test_conversions_that_cannot_be(void **state)
     bg_dataset_destroy(source);
 }
 
-/* ---- side by side ---- */
+/* ---- zip ---- */
 
 static void test_zip(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * Data sets and the loader: every worker count gives the same batches, each sample comes once an epoch, and starting
- * over, failing and ending early leave nothing hanging. Build with the thread sanitizer to check the locking.
+ * Data sets and the loader: every worker count gives the same batches, each sample occurs once an epoch, and restarts,
+ * failures and early ends never hang. Build with the thread sanitizer to check the locking.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
@@ -27,7 +27,7 @@
 static const uint32_t worker_counts[] = {0, 1, 2, 8};
 enum { WORKER_COUNT_CASES = 4 };
 
-/* ---- a data set whose samples tell their index ---- */
+/* ---- a data set whose samples contain their index ---- */
 
 enum { SAMPLES = 103, PIXELS = 6 };
 
@@ -60,7 +60,7 @@ static void clear_samples(samples *s)
 
 /* The same samples through a callback, which can fail from one of them on, and counts its calls. */
 typedef struct called {
-    int64_t fail_at; /* none below 0 */
+    int64_t fail_at; /* below 0: no failure */
     pthread_mutex_t mutex;
     uint64_t calls;
     long sleep_ns;
@@ -126,7 +126,7 @@ static bg_batch next(bg_loader *loader)
     return batch;
 }
 
-/* Checks a batch against its own labels and appends these; returns how many. */
+/* Checks a batch against its own labels and appends these; returns their number. */
 static size_t append_labels(const bg_batch *batch, int32_t *labels)
 {
     const uint8_t *images = batch->sample_count > 0 ? batch->tensors[0] : NULL;
@@ -219,7 +219,7 @@ static uint32_t want_labels(void *user, uint64_t sample)
     return 2;
 }
 
-/* Tensors that are not wanted are not read; the order, and a smaller last batch, do not change. */
+/* Tensors that are not requested are not read; the order, and a smaller last batch, do not change. */
 static void test_parts_of_batches(void **state)
 {
     enum { BATCH = 20, PAGE_BYTES = 1 << 16 };
@@ -325,7 +325,7 @@ static void test_without_shuffle_ascending(void **state)
     clear_samples(&s);
 }
 
-/* ---- how many ---- */
+/* ---- numbers of samples and batches ---- */
 
 static void test_batch_counts(void **state)
 {
@@ -468,7 +468,7 @@ static void test_left_over_window_alternates(void **state)
     assert_int_equal(bgi_order_part_of(&order, 1).count, 34);
 }
 
-/* ---- starting over ---- */
+/* ---- restarts ---- */
 
 static void test_restart_and_resume(void **state)
 {
@@ -500,7 +500,7 @@ static void test_restart_and_resume(void **state)
         begin(loader, 1);
         assert_int_equal(read_epoch(loader, 1, found), 100);
         assert_memory_equal(found, whole[1], 100 * sizeof found[0]);
-        /* Into the middle, into the end, beyond. */
+        /* Seeks to the middle, to the end, and beyond it. */
         assert_int_equal(bg_loader_begin_at(loader, 1, 7, &error), BG_OK);
         batch = next(loader);
         assert_int_equal(batch.position, 7);
@@ -536,8 +536,7 @@ static void test_prefetch_crosses_epochs(void **state)
         assert_permutation(labels, 5);
     }
     bg_loader_destroy(loader);
-    /* No batch was made twice, and at most one ring beyond the used part was made: begin_epoch kept prepared
-     * batches. */
+    /* No batch was made twice, and at most one ring more than was used, because begin_epoch kept prepared batches. */
     assert_in_range(c.calls, 100, 100 + 4 * 5);
     bg_dataset_destroy(dataset);
 }
@@ -564,7 +563,8 @@ static void test_back_pressure(void **state)
     bg_loader *loader = make_loader(dataset, &options);
     begin(loader, 0);
     next(loader);
-    /* The one in hand and three ahead; a busy machine may need a while to get there, but must stop there. */
+    /* The loader makes the batch in use and three ahead; this may take a while on a busy machine, but no more batches
+     * must be made. */
     for (int i = 0; i < 10000 && count_calls(&c) < 40; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -598,7 +598,7 @@ static void test_batch_stays_until_the_next_call(void **state)
     clear_samples(&s);
 }
 
-/* ---- ending and failing ---- */
+/* ---- ends and failures ---- */
 
 static void test_early_destroy(void **state)
 {
@@ -620,7 +620,7 @@ static void test_early_destroy(void **state)
                 next(loader);
             bg_loader_destroy(loader);
             if (used < 0)
-                assert_int_equal(c.calls, 0); /* a loader that never began costs nothing */
+                assert_int_equal(c.calls, 0); /* a loader that never began has no threads */
             bg_dataset_destroy(dataset);
         }
     bg_loader_destroy(NULL);
@@ -874,7 +874,7 @@ static void test_workers_leave_copying_to_helpers(void **state)
         options.worker_count = workers;
         bg_loader *loader = make_loader(s.dataset, &options);
 
-        assert_false(bg_loader_help(loader)); /* there is no epoch; but from now on there are helpers */
+        assert_false(bg_loader_help(loader)); /* no epoch has begun, but from now on there are helpers */
         begin(loader, 0);
         for (uint64_t batch = 0; batch < 8; batch++) {
             assert_int_equal(next(loader).position, batch);
@@ -944,7 +944,7 @@ static void end_helper(helper *h)
     pthread_join(h->thread, NULL);
 }
 
-/* ---- threads and memory of the caller's ---- */
+/* ---- threads and memory of the caller ---- */
 
 typedef struct loan {
     void (*function)(void *argument);
@@ -1059,7 +1059,7 @@ static void test_threads_and_memory_of_the_caller(void **state)
     borrow_all(true);
 }
 
-/* Random walks over everything a consumer can do, some with helpers, each checked against a loader without threads. */
+/* Random sequences of all operations of a consumer, some with helpers, each compared with a loader without threads. */
 static void test_random_walks(void **state)
 {
     const int walks = getenv("BRIGADE_TEST_ALL") != NULL ? 400 : 40;

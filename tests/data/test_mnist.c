@@ -1,6 +1,6 @@
 /*
- * Finding MNIST in folders, pairs of files that do not fit, and the download, against a server in this process that
- * behaves well or badly depending on the address's first part.
+ * MNIST: the search in folders, pairs of files that do not match, and the download from a server in this process that
+ * works or fails depending on the first part of the address.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- a folder of its own for each test ---- */
+/* ---- a separate folder for each test ---- */
 
 static int set_up(void **state)
 {
@@ -196,7 +196,8 @@ static void send_all(int connection, const char *data, size_t size_bytes)
     }
 }
 
-/* /good/NAME gives the file, /damaged/ one with a changed byte, /short/ half of it, /gone/ an error, /quit ends. */
+/* /good/NAME returns the file, /damaged/ one with a changed byte, /short/ half of it, and /gone/ an error; /quit ends
+ * the server. */
 static bool serve(const server *s, int connection)
 {
     char request[2048] = "", kind[64] = "", name[128] = "", head[128];
@@ -224,7 +225,7 @@ static bool serve(const server *s, int connection)
             send_all(connection, file->data, file->size_bytes / 2);
         } else if (strcmp(kind, "damaged") == 0) {
             send_all(connection, file->data, file->size_bytes - 1);
-            send_all(connection, "?", 1); /* in the length at the end, or not: never the original */
+            send_all(connection, "?", 1); /* with or without the length at the end, it is never the original */
         } else {
             send_all(connection, file->data, file->size_bytes);
         }
@@ -322,7 +323,7 @@ typedef struct attempt {
     bg_error error;
 } attempt;
 
-/* Which of the server's faces to try, in order: g(ood), d(amaged), s(hort), n(othing there). */
+/* The answers of the server to try, in order: g(ood), d(amaged), s(hort), n(ot found). */
 static bg_status download(attempt *a, const char *folder, const char *faces)
 {
     static const char letters[] = "gdsn";

@@ -1,6 +1,6 @@
 /*
- * Files as arrays and data sets: the content of good ones, and the errors of bad ones. The files are those of the
- * fuzzers' corpora, found from the tree's root, or written here.
+ * Files as arrays and data sets: the content of valid ones, and the errors of invalid ones. The files are from the
+ * fuzzers' corpora, relative to the tree's root, or written by the test.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -250,7 +250,7 @@ static void write_large_tokens(const char *path, size_t width, uint32_t numbers[
     assert_int_equal(truncate(path, LARGE_BYTES), 0);
 }
 
-/* Samples that follow one another are read together, and are the requested ones in any order. */
+/* Adjacent samples are read together, and are the requested ones in any order. */
 static void test_large_token_files(void **state)
 {
     static uint32_t numbers[FILLED];

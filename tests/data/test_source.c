@@ -99,7 +99,7 @@ static void test_columns(void **state)
     bg_dataset_destroy(set);
 }
 
-/* Values of columns in their order, and a table without a header. */
+/* Values of columns are in the given order; a table may have no header. */
 static void test_column_values(void **state)
 {
     static const char table[] = "a,b,c\n1,2,3\n4,5,6.5\n", plain[] = "-1.5,2\n3,4\n", quoted[] = "\"a\",b\n7,8\n";

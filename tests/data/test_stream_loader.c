@@ -74,7 +74,8 @@ static uint64_t read_on(bg_loader *loader, uint64_t *sizes, int32_t *values, uin
 
 static const bg_loader_mode modes[] = {BG_LOADER_SYNC, BG_LOADER_ASYNC, BG_LOADER_ASYNC_REBATCHED};
 
-/* Elements, batch, drop_last; batches in Sync and Async, rebatched; elements in the two. 7 shards. */
+/* Each row has elements, batch size, drop_last; the batches in Sync and Async, and rebatched; the elements in both.
+ * There are 7 shards. */
 static void test_published_numbers(void **state)
 {
     static const struct {
@@ -195,7 +196,7 @@ static void test_remainders_are_filled_up(void **state)
     }
 }
 
-/* ---- a stream that watches how it is used ---- */
+/* ---- a stream that records its use ---- */
 
 typedef struct watched {
     _Atomic int open_count, most_open;
@@ -272,7 +273,8 @@ static int count_threads(void)
     return count;
 }
 
-/* Ends after `taken` batches of an endless stream: shards are closed, threads have ended, readers are bounded. */
+/* Ends after `taken` batches of an endless stream and checks that shards are closed, threads have ended and readers
+ * were bounded. */
 static void test_early_destroy_leaves_nothing(void **state)
 {
     const bg_type type = bg_scalar(BG_INT32);
@@ -300,7 +302,7 @@ static void test_early_destroy_leaves_nothing(void **state)
             if (taken < 0)
                 assert_int_equal(w.read_count, 0);
         }
-    for (int i = 0; i < 1000 && count_threads() > threads; i++) /* the system counts one down a little later */
+    for (int i = 0; i < 1000 && count_threads() > threads; i++) /* the system's count may decrease slightly later */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_int_equal(count_threads(), threads);
 }
@@ -441,7 +443,7 @@ static void test_stream_refusals(void **state)
     assert_int_equal(w.open_count, 0);
 }
 
-/* ---- samplers, and what workers begin by themselves ---- */
+/* ---- samplers, and work that workers begin by themselves ---- */
 
 /* List l has l % 3 + 1 samples. */
 static bg_status choose_list(void *user, uint64_t epoch, uint64_t list, uint32_t *indices, uint64_t limit,
@@ -509,7 +511,7 @@ static void test_sampler(void **state)
             else
                 bg_loader_destroy(loader);
             options.sampler_list_count = 10;
-            options.batch_size = 5; /* the third list finds no room for 3 */
+            options.batch_size = 5; /* 3 samples of the third list do not fit */
             bad = -1;
             bg_error_clear(&error);
             assert_int_equal(bg_loader_create(dataset, &options, &loader, &error), BG_OK);
@@ -523,7 +525,7 @@ static void test_sampler(void **state)
         }
 }
 
-/* The number of samples that were read once nothing more happens. */
+/* The number of samples that were read, after reading has stopped. */
 static uint64_t settle(_Atomic uint64_t *count, uint64_t expected)
 {
     for (int i = 0; i < 10000 && atomic_load(count) < expected; i++)

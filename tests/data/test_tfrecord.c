@@ -1,6 +1,6 @@
 /*
- * test_tfrecord.c: TFRecord files of token lists: as other writers make them, with and without an index, damaged
- * anywhere, too short, too long; and files written here, byte for byte.
+ * test_tfrecord.c: TFRecord files of token lists: as other programs write them, with and without an index, damaged
+ * anywhere, too short, too long; and files written by the library, byte for byte.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static bg_status parse(const content *c, const char *index, uint32_t sequence_le
                               error);
 }
 
-/* Reads all samples, of 5 tokens each; the status of the first that fails. */
+/* Reads all samples, of 5 tokens each; returns the status of the first that fails. */
 static bg_status read_all(const bg_dataset *dataset, int32_t *tokens, bg_error *error)
 {
     bg_loader_options options = bg_loader_options_defaults();

@@ -145,7 +145,7 @@ static void assert_returns(const bg_tokenizer *tokenizer, const char *text, size
     require(bg_tokenizer_decode(tokenizer, tokens.items, tokens.count, &decoded, &decoded_bytes, &error), &error);
     assert_int_equal(decoded_bytes, size_bytes);
     assert_memory_equal(decoded, text, size_bytes);
-    /* In steps: the same tokens. */
+    /* Encoding in steps gives the same tokens. */
     require(bgi_encoding_begin(&encoding, tokenizer, text, size_bytes, reads_special, &error), &error);
     while (encoding.at < size_bytes)
         require(bgi_encoding_advance(&encoding, 7, &again, &error), &error);
@@ -192,8 +192,8 @@ static void test_round_trip(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Finds the end of a word in GPT-2's pattern, by hand: contractions only in lower case, and white space before a
- * word. */
+/* Finds the end of a word in GPT-2's pattern without a regular expression: contractions only in lower case, and white
+ * space before a word. */
 static void test_words(void **state)
 {
     static const char *const texts[] = {"'s|x", "'t|x",    "'re|x", "'ve|x", "'m|x", "'ll|x", "'d|x", "'|S",

@@ -1,6 +1,6 @@
 /*
- * Data sets made from data sets: views and maps, alone and composed at random, are compared with the plain meaning of
- * each; the result is the same for any number of workers and any point of resumption.
+ * Data sets made from data sets: single and randomly composed views and maps are compared with their definitions; the
+ * result is the same for any number of workers and any point of resumption.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,7 +162,7 @@ static void test_shuffle_by_buffer(void **state)
 
             assert_int_equal(seen[index]++, 0);
             moved += index != i;
-            if (buffers[b] > 0) /* a sample cannot come before it is in the buffer */
+            if (buffers[b] > 0) /* a sample cannot be drawn before it is in the buffer */
                 assert_true(index < i + (int)buffers[b]);
         }
         if (buffers[b] == 1)
@@ -170,7 +170,7 @@ static void test_shuffle_by_buffer(void **state)
         else
             assert_true(moved > SAMPLES / 4);
         if (buffers[b] > 1 && buffers[b] < SAMPLES) {
-            int furthest = 0; /* samples that came from positions after their own; the whole buffer is drawn from */
+            int furthest = 0; /* samples from positions after their own; samples are drawn from the whole buffer */
             for (int i = 0; i < SAMPLES; i++)
                 furthest = pairs[2 * i + 1] - i > furthest ? pairs[2 * i + 1] - i : furthest;
             if (buffers[b] <= 10)
@@ -308,7 +308,7 @@ static void test_normalize_has_torchvision_bits(void **state)
     bg_dataset_destroy(source);
 }
 
-/* Random chains; read whole without workers, then from random points on with some. */
+/* Random chains are read completely without workers, then from random points on with workers. */
 static void test_random_chains_resume_anywhere(void **state)
 {
     const int chains = getenv("BRIGADE_TEST_ALL") != NULL ? 500 : getenv("BRIGADE_TEST_QUICK") != NULL ? 15 : 60;
@@ -426,7 +426,7 @@ static void test_refusals(void **state)
     bg_dataset_destroy(source);
 }
 
-/* Chains allocate when they are made, and never while they are read; a refused allocation leaves nothing behind. */
+/* Chains allocate only when they are made, never while they are read; a failed allocation does not leak. */
 static void test_memory(void **state)
 {
     bg_status status = BG_ERROR_MEMORY;

@@ -68,7 +68,7 @@ static void a_store_may_be_somebody_elses(void **state)
     bgi_device_cpu.copy_out(device, seen, device->store + 16, 4);
     assert_string_equal(seen, "abc");
     assert_ptr_equal(bgi_device_cpu.map(device, device->store + 16), store + 16);
-    bgi_device_enter(device); /* these do nothing on the CPU */
+    bgi_device_enter(device); /* these have no effect on the CPU */
     bgi_device_leave(device);
     bgi_device_cpu.destroy(device);
     assert_string_equal(store + 16, "abc");

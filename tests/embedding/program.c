@@ -1,6 +1,7 @@
 /*
- * program.c: the library inside a program that has its own memory, threads, signals and children. It uses only the
- * core, so that it can be linked with -static and with another C library. Prints each failure, and a count.
+ * program.c: the library inside a program that provides its own memory and threads and has its own signals and child
+ * processes. It uses only the core, so that it can be linked with -static and with another C library. Prints each
+ * failure, and a count.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <brigade/core.h>
@@ -41,7 +42,7 @@ static void expect(bool holds, const char *what)
 #define HAS_FORK 1
 #endif
 
-/* ---- what the program lends ---- */
+/* ---- memory and threads that the program lends ---- */
 
 typedef struct memory {
     size_t lent, returned, lent_bytes, returned_bytes, wrong, limit;
@@ -54,7 +55,7 @@ static void *lend_memory(void *user, size_t alignment, size_t size_bytes)
 
     if (m->lent >= m->limit || posix_memalign(&made, alignment, size_bytes) != 0)
         return NULL;
-    memset(made, 0x5a, size_bytes); /* of any content */
+    memset(made, 0x5a, size_bytes); /* with arbitrary content */
     m->lent++;
     m->lent_bytes += size_bytes;
     return made;
@@ -329,7 +330,7 @@ static void try_refusals(void)
     close_pool(&threads);
 }
 
-/* ---- all that has values is in the program's memory ---- */
+/* ---- all values are in the program's memory ---- */
 
 enum { CONSTANT_BYTES = MICRO_BATCH * WIDTH * (int)sizeof(float) };
 
@@ -343,8 +344,8 @@ static bool has_all_values(bg_weights *weights)
     return true;
 }
 
-/* A training session over weights and a graph of the program's memory, whose weights are published for a reader. Leaves
- * nothing behind. */
+/* A training session over weights and a graph of the program's memory, whose weights are published for a reader. All
+ * memory is freed. */
 static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
 {
     static const float ones[MICRO_BATCH * WIDTH];
@@ -395,7 +396,7 @@ static bg_status use_allocator(const bg_allocator *allocator, memory *lent)
         status = bg_weights_publish(weights, NULL, &error);
     bg_session_destroy(reader);
     bg_session_destroy(session);
-    if (status == BG_OK && !has_all_values(weights)) /* they moved to memory that was not there */
+    if (status == BG_OK && !has_all_values(weights)) /* they moved to new memory */
         status = BG_ERROR_MEMORY;
     bg_weights_destroy(weights);
     bg_plan_destroy(inference);
@@ -437,7 +438,7 @@ static void try_allocator(void)
            "an allocator has both functions");
 }
 
-/* ---- an infeed on a thread of the program's ---- */
+/* ---- an infeed on a thread of the program ---- */
 
 static bg_status make_element(void *user, void *const *tensors, bool *out_has_ended, bg_error *cause)
 {

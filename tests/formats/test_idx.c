@@ -140,7 +140,7 @@ static void test_sizes_that_disagree(void **state)
         "x.idx: byte 18 (unpacked): the content continues beyond the uint8[2,3], 6 bytes, that the header promises");
 }
 
-/* Cut off anywhere, a gzipped file is refused: in its header, its data, its checksum. */
+/* A gzipped file that is cut anywhere (in its header, data or checksum) is an error. */
 static void test_truncated_gzip(void **state)
 {
     unsigned char packed[256];
@@ -173,7 +173,7 @@ static void test_damaged_gzip(void **state)
     bg_error_clear(&error);
     assert_int_equal(bgi_idx_parse("x.gz", packed, size + 4, &array, &error), BG_ERROR_PARSE);
     assert_non_null(strstr(error.message, "4 bytes follow the end of the gzip stream"));
-    for (size_t at = 2; at < size; at++) { /* every change is refused or reads the same */
+    for (size_t at = 2; at < size; at++) { /* every change is an error or does not change the content */
         packed[at] ^= 0x55;
         if (bgi_idx_parse("x.gz", packed, size, &array, NULL) == BG_OK)
             assert_good(&array);
@@ -182,8 +182,8 @@ static void test_damaged_gzip(void **state)
     }
 }
 
-/* A header that promises 2 GiB in a few packed bytes is refused before allocation; so is a zip bomb, which unpacks to
- * more than its header says. */
+/* A header that declares 2 GiB in a few packed bytes is an error before any allocation; so is a zip bomb, which unpacks
+ * to more than its header declares. */
 static void test_bombs(void **state)
 {
     static const unsigned char promise[] = {0, 0, 8, 1, 0x80, 0, 0, 0};

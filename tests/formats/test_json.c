@@ -52,7 +52,7 @@ static void test_writing(void **state)
         char *text = NULL;
         size_t length = 0;
 
-        setlocale(LC_ALL, locales[i]); /* those that are not installed change nothing */
+        setlocale(LC_ALL, locales[i]); /* locales that are not installed have no effect */
         write_all(&w);
         assert_int_equal(bgi_json_finish(&w, &text, &length, NULL), BG_OK);
         assert_string_equal(text, expected);

@@ -1,5 +1,5 @@
 /*
- * Files of named tensors: round trips, a file made by hand, and everything a hostile header can say.
+ * Files of named tensors: round trips, a handmade file, and hostile headers.
  */
 #define _DEFAULT_SOURCE /* wait4 */
 
@@ -114,7 +114,7 @@ static bg_status fetch_half(void *user, const bg_safetensors_entry *entry, const
     return BG_OK;
 }
 
-/* Tensors that are brought when they are written make the same file. */
+/* Tensors that a callback provides during writing make the same file. */
 static void test_fetched(void **state)
 {
     bg_safetensors_entry entries[] = {
@@ -364,7 +364,7 @@ static void test_bad_writes(void **state)
     assert_write_fails(NULL, 0, twice, 2, BG_ERROR_INVALID, "metadata `k` occurs twice");
 }
 
-/* Cut off or changed anywhere: refused, or read with every tensor still within the content. */
+/* A file that is cut or changed anywhere is an error, or is read with every tensor within the content. */
 static void test_damage_anywhere(void **state)
 {
     static const char header[] = PAIR("[0,2]", "[2,4]");
@@ -469,7 +469,7 @@ static void write_many(const char *path)
 {
     bgi_file_writer writer = {0};
     unsigned char length[8];
-    size_t header_bytes = 2 - 1; /* braces, and no comma before the first */
+    size_t header_bytes = 2 - 1; /* two braces, less the comma that the first entry does not have */
     char line[96];
 
     for (int i = 0; i < MANY; i++)

@@ -1,7 +1,7 @@
 /*
- * fuzz_cache.c: files of cached plans from anywhere. Two ways: any bytes as a file; or the true bytes of a small plan,
- * changed at places that the input names and under a correct checksum. An accepted plan can be described, and its
- * programs stay inside their memory.
+ * fuzz_cache.c: arbitrary files of cached plans: either any bytes as a file, or the valid bytes of a small plan,
+ * changed at places that the input names, with a correct checksum. An accepted plan can be described, and its programs
+ * stay inside their memory.
  *
  * Input: a byte. If it is even, the rest is a file; if it is odd, the rest is a list of changes of 3 bytes each: the
  * place, low byte first, and the new value.
@@ -19,7 +19,7 @@ enum { HEAD_BYTES = 28, CHECKSUM_AT = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Two stages, layers that a mesh cuts, dropout, an optimizer with state: most of what plans have. */
+/* Two stages, layers that a mesh cuts, dropout, and an optimizer with state cover most of a plan's content. */
 static bg_graph *make_graph(bg_value *loss)
 {
     const bg_type image = bg_matrix(BG_FLOAT32, 2, 3), label = bg_vector(BG_INT32, 2);
@@ -105,7 +105,7 @@ static void read_file(bgi_cache *cache, const void *file, size_t file_bytes, boo
     bg_plan_destroy(plan);
 }
 
-/* A malloc'ed copy of the plan's true file, which is made once. */
+/* Returns a malloc'ed copy of the plan's valid file, which is made once. */
 static unsigned char *write_file(bgi_cache *cache, size_t *out_bytes)
 {
     static void *made;

@@ -1,5 +1,5 @@
 /*
- * fuzz_config_json.c: JSON configurations from anywhere.
+ * fuzz_config_json.c: JSON configurations with arbitrary content.
  */
 #include "fuzz/config.h"
 

@@ -1,5 +1,5 @@
 /*
- * fuzz_config_update.c: update strings from anywhere.
+ * fuzz_config_update.c: update strings with arbitrary content.
  */
 #include "fuzz/config.h"
 

@@ -1,5 +1,5 @@
 /*
- * fuzz_config_yaml.c: YAML configurations from anywhere.
+ * fuzz_config_yaml.c: YAML configurations with arbitrary content.
  */
 #include "fuzz/config.h"
 

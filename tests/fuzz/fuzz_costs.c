@@ -1,5 +1,5 @@
 /*
- * fuzz_costs.c: costs files from anywhere. A valid input is a list of costs that a plan accepts.
+ * fuzz_costs.c: costs files with arbitrary content. A valid input is a list of costs that a plan accepts.
  */
 #include "profile/costs.h"
 

@@ -1,5 +1,6 @@
 /*
- * fuzz_device.c: descriptions of devices from anywhere. A valid input has numbers that a simulation can divide by.
+ * fuzz_device.c: descriptions of devices with arbitrary content. A valid input has numbers that a simulation can divide
+ * by.
  */
 #include "predict/device_model.h"
 

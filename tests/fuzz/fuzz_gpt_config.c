@@ -1,5 +1,6 @@
 /*
- * fuzz_gpt_config.c: GPT configurations from anywhere. A valid input is printed as text that reads back the same.
+ * fuzz_gpt_config.c: GPT configurations with arbitrary content. A valid input is printed as text that reads back the
+ * same.
  */
 #include "config/gpt_config.h"
 

@@ -1,5 +1,5 @@
 /*
- * fuzz_idx.c: IDX content from anywhere, plain and gzipped. A valid input has the number of bytes of its type.
+ * fuzz_idx.c: IDX files with arbitrary content, plain and gzipped. A valid input has the number of bytes of its type.
  */
 #include "formats/idx.h"
 

@@ -1,6 +1,6 @@
 /*
  * fuzz_manifest.c: the manifest of a checkpoint in parts, with arbitrary content. In a valid input each element of each
- * tensor is in one run, and its metadata are read or refused with a message.
+ * tensor is in one run, and its metadata are read or rejected with a message.
  */
 #include "checkpoint/stored.h"
 

@@ -1,10 +1,10 @@
 /*
- * fuzz_memmap_index.c: indexes of remote buffers with arbitrary content. Two ways: any bytes as a file; or any bytes as
- * records and values, under a page and a checksum that are right. A valid index gives a weight the recorded type, and
- * its value if the type is the weight's.
+ * fuzz_memmap_index.c: indexes of remote buffers with arbitrary content. The input is either any bytes as a file, or
+ * any bytes as records and values, with a valid first page and checksum. A valid index gives a weight the recorded
+ * type, and its value if the type is the weight's.
  *
- * Input: a byte. If it is even, the rest is a file. If it is odd, the rest is two bytes, low byte first, that say how
- * many of the following bytes are records; then come these records, and values.
+ * Input: a byte. If it is even, the rest is a file. If it is odd, the next two bytes, low byte first, are the number of
+ * bytes of the following records; the rest is values.
  */
 #include "runtime/memmap.h"
 
@@ -23,7 +23,7 @@ static void put(unsigned char *at, uint64_t value, int bytes)
     memcpy(at, &value, (size_t)bytes);
 }
 
-/* The file around records and values; malloc'ed. */
+/* Builds the file around records and values; malloc'ed. */
 static unsigned char *make_file(const uint8_t *data, size_t size, size_t *out_bytes)
 {
     const size_t wanted = size >= 2 ? (size_t)(data[0] | data[1] << 8) : 0, begin = size >= 2 ? 2 : size;

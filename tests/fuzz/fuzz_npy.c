@@ -1,5 +1,5 @@
 /*
- * fuzz_npy.c: NumPy's .npy from anywhere. A valid input has the number of bytes of its type.
+ * fuzz_npy.c: NumPy's .npy with arbitrary content. A valid input has the number of bytes of its type.
  */
 #include "formats/npy.h"
 
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An error has one line with the reason. */
+/* Checks that an error has one line with the reason. */
 static void check_message(const bg_error *error)
 {
     if (error->message[0] == '\0' || strchr(error->message, '\n') != NULL)

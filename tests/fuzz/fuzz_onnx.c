@@ -1,6 +1,6 @@
 /*
- * fuzz_onnx.c: ONNX models from anywhere. A valid file has consistent contents; a built graph is valid; an error has
- * one line.
+ * fuzz_onnx.c: ONNX models with arbitrary content. A valid file has consistent contents; a built graph is valid; an
+ * error has one line.
  */
 #include "onnx/onnx.h"
 
@@ -15,7 +15,7 @@ static void check_message(const bg_error *error)
         abort();
 }
 
-/* Symbols get a size each, so that most models can be built. */
+/* Each symbol gets a size, so that most models can be built. */
 static void build(bg_onnx *onnx)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(onnx);

@@ -1,7 +1,7 @@
 /*
- * fuzz_onnx_external.c: ONNX models whose tensors lie in other files. The model is the input; its folder has files
+ * fuzz_onnx_external.c: ONNX models whose tensors are in other files. The model is the input; its folder has files
  * `data` (4096 bytes), `empty` and `inside/data`, a FIFO `pipe`, and a link `out` to a file outside. An input that
- * opens can be read, and gives weights; a refusal has one line.
+ * opens can be read and has weights; an error has one line.
  */
 #include "onnx/onnx.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_safetensors.c: safetensors content from anywhere. In a valid input every byte of every tensor is present and
- * aligned.
+ * fuzz_safetensors.c: safetensors files with arbitrary content. In a valid input every byte of every tensor is present
+ * and aligned.
  */
 #include "formats/safetensors.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_schedule.c: schedule text from anywhere. A valid input must print to text that reads back, and the verifier,
- * simulator and timetable must accept or refuse it without a fault.
+ * fuzz_schedule.c: schedule text with arbitrary content. A valid input must print to text that reads back, and the
+ * verifier, simulator and timetable must accept or reject it without a fault.
  */
 #include <brigade/schedule.h>
 

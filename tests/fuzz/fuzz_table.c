@@ -1,5 +1,5 @@
 /*
- * fuzz_table.c: tables of numbers as CSV from anywhere; the first byte chooses options.
+ * fuzz_table.c: tables of numbers as CSV with arbitrary content; the first byte chooses options.
  */
 #include "formats/csv.h"
 

@@ -1,5 +1,5 @@
 /*
- * fuzz_tokens.c: token files from anywhere; the first three bytes choose options. Every sample is read.
+ * fuzz_tokens.c: token files with arbitrary content; the first three bytes choose options. Every sample is read.
  */
 #include "data/tokens.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Returns the block of the op that is added now; "-": none. */
+/* Adds an op and returns its block; "-": no block. */
 static const char *block_now(bg_graph *graph, bg_value x)
 {
     toy_add(graph, NULL, x, x);

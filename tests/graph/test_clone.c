@@ -88,7 +88,7 @@ static void test_failed_allocations(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Errors are also sticky when any allocation fails. */
+/* The error of any failed allocation is sticky, too. */
 static void test_failed_allocations_of_the_builder(void **state)
 {
     (void)state;

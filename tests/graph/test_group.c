@@ -1,5 +1,5 @@
 /*
- * test_group.c: first values of parameters by name and rule. (How groups train: tests/parity/test_groups.c.)
+ * test_group.c: initial values of parameters by name and rule. (tests/parity/test_groups.c trains groups.)
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void test_rules(void **state)
     (void)state;
     bg_graph_initialize(graph, "*.weight", "xavier_uniform", 0.5, 0.0);
     expect(graph, "fc.weight", BG_INITIALIZE_UNIFORM, -bound, bound);
-    expect(graph, "cut.weight", BG_INITIALIZE_UNIFORM, -bound, bound); /* of the whole */
+    expect(graph, "cut.weight", BG_INITIALIZE_UNIFORM, -bound, bound); /* fans of the whole */
     expect(graph, "conv.weight", BG_INITIALIZE_UNIFORM, -0.5 * sqrt(6.0 / 108.0), 0.5 * sqrt(6.0 / 108.0));
     expect(graph, "fc.bias", BG_INITIALIZE_NORMAL, 7.0, 9.0);
     expect(graph, "state.weight", BG_INITIALIZE_NORMAL, 7.0, 9.0); /* no parameter */

@@ -1,5 +1,5 @@
 /*
- * test_verify.c: the verifier finds every kind of damage that a pass could do to a graph.
+ * test_verify.c: the verifier finds every kind of damage that a pass could cause in a graph.
  */
 #include "graph/toy_ops.h"
 

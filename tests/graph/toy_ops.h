@@ -1,5 +1,5 @@
 /*
- * toy_ops.h: a table of four ops over float32, for tests that must not know the library's: graph/ knows no op list.
+ * toy_ops.h: a table of four ops over float32, for tests of graph/, which does not depend on the library's ops.
  *
  *     sum     x, y (same type) -> z, and optionally a scalar (attribute `with_note`)
  *     view    x -> x as one dimension (an alias)
@@ -53,7 +53,7 @@ static inline bg_status toy_infer_nothing(const bg_op_signature *op, bg_type *ou
     return BG_OK;
 }
 
-/* Graphs only: these ops never run. */
+/* The ops are only for graphs and never run. */
 static inline bg_status toy_kernel(const bg_op_signature *op, bg_kernel_policy policy, bg_kernel *out, bg_error *error)
 {
     (void)op;

@@ -1,6 +1,7 @@
 /*
  * relay.c: a cable between hosts that are network namespaces of one machine. It opens a network interface in each
- * namespace and passes Ethernet frames between them, delayed and at a limited rate if asked, until a signal cuts it.
+ * namespace and passes Ethernet frames between them, on request with a delay and at a limited rate, until a signal
+ * stops it.
  *
  *     relay [--delay-ms MS] [--rate-mbit RATE] NAMESPACE...
  *
@@ -107,7 +108,7 @@ static uint32_t find_receiver(const relay *r, const unsigned char *bytes)
     return EVERYBODY;
 }
 
-/* Receives what a host has sent. A frame that finds the queue full is lost, as in a switch. */
+/* Receives what a host has sent. A frame is lost if the queue is full, as in a switch. */
 static void take_frames(relay *r, cable *c, int64_t now)
 {
     static unsigned char dropped[MAX_FRAME];
@@ -127,7 +128,7 @@ static void take_frames(relay *r, cable *c, int64_t now)
     }
 }
 
-/* An interface that accepts no more loses the frame. */
+/* If the interface does not accept the frame, the frame is lost. */
 static void deliver(const relay *r, uint32_t from, const frame *f)
 {
     for (uint32_t to = 0; to < r->count; to++) {
@@ -138,7 +139,7 @@ static void deliver(const relay *r, uint32_t from, const frame *f)
     }
 }
 
-/* Delivers frames that are due and returns when the next one will be; -1: there are no more. */
+/* Delivers frames that are due and returns the time of the next one; -1: the queue is empty. */
 static int64_t pass_frames(relay *r, int64_t now)
 {
     int64_t next = -1;

@@ -1,6 +1,6 @@
 /*
- * kernel_case.h: one kernel request with its data, run with the reference and with the fast kernels of every
- * instruction set this processor has, parts in several orders.
+ * kernel_case.h: one kernel request with its data. It runs with the reference and with the fast kernels of every
+ * instruction set that this processor has, with parts in several orders.
  *
  * Every operand has its own allocation of exactly its size, so that the address sanitizer detects a vector that reaches
  * too far.
@@ -61,7 +61,7 @@ static inline double draw_real(random_state *random, double low, double high)
     return low + (high - low) * draw(random) / 2147483648.0;
 }
 
-/* A type that fast kernels take: float32 in half of the cases, or one of 16 bits. */
+/* A type that fast kernels accept: float32 in half of the cases, otherwise a 16-bit type. */
 static inline bg_dtype draw_float(random_state *random)
 {
     static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT32, BG_FLOAT16};
@@ -111,7 +111,7 @@ static inline void case_clear(kernel_case *c)
         free(c->initial[i]);
 }
 
-/* Order of the parts: 0 forward, 1 backward, 2 interleaved. */
+/* The order of the parts: 0 forward, 1 backward, 2 interleaved. */
 static inline uint32_t order_part(uint32_t i, uint32_t count, int order)
 {
     const uint32_t half = (count + 1) / 2;
@@ -134,8 +134,8 @@ static inline void case_run_parts(bg_kernel_function function, uint32_t count, b
     call->runner = 0;
 }
 
-/* Exactly the attributes that the kernel's row declares, so that the address sanitizer detects reads beyond them; NULL:
- * none. */
+/* A copy of exactly the attributes that the kernel's row declares, so that the address sanitizer detects reads beyond
+ * them; NULL: no attributes. */
 static inline void *take_attributes(const kernel_case *c)
 {
     const size_t bytes = bgi_kernel_attributes_bytes(c->id);
@@ -218,8 +218,8 @@ static inline void fail_element(const kernel_case *c, bgi_isa isa, uint32_t oper
              bgi_kernel_name(c->id), (int)isa, operand, (long long)element, got, wanted, shapes);
 }
 
-/* Float operands are within the tolerances, and integers are equal. Bytes (`where` of near-ties) are the exception:
- * fewer than one in `bytes_per_miss` may differ; 0: none. */
+/* Checks that float operands are within the tolerances and integers are equal. Bytes (`where` of near-ties) are the
+ * exception: fewer than one in `bytes_per_miss` may differ; 0: no byte may differ. */
 static inline void compare_results(const kernel_case *c, bgi_isa isa, void **got, void **wanted, int64_t bytes_per_miss)
 {
     for (uint32_t i = 0; i < c->input_count + c->output_count; i++) {
@@ -260,7 +260,7 @@ static inline void check_limits(const kernel_case *c, bgi_isa isa, void **got)
     }
 }
 
-/* Runs the whole check; returns how many instruction sets accepted the case. */
+/* Runs the whole check; returns the number of instruction sets that accepted the case. */
 static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
 {
     void *wanted[CASE_OPERANDS];
@@ -287,8 +287,8 @@ static inline int case_check(const kernel_case *c, int64_t bytes_per_miss)
     return taken;
 }
 
-/* Checks the accumulating form: at the first micro-batch the plain form's outputs, later exactly the previous values
- * plus these. For float32 results, with the reference and every instruction set. */
+/* Checks the accumulating form: at the first micro-batch it gives the plain form's outputs, later exactly the previous
+ * values plus these. Only for float32 results, with the reference and every instruction set. */
 static inline void case_check_accumulating(const kernel_case *plain, random_state *random)
 {
     kernel_case c = *plain;
@@ -322,7 +322,7 @@ static inline void case_check_accumulating(const kernel_case *plain, random_stat
         free(c.initial[i]);
 }
 
-/* The error allowed for a float32 sum of `terms` products of numbers up to 1: rounding errors grow as the square root
+/* The error allowed for a float32 sum of `terms` products of numbers up to 1. Rounding errors grow as the square root
  * of the number of terms, and so do the partial sums that are rounded. */
 static inline double sum_tolerance(double terms)
 {
@@ -338,9 +338,10 @@ static inline double unit_of(bg_dtype dtype)
                                  : 2.3e-16;
 }
 
-/* The relative error allowed for such a sum. A sum far from 0 went through partial sums as large, each rounded by its
- * own size: sequential sums of n products that end at three deviations are off by 0.15 sqrt(n) units in the last place
- * on average (simulated), which together with sum_tolerance is five times that average: one in ten million elements. */
+/* The relative error allowed for such a sum. A sum far from 0 has partial sums that are as large, each rounded relative
+ * to its size. In simulations, sequential sums of n products that end at three deviations are off by 0.15 sqrt(n) units
+ * in the last place on average. Together with sum_tolerance, the allowed error is five times that average, which one in
+ * ten million elements exceeds. */
 static inline double sum_relative(bg_dtype dtype, double terms)
 {
     return dtype == BG_FLOAT32 ? unit_of(dtype) * (2.0 + 0.15 * sqrt(terms)) : 2.0 * unit_of(dtype);

@@ -29,8 +29,8 @@ static kernel_case begin_case(bgi_kernel_id id, const bgi_attention_attributes *
                          .absolute = dtype == BG_FLOAT32 ? sum_tolerance(terms) : 2e-2};
 }
 
-/* Forward, and backward from the reference's own results. qkv is uniform in -range..range; the element at `spoilt`, if
- * there is one, is `spoil`. */
+/* Runs the forward, and the backward from the reference's own results. qkv is uniform in -range..range; the element at
+ * `spoilt`, if any, is `spoil`. */
 static void check(const attention_shape *shape, const bgi_attention_attributes *given, bg_dtype dtype, bool is_flat,
                   random_state *random, double range, int64_t spoilt, float spoil)
 {
@@ -120,8 +120,8 @@ static void test_large_scores(void **state)
     }
 }
 
-/* Only the results that depend on such an element are NaN. (If attention is causal, they also affect the other results
- * of their block.) */
+/* Only results that depend on such an element are NaN. (In causal attention, it also affects the other results of its
+ * block.) */
 static void test_no_numbers(void **state)
 {
     const attention_shape shape = {1, 2, 100, 4};
@@ -148,14 +148,14 @@ static void test_declines_doubles(void **state)
     case_clear(&c);
 }
 
-/* ---- queries, keys and values apart ---- */
+/* ---- separate queries, keys and values ---- */
 
 typedef struct apart_shape {
     int64_t samples, heads, key_heads, queries, keys, depth;
-    bg_type bias; /* of no rank: none */
+    bg_type bias; /* rank 0: no bias */
 } apart_shape;
 
-/* Forward; backward and the bias's gradient from the reference's own results. */
+/* Runs the forward, and the backward and the bias's gradient from the reference's own results. */
 static void check_apart(const apart_shape *shape, const bgi_attention_attributes *given, bg_dtype dtype,
                         random_state *random)
 {
@@ -207,7 +207,7 @@ static void check_apart(const apart_shape *shape, const bgi_attention_attributes
     case_clear(&bias);
 }
 
-/* Draws any bias that fits: none, a mask or floats, with any of its first dimensions shared. */
+/* Draws any bias that fits: no bias, a mask or floats, with any of its first dimensions shared. */
 static bg_type draw_bias(random_state *random, const apart_shape *shape, bg_dtype dtype)
 {
     const int64_t kind = draw_between(random, 0, 4);

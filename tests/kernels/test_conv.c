@@ -31,7 +31,7 @@ static shape draw_shape(random_state *random)
                .bias = draw_between(random, 0, 1)};
     bg_conv2d_options *o = &s.attributes.options;
 
-    if (draw_between(random, 0, 3) == 0) /* channels for a vector of any instruction set */
+    if (draw_between(random, 0, 3) == 0) /* enough channels for a vector of any instruction set */
         s.c += 12 * groups;
     if (draw_between(random, 0, 5) == 0) /* a filter for each channel */
         s.c = s.o = groups = draw_between(random, 1, 9);
@@ -135,7 +135,7 @@ static void test_larger_shapes(void **state)
         {2, 24, 23, 24, 24, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 24}}, BG_FLOAT32, true},
         {3, 20, 31, 33, 20, 5, 5, {{0, {2, 2}, {2, 2}, {1, 1}, 20}}, BG_FLOAT32, true},
         {2, 40, 17, 50, 40, 3, 3, {{0, {1, 3}, {0, 2}, {2, 1}, 40}}, BG_FLOAT32, false},
-        /* more results than one sum of dw takes; strips and chunks of channels */
+        /* more results than fit one sum of dw; strips and chunks of channels */
         {2, 36, 20, 20, 150, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {1, 130, 40, 40, 24, 3, 3, {{0, {2, 2}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
         {1, 150, 9, 14, 130, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
@@ -144,16 +144,17 @@ static void test_larger_shapes(void **state)
         /* plain matrix products */
         {3, 70, 14, 14, 90, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
         {2, 40, 9, 11, 24, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT16, true},
-        /* several images in a sum of dw, with many channels, an incomplete vector, and sums that follow one another */
+        /* several images in a sum of dw, with many channels, an incomplete vector, and several sums */
         {40, 12, 4, 4, 130, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {24, 20, 5, 5, 140, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
         {100, 2, 4, 4, 3, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
-        /* a dw of few panels: runs of images, with and without a group for each half of the channels, and of 16 bits */
+        /* a dw of few panels: runs of images, with and without a group for each half of the channels, and in 16 bits */
         {16, 24, 12, 12, 30, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_FLOAT32, true},
         {12, 24, 20, 20, 48, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 2}}, BG_FLOAT32, false},
         {9, 10, 20, 20, 40, 1, 1, {{0, {1, 1}, {0, 0}, {1, 1}, 1}}, BG_BFLOAT16, true},
-        /* dw with channels in lanes: chains of several images, the last one shorter; of strips, in runs; strides, a
-         * dilation and groups; several vectors with an incomplete one; long filters; several blocks of rows */
+        /* dw with channels in lanes: chains of several images, of which the last is shorter; chains of strips, in runs;
+           strides, a dilation and groups; several vectors, one of them incomplete; long filters; several blocks of rows
+         */
         {7, 32, 8, 8, 40, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, true},
         {5, 16, 27, 24, 20, 3, 3, {{0, {1, 1}, {1, 1}, {1, 1}, 1}}, BG_FLOAT32, false},
         {3, 32, 17, 15, 24, 3, 2, {{0, {2, 1}, {1, 2}, {2, 1}, 2}}, BG_FLOAT32, true},
@@ -170,7 +171,7 @@ static void test_larger_shapes(void **state)
         check(&shapes[i], &random);
 }
 
-/* The sum at a position inside the image reads no other position: a NaN stays where windows reach it. */
+/* A NaN affects only results whose windows include it. */
 static void check_not_finite(int64_t h, int64_t w, int64_t stride)
 {
     random_state random = {79};

@@ -67,7 +67,7 @@ static void check_forward(const shape *s, random_state *random)
     case_clear(&c);
 }
 
-/* Draws dy and where; a third of the windows is off. */
+/* Draws dy and where; relu is off for a third of the windows. */
 static void add_gradient(kernel_case *c, const shape *s, random_state *random)
 {
     const bg_type where_type = y_type(s, BG_UINT8);

@@ -50,7 +50,7 @@ static bgi_unary_attributes draw_function(bg_unary function, random_state *rando
     return attributes;
 }
 
-/* Numbers of every size that a function can meet, infinities and NaN. */
+/* Arguments of all magnitudes, infinities and NaN. */
 static void spice(float *x, int64_t count)
 {
     static const float values[] = {0.0f,  -0.0f,  1e-30f, -1e-30f, 1e-40f, 0.6249f, 0.6251f,  88.0f,     89.5f, -87.0f,
@@ -75,7 +75,7 @@ static void check_unary(bg_unary function, random_state *random)
         /* for large inputs, the relative error of gelu and of softplus is that of their exponentials */
         c.relative = is_narrow ? 1.0 / 128 : function == BG_GELU || function == BG_SOFTPLUS ? 5e-6 : 5e-7;
         c.absolute = function == BG_GELU_TANH      ? 2e-6
-                     : function == BG_HARD_SIGMOID ? 1e-7 /* where a x and b cancel each other */
+                     : function == BG_HARD_SIGMOID ? 1e-7 /* when a x and b cancel each other */
                      : function == BG_GELU         ? 1e-14
                                                    : 1e-37;
     }
@@ -142,7 +142,7 @@ static void test_binary(void **state)
     }
 }
 
-/* The gradient of the larger and of the smaller: ties share it, NaN gets it whole. */
+/* The gradient of the maximum and of the minimum: tied operands get half of it, and a NaN gets all of it. */
 static void test_select_gradient(void **state)
 {
     random_state random = {22};
@@ -182,7 +182,7 @@ static void test_binary_declines_scattered_dims(void **state)
     case_clear(&c);
 }
 
-/* Every instruction set's result has the reference's bits, also those of each NaN. */
+/* Every instruction set's result has the reference's bits, even in each NaN. */
 static void check_same_bits(const kernel_case *c)
 {
     const uint32_t output = c->input_count;
@@ -229,8 +229,8 @@ static void test_scale_and_cast(void **state)
     }
 }
 
-/* Every float16 to float32; and back, with every float next to a float16 or halfway between two: the reference's bits,
- * NaN included. The count is not a multiple of the vector length. */
+/* Converts every float16 to float32, and back every float next to a float16 or halfway between two. Results have the
+ * reference's bits, including NaN. The count is not a multiple of the vector length. */
 static void test_every_float16(void **state)
 {
     enum { HALVES = 65536, BESIDE = 6 };
@@ -258,7 +258,7 @@ static void test_every_float16(void **state)
     case_clear(&from);
 }
 
-/* The same bits. */
+/* Checks that both have the same bits. */
 static void test_standardize(void **state)
 {
     random_state random = {5};
@@ -340,7 +340,7 @@ static void test_scaled_sum(void **state)
     }
 }
 
-/* Shares of a running mean have the reference's bits; a gradient whose share is 0 may have any value. */
+/* Running means have the reference's bits; a gradient whose factor is 0 may have any value. */
 static void test_accumulate_shares(void **state)
 {
     random_state random = {16};
@@ -363,7 +363,7 @@ static void test_accumulate_shares(void **state)
     }
 }
 
-/* All pieces, or one of them. */
+/* Runs on all pieces, or on one of them. */
 static void test_square_sum(void **state)
 {
     random_state random = {17};
@@ -385,8 +385,8 @@ static void test_square_sum(void **state)
     }
 }
 
-/* The results of 3 replicas with a piece each have the bits of one replica with all pieces, and the padding after the
- * last piece does not count. */
+/* 3 replicas with one piece each give the bits of one replica with all pieces, and the padding after the last piece is
+ * ignored. */
 static void test_squares_of_pieces(void **state)
 {
     enum { PIECES = 3, MOST = 100000 };
@@ -453,7 +453,7 @@ static void test_range_count(void **state)
     }
 }
 
-/* Pieces, of which the last ones have fewer or no elements: elements past the end do not count. */
+/* The last pieces have fewer elements or no elements; elements past the end are ignored. */
 static void test_range_count_of_pieces(void **state)
 {
     enum { REPLICAS = 3 };
@@ -497,7 +497,7 @@ static void add_update_operands(kernel_case *c, random_state *random, bg_dtype d
         case_input(c, bg_vector(state_dtype, count), random, 0, 1);
 }
 
-/* Rounds to nearest or stochastically, all elements or a piece of this number of elements. */
+/* Rounds to nearest or stochastically, for all elements or for a piece of this number of elements. */
 static bgi_rounding draw_rounding(random_state *random, bg_kernel_env *env, int64_t count)
 {
     if (draw_between(random, 0, 1) == 0)
@@ -538,7 +538,8 @@ static void test_sgd(void **state)
     }
 }
 
-/* float16 weights far below 2^-24, many of which need more random bits than 16, have the reference's bits. */
+/* Updates of float16 weights far below 2^-24, many of which need more than 16 random bits, have the reference's bits.
+ */
 static void test_tiny_weights_by_chance(void **state)
 {
     enum { COUNT = 300000 };
@@ -557,8 +558,8 @@ static void test_tiny_weights_by_chance(void **state)
     assert_true(case_run(&c, REFERENCE, 0, wanted));
     for (int64_t i = 0; i < COUNT; i++)
         up += ((const uint16_t *)wanted[0])[i];
-    /* On average half of 2^-16 of them round up, which 16 bits cannot express: between 0 and 14, except once in a
-     * million runs. */
+    /* A fraction of half of 2^-16 of them rounds up on average, which 16 bits cannot express. The number is between 0
+     * and 14, except once in a million runs. */
     assert_true(up > 0 && up < 14);
     for (int isa = BGI_ISA_PORTABLE; isa < (int)BGI_ISA_COUNT; isa = next_isa(isa)) {
         assert_true(case_run(&c, (bgi_isa)isa, 0, got));
@@ -622,7 +623,7 @@ static void test_rmsprop(void **state)
     }
 }
 
-/* AdaGrad and AdaDelta. */
+/* The rules of AdaGrad and AdaDelta. */
 static void test_other_rules(void **state)
 {
     random_state random = {19};
@@ -643,7 +644,7 @@ static void test_other_rules(void **state)
     }
 }
 
-/* All pieces, or one of them. */
+/* Runs on all pieces, or on one of them. */
 static void test_lamb_moments(void **state)
 {
     random_state random = {10};

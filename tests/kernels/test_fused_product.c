@@ -1,6 +1,6 @@
 /*
- * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels: with the reference
- * and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
+ * test_fused_product.c: a product fused with the next kernels has the bits of the separate kernels. This holds with the
+ * reference and every instruction set, for every shape, order of parts, limit of scratch and kind of partial sums.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/kernel_case.h"
@@ -27,7 +27,7 @@ static void copy_input(kernel_case *to, const kernel_case *from, uint32_t input)
     memcpy(to->initial[to->input_count++], from->initial[input], bg_type_size_bytes(&type));
 }
 
-/* A step over the previous step's result, which is input 0 and set later. */
+/* A step on the previous step's result, which is input 0 and set later. */
 static kernel_case *add_step(chain *c, bgi_kernel_id id, const void *attributes, const bg_type *y)
 {
     kernel_case *step = &c->steps[c->count++];
@@ -158,7 +158,7 @@ static bg_unary draw_function(random_state *random)
     return functions[draw_between(random, 0, 5)];
 }
 
-/* Linear with its own bias, then a function; its gradient, then a derivative. */
+/* LINEAR with its own bias, then a function; its input's gradient, then a derivative. */
 static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int64_t in, int64_t out, bg_dtype partials)
 {
     const bg_type y = bg_matrix(dtype, rows, out), dx = bg_matrix(dtype, rows, in);
@@ -178,7 +178,7 @@ static void check_linear(random_state *random, bg_dtype dtype, int64_t rows, int
     finish_chain(&backward, random, &dx, false, BGI_FOLLOWS_DERIVATIVE, draw_function(random));
 }
 
-/* With a bias, a function, both or a derivative; batched, each factor transposed or not. */
+/* MATMUL with a bias, a function, both or a derivative; batched, with each factor transposed or not. */
 static void check_matmul(random_state *random, bg_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
                          bg_dtype partials)
 {

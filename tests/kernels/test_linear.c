@@ -139,7 +139,7 @@ static void test_large_matmuls(void **state)
 
 /* ---- partial sums in 16 bits ---- */
 
-/* Whether results with float32 and with partial sums of 16 bits have the same bits. */
+/* Whether results with float32 and with 16-bit partial sums have the same bits. */
 static bool is_same_without(const kernel_case *c, bgi_isa isa)
 {
     const uint32_t output = c->input_count;
@@ -175,7 +175,7 @@ static void check_partials(random_state *random, bg_dtype dtype, int64_t k, bool
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         kernel_case *c = &cases[i];
 
-        c->partials = i % 2 == 0 ? BG_BFLOAT16 : BG_FLOAT16; /* either: the operands' own */
+        c->partials = i % 2 == 0 ? BG_BFLOAT16 : BG_FLOAT16; /* either one means the operands' type */
         case_input(c, types[i][0], random, -1, 1);
         case_input(c, types[i][1], random, -1, 1);
         if (c->id == BGI_KERNEL_LINEAR)
@@ -216,7 +216,8 @@ static size_t find_scratch(const bgi_kernel_request *request, bgi_isa isa)
     return kernel.scratch_bytes;
 }
 
-/* Shrinks step by step, never above the limit, down to one small part. Every case also checks that no bit changes. */
+/* The scratch shrinks step by step with the limit, down to one small part. Every case also checks that no bit changes.
+ */
 static void test_scratch_is_bounded(void **state)
 {
     const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};

@@ -45,7 +45,7 @@ static bg_type loss_type(const rows_case *s)
     return s->attributes.reduction == BG_LOSS_NONE ? bg_vector(BG_FLOAT32, s->rows) : bg_scalar(BG_FLOAT32);
 }
 
-/* The loss is with label smoothing, of log probabilities, or plain. */
+/* The loss has label smoothing, or log probabilities as inputs, or is plain. */
 static bgi_loss_attributes draw_kind(const rows_case *s, random_state *random)
 {
     bgi_loss_attributes attributes = s->attributes;
@@ -72,7 +72,7 @@ static void check_forward(const rows_case *s, random_state *random)
     finish_case(&c);
 }
 
-/* In every third case the columns are a replica's, with padding or without, of classes that a mesh cuts. */
+/* In every third case, a mesh cuts the classes, and the columns are one replica's, with or without padding. */
 static void check_backward(const rows_case *s, random_state *random)
 {
     const uint32_t place = s->has_weights || draw_between(random, 0, 2) ? 0 : (uint32_t)draw_between(random, 1, 3);

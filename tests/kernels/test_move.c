@@ -189,8 +189,8 @@ static void test_embedding(void **state)
         const int64_t rows = draw_between(&random, 1, 9), columns = draw_between(&random, 1, i % 4 ? 9 : 300);
         const bgi_embedding_backward_attributes attributes = {
             .forward = {.padding_index = i % 2 ? -1 : height / 2, .axis = BG_MESH_TENSOR_1}};
-        const bg_kernel_env env = {.place.tensor_1 = i % 3 ? 0 : 1}; /* in this case the first half belongs to another
-                                                                        replica */
+        const bg_kernel_env env = {.place.tensor_1 =
+                                       i % 3 ? 0 : 1}; /* in this case the first half belongs to another replica */
         kernel_case c = {.id = BGI_KERNEL_EMBEDDING, .attributes = &attributes, .env = env};
         kernel_case back = {.id = BGI_KERNEL_EMBEDDING_BACKWARD,
                             .attributes = &attributes,
@@ -238,7 +238,7 @@ static bool run_kernel(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
     return true;
 }
 
-/* Runs it with the instruction set if there is such a kernel, otherwise with the reference. */
+/* Runs it with the instruction set's kernel if that exists, otherwise with the reference. */
 static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, const bg_kernel_env *env, bg_type *types,
                        void *const *operands, uint32_t inputs, uint32_t outputs)
 {
@@ -246,8 +246,8 @@ static void run_either(bgi_kernel_id id, bgi_isa isa, const void *attributes, co
         assert_true(run_kernel(id, REFERENCE, attributes, env, types, operands, inputs, outputs));
 }
 
-/* Three steps of some micro-batches: gradients in rows, added to another one at the end, have the bits of dense ones.
- */
+/* In three steps of some micro-batches, gradients in rows, added to another gradient at the end, have the bits of dense
+ * ones. */
 static void compare_rows(random_state *random, bgi_isa isa, bg_dtype dtype)
 {
     const int64_t height = draw_between(random, 1, 60), width = draw_between(random, 1, 1100);
@@ -390,8 +390,8 @@ static void test_max_pool(void **state)
 }
 
 /* Windows of any stride and padding, with windows that ceil_mode adds, rows that no window reads, and whole planes. */
-/* Windows of different sizes, and more windows than elements. Few different numbers, so that equal ones meet, and NaN.
- */
+/* Windows of different sizes, and more windows than elements. Few different numbers, so that equal ones are compared,
+ * and NaN. */
 static void test_adaptive_max_pool(void **state)
 {
     random_state random = {20};

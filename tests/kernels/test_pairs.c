@@ -1,5 +1,5 @@
 /*
- * test_pairs.c: products of bfloat16 pairs, on processors that have the instructions: the bits that pairs.h promises,
+ * test_pairs.c: products of bfloat16 pairs, on processors that have the instructions: the bits that pairs.h specifies,
  * computed here term by term.
  */
 #include "kernels/kernel_case.h"

@@ -8,7 +8,7 @@
 #include "kernels/linear/attributes.h"
 #include "kernels/quantized/attributes.h"
 
-/* A matrix, rounded and as float32 [out, in]. */
+/* A rounded matrix, quantized and as float32 [out, in]. */
 typedef struct matrix {
     bgi_quantized q;
     float *weights, *rounded;
@@ -87,8 +87,8 @@ static void clear_matrix(matrix *m)
 
 /* ---- rounding ---- */
 
-/* Every weight is within half a scale, the extremes of an output's block are no further than that, and the last panel
- * is filled up with zeros. */
+/* Every weight, including the extremes of an output's block, is within half a scale, and the last panel is filled up
+ * with zeros. */
 static void check_errors(const matrix *m)
 {
     double largest = 0.0, bound = 0.0;
@@ -140,9 +140,11 @@ static void test_scales(void **state)
         float scale4, scale8;
     } cases[] = {
         {{-8.0F, 1.0F, 7.0F}, 1.0F, 0.0625F},    /* levels -8 and 7; -128 and 112 */
-        {{8.0F, -1.0F, -7.0F}, -1.0F, -0.0625F}, /* the scale's sign is the level's */
+        {{8.0F, -1.0F, -7.0F}, -1.0F, -0.0625F}, /* the scale has the level's sign */
         {{-8.0F, 1.0F, 0.0F}, 1.0F, 0.0625F},
-        {{-7.5F, 0.0F, 7.5F}, -1.0F, -0.058837890625F}, /* both: half a scale beyond level 7; 7.5 / 127.5, rounded up */
+        {{-7.5F, 0.0F, 7.5F},
+         -1.0F,
+         -0.058837890625F}, /* both are half a scale beyond level 7; 7.5 / 127.5, rounded up */
         {{0.0F, 0.0F, 0.0F}, 0.0F, 0.0F},
         {{-8.01F, 0.0F, 0.0F}, 1.0078125F, 0.06298828125F}, /* the next bfloat16 */
     };
@@ -189,7 +191,7 @@ static void test_refused(void **state)
 
 /* ---- products ---- */
 
-/* LINEAR over the rounded matrix, or MATMUL when that is the layout, has the same bits under every instruction set. */
+/* LINEAR over the rounded matrix, or MATMUL for its layout, has the same bits with every instruction set. */
 static void compare_bits(const kernel_case *product, const matrix *m, bg_dtype dtype, int64_t rows)
 {
     const bgi_matmul_attributes layout = {.transpose_b = false};

@@ -24,7 +24,7 @@ static void take(kernel_case *to, const kernel_case *from, void **results, uint3
 
 typedef enum kind { LSTM, GRU, RESET_FIRST, RNN, KINDS } kind;
 
-/* Forward, and backward from the reference's own results. */
+/* Runs the forward, and the backward from the reference's own results. */
 static void check(kind which, int64_t steps, int64_t samples, int64_t width, int round, bg_dtype dtype,
                   random_state *random)
 {
@@ -89,7 +89,7 @@ static void test_drawn(void **state)
               draw_between(&random, 1, 40), i / KINDS, draw_float(&random), &random);
 }
 
-/* More samples than one part takes, and more samples than parts; several panels; many steps. */
+/* More samples than one part has, and more samples than parts; several panels; many steps. */
 static void test_shapes(void **state)
 {
     static const int64_t shapes[][3] = {{2, 33, 17}, {2, 70, 5}, {1, 1100, 3}, {3, 9, 64}, {60, 2, 8}};

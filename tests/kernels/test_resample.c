@@ -1,6 +1,6 @@
 /*
- * test_resample.c: interpolation and its gradient are compared with the reference: random modes, sizes and scales, few
- * planes and many, so that both orders of the sums occur.
+ * test_resample.c: interpolation and its gradient are compared with the reference: random modes, sizes and scales, and
+ * few or many planes, so that both orders of the sums occur.
  */
 #include "kernels/kernel_case.h"
 #include "kernels/resample/attributes.h"

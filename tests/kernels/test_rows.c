@@ -208,7 +208,7 @@ static void test_group_norm(void **state)
         check_group_norm(&random);
 }
 
-/* The rows are a piece of rows that are `pieces` times as wide. */
+/* The rows are pieces of rows that are `pieces` times as wide. */
 static void check_sharded_norm(random_state *random)
 {
     const bg_dtype dtype = draw_float(random);
@@ -290,7 +290,7 @@ static bg_type draw_channels(random_state *random, bg_dtype dtype, int i)
     const int64_t n = draw_between(random, 1, 6), c = draw_between(random, 1, i % 4 ? 20 : 150);
 
     switch (i % 5) {
-    case 0: /* channels side by side: several blocks of them */
+    case 0: /* interleaved channels: several blocks of them */
         return bg_matrix(dtype, draw_between(random, 1, 40), i % 3 ? c : draw_between(random, 1000, 2600));
     case 1:
         return bg_tensor3(dtype, n, c, draw_between(random, 1, 40));
@@ -327,7 +327,7 @@ static void check_batch_norm(random_state *random, int i)
     const bg_type type = draw_channels(random, dtype, i), row = bg_vector(dtype, type.dims[1]);
     const bg_type statistics = bg_vector(BG_FLOAT32, type.dims[1]);
     const bg_type running = bg_vector(draw_between(random, 0, 1) ? dtype : BG_FLOAT32, type.dims[1]);
-    /* means far larger than the deviations: sums of squares would lose the variance */
+    /* means far larger than the deviations, so that sums of squares would lose the variance */
     const bool is_far = dtype == BG_FLOAT32 && i % 3 == 0;
     const int64_t members = draw_between(random, 1, 4);
     const bgi_norm_attributes attributes = {.epsilon = 1e-5, .momentum = 0.1};
@@ -423,7 +423,7 @@ static void test_batch_norm(void **state)
     }
 }
 
-/* NaN stays in its channel; infinity has a mean, and makes the rest of its channel NaN. */
+/* A NaN affects only its channel; an infinity makes its channel's mean infinite, and the rest of the channel NaN. */
 static void test_batch_norm_not_finite(void **state)
 {
     random_state random = {7};
@@ -520,7 +520,7 @@ static void test_reduce_in_pieces(void **state)
             }
 }
 
-/* The gradient goes to the first of several largest; to the first NaN. */
+/* The gradient is that of the first of several largest elements, or of the first NaN. */
 static void test_reduce_max_backward(void **state)
 {
     random_state random = {9};

@@ -58,7 +58,7 @@ static void test_variants(void **state)
     assert_true(fast > 0);
 }
 
-/* Which instructions of one processor another one has. */
+/* Which processors have the instructions of others. */
 static void test_instruction_sets(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void test_instruction_sets(void **state)
     assert_string_equal(bgi_isa_name(BGI_ISA_AMX), "amx");
 }
 
-/* A policy is at most the named set; the sets of other processors mean the portable kernels. */
+/* A policy selects at most the named set; for sets of other architectures it selects the portable kernels. */
 static void test_policies(void **state)
 {
     const bgi_isa has = bgi_cpu_isa();

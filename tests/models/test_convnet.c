@@ -112,7 +112,7 @@ static void test_blocks(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Pooling comes before the ReLU. */
+/* Pooling is before the ReLU. */
 static void test_order_in_conv_blocks(void **state)
 {
     bg_convnet net;
@@ -133,7 +133,7 @@ static void test_order_in_conv_blocks(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Images come in as torchvision's transforms make them: x / 255, less 0.1307, over 0.3081. */
+/* Images are normalized as by torchvision's transforms: (x / 255 - 0.1307) / 0.3081. */
 static void test_normalization(void **state)
 {
     bg_convnet net;

@@ -1,7 +1,7 @@
 /*
- * test_gpt.c: GPT-2 trains as PyTorch trains it (tests/oracle/gpt.py: the same weights and tokens, clipping, decay of
- * matrices only; losses, norms, and the weights after 12 updates), and with the same bits under every strategy,
- * recomputed or not, with dropout.
+ * test_gpt.c: GPT-2 trains as in PyTorch. tests/oracle/gpt.py has the same weights and tokens, clipping, and decay of
+ * only matrices; the test compares losses, norms, and the weights after 12 updates. Bits are the same under every
+ * strategy, with and without recomputation, with dropout.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void set_weights(bg_weights *weights)
     assert_int_equal(k, 2 + 2 * 12 + 2);
 }
 
-/* Values that all replicas have, one for each replica in the innermost position; returns those of replica 0. */
+/* Checks that all replicas have the same values, which are innermost by replica; returns those of replica 0. */
 static void take_first(float *to, const float *from, int count, uint32_t replicas)
 {
     for (int i = 0; i < count; i++) {
@@ -90,8 +90,8 @@ static void take_first(float *to, const float *from, int count, uint32_t replica
     }
 }
 
-/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed value is only rounding,
- * from which Adam makes full steps, so two programs agree only on the first value. */
+/* The gradient of a key's bias is zero: it adds the same to all scores of a query. The computed value is only rounding
+ * error, from which Adam makes full steps, so two programs agree only on the initial value. */
 static double find_tolerance(const char *name, int64_t element)
 {
     return strstr(name, "c_attn.bias") != NULL && element >= HIDDEN && element < 2 * HIDDEN ? 1e-3 : 1e-5;
@@ -178,7 +178,7 @@ static void train(const bg_gpt_options *model, bg_options options, float *losses
     train_on(&(bg_mesh){1, 1, 1}, model, options, rate_of_losses, losses, norms, words);
 }
 
-/* The same on a mesh of replicas. */
+/* Trains the same on a mesh of replicas. */
 static void check_torch(const bg_mesh *mesh)
 {
     static int32_t tokens[ALL_TOKENS], labels[ALL_TOKENS];
@@ -294,8 +294,8 @@ static void test_messages(void **state)
     refuse(&bad, "outputs are 0x8");
 }
 
-/* One update of the phased strategy: each block is a phase for all micro-batches, the head forward and backward in one;
- * weights come for each phase. */
+/* One update of the phased strategy: each block is a phase for all micro-batches, and the head's forward and backward
+ * are one phase; weights are loaded for each phase. */
 static void test_phased_step(void **state)
 {
     static const char order[] = "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 F2.0 F2.1 F2.2 F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 "
@@ -322,8 +322,8 @@ static void test_phased_step(void **state)
     if (strstr(timetable, order) == NULL)
         fail_msg("another order:\n%s", timetable);
     require(bg_plan_print_program(plan, &program, &error), &error);
-    /* Weights come for the forward, the backward and the update; the embedding's last two phases follow each other, and
-     * the head's first two are one. */
+    /* Weights are loaded for the forward, the backward and the update; the embedding's last two phases follow each
+     * other, and the head's first two are one. */
     for (int stage = 0; stage < 4; stage++) {
         char line[64];
         int loads = 0;
@@ -388,7 +388,7 @@ static void test_where_dropout_is(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Matrices: normal with deviation 0.02, cut at two of them, which leaves 0.88 of the deviation. */
+/* Matrices are normal with deviation 0.02, truncated at two deviations, which leaves 0.88 of the deviation. */
 static void check_matrix(const bg_weight *weight)
 {
     const int64_t count = bg_type_element_count(&weight->type);
@@ -469,8 +469,8 @@ static size_t count_phased_bytes(uint32_t accumulation)
     return bytes;
 }
 
-/* Values that phases pass on are off the device, the head's input too: more micro-batches need no more memory on the
- * device. */
+/* Values between phases, including the head's input, are off the device, so more micro-batches do not need more memory
+ * on it. */
 static void test_phased_memory(void **state)
 {
     (void)state;

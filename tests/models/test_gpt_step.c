@@ -1,6 +1,6 @@
 /*
- * test_gpt_step.c: GPT-2 in steps, with a cache, gives the bits of a whole sequence: in steps of one token and of
- * several, in short ones, with every kind of kernels, and when two sessions share the cache. On a mesh they agree up to
+ * test_gpt_step.c: GPT-2 in steps with a cache gives the bits of a whole sequence. Steps have one token or several, or
+ * are partly filled; all kernels are tested, and two sessions that share the cache. On a mesh they agree up to
  * rounding.
  */
 #include <stdarg.h>
@@ -91,7 +91,7 @@ static void close_run(run *r)
     bg_plan_destroy(r->plan);
 }
 
-/* Logits of the whole sequence as float32 [LENGTH][VOCABULARY]. */
+/* Fills the logits of the whole sequence as float32 [LENGTH][VOCABULARY]. */
 static void run_whole(const run *r, bg_dtype dtype, float *logits)
 {
     static int32_t tokens[LENGTH];
@@ -107,7 +107,7 @@ static void run_whole(const run *r, bg_dtype dtype, float *logits)
         logits[i] = bgi_narrow_to_float(dtype, halves[i]);
 }
 
-/* `count` of the step's tokens are real; the logits of the last of them. */
+/* Runs a step of which `count` tokens are real; returns the logits of the last of these. */
 static void run_step(const run *r, int64_t first, int64_t count, float *logits)
 {
     int32_t tokens[LENGTH], positions[LENGTH];
@@ -146,7 +146,7 @@ static void check_steps(bg_dtype dtype, bg_kernel_policy kernels, int64_t end, c
         run_step(&single, i, 1, logits);
         assert_row(logits, whole, i, what);
     }
-    /* Runs both in turn from the beginning, also in short steps. */
+    /* Runs both in turn from the beginning, also in partly filled steps. */
     for (int64_t at = 0, round = 0; at < end; round++) {
         const int64_t count = round % 3 == 2 || at + 10 > end ? 1 : round % 3 == 1 ? 7 : 10;
 

@@ -203,7 +203,7 @@ static void test_several_files(void **state)
 
 static uint16_t to_half(float value)
 {
-    /* Normal numbers only, truncated. */
+    /* Only normal numbers, truncated. */
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof bits);
@@ -360,7 +360,7 @@ static void test_round_trip(void **state)
     assert_non_null(bg_safetensors_find(file, "transformer.h.1.mlp.c_proj.bias"));
     bg_safetensors_destroy(file);
 
-    /* A model with one layer more lacks weights. */
+    /* The files lack weights for a model with one more layer. */
     read.layers = 3;
     assert_int_equal(bg_gpt_directory_save(join("deeper/other"), &read, weights, &error), BG_ERROR_NOT_FOUND);
     assert_int_equal(test_folder_count(join("deeper/other")), 0);
@@ -421,7 +421,7 @@ static void test_torch_dtype(void **state)
     free(t);
 }
 
-/* ---- refused models ---- */
+/* ---- unsupported models ---- */
 
 static void test_mismatches(void **state)
 {
@@ -459,7 +459,7 @@ static void test_mismatches(void **state)
                  "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
-    /* There are more problems than a message holds: all are counted, and the message says that some are omitted. */
+    /* There are more problems than a message can hold: all are counted, and the message says that some are omitted. */
     write_text("config.json", "{\"n_embd\": 12, \"n_head\": 2, \"n_layer\": 60, \"n_positions\": 7, "
                               "\"vocab_size\": 17, \"model_type\": \"gpt2\"}");
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, " settings do not fit: tensor `wte.weight` is missing; ", "; and more");
@@ -489,7 +489,7 @@ static void test_bad_configurations(void **state)
         write_text("config.json", cases[i].text);
         ASSERT_FAILS(NULL, BG_ERROR_PARSE, cases[i].part);
     }
-    /* Layers that no file has are reported together, without a name for each. */
+    /* Layers missing in the files are reported together, without a name for each weight. */
     write_text("config.json", "{\"n_layer\": 2147483647, \"n_embd\": 12}");
     tensors *t = make_tensors("");
     write_tensors("model.safetensors", t, 0, TENSORS);

@@ -1,5 +1,5 @@
 /*
- * test_layers.c: names, shapes and first values of the layers' parameters, and what layers refuse.
+ * test_layers.c: names, shapes and initial values of the layers' parameters, and errors of layers.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void assert_constant(const bgi_value *variable, bg_variable_role role, do
     assert_true(variable->initializer.a == value);
 }
 
-/* The graph's first error must have this status and contain both words. */
+/* Checks that the graph's first error has this status and contains both words. */
 static void assert_refused(const bg_graph *graph, bg_status status, const char *first, const char *second)
 {
     bg_error error = {0};
@@ -258,8 +258,8 @@ static void test_first_error_stays(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Nothing is cast for activations of the same type; for float32 ones the parameters are cast when they are used.
- * Statistics are not parameters, and batch norm computes in float32. */
+/* For activations of the parameters' type there are no casts; for float32 activations, parameters are cast when they
+ * are used. Statistics are not parameters, and batch norm computes in float32. */
 static void test_parameters_in_16_bits(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void test_parameters_in_16_bits(void **state)
     }
 }
 
-/* Parameters have PyTorch's shapes and names, and the bounds of their first values. */
+/* Parameters have PyTorch's shapes and names, and the bounds of PyTorch's initial values. */
 static void test_convolutions_of_any_rank(void **state)
 {
     const bg_type x_type = bg_type_make(BG_BFLOAT16, 5, (int64_t[]){2, 4, 5, 6, 7});

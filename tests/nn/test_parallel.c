@@ -1,7 +1,7 @@
 /*
  * test_parallel.c: each layer that a mesh cuts equals the plain one, forward and backward. A layer's result is
  * multiplied by a parameter `probe` and added up. One step of SGD with rate 1 then leaves probe - result, and reduces
- * every other parameter by its gradient. Joined to wholes, the values must equal those of one replica.
+ * every other parameter by its gradient. The joined values must equal those of one replica.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* [ROWS, columns] in normal numbers about 3, its columns cut along the axis. */
+/* An input [ROWS, columns] of normal numbers with mean 3, whose columns are cut along the axis. */
 static bg_value add_cut(bg_graph *graph, const char *name, int64_t columns, bg_mesh_axis axis, uint32_t multiple)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -75,7 +75,7 @@ static bg_value build_wide(bg_graph *graph)
     return probe(graph, bg_parallel_linear_layer(graph, "wide", x, OUT, &options), OUT, BG_MESH_TENSOR_1);
 }
 
-/* Three results side by side, weights [in, out]; then back to axis 2. */
+/* Three results in one product, with weights [in, out]; then back to axis 2. */
 static bg_value build_there_and_back(bg_graph *graph)
 {
     const bg_initializer normal = {.kind = BG_INITIALIZE_TRUNCATED_NORMAL, .b = 0.3};
@@ -106,7 +106,7 @@ static bg_value build_mean(bg_graph *graph)
                     0.0);
 }
 
-/* Logits whose exponentials overflow, with few differences: only the maximum over all pieces may be subtracted. */
+/* Large logits with small differences, whose exponentials overflow unless the maximum over all pieces is subtracted. */
 static bg_value build_large(bg_graph *graph)
 {
     const bg_value logits = add_cut(graph, "logits", CLASSES, BG_MESH_TENSOR_1, PADDED);
@@ -144,7 +144,7 @@ typedef struct step {
     float loss, norm;
 } step;
 
-/* Takes the values before the first step. */
+/* Copies the values before the first step. */
 static void take_first(step *s, build_function build, const bg_mesh *mesh)
 {
     const bg_optimizer optimizer = bg_sgd(1.0);
@@ -252,7 +252,7 @@ static void test_cross_entropy(void **state)
     compare(build_head);
 }
 
-/* ---- shapes, and what is refused ---- */
+/* ---- shapes and errors ---- */
 
 static void test_padding(void **state)
 {

@@ -1,6 +1,6 @@
 /*
  * test_recurrent.c: LSTM, GRU and RNN layers against PyTorch's modules: results, last states and all gradients, whole
- * and in pieces of time; and refusals.
+ * and in pieces of time; and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,7 +214,7 @@ static void test_pytorch_has_the_same_numbers(void **state)
         }
 }
 
-/* d sum(y at the last step) / dx of a layer of the kind with `truncate`, by sample, step and feature. */
+/* Computes d sum(y at the last step) / dx of a layer of this kind with `truncate`, by sample, step and feature. */
 static void differentiate_last(kind which, int64_t truncate, bool reverse_time, double *dx)
 {
     enum { STEPS = 7, IN = 3, WIDTH = 4 };
@@ -256,8 +256,8 @@ static void differentiate_last(kind which, int64_t truncate, bool reverse_time, 
 }
 
 /* Truncated after 3 of 7 steps, the last step is a separate piece, and the steps before it get no gradient. Truncated
- * after 4, the last three steps get the same gradient as without truncation. The other direction of time gives the same
- * result. */
+ * after 4, the last three steps get the same gradient as without truncation. The other direction of time behaves in the
+ * same way. */
 static void test_gradients_are_truncated(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void test_gradients_are_truncated(void **state)
             }
 }
 
-/* Padding of any kind does not matter, lengths above T are T, and a sample without steps keeps its first state. */
+/* The content of padding has no effect, lengths above T mean T, and a sample without steps keeps its first state. */
 static void test_padding_is_not_read(void **state)
 {
     enum { STEPS = 3, SAMPLES = 3, IN = 2, WIDTH = 2 };

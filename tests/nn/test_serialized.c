@@ -1,6 +1,6 @@
 /*
- * test_serialized.c: layers in pieces against the plain layers, forwards and backwards, in float64-exact cases by bits
- * where sums keep their order and closely where they do not.
+ * test_serialized.c: layers in pieces against the plain layers, forward and backward: with the same bits where sums
+ * keep their order, and within a tolerance where they do not.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void expect_close(const float *found, const float *wanted, size_t count, 
             fail_msg("%s[%zu] is %.9g instead of %.9g", what, i, (double)found[i], (double)wanted[i]);
 }
 
-/* Values and gradients of a plain layer and of its pieces, over the same weight. axis: of the weight that is cut. */
+/* Values and gradients of a plain layer and of its pieces, over the same weight, which is cut along `axis`. */
 static void compare(bg_graph *graph, bg_value plain_y, bg_value y, bg_value plain_weight, const bg_value *pieces,
                     uint32_t factor, uint32_t axis, bg_value x, bg_value plain_bias, bg_value bias, double tolerance)
 {
@@ -111,8 +111,8 @@ static void check_embedding(uint32_t factor, int64_t padding)
     bg_graph_destroy(graph);
 }
 
-/* All numbers are equal, because the other pieces add zeros to the row that one piece finds. Padding rows 0, inside a
- * piece, and last. */
+/* All numbers are equal, because the other pieces add zeros to the row that one piece has. The padding row is the
+ * first, inside a piece, or the last. */
 static void test_embedding(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void test_embedding(void **state)
     check_embedding(3, 11);
 }
 
-/* Inputs of ranks 2 to 4: the same rows of features. */
+/* Inputs of ranks 2 to 4 have the same rows of features. */
 static const bg_type inputs[] = {
     {BG_FLOAT32, 2, {SAMPLES, WIDTH}},
     {BG_FLOAT32, 3, {2, SAMPLES / 2, WIDTH}},
@@ -223,7 +223,7 @@ static void test_places(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The devices of the splits are those of the plan, also if the first one has no pieces. */
+/* The devices of the splits are those of the plan, even if the first one has no pieces. */
 static void test_devices(void **state)
 {
     const bg_split_placement placement = {(int64_t[]){0, 3, 1, 0}, 4};
@@ -249,7 +249,7 @@ static void test_devices(void **state)
     bg_graph_destroy(graph);
 }
 
-/* More pieces than one op joins, by rows and by columns: the plain layer's numbers, in its order. */
+/* More pieces than one op joins, by rows and by columns, give the plain layer's numbers in its order. */
 static void test_many_pieces(void **state)
 {
     enum { ROW_COUNT = 240, COLUMNS = 240 };

@@ -1,6 +1,6 @@
 /*
- * test_build.c: what the caller says about a build: sizes, fixed values, blocks, trained weights; and refusals with
- * their messages. Numbers are those of test_training.c and test_testdata.c.
+ * test_build.c: the options of a build: sizes, fixed values, blocks, trained weights; and errors with their messages.
+ * Numbers are those of test_training.c and test_testdata.c.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,7 +222,7 @@ static void weights_need_a_build(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* A matrix that is added: -infinity makes a mask of it. */
+/* A matrix that is added; with -infinity it is a mask. */
 static void masks_do_not_train(void **state)
 {
     static char op_add[] = "Add", mask[] = "mask";
@@ -257,7 +257,7 @@ static void masks_do_not_train(void **state)
     bg_onnx_destroy(onnx);
 }
 
-/* The use of `name` with these values in the first node, whose op is `op`, of a file of PyTorch. */
+/* Uses `name` with these values in the first node, whose op is `op`, of a PyTorch file. */
 static bg_onnx_use use_of(const char *op, const char *name, const float *values)
 {
     static char pytorch[] = "pytorch", copies[2][32];
@@ -279,13 +279,13 @@ static bg_onnx_use use_of(const char *op, const char *name, const float *values)
         file.weight_values[i] = values[i % 4];
     onnx = parse(&file);
     use = bg_onnx_contents_of(onnx)->weights[0].use;
-    if (strcmp(op, "Equal") != 0) /* Relu of it cannot be */
+    if (strcmp(op, "Equal") != 0) /* Relu of an integer is not supported */
         assert_int_equal(build(onnx, &options), BG_OK);
     bg_onnx_destroy(onnx);
     return use;
 }
 
-/* How buffers are recognized: by values that are added or multiplied, by names, or because no gradient reaches them. */
+/* Buffers are recognized by their use as added or multiplied values, by names, or because no gradient reaches them. */
 static void buffers_are_told_from_parameters(void **state)
 {
     static const float zeros_and_ones[] = {0.0f, 1.0f, 1.0f, 0.0f}, ones[] = {1.0f, 1.0f, 1.0f, 1.0f},
@@ -307,7 +307,7 @@ static void buffers_are_told_from_parameters(void **state)
     assert_int_equal(use_of("Mul", "unmask", NULL), BG_ONNX_PARAMETER);
 }
 
-/* A file whose first node is an Identity of the weight under the name `b`, which the second one reads. */
+/* A file whose first node is an Identity of the weight with the name `b`, which the second node reads. */
 static void make_joined(test_model_file *file, char *producer)
 {
     static char identity[] = "Identity", gemm[] = "Gemm", name[] = "/layer/Gemm", x[] = "x";
@@ -328,8 +328,8 @@ static void make_joined(test_model_file *file, char *producer)
     file->node_inputs[0][0] = file->weight.name;
 }
 
-/* PyTorch joins equal initializers by Identity; each name is one again. Files of other producers are taken
- * literally. */
+/* PyTorch joins equal initializers by Identity; each name becomes a separate weight again. Files of other producers are
+ * taken literally. */
 static void joined_weights_come_apart(void **state)
 {
     static char pytorch[] = "pytorch", other[] = "other", standard[] = "ai.onnx";
@@ -347,7 +347,7 @@ static void joined_weights_come_apart(void **state)
     assert_int_equal(contents->weight_count, 2);
     assert_string_equal(contents->weights[1].name, "b");
     assert_int_equal(build(onnx, &options), BG_OK);
-    assert_int_equal(contents->weights[0].use, BG_ONNX_CONSTANT); /* nothing reads it now */
+    assert_int_equal(contents->weights[0].use, BG_ONNX_CONSTANT); /* no node reads it now */
     assert_int_equal(contents->weights[1].use, BG_ONNX_PARAMETER);
     bg_onnx_destroy(onnx);
 
@@ -369,7 +369,7 @@ static void joined_weights_come_apart(void **state)
     assert_int_equal(build(onnx, &options), BG_OK);
     bg_onnx_destroy(onnx);
 
-    make_joined(&file, pytorch); /* an output of the model stays an output */
+    make_joined(&file, pytorch); /* an output of the model remains an output */
     file.output.name = file.node_outputs[0][0];
     onnx = parse(&file);
     assert_int_equal(bg_onnx_contents_of(onnx)->weight_count, 1);
@@ -537,7 +537,7 @@ static bg_onnx *parse_recurrence(recurrence_file *f, char *direction, int64_t di
     return parse(&f->base);
 }
 
-/* Each sequence is reversed within its own length; results stand at their steps, and are 0 behind the end. */
+/* Each sequence is reversed within its own length; results are at their steps, and are 0 after the end. */
 static void reversed_sequences_have_lengths(void **state)
 {
     const double x[6] = {0.5, -1.0, 0.25, 0.75, 9.0, -0.5}, w[2] = {0.5, -1.5}, r[2] = {0.25, 0.75};
@@ -566,7 +566,7 @@ static void reversed_sequences_have_lengths(void **state)
         bgi_test_interpret(&interpreter);
         bgi_test_get(&interpreter, contents->outputs[0].value, found); /* [3, directions, 2, 1], relu */
         for (int n = 0; n < 2; n++) {
-            const int64_t last = directions - 1; /* the direction that is reversed */
+            const int64_t last = directions - 1; /* the reversed direction */
             double h = 0.0;
 
             for (int t = 2; t >= 0; t--) {

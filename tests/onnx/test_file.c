@@ -1,5 +1,5 @@
 /*
- * test_file.c: files that are cut off, contradict themselves or lead elsewhere: each has one error with its place.
+ * test_file.c: files that are cut off, inconsistent, or refer to other files: each gives one error with its position.
  * Models are made message by message; test_build.c tests valid ones.
  */
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void good_files_are_read(void **state)
     free(bytes);
 }
 
-/* Every proper prefix of a file is refused. */
+/* Every proper prefix of a file is an error. */
 static void cut_files_are_refused(void **state)
 {
     test_model_file file;
@@ -94,7 +94,7 @@ static void cut_files_are_refused(void **state)
     free(bytes);
 }
 
-/* A graph in an attribute of a node of a graph, and so on. */
+/* Graphs nested in attributes of nodes. */
 static void deep_files_are_refused(void **state)
 {
     size_t size = 0, capacity = 1 << 20;
@@ -132,7 +132,7 @@ static void contradictions_are_refused(void **state)
 
     (void)state;
     test_model_file_init(&file);
-    file.node_list[1]->input[0] = "c"; /* its own result */
+    file.node_list[1]->input[0] = "c"; /* a node that reads its own result */
     refuses(&file, "node `Relu:c` (Relu): input 0 is `c`, which nothing before it makes");
     test_model_file_init(&file);
     file.node_list[0]->input[0] = "c"; /* a circle */

@@ -1,7 +1,7 @@
 /*
- * test_save.c: graphs of every op as files and back: the same numbers, to the bit where an op is one node, and for
- * another size of the batch than the one with which the file was written. `test_save --write FOLDER` leaves the files
- * there with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
+ * test_save.c: graphs of every op are saved to files and loaded again. Results are the same, with equal bits where an
+ * op is one node, even for other batch sizes than that of the saved graph. `test_save --write FOLDER` writes the files
+ * to the folder with their inputs and outputs as .npy, for other engines (test_save_engines.sh).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static void well(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* ---- what graphs are made of ---- */
+/* ---- parts of graphs ---- */
 
 /* Numbers that depend only on the name and the element. */
 static double number(const char *name, int64_t index)
@@ -199,7 +199,7 @@ static void conv_transpose(rig *r)
                           weight(r, "b", DIMS(3)), &options));
 }
 
-/* A scatter in a deeper transposed convolution takes a fixed size. */
+/* A scatter in a deeper transposed convolution needs a fixed size. */
 static void conv_transpose_3(rig *r)
 {
     bg_conv_options options = bg_conv_defaults();
@@ -488,7 +488,7 @@ static void bytes(rig *r)
     out(r, "y", bg_flatten(r->graph, NULL, x));
 }
 
-/* A file whose batch cannot stay open. */
+/* A file whose batch size must be fixed. */
 static void fixed_batch(rig *r)
 {
     bg_value x = x_of(r, DIMS(r->batch, 4));
@@ -496,7 +496,7 @@ static void fixed_batch(rig *r)
     out(r, "y", bg_add(r->graph, x, weight(r, "w", DIMS(r->batch, 4))));
 }
 
-/* All in bfloat16; ops that ONNX has for it and ops that it has not. */
+/* Everything is in bfloat16, with ops that ONNX supports in it and ops that it does not. */
 static void narrow(rig *r)
 {
     bg_value x = give(r, "x", BG_BFLOAT16, DIMS(r->batch, 4, 4, 4), -2.0, 2.0);
@@ -510,8 +510,8 @@ static void narrow(rig *r)
 typedef struct saved_case {
     const char *name;
     void (*build)(rig *r);
-    double bound;  /* of the difference after the file, by the largest number; 0: equal bits */
-    bool is_fixed; /* the size of the batch stays */
+    double bound;  /* the largest difference after the round trip, relative to the largest number; 0: equal bits */
+    bool is_fixed; /* the batch size is fixed */
     int64_t oldest;
 } saved_case;
 
@@ -650,7 +650,7 @@ static void expect_equal(const char *where, const char *name, const bg_type *typ
         assert_memory_equal(a, b, bg_type_size_bytes(type));
 }
 
-/* Compares with the case for `batch` samples beside the file, after loading the model for that number of samples. */
+/* Loads the model for `batch` samples and compares its results with the case for that number of samples. */
 static void compare(const saved_case *c, const char *path, int64_t batch, int64_t opset)
 {
     bg_onnx_options options = bg_onnx_defaults();
@@ -854,7 +854,7 @@ static void write_all(void **state)
     }
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void refuses(const bg_graph *graph, bg_weights *weights, const bg_onnx_save_options *options, bg_status status,
                     const char *expected)
@@ -945,7 +945,7 @@ static const saved_case *find_case(const char *name)
     return &cases[i];
 }
 
-/* Names, blocks, and only what one of the outputs needs. */
+/* Names and blocks are saved, and only ops that one of the outputs needs. */
 static void test_names_stay(void **state)
 {
     bg_onnx_save_options options = bg_onnx_save_defaults();

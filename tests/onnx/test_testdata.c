@@ -1,11 +1,11 @@
 /*
  * test_testdata.c: the models that ONNX publishes with inputs and outputs (Debian's libonnx-testdata): all supported
- * ones give the published numbers, and the refused ones are exactly those in unsupported.txt, with their reasons.
+ * ones give the published numbers, and the unsupported ones are exactly those in unsupported.txt, with their reasons.
  * BRIGADE_ONNX_TABLE=FILE writes the table by operator into FILE; BRIGADE_ONNX_LIST=FILE writes the list again. Without
  * the package the tests are skipped.
  *
- * A model is run with its inputs as inputs of the graph. If it is refused because shapes or numbers of steps come from
- * inputs, those of integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
+ * A model is run with its inputs as inputs of the graph. If shapes or numbers of steps depend on inputs, the inputs of
+ * integers and single numbers are fixed instead (bg_onnx_options.values), then all inputs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ typedef struct tensors {
     bgi_arena arena;
 } tensors;
 
-/* input_0.pb, input_1.pb, ... False: one of them is not a tensor. */
+/* Reads input_0.pb, input_1.pb, ...; returns false if one of them is not a tensor. */
 static bool read_tensors(const bg_onnx *onnx, const char *folder, const char *kind, tensors *out)
 {
     for (out->count = 0; out->count < TENSORS; out->count++) {
@@ -99,13 +99,14 @@ static bool is_close(const bgi_tensor *a, const bgi_tensor *b, int64_t i)
         return bgi_tensor_int(a, i) == bgi_tensor_int(b, i);
     if (isnan(y) || isinf(y))
         return isnan(y) ? isnan(x) : x == y;
-    /* The data of bfloat16 were cut off where conversions round: one unit in the last place. */
+    /* The data of bfloat16 were truncated, while conversions round, so they may differ by one unit in the last place.
+     */
     return fabs(x - y) <= absolute + (b->dtype == BG_BFLOAT16 ? 0x1p-7 : relative) * fabs(y);
 }
 
 /* ---- one run ---- */
 
-/* A mismatch is the reason. */
+/* The reason of a failure is the first mismatch. */
 static bool compare(const bg_onnx_port *port, const void *data, const bgi_tensor *wanted, char *reason)
 {
     const bgi_tensor got = {.element = wanted->element, .dtype = port->type.dtype, .data = (void *)(uintptr_t)data};
@@ -183,7 +184,7 @@ cleanup:
     return status;
 }
 
-/* Sizes of the data's, and values of those inputs that are fixed. */
+/* Sets the sizes of the data, and the values of fixed inputs. */
 static uint32_t bind(const bg_onnx_contents *contents, const tensors *inputs, unsigned fixed, bg_onnx_options *options,
                      bg_onnx_size *sizes, char (*names)[160], bg_onnx_fixed *values)
 {
@@ -384,7 +385,7 @@ static void write_table(const char *path)
     fclose(file);
 }
 
-/* "node/test_x: reason", a line for each that is refused. */
+/* Writes a line "node/test_x: reason" for each unsupported model. */
 static char *list_of_refusals(void)
 {
     bgi_string text = {0};

@@ -1,7 +1,7 @@
 /*
- * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers): the
- * losses of 50 updates, all weights after them, and the inference of the trained model; with the same bits in every
- * strategy.
+ * test_training.c: networks exported by PyTorch train as in PyTorch (tests/oracle/onnx.py made models and numbers). It
+ * compares the losses of 50 updates, all weights after them, and the inference of the trained model. Every strategy
+ * gives the same bits.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +114,7 @@ static bg_graph *build(run *r, bool is_training, bg_value *loss)
     return graph;
 }
 
-/* The data in the type of the session's input: `updates` micro-batches from `first` on, in turn. */
+/* Fills the data in the type of the session's input: `updates` micro-batches from `first` on. */
 static void *make_input(const bg_stream *stream, const bgi_test_tensor *data, int first, int updates)
 {
     const int64_t batch = bg_type_element_count(&stream->micro_batch_type);
@@ -159,7 +159,7 @@ static void run_session(const run *r, const bg_plan *plan, int updates, const ch
         free(inputs[i]);
 }
 
-/* UPDATES micro-batches, an update each, or with more of them an update. */
+/* Trains UPDATES micro-batches, with one or more of them in each update. */
 static void train(run *r, const bg_optimizer *optimizer, const bg_options *given)
 {
     bg_options options = given != NULL ? *given : bg_options_defaults();
@@ -195,7 +195,7 @@ static void close_run(run *r)
     bg_onnx_destroy(r->onnx);
 }
 
-/* ---- beside PyTorch ---- */
+/* ---- compared with PyTorch ---- */
 
 /* Names made by the export belong to transposes and folded weights; the others are PyTorch's. */
 static void compare_weights(run *r, const char *case_name)

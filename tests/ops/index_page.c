@@ -2,8 +2,8 @@
  * index_page.c: makes the tables of docs/ops.md. It reads the page and writes it with new tables, each between `<!--
  * ops: SECTION -->` and `<!-- end of ops -->`.
  *
- * The names of ops in other systems are written here. Which element types an op takes, which of its operands get
- * gradients and which kernels it runs is found by building the op (zoo.h).
+ * This file has the names of ops in other systems. It builds each op (zoo.h) to find its element types, the operands
+ * that get gradients, and its kernels.
  *
  *     index_page PAGE >NEW; index_page --sections     the names of the sections
  */
@@ -14,7 +14,7 @@
 typedef struct row {
     const char *section, *functions, *pytorch, *onnx;
     bg_value (*build)(zoo *z, int kind);
-    int kind, last; /* the first and the last kind; types and gradients are those of the first */
+    int kind, last; /* the first and the last kind; the table shows the types and gradients of the first */
 } row;
 
 static const row rows[] = {
@@ -209,8 +209,8 @@ static bool has_floats(const bg_graph *graph, const bgi_op *op)
     return bg_dtype_is_float(bg_graph_type(graph, op->outputs[0]).dtype);
 }
 
-/* Adds the kernels of a graph; those of integers only go to the rows of integers. `met`: the kernels that were in it;
- * `fast`: those that have a fast body for some shape. */
+/* Adds the kernels of a graph; integer kernels count only for integer rows. `met` has the kernels of the graph, `fast`
+ * those that have a fast body for some shape. */
 static void note_kernels(const bg_graph *graph, kernel_list *list, int dtype, bool met[DTYPES][MOST_KERNELS],
                          bool fast[DTYPES][MOST_KERNELS])
 {
@@ -227,7 +227,7 @@ static void note_kernels(const bg_graph *graph, kernel_list *list, int dtype, bo
     }
 }
 
-/* The share of operands that get gradients of a float32 graph, in *out_operands and *out_gradients. */
+/* Counts the operands of a float32 graph in *out_operands, and those that get gradients in *out_gradients. */
 static void find_kernels(const row *r, const bool *taken, kernel_list *list, uint32_t *out_operands,
                          uint32_t *out_gradients)
 {

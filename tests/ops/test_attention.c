@@ -133,8 +133,8 @@ static void test_mask_is_the_documented_one(void **state)
     assert_in_range(dropped, 1, ROWS * WIDTH * LENGTH / 2);
 }
 
-/* One micro-batch of two sequences equals two micro-batches of one; without training nothing is dropped; the kernels
- * choose their pieces. */
+/* One micro-batch of two sequences equals two micro-batches of one; without training, no share is dropped; the kernels
+ * choose their own pieces. */
 static void test_what_changes_nothing(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};
@@ -165,7 +165,7 @@ static void test_what_changes_nothing(void **state)
     assert_memory_equal(y, expected, sizeof y);
 }
 
-/* With the mask of a certain step the gradient is that of the same function. */
+/* With the mask of a fixed step, the gradient is the derivative of the function with that mask. */
 static void test_gradient_with_dropout(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, ROWS, 3 * WIDTH);
@@ -178,7 +178,7 @@ static void test_gradient_with_dropout(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Scores of thousands do not overflow, and masked elements do not count. */
+/* Scores of thousands do not overflow, and masked elements are ignored. */
 static void test_extremes(void **state)
 {
     const bg_kernel_env env = {.seed = 1};
@@ -251,8 +251,8 @@ static void test_builder(void **state)
 
 /* ---- with a cache ---- */
 
-/* Runs the rows of one sequence in steps of two tokens at `positions`, over a cache of twice that many rows; fills y of
- * all. */
+/* Runs the rows of one sequence in steps of two tokens at `positions`, over a cache with twice as many rows; fills all
+ * of y. */
 static void attend_cached(const double *qkv, const int32_t *positions, double *y)
 {
     const bg_type type = bg_matrix(BG_FLOAT64, 2, 3 * WIDTH), place = bg_vector(BG_INT32, 1);

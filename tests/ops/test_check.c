@@ -29,7 +29,7 @@ static void write_element(const bg_kernel_call *call, uint32_t operand, int64_t 
         ((float *)call->operands[operand])[i] = (float)value;
 }
 
-/* The kernel has two parts, so that the test sees that all of them run. */
+/* The kernel has two parts, so that the test can check that all parts run. */
 static void run_swish(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[0]);
@@ -48,7 +48,7 @@ static void prepare_swish_backward(const bg_kernel_call *call)
     ((double *)call->scratch)[2] = read_element(call, 2, 0);
 }
 
-/* dy, x, a -> dx; and the sum over elements for da goes through scratch and finish. */
+/* dy, x, a -> dx, da; the sum over elements for da uses scratch and finish. */
 static void run_swish_backward(const bg_kernel_call *call, uint32_t part)
 {
     const int64_t count = bg_type_element_count(&call->types[0]);
@@ -140,7 +140,7 @@ static const bg_op_type swish = {
     .output_count = 1,   .infer = infer_swish, .gradient = derive_swish, .kernel = choose_swish,
 };
 
-/* ---- rules that are wrong, each in its own way ---- */
+/* ---- rules with different errors ---- */
 
 /* This rule omits the second operand's gradient. */
 static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
@@ -151,7 +151,7 @@ static bg_status derive_half(bg_op_gradient *gradient, bg_error *error)
     return status;
 }
 
-/* dx = min(dx, 0.25): wrong only where dx is larger. */
+/* dx = min(dx, 0.25), which is wrong only where dx is larger. */
 static bg_status derive_clipped(bg_op_gradient *gradient, bg_error *error)
 {
     const bg_value one = bg_graph_constant(gradient->graph, "one", &(bg_type){.dtype = BG_FLOAT64}, (double[]){0.25});
@@ -222,7 +222,7 @@ static bg_status choose_nothing(const bg_op_signature *op, bg_kernel_policy poli
     return BG_OK;
 }
 
-/* Its operands are float64 here, and a kernel may not have thought of that. */
+/* The operands are float64 here, which a user's kernel may not support. */
 static void test_the_check_says_that_it_is_over_float64(void **state)
 {
     const bg_op_type type = with_gradient(derive_half);
@@ -258,7 +258,7 @@ static void test_a_wrong_element_is_named(void **state)
     bool is_found = false;
 
     (void)state;
-    /* the sum's weights are random: a seed whose weight of element 4 is large enough to be clipped */
+    /* the sum's weights are random; with this seed, the weight of element 4 is large enough to be clipped */
     for (options.seed = 1; options.seed < 20 && !is_found; options.seed++) {
         bg_error_clear(&error);
         if (bg_gradient_check(&type, NULL, operands, given, 2, &options, &error) != BG_OK)

@@ -1,6 +1,6 @@
 /*
  * test_class_losses.c: losses over classes with weights and smoothed labels, negative log-likelihoods, cosines and the
- * loss of pairs against PyTorch; gradients by differences; refusals.
+ * loss of pairs against PyTorch; gradients against differences; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { ROWS = 6, CLASSES = 5 };
 
-/* In the form of tests/oracle/class_losses.py. */
+/* The cases of tests/oracle/class_losses.py. */
 static const int32_t labels[ROWS] = {2, 0, 4, 1, 1, 3};
 
 typedef struct loss_case {

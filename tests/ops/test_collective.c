@@ -1,7 +1,7 @@
 /*
  * test_collective.c: gradients through collectives. A small network is built for a mesh, with its matrices cut in all
- * the ways that need one of them, and trained by one step: the whole weights must come out as those of the same network
- * on one replica; and gradients must agree with central differences of the loss over the replicas.
+ * ways that need a collective, and trained by one step. The whole weights must equal those of the same network on one
+ * replica, and gradients must agree with central differences of the loss over the replicas.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,14 +57,14 @@ static bg_value build(bg_graph *graph, const bg_mesh *mesh)
                  add_matrix(graph, "in", WIDTH, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_1));
     y = multiply(graph, bg_tanh(graph, y), add_matrix(graph, "out", HIDDEN, HIDDEN, BG_MESH_TENSOR_1, BG_MESH_NONE));
     y = bg_tanh(graph, bg_identical_gradients(graph, NULL, y, one));
-    /* A sum from which members continue differently: columns of axis 2. */
+    /* After a sum, members continue differently, with their columns along axis 2. */
     gathered = multiply(graph, bg_identical_inputs(graph, NULL, y, two),
                         add_matrix(graph, "columns", HIDDEN, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_2));
     gathered = bg_tanh(graph, bg_all_gather(graph, NULL, gathered, -1, two));
     total = add_squares(
         graph, multiply(graph, gathered, add_matrix(graph, "after", HIDDEN, HIDDEN, BG_MESH_NONE, BG_MESH_TENSOR_2)));
     y = bg_identical_inputs(graph, NULL, y, two);
-    /* Pieces of a sum: `y` is whole everywhere, its rows of the matrix are not. */
+    /* Pieces of a sum: all members have the whole `y`, but only their own rows of the matrix. */
     x = bg_reduce_scatter(graph, NULL, y, -1, two);
     x = multiply(graph, bg_scale(graph, NULL, x, 1.0 / mesh->tensor_2, 0.0),
                  add_matrix(graph, "rows", HIDDEN, HIDDEN, BG_MESH_TENSOR_2, BG_MESH_NONE));
@@ -258,7 +258,7 @@ static void central_differences(void **state)
     close_network(&trained);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void expect_error(bg_graph *graph, const char *part)
 {
@@ -309,7 +309,7 @@ static void refused(void **state)
     bg_graph_sharded_parameter(
         graph, "cut", &(bg_shard){.whole = bg_vector(BG_FLOAT32, 8), .dims = {{.axis = BG_MESH_TENSOR_1}}}, NULL);
     expect_error(graph, "variable `cut`");
-    /* Groups of one replica: nothing is added. */
+    /* Groups of one replica add no op. */
     graph = begin(1, 2, &x);
     assert_int_equal(bg_all_reduce(graph, NULL, x, BG_REDUCE_SUM, BG_MESH_TENSOR_1).id, x.id);
     assert_int_equal(bg_identical_inputs(graph, NULL, x, BG_MESH_TENSOR_1).id, x.id);

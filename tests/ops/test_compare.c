@@ -1,5 +1,6 @@
 /*
- * test_compare.c: comparisons, choices and arithmetic of integers against PyTorch; choices' gradients by differences.
+ * test_compare.c: comparisons, choices and arithmetic of integers against PyTorch; gradients of choices against
+ * differences.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +80,8 @@ static void test_choices_equal_pytorch(void **state)
     }
 }
 
-/* Any byte but 0 chooses a, and elements that are not chosen are not read: an infinite gradient does not become NaN. */
+/* Any byte except 0 chooses a, and elements that are not chosen are not read, so an infinite gradient does not become
+ * NaN. */
 static void test_what_is_not_chosen_has_no_part(void **state)
 {
     const bg_type bytes = bg_vector(BG_UINT8, 4), floats = bg_vector(BG_FLOAT32, 4);
@@ -261,7 +263,7 @@ static int64_t compute(bg_dtype dtype, bgi_test_build build, const void *argumen
     return result;
 }
 
-/* Cases that C leaves undefined, and PyTorch refuses or leaves to the processor. */
+/* Cases that C leaves undefined and for which PyTorch raises an error or depends on the processor. */
 static void test_every_quotient_is_defined(void **state)
 {
     const bg_binary divide = BG_DIVIDE;
@@ -310,7 +312,7 @@ static bg_value build_chosen(bg_graph *graph, const bg_value *inputs, const void
     return bg_where(graph, NULL, build_compare(graph, inputs, argument), inputs[1], inputs[0]);
 }
 
-/* Every bit of an integer comes through a choice. */
+/* A choice preserves every bit of an integer. */
 static void test_large_integers_stay_whole(void **state)
 {
     const bg_comparison less = BG_LESS;
@@ -340,7 +342,7 @@ static void run_cast(bg_dtype from, const void *x, bg_dtype to, void *out)
     bg_graph_destroy(graph);
 }
 
-/* Rounds to the nearest float32 in one step: through a double, the first would lie in the middle between two. */
+/* Rounds to the nearest float32 in one step: as a double, the first integer would be halfway between two floats. */
 static void test_casts_of_int64(void **state)
 {
     const int64_t above_middle = ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1, large = INT64_MAX, small = -5;
@@ -369,7 +371,7 @@ static void test_casts_of_int64(void **state)
     }
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void test_errors_say_what_would_be_right(void **state)
 {

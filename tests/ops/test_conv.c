@@ -1,5 +1,5 @@
 /*
- * test_conv.c: convolution against the oracle and central differences, and what its shape rule says.
+ * test_conv.c: convolution against the oracle and central differences, and the messages of its shape rule.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,7 +130,7 @@ static void test_messages(void **state)
     }
 }
 
-/* A backward op that was put together wrongly is found out. */
+/* The shape rule detects a backward op with wrong operands. */
 static void test_backward_is_checked(void **state)
 {
     const bgi_conv2d_backward_attributes attributes = {.forward = {plain},

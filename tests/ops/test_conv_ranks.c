@@ -1,5 +1,6 @@
 /*
- * test_conv_ranks.c: convolutions and transposed ones over one, two and three dimensions against PyTorch; refusals.
+ * test_conv_ranks.c: convolutions and transposed convolutions over one, two and three dimensions against PyTorch;
+ * errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +70,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_conv_transpose2d, &attributes, types, 2, -1, 1);
 }
 
-/* The last op has the given name. */
+/* Checks that the last op has the given name. */
 static void test_names(void **state)
 {
     bg_graph *graph = NULL;

@@ -1,6 +1,6 @@
 /*
- * test_ctc.c: connectionist temporal classification against PyTorch and against the sum over all paths; gradients by
- * differences; the fast kernels against the plain ones; impossible targets.
+ * test_ctc.c: connectionist temporal classification against PyTorch and against the sum over all paths; gradients
+ * against differences; fast kernels against plain ones; impossible targets.
  */
 #include "kernels/kernel_case.h"
 
@@ -11,7 +11,7 @@
 
 enum { SAMPLES = 5, STEPS = 9, CLASSES = 5, TARGETS = 4 };
 
-/* In the form of tests/oracle/ctc.py. */
+/* The cases of tests/oracle/ctc.py. */
 static const int32_t targets[SAMPLES][TARGETS] = {{1, 2, 2, 3}, {4, 4, 4, 4}, {3, 1, 0, 0}, {2, 2, 2, 2}, {1, 1, 1, 1}};
 static const int32_t lengths[SAMPLES] = {9, 8, 5, 4, 3}, tight[SAMPLES] = {9, 6, 5, 4, 3},
                      target_lengths[SAMPLES] = {4, 4, 2, 0, 1};
@@ -19,7 +19,7 @@ static const int32_t last_targets[3][TARGETS] = {{1, 2, 2, 3}, {3, 3, 3, 3}, {3,
 
 typedef struct ctc_case {
     const void *targets;
-    const int32_t *lengths, *target_lengths; /* NULL: none are given */
+    const int32_t *lengths, *target_lengths; /* NULL: no lengths are given */
     int64_t samples;
     int32_t blank;
     bool zeroes_infinity;
@@ -145,7 +145,7 @@ static void test_gradients_are_derivatives(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Targets that do not fit, lengths and classes that do not exist. */
+/* Targets that do not fit, and invalid lengths and classes. */
 static void test_what_cannot_be(void **state)
 {
     static const int32_t twice[2] = {2, 2}, blank[2] = {0, 1}, beyond[2] = {1, 3}, below[2] = {-1, 1};
@@ -170,7 +170,7 @@ static void test_what_cannot_be(void **state)
             if (!isnan(loss) || !isnan(gradient[0]) || !isnan(gradient[8]))
                 fail_msg("%zu: loss %g, gradients %g to %g", i, loss, gradient[0], gradient[8]);
         }
-    run_op(x, beyond, 3, 1, false, &loss, gradient); /* the class that does not exist does not count */
+    run_op(x, beyond, 3, 1, false, &loss, gradient); /* the invalid class is ignored */
     assert_true(isfinite(loss));
 }
 

@@ -1,5 +1,5 @@
 /*
- * test_cumulative.c: growing sums against PyTorch; integers exactly.
+ * test_cumulative.c: cumulative sums against PyTorch; integer sums are exact.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_dot_product_attention.c: attention with masks, biases, windows, shared keys and slopes against PyTorch and
- * central differences; equality with attention.c in the plain case; dropout's mask; refusals.
+ * central differences; equality with attention.c in the plain case; dropout's mask; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,10 +22,10 @@ typedef struct attention_case {
     const char *name;
     bg_dot_product_attention_options options; /* except for its size */
     bool has_bias;
-    int64_t padding; /* sample n's mask leaves out this many x n keys */
+    int64_t padding; /* sample n's mask leaves out n times this many keys */
 } attention_case;
 
-/* 1 for the keys that sample n sees. */
+/* The mask, which is 1 for the keys that sample n sees. */
 static bg_value add_mask(bg_graph *graph, int64_t samples, int64_t keys, int64_t padding)
 {
     const bg_type type = {.dtype = BG_UINT8, .rank = 4, .dims = {samples, 1, 1, keys}};
@@ -98,7 +98,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_dot_product_attention, &attributes, (const bg_type[]){q, k, k}, 3, -1, 1);
 }
 
-/* Three tensors side by side, or one after the other. */
+/* Interleaves the rows of three tensors, or puts one tensor after the other. */
 static void attend(bool is_packed, bool drops, double *out)
 {
     enum { SAMPLES = 2, LENGTH = 5, HEADS = 2, DEPTH = 3, WIDTH = HEADS * DEPTH };
@@ -274,8 +274,8 @@ static void end_cached(cached_rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* In three runs of two tokens, of which the second sample repeats its first two in the second run, the rows are those
- * of all tokens at once. */
+/* Three runs of two tokens give the rows of one run with all tokens, even though the second sample repeats its first
+ * two tokens in the second run. */
 static void test_a_cache_is_the_tokens_before(void **state)
 {
     static const int32_t places[3][SAMPLES] = {{0, 0}, {2, 0}, {4, 2}};

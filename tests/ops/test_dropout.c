@@ -1,6 +1,6 @@
 /*
- * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, whatever the micro-batch;
- * the gradient has the same mask.
+ * test_dropout.c: the mask is the documented function of seed, step, sample, op and element, independent of the
+ * micro-batch; the gradient has the same mask.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 enum { SAMPLES = 4, ELEMENTS = 6 * 7 /* not a multiple of 4 */, COUNT = SAMPLES * ELEMENTS, MOST = 256 };
 
-/* Dropout of ones. */
+/* Runs dropout on ones. */
 static void drop_ones(const bg_type *type, const bgi_dropout_attributes *attributes, const bg_kernel_env *env,
                       double *out)
 {
@@ -72,7 +72,7 @@ static void test_mask_is_the_documented_one(void **state)
     }
 }
 
-/* One micro-batch of four samples has the masks of two micro-batches of two: splitting changes nothing. */
+/* One micro-batch of four samples has the masks of two micro-batches of two samples. */
 static void test_mask_follows_the_sample(void **state)
 {
     const bg_kernel_env whole = {.seed = 5, .step = 2, .micro_batch = 3, .training = true};

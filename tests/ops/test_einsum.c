@@ -1,5 +1,5 @@
 /*
- * test_einsum.c: sums of products by letters against PyTorch; refusals.
+ * test_einsum.c: Einstein sums against PyTorch; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static bg_value build_einsum(bg_graph *graph, const bg_value *inputs, const void
 
 static void test_pytorch_has_the_same_numbers(void **state)
 {
-    /* In the form of tests/oracle/einsum.py. */
+    /* The cases of tests/oracle/einsum.py. */
     static const char *const equations[] = {
         "ab,bc->ac",     "ab,cb->ac",       "ba,bc->ac",   "abc,acd->abd", "abc,cbd->adb",
         "abc,abd->bcd",  "ab,cd->acbd",     "a,a->",       "ab->ba",       "abc->b",

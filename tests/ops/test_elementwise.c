@@ -110,7 +110,7 @@ static void test_gradients_are_derivatives(void **state)
     bgi_test_gradient(&bgi_op_standardize, &standardize, &x, 1, 0.0, 255.0);
 }
 
-/* x is not needed for relu's gradient, so it need not live until then. */
+/* relu's gradient does not read x, so x need not be stored for it. */
 static void test_backward_keeps_one_of_x_and_y(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 4);
@@ -136,7 +136,7 @@ static void test_backward_keeps_one_of_x_and_y(void **state)
     }
 }
 
-/* Runs a single float32 op over the elements given. */
+/* Runs a single float32 op on the given elements. */
 static void run_elements(bgi_test_build build, const void *argument, uint32_t operand_count, const double *elements,
                          double *out)
 {

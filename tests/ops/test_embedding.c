@@ -30,15 +30,15 @@ static void test_oracle(void **state)
                                        .integer_dtype = BG_INT32};
 
         bgi_test_op_case_run_all(oracle, &test, true);
-        /* The padding row has a derivative; the rule leaves it out on purpose. */
+        /* The padding row has a derivative, which the rule omits on purpose. */
         if (i == 0)
             bgi_test_op_case_check_gradient(oracle, &test);
     }
     bgi_test_oracle_close(oracle);
 }
 
-/* Ids -1 and 3 of a table of 3 rows read as zeros and change nothing, at any position among repeated ids; with a width
- * larger than the kernel sums in one pass. */
+/* With 3 rows, ids -1 and 3 give zeros and no gradient, at any position among repeated ids; the width is larger than
+ * the kernel sums in one pass. */
 static void test_ids_outside(void **state)
 {
     enum { WIDTH = 130, IDS = 6, ROWS = 3 };

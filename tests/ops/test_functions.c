@@ -15,11 +15,11 @@
 #include "support/build_case.h"
 
 typedef struct function_case {
-    const char *name; /* in the oracle */
+    const char *name; /* the name in the oracle */
     bg_unary function;
     bool is_given; /* parameters other than the defaults */
     double a, b;
-    double low, high; /* where the derivative is continuous; equal: nowhere */
+    double low, high; /* the interval in which the derivative is continuous; equal: no such interval */
 } function_case;
 
 static const function_case cases[] = {
@@ -82,7 +82,7 @@ static void test_pytorch_has_the_same_numbers(void **state)
     }
 }
 
-/* Every function that is newer than those of test_elementwise.c has a case. */
+/* Every function that test_elementwise.c does not test has a case. */
 static void test_every_function_has_a_case(void **state)
 {
     (void)state;

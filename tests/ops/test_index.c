@@ -1,6 +1,6 @@
 /*
  * test_index.c: elements by index and the largest of rows against PyTorch; indices that are outside or count from the
- * end; refusals.
+ * end; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static bgi_test_oracle *oracle;
 
 typedef enum what { GATHER, SCATTER, GATHER_ELEMENTS, SCATTER_ELEMENTS, TOP, BOTTOM } what;
 
-/* A graph over x and, as far as the op has them, ids and updates. */
+/* Builds a graph over x and, if the op has them, ids and updates. */
 typedef struct rig {
     bg_graph *graph;
     bg_value x, ids, updates, y, numbers;

@@ -47,7 +47,7 @@ static void test_cross_entropy_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* Logits of 1e4 in float32: nothing overflows, and the gradient keeps its digits. */
+/* With logits of 1e4 in float32, no value overflows, and the gradient keeps its digits. */
 static void test_cross_entropy_extreme(void **state)
 {
     const bgi_loss_attributes attributes = {.reduction = BG_LOSS_MEAN, .ignore_index = -100};
@@ -140,7 +140,8 @@ static void test_correct_count(void **state)
 {
     const bg_type logits_type = bg_matrix(BG_FLOAT32, 6, 3), labels_type = bg_vector(BG_UINT8, 6);
     const bg_type deep_type = bg_tensor3(BG_FLOAT32, 2, 3, 3), deep_labels_type = bg_matrix(BG_INT32, 2, 3);
-    /* right, wrong, first of equals right, second of equals wrong, NaN is the largest, no such class */
+    /* right; wrong; the first of equals is right; the second of equals is wrong; NaN is the largest; an invalid class
+     */
     const double logits[] = {1, 3, 2, 1, 3, 2, 5, 5, 1, 5, 5, 1, 9, NAN, 1, 0, 0, 0};
     const double labels[] = {1, 2, 0, 1, 1, 200};
     bg_value values[4], count, deep;

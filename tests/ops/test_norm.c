@@ -58,7 +58,7 @@ static void test_batch_norm_oracle(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* A large mean beside a small deviation: one pass in float32 would lose all digits of the variance. */
+/* With a large mean and a small deviation, one pass in float32 would lose all digits of the variance. */
 static void test_layer_norm_is_stable(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 4);
@@ -81,7 +81,7 @@ static void test_layer_norm_is_stable(void **state)
     bg_graph_destroy(graph);
 }
 
-/* bfloat16 activations with float32 running statistics: momentum 0.001 would vanish in bfloat16. */
+/* bfloat16 activations have float32 running statistics, because momentum 0.001 would vanish in bfloat16. */
 static void test_batch_norm_keeps_statistics_wide(void **state)
 {
     const bg_type x_type = bg_matrix(BG_BFLOAT16, 2, 1), vector = bg_vector(BG_BFLOAT16, 1);
@@ -171,7 +171,7 @@ static void test_sync_batch_norm_messages(void **state)
                         (const char *const[]){"at least 2 dimensions", NULL});
 }
 
-/* They are written, so they must be variables: a constant would change under its owner. */
+/* Running statistics are written, so they must be variables; a constant must not change. */
 static void test_batch_norm_needs_variables(void **state)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 2, 1), vector = bg_vector(BG_FLOAT32, 1);
@@ -191,7 +191,7 @@ static void test_batch_norm_needs_variables(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A channel with one value has no variance, so training is refused. */
+/* A channel with one value has no variance, so training it is an error. */
 static void test_batch_norm_gradient_needs_two_values(void **state)
 {
     const bg_type types[] = {bg_matrix(BG_FLOAT32, 1, 3), bg_vector(BG_FLOAT32, 3), bg_vector(BG_FLOAT32, 3),

@@ -26,7 +26,7 @@ typedef enum rule { SGD, ADAM, RMSPROP, LAMB } rule;
 typedef struct update_case {
     const char *name;
     rule rule;
-    const char *states[STATES]; /* their names in the oracle; NULL: no more */
+    const char *states[STATES]; /* the states' names in the oracle; NULL ends the list */
     double hyper[BGI_HYPER_COUNT];
     bgi_sgd_attributes sgd;
     bgi_adam_attributes adam;
@@ -193,7 +193,7 @@ static void compare_state(const update_graph *u, const update_case *c, bg_value 
     bgi_test_compare(wanted, elements, 1e-7, 2e-6);
 }
 
-/* Eight steps; as in the oracle, the learning rate is halved before the fifth. */
+/* Makes eight steps; as in the oracle, the learning rate is halved before the fifth. */
 static void follow_oracle(const update_case *c, bg_dtype dtype, bg_dtype gradient_dtype, double scale, double absolute)
 {
     const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, c->name, "gradients")->values;
@@ -238,7 +238,7 @@ static void test_scale_multiplies_the_gradient_first(void **state)
         follow_oracle(&cases[i], BG_FLOAT32, BG_FLOAT32, 0.25, 5e-7);
 }
 
-/* Steps 5 to 8 from saved state equal steps 5 to 8, because t and the velocity come only from the state. */
+/* Steps 5 to 8 from saved state equal those of the full run, because t and the velocity depend only on the state. */
 static void test_a_resumed_update_continues(void **state)
 {
     (void)state;
@@ -273,8 +273,8 @@ static void test_a_resumed_update_continues(void **state)
     }
 }
 
-/* Scaled by a power of two, a velocity is the unscaled one in other units; unscaled and without dampening the combined
- * variant is plain SGD. Weights and gradients are the oracle's. */
+/* With a power of two as scaling, the velocity is the unscaled one times that power; without scaling and dampening the
+ * combined variant is plain SGD. Weights and gradients are the oracle's. */
 static void test_combined_sgd(void **state)
 {
     const double *gradients = bgi_test_oracle_find(bgi_test_ops_oracle, "sgd_momentum", "gradients")->values;
@@ -304,7 +304,7 @@ static void test_combined_sgd(void **state)
 }
 
 /* If a norm is 0, no ratio is applied: weights that begin as zeros move by the plain direction, and without gradient
- * and decay they stay. */
+ * and decay they do not move. */
 static void test_lamb_without_norms(void **state)
 {
     static const update_case zero = {"lamb", LAMB, MOMENTS,
@@ -332,7 +332,7 @@ static void test_lamb_without_norms(void **state)
     destroy_update(&u);
 }
 
-/* ---- rounding by chance ---- */
+/* ---- stochastic rounding ---- */
 
 enum { MANY = 1 << 16 };
 
@@ -384,9 +384,9 @@ static void destroy_many(many_update *u)
     bg_graph_destroy(u->graph);
 }
 
-/* Steps of 3/16 of a last place from a weight: rounding to nearest would never move it. Each weight moves to the next
- * value of its type or stays; the mean of all is within five deviations of the value; after 16 updates, each with its
- * own random numbers, the distance is 16 times as large. */
+/* Updates move a weight by 3/16 of a last place, so rounding to nearest would never change it. Each weight moves to the
+ * next value of its type or stays. The mean of all is within five deviations of the exact value; after 16 updates, each
+ * with different random numbers, the distance is 16 times as large. */
 static void check_mean(bg_dtype dtype, double weight, double place)
 {
     const double share = 3.0 / 16.0, deviation = place * sqrt(share * (1.0 - share) / MANY);
@@ -418,8 +418,8 @@ static void test_mean_of_many_roundings(void **state)
     check_mean(BG_FLOAT16, 0x1p-14, 0x1p-24);
 }
 
-/* Between the largest float16 and 65536, chance decides between the largest and infinity; from 65536 on the result is
- * infinity. */
+/* Between the largest float16 and 65536, the random number decides between these two, the latter as infinity; from
+ * 65536 on the result is infinity. */
 static void test_beyond_the_largest(void **state)
 {
     many_update u;
@@ -442,8 +442,8 @@ static void test_beyond_the_largest(void **state)
     destroy_many(&u);
 }
 
-/* The probability of rounding up: from all 65536 values of 16 bits, and from 128 more bits for those that leave it
- * undecided. */
+/* The probability of rounding up over all 65536 values of 16 bits, and over 128 more bits for values that leave the
+ * result undecided. */
 static double find_share_up(float value, uint32_t *out_down)
 {
     uint32_t open = 0, up = 0;
@@ -452,7 +452,7 @@ static double find_share_up(float value, uint32_t *out_down)
     open = 0;
     for (uint32_t chance = 0, is_open = 0; chance < 65536; chance++, open += is_open, is_open = 0)
         up += bgi_float16_by_chance(value, chance, &is_open) - *out_down;
-    return (double)up + (double)open / 2.0; /* at most half of those go up: the check claims no more */
+    return (double)up + (double)open / 2.0; /* at most half of those round up, which is all that the check requires */
 }
 
 /* If 16 bits are enough, the probability is exactly the share of the distance. Otherwise one of 65536 outcomes is
@@ -481,7 +481,7 @@ static void test_chances_are_exact(void **state)
             words[w] = (uint32_t)floor(rest * 0x1p32);
             rest = rest * 0x1p32 - floor(rest * 0x1p32);
         }
-        assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* as large as the remainder: not below */
+        assert_true(rest == 0.0 && !bgi_float16_goes_up(tiny[i], words)); /* equal to the remainder, so not below it */
         for (int w = 3; w >= 0 && words[w]-- == 0; w--)
             ;
         assert_true(bgi_float16_goes_up(tiny[i], words)); /* one unit in the last place less */
@@ -511,7 +511,7 @@ static void test_exact_values_are_not_rounded(void **state)
     }
 }
 
-/* The same seed and step give the same bits; another seed or step gives others. */
+/* The same seed and step give the same bits; another seed or step gives other bits. */
 static void test_chances(void **state)
 {
     uint16_t first[MANY];
@@ -531,8 +531,8 @@ static void test_chances(void **state)
     }
 }
 
-/* The moments may have different types: each is the float32 one rounded to its type after the first step, and the
- * parameter comes from the unrounded one. */
+/* The moments may have different types: after the first step, each is the float32 moment rounded to its type, and the
+ * parameter is computed from the unrounded one. */
 static void test_moments_of_different_types(void **state)
 {
     static const bg_dtype dtypes[][2] = {{BG_FLOAT32, BG_FLOAT32},  {BG_FLOAT32, BG_BFLOAT16},
@@ -669,7 +669,7 @@ static void test_a_tree_adds_as_promised(void **state)
         }
 }
 
-/* More values than one op takes, so it becomes several ops. */
+/* There are more values than one op accepts, so several ops add them. */
 static void test_add_n_adds_many(void **state)
 {
     enum { COUNT = 150 };

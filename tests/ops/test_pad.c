@@ -1,5 +1,5 @@
 /*
- * test_pad.c: padding in every mode, and ops built from slices, reshapes and broadcasts, against PyTorch; refusals.
+ * test_pad.c: padding in every mode, and ops built from slices, reshapes and broadcasts, against PyTorch; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void test_pytorch_moves_the_same(void **state)
     bgi_test_build_case(*state, "tile", BG_FLOAT32, build_move, &tile, 1e-6, 1e-6);
 }
 
-/* The last op has the given name, and a roll by the whole axis adds no op. */
+/* Checks that the last op has the given name, and that a roll by the whole axis adds no op. */
 static void test_names_of_what_is_composed(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 2, 3);

@@ -1,6 +1,6 @@
 /*
  * test_pointwise_loss.c: losses element by element against PyTorch and finite differences, for prediction and target;
- * edge cases; refusals.
+ * edge cases; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,8 +104,8 @@ static void compute(bg_pointwise_loss_function function, double parameter, doubl
     bg_graph_destroy(graph);
 }
 
-/* Large logits neither overflow nor lose the loss; certain probabilities cost at most 100; a target of 0 costs
- * nothing. */
+/* Large logits neither overflow nor lose digits of the loss; the loss of a probability of 0 or 1 is at most 100; that
+ * of a target of 0 is 0. */
 static void test_the_edges(void **state)
 {
     double r[3];

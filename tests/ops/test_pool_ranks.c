@@ -1,5 +1,5 @@
 /*
- * test_pool_ranks.c: pools over one, two and three dimensions, and pools to a given size, against PyTorch; refusals.
+ * test_pool_ranks.c: pools over one, two and three dimensions, and pools to a given size, against PyTorch; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void test_given_sizes(void **state)
             }
 }
 
-/* The last op has the given name. */
+/* Checks that the last op has the given name. */
 static void test_names(void **state)
 {
     static const int64_t sizes[] = {3, 4, 5}, same[] = {6, 4, 6};

@@ -1,5 +1,5 @@
 /*
- * test_recurrent.c: the recurrences' gradients against central differences, through both results; refusals.
+ * test_recurrent.c: the recurrences' gradients against central differences, through both results; errors.
  * (tests/nn/test_recurrent.c compares values with PyTorch's.)
  */
 #include <stdarg.h>

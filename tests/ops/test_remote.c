@@ -1,6 +1,7 @@
 /*
- * test_remote.c: remote buffers with entries: any entry is loaded and stored by an index that is known at run time, in
- * every strategy, in memory and in files; the buffer uses no memory of the device; and the indices of rows and steps.
+ * test_remote.c: remote buffers with entries: entries are loaded and stored by an index that is known only at run time,
+ * in every strategy, in memory and in files. The buffer uses no memory of the device. It also tests the indices of rows
+ * and steps.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +69,7 @@ static void run(bg_session *session, const float *x, int32_t to, int32_t from, f
     assert_int_equal(stored, to);
 }
 
-/* An array that does the same on the host. */
+/* The same on the host, with an array. */
 static void check_rounds(bg_session *session, float model[ENTRIES][WIDTH], uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -113,7 +114,7 @@ static void any_entry_is_stored_and_loaded(void **state)
         check_rounds(session, model, 0, ROUNDS);
         bg_session_destroy(session);
         bg_plan_destroy(plan);
-        /* In files the entries stay for the next session. */
+        /* Entries in files remain for the next session. */
         memset(model, 0, sizeof model);
         options.files.memmap_dir = folder;
         plan = make_plan(&options, ENTRIES);
@@ -129,8 +130,7 @@ static void any_entry_is_stored_and_loaded(void **state)
     }
 }
 
-/* A row of this many steps begins at r x steps: rows do not touch each other, and one is read while another is
- * written. */
+/* Row r begins at r x steps: rows do not overlap, and one row is read while another is written. */
 static void rows_of_steps(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -146,7 +146,7 @@ static void rows_of_steps(void **state)
         for (int32_t i = 0; i < STEPS; i++) {
             const float x[WIDTH] = {(float)row, (float)i, 0.5f};
             float y[WIDTH];
-            /* Reads step i of the previous row, as a layer reads the result of the previous layer. */
+            /* Reads step i of the previous row, like a layer that reads the result of the previous layer. */
             run(session, x, row * STEPS + i, (row - 1) * STEPS + i, y);
             assert_true(y[0] == (row > 0 ? 2.0f * (float)(row - 1) : 0.0f));
             assert_true(y[1] == (row > 0 ? 2.0f * (float)i : 0.0f));

@@ -1,5 +1,5 @@
 /*
- * test_resample.c: interpolation against PyTorch and against the sums of the ONNX Resize operator; refusals.
+ * test_resample.c: interpolation against PyTorch and against the sums of the ONNX Resize operator; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +123,7 @@ static void test_gradients_are_derivatives(void **state)
             bgi_test_gradient(&bgi_op_resample, &attributes, &x, 1, -1, 1);
 }
 
-/* A dimension that does not change costs only a copy, in every mode. */
+/* An unchanged dimension is only copied, in every mode. */
 static void test_names_and_sizes(void **state)
 {
     const bg_type type = bg_type_make(BG_FLOAT16, 5, (int64_t[]){2, 3, 4, 5, 6});

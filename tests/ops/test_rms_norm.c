@@ -1,5 +1,5 @@
 /*
- * test_rms_norm.c: norms by the root of the mean square and by groups against PyTorch and finite differences; refusals.
+ * test_rms_norm.c: norms by the root of the mean square and by groups against PyTorch and finite differences; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static bg_value build_rms(bg_graph *graph, const bg_value *inputs, const void *a
     return bg_rms_norm(graph, "norm", inputs[0], *(const bool *)argument ? inputs[1] : (bg_value){0}, 1e-5);
 }
 
-/* The attributes have no groups: two groups, without gamma and beta. */
+/* The attributes have no number of groups, so the test uses two groups, without gamma and beta. */
 static bg_value build_group(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const int64_t groups = *(const int64_t *)argument;
@@ -29,7 +29,7 @@ static bg_value build_group(bg_graph *graph, const bg_value *inputs, const void 
                       : bg_group_norm(graph, "norm", inputs[0], 2, (bg_value){0}, (bg_value){0}, 1e-5);
 }
 
-/* One of gamma and beta: the first when the argument is true. */
+/* Uses only gamma when the argument is true, otherwise only beta. */
 static bg_value build_half(bg_graph *graph, const bg_value *inputs, const void *argument)
 {
     const bool is_first = *(const bool *)argument;

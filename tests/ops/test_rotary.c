@@ -1,5 +1,5 @@
 /*
- * test_rotary.c: rotary positions against PyTorch; forward and back gives the identity; refusals.
+ * test_rotary.c: rotary positions against PyTorch; a rotation and its inverse give the identity; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ typedef struct rotary_case {
     int64_t trained_length, length;
     double fast, slow, low, high; /* 0: the default */
     double magnitude;
-    bg_type positions_type; /* of no rank: none */
+    bg_type positions_type; /* rank 0: no positions */
     int32_t positions[6];
 } rotary_case;
 

@@ -1,6 +1,6 @@
 /*
- * test_scan.c: a scan equals the loop over its body: compared with the recurrent ops, with the gradients of everything
- * that the body uses; time along any axis and backward; truncated gradients; refusals.
+ * test_scan.c: a scan equals the loop over its body. It is compared with the recurrent ops, including the gradients of
+ * everything that the body uses, with time along any axis and backward, and with truncated gradients; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct rig {
     bg_graph *graph;
     bg_value x, h0, weight, bias;
     bg_value y, last, one;
-    bg_value gradients[4]; /* of x, h0, weight, bias */
+    bg_value gradients[4]; /* the gradients of x, h0, weight, bias */
     bgi_test_interpreter interpreter;
 } rig;
 
@@ -53,7 +53,7 @@ static void step_rnn(void *user, bg_graph *graph, bg_scan_step *step)
     step->outputs[0] = step->states[0];
 }
 
-/* Differentiates the sum of y's squares, and of the last state, and runs all. */
+/* Differentiates the sum of the squares of y and of the last state, and runs the graph. */
 static void run(rig *r)
 {
     const bg_value operands[] = {r->x, r->h0, r->weight, r->bias};
@@ -123,7 +123,8 @@ static void test_a_scan_is_the_recurrence(void **state)
     }
 }
 
-/* The last state's gradient reaches only the steps since the last multiple, and not the first state. */
+/* The last state's gradient reaches only the steps since the last multiple of the truncation, and not the first state.
+ */
 static void test_gradients_are_cut_off(void **state)
 {
     bg_scan_options options = bg_scan_defaults();
@@ -150,7 +151,7 @@ static void test_gradients_are_cut_off(void **state)
 }
 
 /* Two sequences, two states, and two outputs. One output counts steps, and the other one is the step number that the
- * body is called with. */
+ * body gets. */
 static void step_pairs(void *user, bg_graph *graph, bg_scan_step *step)
 {
     const double value = (double)step->step;

@@ -74,7 +74,7 @@ static void test_extremes(void **state)
     compute((const double[]){2, -INFINITY, 2}, y, logs);
     assert_true(y[0] == 0.5 && y[1] == 0.0 && y[2] == 0.5);
     assert_true(logs[1] == -INFINITY);
-    /* everything masked, and a NaN: the row shows it */
+    /* if everything is masked, or an element is NaN, the row is NaN */
     compute((const double[]){-INFINITY, -INFINITY, -INFINITY}, y, logs);
     assert_true(isnan(y[0]) && isnan(logs[0]));
     compute((const double[]){0, NAN, 0}, y, logs);

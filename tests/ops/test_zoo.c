@@ -1,9 +1,9 @@
 /*
- * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must meet
- * three conditions: a fast kernel for each type and instruction set; derivatives that central differences confirm in
- * float64; and attributes of any bytes must be refused or accepted, without a crash.
+ * test_zoo.c: every op that a model can have, with its gradient, over random shapes and attributes. Each op must have a
+ * fast kernel for each type and instruction set, derivatives that agree with central differences in float64, and must
+ * accept or reject attributes of any bytes without a crash.
  *
- * A new op needs a function in zoo.h; otherwise the first test names it.
+ * A new op needs a function in zoo.h; without it, the first test fails and names the op.
  */
 #include "ops/zoo.h"
 
@@ -87,7 +87,7 @@ static const bg_op_type *const all_types[] = {
 
 enum { TYPES = sizeof all_types / sizeof *all_types };
 
-/* The float type that an op works in: that of its operands and results other than statistics. */
+/* The float type that an op computes in: the type of its operands and results except statistics. */
 static bool works_in(const bg_graph *graph, const bgi_op *op, bg_dtype dtype)
 {
     for (uint32_t i = 0; i < op->input_count; i++)
@@ -107,8 +107,8 @@ static const struct {
 enum { SETS = sizeof sets / sizeof sets[0] };
 static const bg_dtype dtypes[] = {BG_FLOAT32, BG_BFLOAT16, BG_FLOAT16};
 
-/* For an op type: the types in which it occurred, and for which of them and which instruction sets it had a fast kernel
- * for some shape. */
+/* For each op type, the element types in which it occurred, and the types and instruction sets for which it had a fast
+ * kernel for some shape. */
 typedef struct record {
     bool is_met, is_met_as[3], is_fast[3][SETS];
 } record;
@@ -249,8 +249,8 @@ static void test_every_gradient_is_a_derivative(void **state)
                 char what[64];
 
                 snprintf(what, sizeof what, "%s %d, seed %d", animals[a].name, kind, (int)seed);
-                /* float32 inside the op cannot show such small differences; ops that stop gradients, caches, and counts
-                 * have none */
+                /* float32 inside the op cannot resolve such small differences; ops that stop gradients, caches and
+                 * counts have no gradients */
                 if (!(animals[a].build == elements && (kind == 1 || kind == 5 || kind == 7)) &&
                     !(animals[a].build == attention && kind >= 4) && !(animals[a].build == loss && kind == 9) &&
                     derive(&z, value, &weights, gradients))
@@ -259,9 +259,9 @@ static void test_every_gradient_is_a_derivative(void **state)
             }
 }
 
-/* ---- attributes of any bytes: of ops that a caller adds, and of their gradients ---- */
+/* ---- attributes of any bytes, for ops that a caller adds and for their gradients ---- */
 
-/* Types that a graph accepts and for which the machine has memory, because kernels read each element along an axis. */
+/* Types that a graph accepts and that fit in memory, because kernels read each element along an axis. */
 static bool are_types(const bg_type *types, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -308,7 +308,7 @@ static void fuzz(zoo *z, const bgi_op *op, int rounds)
             assert_true(error.message[0] != '\0');
             continue;
         }
-        if (!are_types(outputs, op->output_count)) /* they are not planned */
+        if (!are_types(outputs, op->output_count)) /* these shapes are not planned */
             continue;
         for (uint32_t i = 0; i < op->output_count; i++)
             types[op->input_count + i] = outputs[i];

@@ -1,6 +1,6 @@
 /*
  * zoo.h: the public functions that add an op to a graph, each over random shapes and attributes. test_zoo.c checks
- * conditions on all of them; index_page.c makes the tables of docs/ops.md from them. An op that is added is a function
+ * conditions on all of them, and index_page.c makes the tables of docs/ops.md from them. A new op needs a function
  * here.
  */
 #ifndef TESTS_OPS_ZOO_H
@@ -23,14 +23,14 @@
 
 enum { MOST_PARAMETERS = 8 };
 
-/* A graph of one animal, its operands, and the numbers that it draws. */
+/* A graph of one op of the zoo, its operands, and its random numbers. */
 typedef struct zoo {
     bg_graph *graph;
     bg_dtype dtype;
     uint64_t random;
     bg_value parameters[MOST_PARAMETERS];
     uint32_t count;
-    double low, high; /* of the operands' values */
+    double low, high; /* the range of the operands' values */
 } zoo;
 
 static int64_t draw(zoo *z, int64_t low, int64_t high)
@@ -56,7 +56,7 @@ static bg_value operand(zoo *z, uint32_t rank, const int64_t *dims)
     }
 #define OPERAND(...) operand(z, DIMS(__VA_ARGS__))
 
-/* Whole numbers 0 .. below - 1, of int32 unless another type is given. */
+/* Whole numbers 0 .. below - 1, in int32 unless another type is given. */
 static bg_value numbers(zoo *z, bg_dtype dtype, int64_t below, uint32_t rank, const int64_t *dims)
 {
     const bg_type type = bg_type_make(dtype, rank, dims);
@@ -78,7 +78,7 @@ static bg_value buffer(zoo *z, const char *name, bg_type type)
     return bg_graph_variable(z->graph, name, &type, BG_ROLE_BUFFER, NULL);
 }
 
-/* ---- the animals: each takes one of `kinds` ---- */
+/* ---- the ops of the zoo; each has `kinds` ---- */
 
 static bg_value unary(zoo *z, int kind)
 {
@@ -355,7 +355,7 @@ static bg_value attention(zoo *z, int kind)
     }
 }
 
-/* A leaky sum whose leak is learned. */
+/* A leaky sum with a learned leak. */
 static void leak(void *user, bg_graph *graph, bg_scan_step *step)
 {
     step->states[0] = bg_add(graph, bg_multiply(graph, step->states[0], *(bg_value *)user), step->inputs[0]);
@@ -466,7 +466,7 @@ static zoo create_graph(int animal, int kind, bg_dtype dtype, uint64_t seed, bg_
     return z;
 }
 
-/* d sum(value x seed) / d operands when the value is a float; false when it is not. */
+/* Adds d sum(value x seed) / d operands if the value is a float; returns false if it is not. */
 static bool derive(zoo *z, bg_value value, bg_value *out_seed, bg_value *gradients)
 {
     const bg_type type = bg_graph_type(z->graph, value);

@@ -1,5 +1,5 @@
 /*
- * test_optimizer.c: PyTorch's defaults, the ranges of the optimizers' numbers, and the table that both come from.
+ * test_optimizer.c: PyTorch's defaults, the ranges of the optimizers' numbers, and the table that defines both.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void test_defaults_of_the_adaptive(void **state)
     assert_true(!sgd.combined && sgd.velocity_scaling == 1.0);
 }
 
-/* The setting is refused, and the message names it. */
+/* Checks that the setting is an error and that the message names it. */
 static void assert_refused(bg_optimizer optimizer, const char *name)
 {
     bg_error error = {0};
@@ -309,7 +309,7 @@ static void test_defaults_are_the_table(void **state)
     }
 }
 
-/* Each number of an optimizer has its own element and arrives there. */
+/* Each number of an optimizer is written to its own element. */
 static void test_settings_have_elements_of_their_own(void **state)
 {
     const bgi_setting *setting;
@@ -378,7 +378,7 @@ static void test_changes(void **state)
         }
 }
 
-/* Every state that a checkpoint may hold is listed, each once. */
+/* Every state that a checkpoint may contain is listed exactly once. */
 static void test_variants(void **state)
 {
     enum { COUNT = 17 };

@@ -1,5 +1,5 @@
 /*
- * test_rate.c: learning rate schedules against PyTorch's schedulers; as text; refusals.
+ * test_rate.c: learning rate schedules against PyTorch's schedulers; schedules as text; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>

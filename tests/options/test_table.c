@@ -1,6 +1,6 @@
 /*
- * test_table.c: the table of options. Every member of bg_options has one row, rows are whole, and what is made from
- * them (defaults, copies, equality, keys, text) treats all options in the same way.
+ * test_table.c: the table of options. Every member of bg_options has one row, rows are complete, and everything derived
+ * from them (defaults, copies, equality, keys, text) treats all options in the same way.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -152,7 +152,7 @@ static void test_text_goes_both_ways(void **state)
     bgi_arena_clear(&arena);
 }
 
-/* Other programs' names of a value are accepted, and the value is printed by our name. */
+/* Other programs' names of a value are accepted, and the value is printed with Brigade's name. */
 static void test_other_names_are_understood(void **state)
 {
     static const char *const names[][2] = {

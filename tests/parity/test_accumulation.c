@@ -1,6 +1,6 @@
 /*
- * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, in whatever ops the
- * loss is wrapped; and new optimizer state counts from its own beginning.
+ * test_accumulation.c: splitting a batch over micro-batches or replicas does not change its mean, whichever ops the
+ * loss goes through; and new optimizer state starts its own step count.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* How gradients of micro-batches and replicas become one; `set` NULL: as by default. */
+/* A way to combine the gradients of micro-batches and replicas; `set` NULL: the default. */
 typedef void (*set_function)(bg_options *options);
 
 static bg_plan *make_plan(wrap_function wrap, int64_t micro_batch, uint32_t replicas, bg_strategy strategy,
@@ -138,7 +138,7 @@ static void set_running(bg_options *options)
     options->numerics.accumulation = BG_ACCUMULATE_MEAN_RUNNING;
 }
 
-/* The same mean, label by label, for all counts of the micro-batches (the first ones count 0). */
+/* The mean over labels is the same for all counts of the micro-batches, even if the first ones count 0. */
 static void test_a_running_mean_equals_the_whole(void **state)
 {
     static const struct {
@@ -185,13 +185,13 @@ static void set_mean_of_sums(bg_options *options)
     options->replicas.replica_reduction = BG_REPLICAS_MEAN;
 }
 
-/* Sums are means with a larger learning rate: over micro-batches, over replicas, over both. */
+/* Sums over micro-batches, over replicas, and over both are means with a larger learning rate. */
 static void test_sums_and_means(void **state)
 {
     static const struct {
         int64_t micro_batch;
         uint32_t replicas;
-        double rate; /* that gives the update of the whole batch with 0.4 */
+        double rate; /* the rate at which sums give the update that means give with 0.4 */
         set_function set;
     } cases[] = {{4, 1, 0.4, NULL},
                  {4, 1, 0.2, set_sum},
@@ -215,12 +215,12 @@ static void test_sums_and_means(void **state)
     }
 }
 
-/* ---- gradients that are known: loss = sum(a x) + sum(b y), so that d a = x and d b = y ---- */
+/* ---- known gradients: loss = sum(a x) + sum(b y), so that d a = x and d b = y ---- */
 
 enum { SIDE = 3, STEPS = 2 };
 
 typedef struct known {
-    float x[STEPS * SIDE], y[STEPS * SIDE]; /* of two micro-batches */
+    float x[STEPS * SIDE], y[STEPS * SIDE]; /* the data of two micro-batches */
     float a[SIDE], b[SIDE];                 /* after one update from 0 */
 } known;
 
@@ -272,8 +272,8 @@ static void test_a_running_mean_does_not_overflow(void **state)
     assert_true(fabsf(k.a[0] + 2.0f) < 1e-5f && fabsf(k.a[1] - 3.0f) < 1e-5f);
 }
 
-/* Gradients near the largest float16, 65504, whose sum it does not hold: accumulated in float16, running means pass
- * where sums that are divided at the end are infinite. */
+/* The sum of these gradients exceeds 65504, the largest float16. Accumulated in float16, running means stay finite, and
+ * sums that are divided at the end are infinite. */
 static void test_a_running_mean_of_float16_does_not_overflow(void **state)
 {
     known k = {.x = {40000.0f, -60000.0f, 1.0f, 40000.0f, -60000.0f, 1.0f}};
@@ -290,8 +290,8 @@ static void test_a_running_mean_of_float16_does_not_overflow(void **state)
     assert_true(k.a[0] == -40000.0f * 0x1p-10f && k.a[1] == 60000.0f * 0x1p-10f && k.a[2] == -0x1p-10f);
 }
 
-/* g x max / max(norm, max) over all parameters of the mean gradient, in double; below the maximum: not a bit changes.
- */
+/* The bounded gradient is g x max / max(norm, max), with the norm in double over all parameters of the mean gradient;
+ * below the maximum, no bit changes. */
 static void test_clipping_by_global_norm(void **state)
 {
     known k = {.x = {1, -2, 3, 4, 0.5f, -1}, .y = {0.25f, 2, -3, 1.75f, 2, 1}};
@@ -323,7 +323,7 @@ static void test_clipping_by_global_norm(void **state)
     }
 }
 
-/* Accumulators of 16 bits round each sum; the optimizer gets them cast. */
+/* Accumulators of 16 bits round each sum; the optimizer gets them cast to float32. */
 static void test_narrow_accumulators(void **state)
 {
     known k = {.x = {256, 1, 3, 1, 1, 0.5f}};
@@ -335,10 +335,10 @@ static void test_narrow_accumulators(void **state)
     options.numerics.accumulator_type = BG_ACCUMULATOR_GIVEN;
     options.numerics.accumulator_dtype = BG_BFLOAT16;
     train_known(&k, &options, 1.0);
-    assert_true(k.a[0] == -256.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* 257 has no bfloat16 */
+    assert_true(k.a[0] == -256.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* 257 is not a bfloat16 */
     options.numerics.accumulator_dtype = BG_FLOAT16;
     train_known(&k, &options, 1.0);
-    assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* of float16's 11 bits 257 needs 9 */
+    assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f); /* 257 needs 9 bits, and float16 has 11 */
     options.numerics.accumulator_dtype = BG_FLOAT32;
     train_known(&k, &options, 1.0);
     assert_true(k.a[0] == -257.0f && k.a[1] == -2.0f && k.a[2] == -3.5f);
@@ -395,8 +395,8 @@ static bg_value squared(bg_graph *graph, bg_value loss)
     return bg_multiply(graph, loss, loss);
 }
 
-/* The square of a mean over counted labels has no average that is that of the whole batch: an error where there are
- * several micro-batches or replicas, unless sums are asked for. */
+/* The average of squares of means over counted labels differs from the whole batch's square. With several micro-batches
+ * or replicas that is an error, unless sums are requested. */
 static void test_a_mean_inside_a_function_is_refused(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * test_auto_loss_scaling.c: an automatic loss scale follows the published rule, skips updates whose gradients overflow
- * as if they had not happened, does not change other results, is the same under every strategy, and resumes from a
+ * test_auto_loss_scaling.c: an automatic loss scale follows the published rule and skips updates whose gradients
+ * overflow without any trace. It does not change other results, is the same under every strategy, and resumes from a
  * checkpoint.
  */
 #include <stdarg.h>
@@ -79,8 +79,8 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale it was made with, or 0
- * without an output. */
+/* One update with gradients `sizes` x (1, 2, 3, 4) of its micro-batches; returns the scale that it used, or 0 if the
+ * model has no such output. */
 static float update_with(rig *r, const float sizes[ACCUMULATION])
 {
     const void *inputs[1];
@@ -116,7 +116,7 @@ static void copy_weight(rig *r, const char *name, void *to)
 
 /* ---- the rule ---- */
 
-/* Gradients of 1, 2, 3, 4, three times: each counts separately; 4 x 1024 < 8188 < 4 x 2048. */
+/* Three gradients of 1, 2, 3, 4 are counted separately; 4 x 1024 < 8188 < 4 x 2048. */
 static void test_rule(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.125);
@@ -130,7 +130,7 @@ static void test_rule(void **state)
         expected = 4.0f * expected > 8188.0f ? expected * 0.5f : expected * 2.0f;
         copy_weight(&r, "loss.scale", &next);
         assert_true(next == expected);
-        /* The scale is a power of two: no bit of the step knows it. */
+        /* The scale is a power of two, so it does not change any bit of the step. */
         copy_weight(&r, "w", w);
         for (int i = 0; i < WEIGHTS; i++)
             assert_true(w[i] == 1.0f - 0.125f * (float)((u + 1) * (i + 1)));
@@ -139,8 +139,8 @@ static void test_rule(void **state)
     close_rig(&r);
 }
 
-/* The values of each micro-batch's gradient count, not their sum: large ones that cancel, and small ones that add
- * up. */
+/* The values of each micro-batch's gradient are counted, not their sum: neither large ones that cancel, nor small ones
+ * that add up, mislead the scale. */
 static void test_micro_batches_count(void **state)
 {
     static const struct {
@@ -184,7 +184,8 @@ static void test_threshold(void **state)
     }
 }
 
-/* Every third update only, by the counts of all three; between its bounds; by its own factors. */
+/* The scale changes only in every third update, by the counts of all three, within its bounds, and by its own factors.
+ */
 static void test_period_and_bounds(void **state)
 {
     static const float sizes[] = {1, 1, 1, 1e4f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -222,7 +223,7 @@ static void expect_skips(const bg_optimizer *optimizer)
     r = open_rig(optimizer, &options);
     for (int u = 0; u < 12; u++) {
         float scale;
-        /* Later some more updates that overflow, after good ones. */
+        /* Then good updates are followed by more that overflow. */
         const float size = u == 9 ? 3e38f : 1e33f;
         copy_weight(&r, "w", before);
         scale = update(&r, size);
@@ -302,8 +303,9 @@ static void test_an_overflow_lowers_at_once(void **state)
     close_rig(&r);
 }
 
-/* Updates of replicas that all get gradients of 1, 2, 3, 4, of which the second update's number `which` overflows once
- * the micro-batches are added up, while each micro-batch's is finite. Leaves scale and weights after each. */
+/* Runs updates of replicas that all get gradients of 1, 2, 3, 4. In the second update, gradient number `which`
+ * overflows in the sum over micro-batches, although each micro-batch's is finite. Stores the scale and the weights
+ * after each update. */
 static void run_overflow(const bg_options *options, int which, float results[4][1 + WEIGHTS])
 {
     static const bool overflows[4] = {false, true, false, false};
@@ -331,8 +333,8 @@ static void run_overflow(const bg_options *options, int which, float results[4][
     close_rig(&r);
 }
 
-/* Replicas that each have a piece of the gradients skip the update together, whichever has the overflowing element,
- * like replicas with whole gradients. With four elements the third of three replicas has no element. */
+/* Replicas that each have a piece of the gradients skip the update together, whichever of them has the overflowing
+ * element, like replicas with whole gradients. The third of three replicas has none of the four elements. */
 static void test_overflow_in_a_piece(void **state)
 {
     (void)state;
@@ -351,7 +353,7 @@ static void test_overflow_in_a_piece(void **state)
             run_overflow(&options, which, pieces);
             assert_memory_equal(pieces, whole, sizeof whole);
             assert_int_equal(memcmp(&pieces[1][1], &pieces[0][1], WEIGHTS * sizeof(float)) == 0, which >= 0);
-            assert_true(pieces[2][0] == (which >= 0 ? 2.0f : 8.0f)); /* of 4: halved, or doubled */
+            assert_true(pieces[2][0] == (which >= 0 ? 2.0f : 8.0f)); /* a scale of 4 is halved, or doubled */
         }
 }
 
@@ -366,7 +368,7 @@ static void test_skipped_adam(void **state)
         expect_own_count(&optimizers[i]);
 }
 
-/* ---- every strategy, every byte of weights, state and scale ---- */
+/* ---- every strategy gives the same bytes of weights, state and scale ---- */
 
 typedef struct way {
     bg_strategy strategy;

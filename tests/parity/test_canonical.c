@@ -24,7 +24,7 @@ enum { UPDATES = 3, MICRO_BATCH = 2 };
 
 /* ---- models ---- */
 
-static bg_mesh mesh; /* of the GPT; its data axis is not used */
+static bg_mesh mesh; /* the mesh of the GPT; its data axis is not used */
 
 /* A small GPT-2. Labels of 3 are ignored, so that micro-batches have different counts. */
 static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
@@ -47,7 +47,7 @@ static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
 
 static const test_model gpt = {"gpt", build_gpt};
 
-/* ---- ways to share an update out ---- */
+/* ---- ways to divide an update over replicas ---- */
 
 typedef struct share {
     uint32_t replicas, accumulation;
@@ -58,7 +58,7 @@ static const share of_6[] = {{1, 6}, {3, 2}, {6, 1}};
 static const share of_12[] = {{1, 12}, {3, 4}, {6, 2}, {12, 1}};
 static const share of_5[] = {{1, 5}, {5, 1}};
 
-/* Changes options, and the optimizer's. */
+/* Changes the options, including the optimizer's. */
 typedef void (*set_function)(bg_options *options, bg_optimizer *optimizer);
 
 static test_result train(const test_model *model, set_function set, const share *s, bool canonical, const char *what)
@@ -69,12 +69,12 @@ static test_result train(const test_model *model, set_function set, const share 
 
     options.execution.gradient_accumulation = s->accumulation;
     options.replicas.count = s->replicas * tensor;
-    if (s->replicas % 2 == 0) /* backwards in parts */
+    if (s->replicas % 2 == 0) /* with the backward pass in parts */
         options.replicas.reduce_bytes = 1;
     options.numerics.canonical_reductions = canonical;
     options.numerics.seed = 11;
     options.reporting.output_mode = BG_OUTPUT_ALL;
-    options.reporting.trace = true; /* memory is that of the plan */
+    options.reporting.trace = true; /* the touched memory is that of the plan */
     options.execution.wait_limit_s = 60;
     mesh.data = s->replicas;
     if (set != NULL)
@@ -105,7 +105,7 @@ static int reset(void **state)
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- options that it may be combined with ---- */
+/* ---- options that may be combined with canonical reductions ---- */
 
 static void pipeline(bg_options *options, bg_optimizer *optimizer)
 {
@@ -195,7 +195,7 @@ static void several_updates(bg_options *options, bg_optimizer *optimizer)
 
 /* ---- tests ---- */
 
-/* Sums in the order of replicas differ here; otherwise the following checks would show nothing. */
+/* Sums in the order of replicas differ here; if they did not, the following checks would prove nothing. */
 static void test_other_orders_have_other_bits(void **state)
 {
     const test_result wide = train(test_model_at(0), NULL, &of_8[1], false, "2 x 4"),
@@ -225,7 +225,7 @@ static void test_gpt(void **state)
     check(test_model_at(2), "pipeline", pipeline, of_8, COUNT(of_8));
 }
 
-/* One replica could keep the embedding's part of the gradient in rows, which several cannot. */
+/* One replica could keep the embedding's part of the gradient in rows; several replicas cannot. */
 static void test_gradients_in_rows(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void test_gradients_in_rows(void **state)
     check(test_model_at(5), "pipeline", pipeline, of_8, COUNT(of_8));
 }
 
-/* A product that is not a power of two has a tree as well. */
+/* The tree also exists when micro-batches times replicas is not a power of two. */
 static void test_any_count(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_any_count(void **state)
     check(test_model_at(3), "16 bits", narrow, of_12, COUNT(of_12));
 }
 
-/* The state, and the gradients, in pieces; in remote stores. */
+/* The state and the gradients are in pieces, or in remote stores. */
 static void test_pieces(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_numbers(void **state)
     check(&gpt, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* The last bits of LAMB's norms can only be seen in float64. */
+/* Only float64 shows the last bits of LAMB's norms. */
 static bg_value build_double(bg_graph *graph, int64_t micro_batch)
 {
     const bg_initializer normal = {BG_INITIALIZE_NORMAL, 0.0, 1.0};
@@ -282,7 +282,7 @@ static void test_norms(void **state)
     check(&wide, "lamb", lamb, of_8, COUNT(of_8));
 }
 
-/* Tensor-parallel replicas beside the data-parallel ones. */
+/* A mesh of tensor-parallel and data-parallel replicas. */
 static void test_meshes(void **state)
 {
     (void)state;
@@ -292,18 +292,20 @@ static void test_meshes(void **state)
     check(&gpt, "mesh r x 2 x 2", pipeline_gpt, of_8, 3);
 }
 
-/* 4 micro-batches of gradient 2^24, 1, 1, 1 and so on: the tree is the one that is promised, and no other. */
+/* Four micro-batches with gradients 2^24, 1, 1, 1, and similar ones: the results show that the tree is the documented
+ * one. */
 static void test_the_tree(void **state)
 {
     static const struct {
         uint32_t count;
         float x[7], sum;
-    } cases[] = {{4, {0x1p24f, 1, 1, 1}, 0x1p24f + 2},          /* (2^24 + 1) + (1 + 1): the first 1 is lost */
-                 {3, {1, 0x1p24f, 1}, 0x1p24f},                 /* (1 + 2^24) + 1 */
-                 {5, {0x1p24f, 1, 1, 1, 1}, 0x1p24f + 4},       /* ((2^24 + 1) + (1 + 1)) + 1: a tie, to even */
-                 {6, {0x1p24f, 0, 0, 0, 1, 1}, 0x1p24f + 2},    /* 2^24 + (1 + 1) */
-                 {7, {0x1p24f, 0, 0, 0, 1, 1, 2}, 0x1p24f + 4}, /* 2^24 + ((1 + 1) + 2) */
-                 {7, {0x1p24f, 0, 0, 0, 1, 0, 1}, 0x1p24f + 2}};
+    } cases[] = {
+        {4, {0x1p24f, 1, 1, 1}, 0x1p24f + 2},          /* (2^24 + 1) + (1 + 1): the first 1 is lost */
+        {3, {1, 0x1p24f, 1}, 0x1p24f},                 /* (1 + 2^24) + 1 */
+        {5, {0x1p24f, 1, 1, 1, 1}, 0x1p24f + 4},       /* ((2^24 + 1) + (1 + 1)) + 1: a tie, which is rounded to even */
+        {6, {0x1p24f, 0, 0, 0, 1, 1}, 0x1p24f + 2},    /* 2^24 + (1 + 1) */
+        {7, {0x1p24f, 0, 0, 0, 1, 1, 2}, 0x1p24f + 4}, /* 2^24 + ((1 + 1) + 2) */
+        {7, {0x1p24f, 0, 0, 0, 1, 0, 1}, 0x1p24f + 2}};
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 1);
     const bg_initializer zero = {BG_INITIALIZE_CONSTANT, 0.0, 0.0};
     const bg_optimizer optimizer = bg_sgd(1.0);
@@ -393,7 +395,7 @@ static float feed(const share *s, float *losses)
     return first;
 }
 
-/* The elements of an iteration come in the order of the whole batch, too. */
+/* The elements of an iteration are also in the order of the whole batch. */
 static void test_infeeds(void **state)
 {
     float expected[64], losses[64];

@@ -157,7 +157,7 @@ static void test_a_rule_that_is_sgds_trains_as_sgd(void **state)
         own.decay_matrices_only = sgd.decay_matrices_only = ways[i].decays_matrices;
         own_plan = test_train_plan(model, 4, &own, &options, ways[i].what);
         sgd_plan = test_train_plan(model, 4, &sgd, &options, ways[i].what);
-        assert_int_equal(count_state(own_plan), count_state(sgd_plan)); /* in pieces, where SGD's is */
+        assert_int_equal(count_state(own_plan), count_state(sgd_plan)); /* in pieces if SGD's velocity is */
         wanted = test_train_run(sgd_plan, &options, NULL, 0, MOST_UPDATES, ways[i].what);
         test_train_expect(test_train_run(own_plan, &options, NULL, 0, MOST_UPDATES, ways[i].what), &wanted,
                           ways[i].what);
@@ -165,7 +165,8 @@ static void test_a_rule_that_is_sgds_trains_as_sgd(void **state)
     }
 }
 
-/* An update that may read all of its operands gets all of them, whatever is requested, and gives the same bits. */
+/* An update that may read all of its operands gets whole operands even if pieces are requested, and gives the same
+ * bits. */
 static void test_an_update_of_the_whole_is_not_shared_out(void **state)
 {
     const way *w = &ways[3];
@@ -290,7 +291,7 @@ static void test_numbers_change_and_rules_do_not(void **state)
     bg_session_destroy(slow);
 }
 
-/* ---- what is wrong with a rule ---- */
+/* ---- errors in a rule ---- */
 
 static void expect(const bg_optimizer *optimizer, const char *words)
 {
@@ -366,7 +367,7 @@ static void test_rounding_by_chance_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A file of such a plan could not say which kernels it uses. */
+/* Such a plan cannot be saved: its file could not name the kernels. */
 static void test_plans_are_not_kept(void **state)
 {
     bg_op_type revised = heavy_ball;
@@ -377,7 +378,7 @@ static void test_plans_are_not_kept(void **state)
     char folder[TEST_FOLDER_BYTES];
 
     (void)state;
-    revised.revision = 1; /* with which an op of a model is kept */
+    revised.revision = 1; /* the rule that an op of a model uses */
     test_folder_create(folder);
     options.files.cache_dir = folder;
     bg_plan_destroy(test_train_plan(model, 4, &own, &options, "own"));

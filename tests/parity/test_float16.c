@@ -1,6 +1,6 @@
 /*
- * test_float16.c: mixed precision for users of IPUs and of PyTorch: float32 weights with float16 activations train to
- * PyTorch's numbers, with and without loss scaling; overflow of float16 is detected; and all strategies have the same
+ * test_float16.c: mixed precision for users of IPUs and of PyTorch. Float32 weights with float16 activations train to
+ * PyTorch's numbers, with and without loss scaling. Overflow of float16 is detected, and all strategies have the same
  * bits.
  */
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 enum { SAMPLES = 8, FEATURES = 8, HIDDEN = 12, CLASSES = 5, STEPS = 6, WEIGHTS = 4, MOST = HIDDEN * FEATURES };
 
 static const char *const names[WEIGHTS] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"};
-static const double tiny = 0x1p-20; /* times the loss */
+static const double tiny = 0x1p-20; /* the loss is multiplied by it */
 
 static void require(bg_status status, const bg_error *error)
 {
@@ -36,7 +36,7 @@ typedef struct rig {
     bg_graph *graph;
     bg_plan *plan;
     bg_session *session;
-    uint32_t scale; /* output; UINT32_MAX: none */
+    uint32_t scale; /* index of the output; UINT32_MAX: no such output */
 } rig;
 
 static rig open_rig(bg_dtype dtype, bg_dtype kept, const bg_options *options)
@@ -101,7 +101,7 @@ static void set_start(const rig *r, const bgi_test_oracle *oracle)
     }
 }
 
-/* One update with the oracle's samples; returns the loss scale it was made with. */
+/* One update with the oracle's samples; returns the loss scale that it used. */
 static float update(const rig *r, const bgi_test_oracle *oracle)
 {
     const bgi_test_tensor *x = bgi_test_oracle_find(oracle, "start", "x");
@@ -158,7 +158,8 @@ static double find_distance(const rig *r, const bgi_test_oracle *oracle, const c
     return distance;
 }
 
-/* Each case's own numbers, and no other's: without a scale small gradients are lost or rounded to a few bits. */
+/* Each case matches its own numbers and differs from those of other cases: without a scale, small gradients are lost or
+ * rounded to a few bits. */
 static void test_mixed_precision_trains_as_pytorch(void **state)
 {
     static const struct {
@@ -192,7 +193,7 @@ static void test_mixed_precision_trains_as_pytorch(void **state)
 /* ---- overflow ---- */
 
 /* Gradients beyond 65504 are infinite in float16: the update is skipped, not a bit of the weights moves, and the scale
- * halves until they fit. In float32 the same gradients are numbers. */
+ * halves until they fit. In float32 the same gradients are finite. */
 static void test_overflow_is_skipped(void **state)
 {
     bgi_test_oracle *oracle = bgi_test_oracle_open("tests/oracle/float16.txt");
@@ -230,7 +231,8 @@ static void test_overflow_is_skipped(void **state)
 
 /* ---- every strategy ---- */
 
-/* Everything in float16: activations, weights rounded by chance, accumulators kept as running means, partial sums. */
+/* Everything is in float16: activations, stochastically rounded weights, accumulators of running means, and partial
+ * sums. */
 static void test_every_strategy_has_the_same_bits(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops, under
- * every strategy, on one core and two, with the kernels of the processor and the reference's.
+ * test_fused_conv.c: an inference whose convolutions absorb the ops after them has the bits of the separate ops. It
+ * runs under every strategy, on one core and two, with the kernels of the processor and the reference's.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,8 @@ static bg_value add_conv(bg_graph *graph, const char *name, bg_value x, int64_t 
     return norms ? bg_batch_norm_layer(graph, norm, x, 0.1, 1e-5) : x;
 }
 
-/* Two residual blocks, the second of them wider and of half the size, then one with a convolution for each channel. */
+/* Two residual blocks, of which the second is wider and has half the size, then a block with a depthwise convolution.
+ */
 static bg_graph *build(void)
 {
     const bg_type type = bg_tensor4(BG_FLOAT32, IMAGES, 3, SIZE, SIZE);
@@ -128,7 +129,7 @@ static void test_the_bits_of_separate_ops(void **state)
     }
 }
 
-/* A norm that three blocks have in common, as a module that is called three times. */
+/* A norm that three blocks share, as of a module that is called three times. */
 static bg_graph *build_with_one_norm(void)
 {
     static const char *const blocks[] = {"B1", "B2", "B3"}, *const vectors[] = {"gamma", "beta", "mean", "variance"};
@@ -162,7 +163,7 @@ static bg_graph *build_with_one_norm(void)
     return graph;
 }
 
-/* In inference nothing changes running statistics, so every stage may read them. */
+/* In inference running statistics do not change, so every stage may read them. */
 static void test_stages_share_a_norm(void **state)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /*
- * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops, under every
- * strategy, with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels of the
- * processor and the reference's. No device needs more memory for it.
+ * test_fused_products.c: products that absorb the ops after them give the bits of the separate ops under every
+ * strategy. This holds with every kind of recomputation, in float32, bfloat16 and float16, on meshes, with the kernels
+ * of the processor and the reference's. No device needs more memory for it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +42,8 @@ static bg_value build_gpt(bg_graph *graph, int64_t micro_batch)
     return bg_gpt_build(graph, &options).loss;
 }
 
-/* Every kind of function, a pre-activation that is read once more, one that another block reads, one that is an output;
- * layers in pieces; a bias that comes with the product and one that comes after it. */
+/* A model with every kind of function, pre-activations that are read again, read by another block, or returned as an
+ * output, layers in pieces, and biases in and after the product. */
 static bg_value build_layers(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, micro_batch, 13);
@@ -109,7 +109,7 @@ static uint32_t count_fused(const bg_plan *plan)
     return count;
 }
 
-/* Runs with and without fusion; all bytes of losses and weights equal those of `expected`, or become it. */
+/* Runs with and without fusion; checks that all bytes of losses and weights equal `expected`, or sets it. */
 static void check(const test_model *model, bg_options options, test_result *expected, const char *what)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -194,8 +194,9 @@ static void test_reference_kernels(void **state)
         check_ways(&models[m], BG_KERNELS_REFERENCE, 5);
 }
 
-/* A column-parallel layer's pieces go through the function where they are made. Between a product whose sums are in
- * pieces and its bias replicas meet: on a mesh of both tensor axes nothing is left to fuse. */
+/* The function is applied to a column-parallel layer's pieces in the kernel that computes them. If a product's sums are
+ * in pieces, replicas reduce them before the bias is added, so on a mesh of both tensor axes no product can be fused.
+ */
 static void test_meshes(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 1}, {1, 1, 2}, {2, 2, 1}};

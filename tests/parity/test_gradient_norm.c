@@ -1,6 +1,6 @@
 /*
- * test_gradient_norm.c: the norm of all gradients as an output: one value for each weight update, in every mode and
- * through outfeeds; the change of the weights confirms it; the same bits under every strategy.
+ * test_gradient_norm.c: the norm of all gradients as an output. It has one value for each weight update, in every mode
+ * and through outfeeds. It agrees with the change of the weights, and has the same bits under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static void close_rig(rig *r)
         free(r->inputs[i]);
 }
 
-/* The parameters, one after the other; their number is returned, at most `most` are copied. */
+/* Copies at most `most` values of the parameters, one parameter after the other; returns their number. */
 static uint32_t copy_parameters(rig *r, float *to, uint32_t most)
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -185,8 +185,8 @@ static void expect_same(const test_model *model, const bg_options *options, cons
     close_rig(&r);
 }
 
-/* By stages, by pieces of the state and of the gradients, and with state off the devices. It is also run with a bound,
- * where the first update's norm is that of the unclipped gradients. */
+/* The model runs in stages, with pieces of the state and of the gradients, and with state off the devices. It also runs
+ * with a bound: then the first update's norm is that of the unclipped gradients. */
 static void expect_same_everywhere(const test_model *model, bg_options options)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED, BG_STRATEGY_PHASED};
@@ -209,7 +209,7 @@ static void expect_same_everywhere(const test_model *model, bg_options options)
             continue;
         options.memory.locations[BG_LOCATION_STATE].sharded = true;
         options.memory.locations[BG_LOCATION_ACCUMULATORS].sharded = i == 1;
-        for (size_t minimum = 1; minimum <= 30; minimum += 29) { /* of the smallest tensors, too, or not */
+        for (size_t minimum = 1; minimum <= 30; minimum += 29) { /* whether the smallest tensors are also in pieces */
             options.memory.locations[BG_LOCATION_STATE].minimum_elements_sharded = minimum;
             options.memory.locations[BG_LOCATION_ACCUMULATORS].minimum_elements_sharded = minimum;
             expect_same(model, &options, &single);
@@ -255,7 +255,7 @@ static void test_a_bound_comes_after(void **state)
     close_rig(&bounded);
 }
 
-/* ---- gradients that are no numbers ---- */
+/* ---- gradients that are NaN or infinite ---- */
 
 static bg_value build_line(bg_graph *graph, int64_t micro_batch)
 {
@@ -268,7 +268,7 @@ static bg_value build_line(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* A NaN or an infinity in any piece, the last, shorter one too, is in every replica's norm. */
+/* A NaN or an infinity in any piece, even in the last, shorter one, makes every replica's norm NaN or infinite. */
 static void test_no_numbers_in_pieces(void **state)
 {
     const test_model model = {"line", build_line};
@@ -341,7 +341,7 @@ static bg_outfeed *open_outfeed(const bg_outfeed_options *options)
     return outfeed;
 }
 
-/* A row an update; beside losses only in sums of them. */
+/* The output has one row for each update; in one group with losses it requires sums of losses. */
 static void test_outfeeds(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);
@@ -355,7 +355,7 @@ static void test_outfeeds(void **state)
 
     (void)state;
 #ifdef TEST_RANKS
-    skip(); /* rows are of the rank that makes them */
+    skip(); /* each rank has the rows that it computes */
 #endif
     options.execution.device_iterations = 4;
     options.execution.strategy = BG_STRATEGY_PIPELINED;

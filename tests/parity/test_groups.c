@@ -36,8 +36,8 @@ static bg_value add_layer(bg_graph *graph, const char *name, bg_value x, int64_t
     return bg_linear_layer(graph, name, x, width, true);
 }
 
-/* Later words override earlier ones: biases do not decay, but that of the second layer is frozen, as the first's weight
- * is; the second's weight has half the rate and twice the decay. */
+/* Later words override earlier ones. Biases do not decay; the second layer's bias and the first layer's weight are
+ * frozen; the second layer's weight has half the rate and twice the decay. */
 static bg_plan *make_plan(int64_t micro_batch, const bg_optimizer *optimizer, const bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, FEATURES);
@@ -163,7 +163,8 @@ static void test_every_strategy_has_the_same_bits(void **state)
         }
 }
 
-/* Whole, in pieces, and on several devices, each element of each update's gradient is bounded separately. */
+/* Each element of each update's gradient is bounded separately, whether gradients are whole, in pieces, or on several
+ * devices. */
 static void test_values_are_clipped(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);

@@ -1,7 +1,7 @@
 /*
- * test_inference.c: evaluation under a pipeline. Metrics come from any stage, the first too; integers that one stage
- * computes are read by another, beside other tensors in one message; and every strategy gives the bits of the single
- * device, with the weights that a pipeline trained.
+ * test_inference.c: evaluation under a pipeline. Any stage, including the first, computes metrics. A stage reads
+ * integers that another one computes, which share a message with other tensors. With the weights that a pipeline
+ * trained, every strategy gives the bits of the single device.
  *
  *     ids -- B1 -- x, gate, ids ---> B2 -- x, guess ---> B3 -- x ---> B4 <-- labels
  *            |                       |                                |
@@ -55,7 +55,7 @@ static bg_value build(bg_graph *graph)
     bg_block_begin(graph, "B2", BG_DEVICE_NONE);
     x = bg_multiply(graph, bg_add(graph, x, look_up(graph, "firsts", first)), gate);
     guess = bg_argmax(graph, "guess", bg_linear_layer(graph, "guess", x, WIDTH, true));
-    x = bg_dropout(graph, NULL, x, 0.25); /* does nothing here */
+    x = bg_dropout(graph, NULL, x, 0.25); /* has no effect here */
     bg_graph_output(graph, "guess", guess);
     bg_block_end(graph);
     bg_block_begin(graph, "B3", BG_DEVICE_NONE);
@@ -121,7 +121,7 @@ static bg_session *train(bg_plan **out_plan, const data *d)
     return session;
 }
 
-/* For each output: the modes' rows of all micro-batches. */
+/* For each output, the rows of all micro-batches in each mode. */
 typedef struct metrics {
     float early[BATCHES][ROWS];
     int32_t guess[BATCHES][ROWS][LENGTH];
@@ -153,7 +153,7 @@ static void check_messages(const bg_plan *plan, const char *what)
     }
 }
 
-/* Three micro-batches a run or all at once: rows are where they are. */
+/* Rows have the same places whether a run has three micro-batches or all of them. */
 static void evaluate(const manner *way, bg_weights *weights, const data *d, metrics *out, const char *what)
 {
     static const bg_output_request requests[] = {{"early", "early.sum", BG_OUTPUT_SUM, 0},
@@ -195,7 +195,7 @@ static void evaluate(const manner *way, bg_weights *weights, const data *d, metr
     bg_plan_destroy(plan);
 }
 
-/* The other modes return the same numbers, which are not constants. */
+/* The other modes return the same numbers, which are not all equal. */
 static void check_modes(const metrics *m)
 {
     float sum[ROWS] = {0};

@@ -1,7 +1,7 @@
 /*
  * test_leaf_outputs.c: a model may return values that no op computes: an input, another shape of an input, a constant,
- * a parameter, an input that no op reads. In training and in inference each comes back as the bytes that the host gave
- * or that the weights had, under every strategy.
+ * a parameter, an input that no op reads. In training and in inference, under every strategy, each returned value has
+ * the bytes that the host gave or that the weights had.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +114,7 @@ static bg_options options_of(const manner *way, bool training)
         options.memory.recompute = BG_RECOMPUTE_STAGE;
     if (way->is_remote)
         options.memory.locations[BG_LOCATION_WEIGHTS] = (bg_tensor_location){.place = BG_PLACE_REMOTE};
-    if (way->is_split) { /* half of an update each */
+    if (way->is_split) { /* each is half of an update */
         options.replicas.count = 2;
         if (training)
             options.execution.gradient_accumulation = ACCUMULATION / 2;
@@ -180,7 +180,7 @@ static void run(const manner *way, bool training, const data *d, float (*first)[
     bg_plan_destroy(plan);
 }
 
-/* Values known in advance: the host's own bytes, the constant, and the weights that the first update starts from. */
+/* These values are known in advance: the host's own bytes, the constant, and the weights before the first update. */
 static void check(const manner *way, bool training, const data *d, float (*first)[WIDTH], const result *results)
 {
     for (int i = 0; i < 2; i++) {
@@ -242,7 +242,7 @@ static void test_every_strategy(void **state)
                 each.strategy = (bg_strategy)strategy, each.schedule = NULL;
             check_way(&each, training == 1, &d, expected);
         }
-        /* Sums over replicas are rounded otherwise, and their rows lie replica by replica. */
+        /* Sums over replicas round differently, and rows of replicas follow each other replica by replica. */
         memset(found, 0, sizeof found);
         run(&split, training == 1, &d, first, found);
         check(&split, training == 1, &d, first, found);

@@ -31,7 +31,7 @@ typedef struct way {
     bg_strategy strategy;
     const char *schedule;
     uint32_t replicas;
-    bool scales; /* the loss's scale adapts itself: the optimizer's numbers go through an op */
+    bool scales; /* with an adaptive loss scale, an op processes the optimizer's numbers */
 } way;
 
 static const way ways[] = {
@@ -104,7 +104,7 @@ static void compare(const way *w, const bg_optimizer *optimizer)
     fill_inputs(whole, UPDATES, 0, room, inputs);
     require(bg_session_execute(whole, &run, NULL, &error), &error);
     expect_same_weights(whole, single);
-    /* Afterward the rate that was set holds again. */
+    /* After the run, the rate set before applies again. */
     run = (bg_run){.inputs = inputs, .iterations = 1};
     require(bg_session_set_learning_rate(single, optimizer->learning_rate, &error), &error);
     require(bg_session_execute(single, &run, NULL, &error), &error);

@@ -1,7 +1,7 @@
 /*
- * test_loss_guard.c: an update with a loss that is infinite or NaN changes nothing, in any replica and micro-batch and
- * under every strategy. Later updates of the same run change nothing either, and the session continues as if the run
- * had ended before it. A gradient that overflows is left to the loss scale.
+ * test_loss_guard.c: an update with an infinite or NaN loss does not change any state, in any replica and micro-batch
+ * and under every strategy. Later updates of the same run do not either, and the session continues as if the run had
+ * ended before it. Only the loss scale reacts to a gradient that overflows.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,8 @@ static void close_rig(rig *r)
     bg_graph_destroy(r->graph);
 }
 
-/* One run from update `first` on; its micro-batch `bad` of all (none: UINT32_MAX) has `value` in place of its data. */
+/* One run from update `first` on, in which micro-batch `bad` of all (UINT32_MAX: no micro-batch) has `value` as its
+ * data. */
 static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const double *rates, uint64_t *iterations,
                      bg_error *error)
 {
@@ -104,7 +105,7 @@ static bg_status run(rig *r, uint32_t first, uint32_t bad, float value, const do
     return status;
 }
 
-/* Parameters, optimizer state and the training's variables, one after the other. */
+/* Copies parameters, optimizer state and the training's variables, one after the other. */
 static size_t copy_all(rig *r, unsigned char to[MOST_BYTES])
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -159,7 +160,7 @@ static bg_options options_of(const way *w)
     return options;
 }
 
-/* The same updates one by one, without a guard, up to `end`. */
+/* Makes the same updates one by one, without a guard, up to `end`. */
 static void go_on_plainly(rig *plain, uint32_t first, uint32_t end, const double *rates)
 {
     bg_error error = {0};
@@ -169,7 +170,7 @@ static void go_on_plainly(rig *plain, uint32_t first, uint32_t end, const double
                 &error);
 }
 
-/* The first run is refused at the micro-batch `bad`, the second is not. */
+/* The first run fails at micro-batch `bad`, and the second one succeeds. */
 static void expect_refused(const way *w, const bg_optimizer *optimizer, uint32_t bad, float value)
 {
     static const double given[ITERATIONS] = {0.01, 0.02, 0.005};
@@ -199,7 +200,7 @@ static void expect_refused(const way *w, const bg_optimizer *optimizer, uint32_t
     close_rig(&r);
 }
 
-/* Four times 1e38 add up to infinity, while no gradient does. */
+/* The sum of four losses of 1e38 is infinite, but no gradient is. */
 static void test_every_strategy(void **state)
 {
     const unsigned step = getenv("BRIGADE_TEST_QUICK") != NULL ? 3 : 1;
@@ -212,7 +213,7 @@ static void test_every_strategy(void **state)
             expect_refused(&ways[w], &optimizers[bad % 2], bad, bad % 4 == 0 ? NAN : 1e38f);
 }
 
-/* Finite losses: the bits of a run without a guard, and no step is left out. */
+/* With finite losses, the guard gives the bits of a run without it, and no step is left out. */
 static void test_finite(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

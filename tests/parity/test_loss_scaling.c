@@ -1,6 +1,6 @@
 /*
  * test_loss_scaling.c: a loss scale that is a power of two does not change float32 training, with any strategy,
- * optimizer, accumulation and bound of gradients. Another scale rounds, so the effect shows.
+ * optimizer, accumulation and bound of gradients. Any other scale rounds, so it changes results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ static void test_every_strategy(void **state)
             expect_same(test_model_at(m), &ways[w], &optimizer, (m + w) % 2 == 0 ? 4096.0 : 0x1p-20);
 }
 
-/* Momentum and Adam's moments are those of gradients without the scale. */
+/* Momentum and Adam's moments are computed from unscaled gradients. */
 static void test_every_optimizer(void **state)
 {
     bg_optimizer optimizers[] = {bg_sgd(0.05),      bg_sgd(0.05),  bg_adam(0.003),   bg_adamw(0.003),  bg_adamax(0.003),
@@ -97,7 +97,7 @@ static void test_every_optimizer(void **state)
         expect_same(test_model_at(0), &ways[2], &optimizers[i], 4096.0);
 }
 
-/* Three is not a power of two, so the last bits differ, and nothing more. */
+/* Three is not a power of two, so only the last bits differ. */
 static void test_the_scale_is_there(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.05);

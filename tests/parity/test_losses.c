@@ -1,7 +1,7 @@
 /*
- * test_losses.c: a loss of several terms that count different labels, or none, trains as PyTorch does on the whole
- * batch (tests/oracle/losses.py), for every split over micro-batches and replicas, accumulated, clipped, scaled and
- * sharded; with the same bits under every strategy.
+ * test_losses.c: a loss of several terms that count different labels, or count no labels, trains as in PyTorch on the
+ * whole batch (tests/oracle/losses.py). This holds for every split over micro-batches and replicas, with accumulation,
+ * clipping, scaling and sharding. Bits are the same under every strategy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static bg_value add_square_mean(bg_graph *graph, bg_value x)
     return bg_reduce(graph, NULL, BG_REDUCE_MEAN, bg_multiply(graph, x, x), NULL, 0, false);
 }
 
-/* Means over weights of labels: the mean of each update is over the weights of all of its labels. */
+/* The loss divides by the weights of labels; an update's mean divides by the weights of all its labels. */
 static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, bg_value b)
 {
     static const float numbers[CLASSES] = {1.0f, 0.5f, 2.0f, 1.5f, 0.25f};
@@ -71,7 +71,7 @@ static bg_value add_weighted_loss(bg_graph *graph, bg_value logits, bg_value a, 
     return bg_add(graph, smooth, bg_scale(graph, NULL, likelihood, 0.5, 0.0));
 }
 
-/* In the form of losses.py. */
+/* The model is that of losses.py. */
 static bg_value add_loss(bg_graph *graph, const char *name, bg_value logits, bg_value first_weight, bg_value a,
                          bg_value b)
 {
@@ -301,7 +301,7 @@ static void test_every_split_is_the_whole_batch(void **state)
             }
 }
 
-/* A sum adds the losses of the micro-batches, each with its own means. */
+/* With sums, the losses of the micro-batches are added, each with its own means. */
 static void test_sums_are_of_the_micro_batches(void **state)
 {
     (void)state;

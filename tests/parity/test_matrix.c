@@ -1,15 +1,15 @@
 /*
- * test_matrix.c: the whole product: every schedule x recomputation x where tensors live x 1 to 4 devices x 1 or 2
- * cores, on four models that are hard in different ways. Each cell gives the bits of one device that keeps everything,
- * and touches exactly the bytes of memory that its plan says.
+ * test_matrix.c: the full product of schedules, recomputation, tensor locations, 1 to 4 devices and 1 or 2 cores, on
+ * four models that are hard in different ways. Each cell gives the bits of one device that keeps everything, and
+ * touches exactly the bytes of memory that its plan says.
  *
  *     models       digits; residual with batch norm and skips; tied embeddings with dropout; concurrent stages
  *     schedules    bg_schedule_generator_at, each with stages that it can place on that many devices
  *     repeats      what is computed again instead of kept, and when
  *     memories     where tensors live: a line there is a further part of the product
  *
- * BRIGADE_TEST_ALL runs every cell; the default a fixed sample, the same each time, that has every schedule on every
- * model; BRIGADE_TEST_QUICK (sanitizer runs) a seventh of that, with half the updates.
+ * BRIGADE_TEST_ALL runs every cell. The default is a fixed sample that has every schedule on every model.
+ * BRIGADE_TEST_QUICK (sanitizer runs) runs a seventh of that, with half the updates.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +89,7 @@ static const char *phases_of(uint32_t devices, bool *out_parallel)
     return stages[devices - 1];
 }
 
-/* B2 and B3 at once where there are devices for it. */
+/* Places B2 and B3 on different devices, if there are enough, so that they run at the same time. */
 static const char *branches_of(const char *schedule, uint32_t devices)
 {
     static const char *const shared[] = {"B1@0|B2@0|B3@0|B4@0", "B1@0|B2@0&B3@1|B4@1", "B1@0|B2@1&B3@2|B4@0",
@@ -182,7 +182,7 @@ static test_result train_single(uint32_t model)
 
 /* ---- the product ---- */
 
-/* A hash, so that a sample is not in step with any of the loops. */
+/* A hash, so that the sample does not correlate with any of the loops. */
 static bool is_wanted(const cell *c)
 {
     const uint32_t every = getenv("BRIGADE_TEST_ALL") != NULL ? 1 : getenv("BRIGADE_TEST_QUICK") != NULL ? 35 : 5;
@@ -211,7 +211,7 @@ static void run_model(uint32_t model)
                             run_cell(&c, &expected);
                             ran++;
                         }
-        /* "single" has few cells: the sample may miss them. */
+        /* The sample may miss "single", which has few cells. */
         if (c.generator > 0 && getenv("BRIGADE_TEST_QUICK") == NULL)
             assert_true(ran > 0);
     }
@@ -261,7 +261,8 @@ static size_t stash_and_all(const char *schedule, uint32_t micro_batches, uint32
     return stash;
 }
 
-/* 1F1B has at most a stage's distance from the end under way. GPipe, which has all, shows that the figure can grow. */
+/* In 1F1B, a stage has at most as many micro-batches in flight as its distance from the end. GPipe, which has all in
+ * flight, shows that the number can grow. */
 static void test_the_peak_of_1f1b_does_not_grow(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /*
- * test_offload.c: where tensors live changes memory, never a bit. Every class is off the devices, alone and together,
- * in every strategy, with every liveness and any number of I/O threads, in memory and in files. The touched bytes are
- * the plan's, and a network of eight times a device's memory trains on that device.
+ * test_offload.c: the location of tensors changes memory, but never a bit. Every class of tensors is moved off the
+ * devices, by itself and with the others, in every strategy, with every liveness and any number of I/O threads, in
+ * memory and in files. The touched bytes are the plan's, and a network eight times as large as a device's memory trains
+ * on that device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ enum { UPDATES = 3, ACCUMULATION = 7, MICRO_BATCH = 4, ALL_CLASSES = (1 << BG_LO
 typedef struct result {
     size_t size;
     unsigned char *bytes;
-    size_t device_bytes, remote_bytes, window_bytes; /* of the device that needs most */
+    size_t device_bytes, remote_bytes, window_bytes; /* memory of the device that needs most */
 } result;
 
 static void require(bg_status status, const bg_error *error, const char *what)
@@ -159,7 +160,7 @@ static const struct {
     {BG_STRATEGY_PHASED, NULL, "B1@0|B2@1|B3@0|B4@1"},
 };
 
-/* Locations of each class alone, of all but one, and of all; the other choices take turns. */
+/* Moves each class by itself, all except one, and all; the other choices take turns. */
 static void run_matrix(unsigned model_index)
 {
     static const unsigned classes[] = {1, 2, 4, 8, 15, 14, 13, 11, 7, 3, 10, 12};
@@ -257,7 +258,7 @@ static void replicas_are_the_same(void **state)
     }
 }
 
-/* The plan itself, whenever its transfers happen to run (tests/support/plan_check.h). */
+/* Checks the plan itself, for any timing of its transfers (tests/support/plan_check.h). */
 static void plans_hold_with_any_timing(void **state)
 {
     (void)state;
@@ -339,8 +340,8 @@ static result run_deep(const bg_options *options, const char *what)
     return r;
 }
 
-/* A network that needs more than eight times the device's memory is refused; with its tensors remote it trains there,
- * to the same bits. */
+/* A network that needs more than eight times the device's memory is an error; with its tensors remote it trains there
+ * and gives the same bits. */
 static void eight_times_the_memory_trains(void **state)
 {
     bg_options options = make_options();
@@ -362,8 +363,8 @@ static void eight_times_the_memory_trains(void **state)
     free(whole.bytes);
 }
 
-/* Windows of phases that are not on the device together are one: on demand or without overlap for one phase, with
- * preload for two. */
+/* Phases that are never on the device together share a window: one phase has it on demand or without overlap, two
+ * phases with preload. */
 static void windows_are_shared(void **state)
 {
     const size_t layer_bytes = (WIDTH * WIDTH + WIDTH) * sizeof(float);
@@ -371,7 +372,7 @@ static void windows_are_shared(void **state)
     result all, preload, one_by_one, on_demand;
 
     (void)state;
-    /* A sum needs no total that all updates wait for: each stage is updated right after its backward. */
+    /* With sums, no update waits for a total of counts: each stage is updated right after its backward. */
     options.numerics.accumulation = BG_ACCUMULATE_SUM;
     move_off(&options, 1u << BG_LOCATION_WEIGHTS, false);
     options.memory.phase_liveness = BG_LIVE_ALWAYS;
@@ -396,10 +397,10 @@ static void windows_are_shared(void **state)
     free(on_demand.bytes);
 }
 
-/* State is on the device one variable at a time, or two when the next one is loaded ahead. */
+/* The device has the state of one variable at a time, or of two when the next one is loaded ahead. */
 static void state_comes_one_variable_at_a_time(void **state)
 {
-    const size_t state_bytes = 2 * WIDTH * WIDTH * sizeof(float); /* two moments of a matrix */
+    const size_t state_bytes = 2 * WIDTH * WIDTH * sizeof(float); /* the two moments of a matrix */
     bg_options options = make_options();
     result on_device, on_demand, preload;
 
@@ -416,7 +417,7 @@ static void state_comes_one_variable_at_a_time(void **state)
     assert_true(on_demand.device_bytes <= preload.device_bytes);
     free(on_demand.bytes);
     free(preload.bytes);
-    /* The same if one update has many variables: a load runs at most one variable ahead. */
+    /* This also holds if one update has many variables: a load runs at most one variable ahead. */
     options.execution.strategy = BG_STRATEGY_SINGLE;
     move_off(&options, 1u << BG_LOCATION_STATE, true);
     on_demand = run_deep(&options, "on demand, single");
@@ -431,9 +432,9 @@ static void state_comes_one_variable_at_a_time(void **state)
     free(preload.bytes);
 }
 
-/* Also on every device of a pipeline; run_plan compares the touched bytes with the plan. Three devices have more
- * transient memory than an update of one variable needs: there the peak drops by the state's bytes, to the byte. Device
- * 2, with nearly all parameters in one matrix, gets a place for that one's state while it is loaded. */
+/* This also holds on every device of a pipeline; run_plan compares the touched bytes with the plan. On three devices,
+ * transient memory exceeds what an update of one variable needs, so the peak drops by exactly the state's bytes. Device
+ * 2 has nearly all parameters in one matrix, so it gets a place for that matrix's state while it is loaded. */
 static void state_leaves_the_devices_to_the_byte(void **state)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -505,7 +506,7 @@ static void phases_keep_nothing_by_default(void **state)
     free(none.bytes);
 }
 
-/* Recomputation beside remote activations, with R on its own and inside B, and under a budget. */
+/* Recomputation with remote activations, with R as a separate action and inside B, and under a budget. */
 static void recomputation_is_the_same(void **state)
 {
     bg_options options = make_options();
@@ -553,7 +554,7 @@ static void clipped_running_means_are_the_same(void **state)
 
 /* ---- time ---- */
 
-/* Pairs of a transfer of this kind and of compute on the device that were under way at the same time. */
+/* The number of pairs of a transfer of this kind and a compute action of the device that overlapped in time. */
 static uint32_t count_overlaps(const bg_session *session, bg_action_kind kind, uint32_t *out_transfers)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 0);
@@ -576,7 +577,8 @@ static uint32_t count_overlaps(const bg_session *session, bg_action_kind kind, u
     return overlaps;
 }
 
-/* Four stages of weights of 4 MB on one device: while one works, the next one's come and the last one's go. */
+/* Four stages with weights of 4 MB each on one device: while one stage computes, the next one's weights are loaded and
+ * the previous one's stored. */
 static void measured_transfers_overlap_work(void **state)
 {
     enum { WIDE = 1024, STAGES = 4 };
@@ -623,7 +625,7 @@ static void measured_transfers_overlap_work(void **state)
     }
     require(bg_plan_create_training(graph, x, &optimizer, &options, &plan, &error), &error, "plan");
     require(bg_session_create(plan, NULL, &session, &error), &error, "session");
-    /* On a busy machine the thread that copies may come late, but not in every run. */
+    /* On a busy machine the copying thread may be late, but not in every run. */
     for (int run = 0; run < 40 && (run < 4 || !has_both); run++) {
         require(bg_session_run(session, inputs, outputs, &error), &error, "run");
         has_both = count_overlaps(session, BG_ACTION_LOAD, &loads) > 0 &&
@@ -646,8 +648,8 @@ static int compare_rows(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A value that a layer sends on, and one that it stashes, is a row of the store with a step for each micro-batch: rows
- * lie one after the other, and micro-batch m of a row is at its m-th step, where it is stored and loaded once. */
+/* Each value that a layer sends or stashes is a row of the store, with a step for each micro-batch. Rows follow each
+ * other, and micro-batch m of a row is at its m-th step, where it is stored and loaded once. */
 static void micro_batches_are_steps_of_rows(void **state)
 {
     enum { MOST_ROWS = 4 * LAYERS };
@@ -671,7 +673,7 @@ static void micro_batches_are_steps_of_rows(void **state)
             assert_int_equal(plan->edges[e].depth, DEEP_ACCUMULATION);
             rows[count++] = &plan->edges[e];
         }
-    /* The values that layers send, forward and backward, and those that each but the first stashes. */
+    /* The values that layers send forward and backward, and those that each layer except the first stashes. */
     assert_int_equal(count, 3 * (LAYERS - 1));
     qsort(rows, count, sizeof rows[0], compare_rows);
     for (uint32_t r = 0; r + 1 < count; r++)
@@ -728,7 +730,7 @@ static void rules_and_minima_choose_tensors(void **state)
     options.memory.location_rule_count = 1;
     assert_int_equal(count_remote(&options), 6 * matrix); /* L10 to L15 */
     options.memory.location_rule_count = 2;
-    assert_int_equal(count_remote(&options), 5 * matrix); /* the last rule that matches holds */
+    assert_int_equal(count_remote(&options), 5 * matrix); /* the last rule that matches is used */
     options.memory.location_rule_count = 0;
     options.memory.locations[BG_LOCATION_WEIGHTS].place = BG_PLACE_REMOTE;
     assert_int_equal(count_remote(&options), LAYERS * (matrix + bias));

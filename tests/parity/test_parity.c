@@ -1,10 +1,10 @@
 /*
- * test_parity.c: a strategy is a way to run, never a different result. Every strategy, schedule, number of stages, with
- * and without offload, on one core or several, gives the weights of the single device, bit for bit.
+ * test_parity.c: a strategy never changes results. Every strategy, schedule and number of stages, with and without
+ * offload, on one core or several, gives the weights of the single device, bit for bit.
  *
- * test_matrix.c has the product of schedules, recomputation, devices and cores; here are replicas, mappings, phases,
- * accumulations and stages of all kinds. A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every eleventh
- * cell (sanitizer runs) and trains less.
+ * test_matrix.c has the product of schedules, recomputation, devices and cores; this file has replicas, mappings,
+ * phases, accumulations and stages of all kinds. A cell that fails prints its options. BRIGADE_TEST_QUICK keeps every
+ * eleventh cell (sanitizer runs) and trains less.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ typedef struct cell {
     uint32_t cores;
     uint32_t device_iterations;
     uint32_t replicas;
-    const uint32_t *mapping; /* of 4 stages, or NULL */
+    const uint32_t *mapping; /* the devices of 4 stages, or NULL */
     bool parallel;           /* phases */
     bool no_fusion;
     bg_accumulation accumulation;
@@ -75,7 +75,7 @@ static test_result train(const test_model *model, const cell *c)
     options.replicas.count = c->replicas;
     options.execution.device_iterations =
         is_quick() && c->device_iterations > 1 ? QUICK_UPDATES / 2 : c->device_iterations;
-    if (c->device_iterations > 1) /* backwards in parts, against whole ones */
+    if (c->device_iterations > 1) /* backward passes in parts are compared with whole ones */
         options.replicas.reduce_bytes = 1;
     options.execution.gradient_accumulation = ACCUMULATION;
     options.reporting.output_mode = BG_OUTPUT_ALL;
@@ -104,7 +104,7 @@ static unsigned every_nth(void)
     return is_quick() ? 11 : 1;
 }
 
-/* The digit network takes most of the time, so sanitizers see it only in its own matrix. */
+/* The digit network takes most of the time, so sanitizer runs have it only in its own matrix. */
 static unsigned first_if_quick(void)
 {
     return is_quick() ? 1 : 0;
@@ -170,7 +170,7 @@ static void test_rows(void **state)
     run_matrix(5, 1);
 }
 
-/* Kernels that meet as gradients of other ones; a mean that is divided by weights. */
+/* Kernels that are used as gradients of other ones; a mean that is divided by weights. */
 static void test_u_shape(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void test_device_mappings(void **state)
     }
 }
 
-/* How gradients are accumulated, stored and bounded: one result for all strategies, which differs from that of the
+/* For each way to accumulate, store and bound gradients, all strategies have one result, which differs from that of the
  * defaults. */
 static void test_accumulations_and_clipping(void **state)
 {
@@ -286,7 +286,7 @@ static void test_fused_accumulation(void **state)
     }
 }
 
-/* The strategy that takes a schedule by its name. */
+/* The strategy that accepts a schedule by its name. */
 static bg_strategy strategy_of(const char *schedule)
 {
     int strategy = BG_STRATEGY_PIPELINED;
@@ -295,7 +295,7 @@ static bg_strategy strategy_of(const char *schedule)
     return (bg_strategy)strategy;
 }
 
-/* Every schedule, with the placement that it chooses: on a line, in loops, folded; with W separate from B or not. */
+/* Every schedule with the placement that it chooses (a line, loops, a fold), with and without a separate W. */
 static void run_schedules(unsigned model_index, uint32_t replicas)
 {
     const test_model *model = test_model_at(model_index);
@@ -315,7 +315,7 @@ static void run_schedules(unsigned model_index, uint32_t replicas)
     free(expected.bytes);
 }
 
-/* The digit network takes most of the time and is in other tests: here only when all are asked for. */
+/* The digit network takes most of the time and is in other tests, so it runs here only with BRIGADE_TEST_ALL. */
 static unsigned first_model(void)
 {
     return getenv("BRIGADE_TEST_ALL") != NULL ? 0 : 1;
@@ -346,7 +346,8 @@ static void test_concurrent_stages(void **state)
             c.stages = stages[s];
             c.cores = 2;
             c.device_iterations = 4;
-            /* Loops and folds have their devices; interleaved and similar schedules need a device for each stage. */
+            /* Loops and folds choose their own devices; interleaved and similar schedules need a device for each stage.
+             */
             if (generator->placement != BG_PLACEMENT_LINE ||
                 (s == 2 && strcmp(c.schedule, "grouped") != 0 && strcmp(c.schedule, "gpipe") != 0 &&
                  c.strategy == BG_STRATEGY_PIPELINED))
@@ -425,7 +426,7 @@ static void test_mapped_devices(void **state)
     }
 }
 
-/* The comparison can fail: another seed of the data or another learning rate would differ. */
+/* The comparison can fail: another seed of the data or another learning rate gives different bits. */
 static void test_the_comparison_sees_a_difference(void **state)
 {
     const cell a = {.strategy = BG_STRATEGY_SINGLE, .cores = 1, .device_iterations = 1, .replicas = 1};

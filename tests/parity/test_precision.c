@@ -36,7 +36,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* `own`: the type that the model's author gave it; NONE: none. */
+/* `own` is the type that the model's author gave it; NONE: no type. */
 static bg_plan *make_plan(int64_t micro_batch, bg_dtype own, bg_dtype kept, const bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, FEATURES), y_type = bg_vector(BG_INT32, micro_batch);
@@ -143,7 +143,7 @@ static void test_types_and_scales(void **state)
         assert_true(fabsf(mixed.losses[i] - wide.losses[i]) < 0.02f);
         assert_true(mixed.losses[i] != wide.losses[i]);
     }
-    options.numerics.loss_scaling = 256.0; /* a scale of the caller's own */
+    options.numerics.loss_scaling = 256.0; /* a scale that the caller set */
     mixed = train(1, BG_DTYPE_NONE, BG_DTYPE_NONE, options);
     assert_false(mixed.is_scaled);
 }

@@ -65,7 +65,7 @@ static reference make_reference(const bgi_test_model *model, const bg_plan *plan
     return r;
 }
 
-/* One step over micro-batches of labels and rows; the losses go to `losses`. */
+/* One step over micro-batches of labels and rows; writes the losses to `losses`. */
 static void step_reference(reference *r, const bg_plan *plan, uint32_t step, const int32_t *labels, const float *rows,
                            const bg_value *inputs, uint8_t *losses, const char *what)
 {
@@ -132,7 +132,7 @@ static void run_case(uint64_t seed)
     int32_t *labels = malloc(batches * samples * sizeof *labels);
     float *rows = malloc(batches * samples * width * sizeof *rows);
     uint8_t *losses = malloc(batches * 4), *wanted = malloc(batches * 4);
-    for (uint32_t i = 0; i < batches * samples; i++) /* some do not count */
+    for (uint32_t i = 0; i < batches * samples; i++) /* some labels do not count */
         labels[i] = (int32_t)bgi_test_random_below(&random, 13) == 12 ? -100 : (int32_t)(i % 12);
     for (uint32_t i = 0; i < batches * samples * width; i++)
         rows[i] = (float)bgi_test_random_below(&random, 2000) / 1000.0f - 1.0f;

@@ -1,10 +1,11 @@
 /*
  * test_recompute.c: recomputation changes memory, never values: every way to choose and to order it, under every
- * strategy, gives the bits of the single device that keeps everything. First with real kernels on the models that are
- * hard on it (batch norm, dropout, tied weights, values that skip stages), then by symbolic execution on random ones.
+ * strategy, gives the bits of the single device that keeps everything. The first tests run real kernels on models that
+ * are hard for it (batch norm, dropout, tied weights, values that skip stages); the others use symbolic execution on
+ * random models.
  *
- * BRIGADE_TEST_ALL runs every cell, the default every third, BRIGADE_TEST_QUICK (sanitizer runs) every seventh, and
- * fewer random models.
+ * BRIGADE_TEST_ALL runs every cell, the default every third one, and BRIGADE_TEST_QUICK (sanitizer runs) every seventh
+ * one and fewer random models.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +95,7 @@ static bg_options options_of(size_t way)
     return options;
 }
 
-/* Returns how many cells had something to run again. */
+/* Returns the number of cells that recomputed something. */
 static unsigned run_matrix(unsigned model_index)
 {
     const test_model *model = test_model_at(model_index);

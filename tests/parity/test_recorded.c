@@ -3,15 +3,15 @@
  * end, every weight and state; recorded.txt has the hash for each instruction set. A change of the engine, the planner
  * or the kernels that is not meant to change results must not change these hashes.
  *
- * Cases of one decomposition (model, accumulation, replicas, mesh) have the same hash: that is what test_parity.c and
- * its neighbors prove. This file holds them against yesterday's.
+ * Cases of one decomposition (model, accumulation, replicas, mesh) have the same hash, as test_parity.c and other tests
+ * prove. This file compares them with earlier versions.
  *
  *     BRIGADE_TEST_RECORD=FILE build/tests/parity/test_recorded     appends "case instruction-set hash" lines to FILE
  *
- * Cases in bfloat16 are run with every instruction set that the processor has; the others with its widest, of which
- * those beyond AVX-512 have AVX-512's bits. To record another one, run the test under an emulator that hides the wider
- * ones (valgrind has no AVX-512, `qemu-x86_64 -cpu Nehalem` no AVX). `make check-aarch64` has NEON. The portable
- * kernels have the same bits on every architecture.
+ * Cases in bfloat16 run with every instruction set that the processor has. The others run with its widest one; those
+ * beyond AVX-512 give AVX-512's bits. To record another instruction set, run the test under an emulator that hides the
+ * wider ones (valgrind has no AVX-512, `qemu-x86_64 -cpu Nehalem` no AVX). `make check-aarch64` covers NEON. The
+ * portable kernels have the same bits on every architecture.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static const struct {
      "strategy=pipelined gradient_accumulation=2 shard_optimizer=true minimum_sharded_optimizer=1"},
 };
 
-/* The language model in bfloat16, with any instruction set. */
+/* Cases of the language model in bfloat16, with any instruction set. */
 static const char *const narrow_ways[] = {"strategy=single", "strategy=pipelined",
                                           "strategy=single replicas=2 gradient_accumulation=2"};
 
@@ -120,7 +120,7 @@ static const char *const narrow_ways[] = {"strategy=single", "strategy=pipelined
 static void set_options(bg_options *options, const char *text, const char *what)
 {
     static char copies[64][256];
-    static size_t next; /* stages are borrowed by the options, until the case is over */
+    static size_t next; /* the options borrow the stages until the end of the case */
     char *copy = copies[next++ % 64], *rest = copy;
     bg_error error = {0};
 
@@ -144,7 +144,8 @@ static bg_value build_gpt(bg_graph *graph, const bg_mesh *mesh, bg_dtype dtype)
 {
     bg_gpt_options model = bg_gpt_defaults();
 
-    model.layers = 2, model.hidden = dtype == BG_FLOAT32 ? 16 : 160, model.heads = 4; /* sums long enough to differ */
+    model.layers = 2, model.hidden = dtype == BG_FLOAT32 ? 16 : 160,
+    model.heads = 4; /* sums are long enough to differ */
     model.sequence_length = LENGTH, model.positions = 9, model.vocabulary = VOCABULARY;
     model.dropout = 0.1;
     model.dtype = dtype;
@@ -163,7 +164,7 @@ static void hash_weights(bgi_crc64 *hash, bg_weights *weights, const char *what)
     }
 }
 
-/* `iterations` calls; data are the same for every way to cut them into calls and replicas. */
+/* Makes `iterations` calls. The data are the same for every way to cut them into calls and replicas. */
 static uint64_t train(bg_plan *plan, bool is_gpt, uint32_t calls, const char *what)
 {
     void *inputs[MOST_STREAMS] = {NULL}, *outputs[MOST_STREAMS] = {NULL};
@@ -242,7 +243,7 @@ static const char *name_isa(const char *options)
                                                         : bgi_isa_name(isa < BGI_ISA_AVX512 ? isa : BGI_ISA_AVX512);
 }
 
-/* Finds the recorded hash of a case; returns false if there is none. */
+/* Finds the recorded hash of a case; returns false if no hash is recorded. */
 static bool find_recorded(const char *name, const char *isa, uint64_t *out)
 {
     char line[256], wanted[256];
@@ -338,7 +339,7 @@ static void bfloat16_has_its_bits(void **state)
     finish(missing, count);
 }
 
-/* On every architecture. */
+/* The portable kernels, on every architecture. */
 static void portable_kernels_have_their_bits(void **state)
 {
     static const char options[] = "strategy=single kernels=portable";
@@ -347,7 +348,7 @@ static void portable_kernels_have_their_bits(void **state)
 
     (void)state;
     if (getenv("BRIGADE_TEST_RECORD") != NULL)
-        skip(); /* recorded by the tests above if there is nothing wider */
+        skip(); /* the tests above record it if the processor has no wider set */
     check("digits", "single", "portable", run(false, BG_FLOAT32, &none, "", options, "single"), &missing);
     check("gpt", "single", "portable", run(true, BG_FLOAT32, &none, "", options, "single"), &missing);
     assert_int_equal(missing, 0);

@@ -1,6 +1,6 @@
 /*
- * test_rounding.c: each weight that is rounded stochastically has its own random numbers: two parameters with equal
- * values and gradients diverge, and so do the pieces of one that a mesh cuts, while replicas with the same piece stay
+ * test_rounding.c: each weight that is rounded stochastically has its own random numbers. Two parameters with equal
+ * values and gradients diverge, and so do the pieces of a parameter that a mesh cuts. Replicas with the same piece stay
  * equal.
  */
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static bg_value add_ones(bg_graph *graph, const char *name)
     return bg_identical_gradients(graph, NULL, sum, BG_MESH_TENSOR_1);
 }
 
-/* A step is a third of the distance between 1 and the bfloat16 before it: two of three elements stay 1. */
+/* A step is a third of the distance between 1 and the bfloat16 before it: two thirds of the elements stay 1. */
 static void train(const bg_mesh *mesh, bool in_pieces, uint16_t a[2 * COUNT], uint16_t b[2 * COUNT])
 {
     bg_optimizer optimizer = bg_sgd(0.00390625 / 3.0);
@@ -95,7 +95,7 @@ static void test_each_has_its_own(void **state)
     }
 }
 
-/* Replicas that update a piece each round as one that updates the whole, also where the pieces are uneven. */
+/* Replicas that each update a piece round like a replica that updates the whole, even if the pieces are uneven. */
 static void test_pieces_are_those_of_the_whole(void **state)
 {
     uint16_t a[2][2 * COUNT], b[2][2 * COUNT];

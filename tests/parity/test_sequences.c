@@ -1,6 +1,6 @@
 /*
- * test_sequences.c: a model of attention with a mask, a learned bias, shared keys and rotary positions, an LSTM of both
- * directions and a GRU trains with the same bits under every strategy, and its loss falls.
+ * test_sequences.c: a model trains with the same bits under every strategy, and its loss falls. It has attention with a
+ * mask, a learned bias, shared keys and rotary positions, an LSTM of both directions, and a GRU.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Causal, with one head of keys, over the tokens that the mask has and in places that the bias likes. */
+/* Causal attention with one head of keys, with a mask and a learned bias. */
 static bg_value add_attention(bg_graph *graph, bg_value x, bg_value mask)
 {
     const int64_t key_width = WIDTH / HEADS;
@@ -85,7 +85,7 @@ static bg_plan *make_plan(int64_t micro_batch, const bg_options *options)
 typedef struct trained {
     float weights[MOST];
     int64_t count;
-    float losses[2]; /* of the last micro-batch, of the first and the last update */
+    float losses[2]; /* losses of the last micro-batch, in the first and in the last update */
 } trained;
 
 static void train(uint32_t micro_batches, const bg_options *options, trained *out)

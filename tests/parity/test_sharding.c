@@ -1,5 +1,5 @@
 /*
- * test_sharding.c: replicas that keep and update a piece of the optimizer's state each end with the bits of replicas
+ * test_sharding.c: replicas that each keep and update a piece of the optimizer's state end with the bits of replicas
  * that keep all of it, in 1/R of the memory.
  */
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void shard(bg_options *options, size_t minimum)
 
 /* ---- the same bits ---- */
 
-/* Every way of running, sharded, offloaded or not, against one device with whole state. */
+/* Compares every strategy, sharded and offloaded or not, with one device that has whole state. */
 static void run_matrix(unsigned model_index, unsigned optimizer_index)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -92,7 +92,7 @@ static void run_matrix(unsigned model_index, unsigned optimizer_index)
                 if (number++ % 5 != 0 && is_quick)
                     continue;
                 options.memory.offload_optimizer = offload != 0;
-                /* Weights in a window are gathered there, and stored after that. */
+                /* Weights in a window are gathered there and then stored. */
                 for (int k = 0; offload != 0 && number % 3 != 0 && k < BG_LOCATION_COUNT; k++)
                     options.memory.locations[k].place = BG_PLACE_REMOTE;
                 options.memory.locations[BG_LOCATION_WEIGHTS].sharded = offload != 0 && number % 3 == 1;
@@ -119,7 +119,7 @@ static void test_convolutions(void **state)
     run_matrix(1, 2);
 }
 
-/* Weights with accumulators in three stages and copies that are refreshed. */
+/* A weight with accumulators in three stages and copies that are refreshed. */
 static void test_tied_weights(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void test_perceptron(void **state)
         run_matrix(3, optimizer);
 }
 
-/* ---- state comes and goes whole ---- */
+/* ---- the host reads and writes whole state ---- */
 
 static void copy_weights(bg_weights *from, bg_weights **out)
 {
@@ -146,7 +146,8 @@ static void copy_weights(bg_weights *from, bg_weights **out)
     }
 }
 
-/* Three updates, everything taken out and into new weights, three more; `pieces` of each half. */
+/* Makes three updates, copies everything into new weights, and makes three more; `pieces` has the pieces of each half.
+ */
 static test_result train_in_halves(bool first_pieces, bool second_pieces)
 {
     const test_model *model = test_model_at(2);
@@ -224,7 +225,7 @@ static void test_memory_is_a_share(void **state)
         }
 }
 
-/* Each replica's remote store has a piece of every weight, to the byte, and nothing is gathered on the devices. */
+/* Each replica's remote store has exactly the bytes of a piece of every weight, and the devices gather no weights. */
 static void test_weights_at_home_are_a_share(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -262,7 +263,7 @@ static void test_weights_at_home_are_a_share(void **state)
 
 /* ---- gradients that are reduced in the backward ---- */
 
-/* Everything is remote, all replicas have pieces, and each phase runs alone. */
+/* Everything is remote, all replicas have pieces, and phases do not overlap. */
 static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time time)
 {
     const way phased = {BG_STRATEGY_PHASED, NULL, "B1|B2|B3|B4"};
@@ -279,8 +280,8 @@ static bg_options phased_options(uint32_t replicas, double norm, bg_reduce_time 
     return options;
 }
 
-/* Both ways of summing give the bits of one device that holds everything, with and without clipping, also for tied
- * weights, and for every way in which a stage's visits cut its backward pass. */
+/* Both ways of summing give the bits of one device that holds everything, with and without clipping, for tied weights
+ * too, however a stage's visits divide its backward pass. */
 static void test_gradients_reduced_in_the_backward(void **state)
 {
     const bool is_quick = getenv("BRIGADE_TEST_QUICK") != NULL;
@@ -304,7 +305,8 @@ static void test_gradients_reduced_in_the_backward(void **state)
                     } else if (way_index >= 4) {
                         options.memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_FWD;
                         options.execution.io_threads = way_index - 4;
-                    } else if (way_index >= 2) { /* several stages a device: partial sums are stored between visits */
+                    } else if (way_index >=
+                               2) { /* with several stages on a device, partial sums are stored between visits */
                         options.execution.strategy = BG_STRATEGY_PIPELINED;
                         options.execution.schedule = "grouped";
                         options.execution.stages = way_index == 2 ? "B1@0|B2@1|B3@0|B4@1" : "B1|B2,B3|B4";
@@ -319,7 +321,7 @@ static void test_gradients_reduced_in_the_backward(void **state)
             }
 }
 
-/* Position of an action in the first device's list; `index` of updates. */
+/* Position of an action in the first device's list; for updates, `index` is their number. */
 static uint32_t find_action(const bg_plan *plan, bg_action_kind kind, uint32_t stage, uint32_t index, bool is_last)
 {
     const bg_action *actions = bg_schedule_actions(bg_plan_schedule(plan), 0);
@@ -333,8 +335,8 @@ static uint32_t find_action(const bg_plan *plan, bg_action_kind kind, uint32_t s
     return found;
 }
 
-/* A replica's store has its piece of the gradients, which are loaded once, and each stage's are summed, and their
- * squares taken, before the next one's backward. */
+/* A replica's store has its piece of the gradients, which is loaded once. Each stage's gradients are summed, and their
+ * squares computed, before the next stage's backward. */
 static void test_gradients_at_home_are_a_share(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -350,7 +352,7 @@ static void test_gradients_at_home_are_a_share(void **state)
         for (uint32_t v = 0; v < plan->variable_count; v++) {
             const bgi_plan_variable *variable = &plan->variables[v];
             const size_t count = (size_t)bg_type_element_count(&variable->type);
-            if (variable->role != BG_ROLE_ACCUMULATOR || count == 1) /* a total of counts stays on the device */
+            if (variable->role != BG_ROLE_ACCUMULATOR || count == 1) /* the total of counts stays on the device */
                 continue;
             assert_int_equal(variable->piece_count, (count + replicas - 1) / replicas);
             pieces += align_line(4 * ((count + replicas - 1) / replicas));
@@ -415,8 +417,8 @@ static void test_pieces_of_thirty(void **state)
     }
 }
 
-/* The norm's squares are summed piece by piece, whichever replica has the piece, and running means in float16 are
- * summed and cut like any others. Tensors of fewer than 30 elements stay whole. */
+/* The norm's squares are summed piece by piece, whichever replica has the piece. Running means in float16 are summed
+ * and cut like other gradients. Tensors of fewer than 30 elements stay whole. */
 static void test_clipped_pieces(void **state)
 {
     const bg_optimizer optimizer = optimizer_at(0);
@@ -449,7 +451,7 @@ static void test_clipped_pieces(void **state)
     }
 }
 
-/* ---- what the plan says and refuses ---- */
+/* ---- what the plan prints and rejects ---- */
 
 typedef struct messages {
     char text[1024];
@@ -481,7 +483,7 @@ static void test_one_replica_is_warned(void **state)
     for (uint32_t v = 0; v < plan->variable_count; v++)
         assert_int_equal(plan->variables[v].piece_count, 0);
     bg_plan_destroy(plan);
-    /* The same if it is requested only for some tensors. */
+    /* This also holds if sharding is requested only for some tensors. */
     options = options_for(&ways[0], 1, 1);
     options.reporting.log = note;
     options.reporting.log_user = &m;
@@ -527,7 +529,7 @@ static void test_refusals(void **state)
     expect_refusal(&options, 0, "shard the state too");
 }
 
-/* A piece of the gradients' sum is enough for an update in pieces; small tensors and the loss's count stay whole. */
+/* An update in pieces needs only a piece of the gradients' sum; small tensors and the loss's count stay whole. */
 static void expect_reductions_to_pieces(double norm, bool is_scaled)
 {
     const bg_optimizer optimizer = optimizer_at(4);
@@ -536,7 +538,7 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     bg_plan *plan;
 
     shard(&options, 100);
-    options.memory.locations[BG_LOCATION_STATE].sharded = false; /* there is none */
+    options.memory.locations[BG_LOCATION_STATE].sharded = false; /* this optimizer has no state */
     options.numerics.max_gradient_norm = norm;
     options.numerics.auto_loss_scaling.enabled = is_scaled;
     plan = test_train_plan(test_model_at(3), MICRO_BATCH, &optimizer, &options, "reductions");
@@ -552,11 +554,11 @@ static void expect_reductions_to_pieces(double norm, bool is_scaled)
     }
     assert_int_equal(reduced_pieces, 4); /* the four matrices */
     assert_int_equal(gathered, 4);
-    assert_int_equal(reduced_whole, is_scaled ? 3 + 7 : 3); /* the biases; what each gradient counts */
+    assert_int_equal(reduced_whole, is_scaled ? 3 + 7 : 3); /* the biases; the count of each gradient */
     bg_plan_destroy(plan);
 }
 
-/* The same if the norm of all gradients is bounded, and if gradients adapt the loss scale. */
+/* This also holds if the norm of all gradients is bounded, and if gradients adapt the loss scale. */
 static void test_reductions_are_to_pieces(void **state)
 {
     (void)state;

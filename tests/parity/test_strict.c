@@ -1,6 +1,7 @@
 /*
- * test_strict.c: with options.strict no two devices of a replica ever have an action at the same time, by the times of
- * the trace, loads and stores included; with the bits of the single device. The schedules that overlap devices refuse.
+ * test_strict.c: with options.strict, the trace shows no two devices of a replica with actions at the same time,
+ * including loads and stores, and results have the bits of the single device. Schedules that overlap devices are
+ * rejected.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -117,7 +118,7 @@ static event_list list_events(const bg_session *session, uint32_t replica, uint3
     return list;
 }
 
-/* Pairs of events of two devices that overlap; both of a device's queues count as the device. */
+/* The number of pairs of overlapping events of two devices; both queues of a device count as that device. */
 static size_t count_overlaps(const event_list *list)
 {
     size_t overlaps = 0;
@@ -212,7 +213,8 @@ static void one_device_at_a_time_with_the_same_bits(void **state)
         }
 }
 
-/* Schedules whose devices work at the same time name those that would be right; one device is always strict. */
+/* For schedules whose devices work at the same time, the error names schedules that are allowed; one device is always
+ * strict. */
 static void other_schedules_refuse(void **state)
 {
     static const char *const stages = "B1,B2|B3,B4";

@@ -1,7 +1,8 @@
 /*
  * test_sync_norm.c: batch norm with the statistics of all replicas trains as PyTorch does with the replicas'
- * micro-batches as one (tests/oracle/sync_norm.py), leaves all replicas the same running statistics, and has the same
- * bits under every strategy; without it each replica has its own, and weights get those of replica 0.
+ * micro-batches joined into one (tests/oracle/sync_norm.py). All replicas end with the same running statistics, and
+ * every strategy gives the same bits. Without it, each replica has separate statistics, and the weights get those of
+ * replica 0.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +58,7 @@ static bg_value add_norm(bg_graph *graph, const char *name, bg_value x, norm_kin
                                 : bg_batch_norm_layer(graph, name, x, 0.1, 1e-5);
 }
 
-/* In the form of sync_norm.py; *out_loss is null in inference. */
+/* The model of sync_norm.py; *out_loss is null in inference. */
 static bg_graph *build(int64_t micro_batch, norm_kind kind, bool is_counted, uint32_t tensor, bg_value *out_loss)
 {
     const bg_type x_type = bg_tensor4(BG_FLOAT32, micro_batch, CHANNELS, SIDE, SIDE);
@@ -115,8 +116,8 @@ static void set_weights(bg_session *session)
 
 typedef struct trained {
     float variables[VARIABLES][MOST];
-    float running[STEPS * 4 * HIDDEN]; /* of the last update: [micro-batch][replica] */
-    float logits[SAMPLES * CLASSES];   /* in inference, with these weights */
+    float running[STEPS * 4 * HIDDEN]; /* losses of the last update: [micro-batch][replica] */
+    float logits[SAMPLES * CLASSES];   /* the loss in inference with these weights */
 } trained;
 
 static void infer(bg_weights *weights, const float *x, const bg_options *from, uint32_t replicas, trained *out)
@@ -140,7 +141,7 @@ static void infer(bg_weights *weights, const float *x, const bg_options *from, u
     bg_graph_destroy(graph);
 }
 
-/* On a mesh of `tensor` replicas for each copy of the model, which all compute the same here. */
+/* Runs on a mesh with `tensor` replicas for each copy of the model, which compute the same values here. */
 static trained train_on_mesh(norm_kind kind, bool is_counted, uint32_t tensor, const bg_options *given)
 {
     const uint32_t copies = given->replicas.count / tensor;
@@ -212,7 +213,7 @@ static bg_options make_options(uint32_t replicas)
     return options;
 }
 
-/* Compares one replica of 4 samples, two of 2, and four of 1, whose own statistics would be undefined. */
+/* Compares one replica of 4 samples, two of 2, and four of 1, whose separate statistics would be undefined. */
 static void test_replicas_are_one_micro_batch(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void test_replicas_are_one_micro_batch(void **state)
             }
 }
 
-/* For each micro-batch of the last update. */
+/* Losses of each micro-batch of the last update. */
 static void test_running_statistics_of_replicas(void **state)
 {
     const size_t bytes = HIDDEN * sizeof(float);
@@ -310,7 +311,7 @@ static void test_a_mesh_has_the_same_bits(void **state)
     assert_same(&got, &wanted, "mesh");
 }
 
-/* A running mean is exact with losses that count every micro-batch the same, and refused with others. */
+/* A running mean is exact if the loss counts every micro-batch equally; it is an error otherwise. */
 static void test_running_means(void **state)
 {
     bg_options options = make_options(2);

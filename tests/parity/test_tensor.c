@@ -1,7 +1,7 @@
 /*
- * test_tensor.c: a model that a mesh cuts trains as on one device. A small GPT-2: the losses of every mesh agree with
- * those of one replica, also with dropout, because the masks are those of the whole model; every strategy on one mesh
- * gives the same bits; checkpoints move between meshes; and the number of collectives is the one that the method
+ * test_tensor.c: a model that a mesh cuts trains as on one device. For a small GPT-2, the losses of every mesh agree
+ * with those of one replica, even with dropout, because the masks are those of the whole model. Every strategy on one
+ * mesh gives the same bits, checkpoints move between meshes, and the number of collectives is the one that the method
  * requires.
  */
 #include <stdarg.h>
@@ -53,13 +53,13 @@ typedef struct run {
     bg_graph *graph;
     bg_plan *plan;
     bg_session *session;
-    uint32_t tensor, updates;    /* replicas of a copy of the model; updates done */
+    uint32_t tensor, updates;    /* replicas of a copy of the model; number of updates made */
     double losses[MOST_UPDATES]; /* means over the batch */
     float norms[MOST_UPDATES];
 } run;
 
 static bool uses_lamb, rounds_by_chance;
-static bg_dtype narrow_dtype; /* of values that are rounded stochastically */
+static bg_dtype narrow_dtype; /* the seed of stochastic rounding */
 
 static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, const bg_options *given)
 {
@@ -70,7 +70,7 @@ static void open_run(run *r, const bg_mesh *mesh, const bg_gpt_options *model, c
 
     memset(r, 0, sizeof *r);
     optimizer.epsilon =
-        1e-6; /* that of the example: with a smaller one, gradients that are only rounding make full steps */
+        1e-6; /* the example's value: with a smaller one, gradients that are only rounding errors make full steps */
     optimizer.weight_decay = 0.1;
     optimizer.decay_matrices_only = true;
     options.numerics.max_gradient_norm = 0.5;
@@ -131,7 +131,7 @@ static void train(run *r, uint32_t updates)
 
         fill_batch(r->updates, tokens, labels);
         require(bg_session_run(r->session, inputs, outputs, &error), &error);
-        for (uint32_t m = 0; m < BATCH; m++) { /* micro-batches of one sequence */
+        for (uint32_t m = 0; m < BATCH; m++) { /* each micro-batch has one sequence */
             double count = 0.0;
             for (int t = 0; t < LENGTH; t++)
                 count += counts(r->updates, (int)m * LENGTH + t);
@@ -145,7 +145,7 @@ static void train(run *r, uint32_t updates)
     }
 }
 
-/* Losses within 1e-5 of their size, norms within `norms`. */
+/* Compares losses within a relative 1e-5, and norms within `norms`. */
 static void expect_close(const run *found, const run *wanted, uint32_t first, uint32_t end, double norms,
                          const char *what)
 {
@@ -215,7 +215,7 @@ static void every_mesh(void **state)
     check_meshes(meshes, count, 0.0, is_quick() ? 3 : MOST_UPDATES);
 }
 
-/* Masks are those of the whole model, for every replica that has a piece of it. */
+/* Every replica that has a piece of the model uses the masks of the whole model. */
 static void dropout_of_the_whole(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -273,7 +273,7 @@ static void same_bits(void **state)
     close_run(&wanted);
 }
 
-/* Replicas with the same pieces of weights keep pieces of these for each other. */
+/* Replicas with the same piece of a weight divide its storage among themselves. */
 static void sharded_state(void **state)
 {
     const bg_mesh mesh = {2, 2, 2};
@@ -298,7 +298,7 @@ static void sharded_state(void **state)
     close_run(&wanted);
 }
 
-/* Its norms are of whole parameters, for every cut. */
+/* LAMB's norms are those of whole parameters, for every cut. */
 static void lamb(void **state)
 {
     static const bg_mesh meshes[] = {{1, 2, 2}, {2, 1, 4}, {1, 4, 1}, {4, 2, 1}};
@@ -310,8 +310,8 @@ static void lamb(void **state)
     uses_lamb = false;
 }
 
-/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. A replica's piece is cut from
- * the whole in the same way on another replica, so replicas that keep the whole keep the same. */
+/* Weights and moments in 16 bits: all replicas that round a weight round it the same way. Pieces are cut in the same
+ * way on all replicas, so replicas that keep the whole have the same values. */
 static void stochastic_rounding(void **state)
 {
     rounds_by_chance = true;
@@ -333,8 +333,8 @@ static size_t count_remote_bytes(const bg_plan *plan)
     return sum;
 }
 
-/* Recomputing, all that is kept is x and dx, in common along axis 1, and the tokens, whose few bytes are one piece.
- * Otherwise also the values inside a layer, which are common along axis 2. */
+/* With recomputation, only x and dx, which axis 1 shares, and the tokens, whose few bytes are one piece, are stored.
+ * Without it, the values inside a layer, which axis 2 shares, are stored as well. */
 static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t share, bg_recompute recompute)
 {
     const size_t is = count_remote_bytes(pieces), of = count_remote_bytes(whole), tokens = BATCH * 64;
@@ -346,12 +346,12 @@ static void check_stores(const bg_plan *pieces, const bg_plan *whole, uint32_t s
         assert_true(is < of);
 }
 
-/* Activations that replicas have in common: each keeps a piece of them, and a load brings all pieces. */
+/* Each replica stores a piece of activations that replicas share, and a load gathers all pieces. */
 static void sharded_activations(void **state)
 {
     static const struct {
         bg_mesh mesh;
-        uint32_t share; /* of x in each store: 1 / share */
+        uint32_t share; /* each store has 1 / share of x */
     } cases[] = {{{1, 2, 2}, 2}, {{1, 4, 1}, 4}, {{1, 2, 1}, 2}, {{1, 2, 4}, 2}, {{1, 1, 4}, 1}};
     static const bg_recompute ways[] = {BG_RECOMPUTE_STAGE, BG_RECOMPUTE_NONE};
     const uint32_t updates = is_quick() ? 2 : 4, count = is_quick() ? 2 : sizeof cases / sizeof cases[0];
@@ -390,8 +390,8 @@ static void sharded_activations(void **state)
 /* A way to cut the model: a mesh, and the number of its blocks (embedding, two layers, head) in each stage. */
 typedef struct cut {
     bg_mesh mesh;
-    const char *stages; /* of the pipeline; NULL: single device */
-    bool is_phased;     /* otherwise each block is a phase, and everything that can be is remote and in pieces */
+    const char *stages; /* stages of the pipeline; NULL: single device */
+    bool is_phased;     /* otherwise each block is a phase, and all supported tensors are remote and in pieces */
 } cut;
 
 static const cut cuts[] = {
@@ -457,11 +457,11 @@ static void go_on(const char *folder, const cut *from, const cut *to, const run 
     close_run(&second);
 }
 
-/* A checkpoint written under any cut resumes under any other; on the same mesh with the same bits. */
+/* A checkpoint written under any cut resumes under any other; on the same mesh, it gives the same bits. */
 static void from_cut_to_cut(void **state)
 {
     (void)state;
-    /* With several ranks each has its own folder, so that parts are exchanged. */
+    /* With several ranks, each has its own folder, so the ranks exchange parts. */
     for (size_t i = 0; i < CUTS; i++) {
         char folder[TEST_FOLDER_BYTES];
         bg_error error = {0};
@@ -491,7 +491,7 @@ static void count_loads(void *user, bg_log_level level, const char *text)
     *(int *)user += strstr(text, "plan: loaded from cache") != NULL;
 }
 
-/* A plan from a file runs as the one that was made; another mesh is another plan. */
+/* A plan from a file gives the results of the compiled one; a file for another mesh is rejected. */
 static void kept_plans(void **state)
 {
     static const bg_mesh meshes[] = {{2, 2, 2}, {2, 2, 2}, {2, 4, 1}, {2, 1, 4}};
@@ -519,7 +519,7 @@ static void kept_plans(void **state)
     test_folder_remove(folder);
 }
 
-/* The same for updates that run on pieces, whose attributes have the number of pieces. */
+/* This also holds for updates on pieces, whose attributes have the number of pieces. */
 static void kept_updates(void **state)
 {
     const bg_mesh mesh = {2, 1, 2};
@@ -555,7 +555,7 @@ static void kept_updates(void **state)
 
 /* ---- how many collectives ---- */
 
-/* For one micro-batch on one replica: REDUCE events inside forwards and backwards, by stage. */
+/* Counts the REDUCE events inside forwards and backwards by stage, for one micro-batch on one replica. */
 static void count_collectives(run *r, uint32_t stage_count, uint32_t *out_counts)
 {
     memset(out_counts, 0, stage_count * sizeof *out_counts);
@@ -582,13 +582,13 @@ static void as_many_as_published(void **state)
 #ifdef TEST_RANKS
     skip(); /* a rank has the events of its own devices */
 #endif
-    options.execution.strategy = BG_STRATEGY_SHARDED; /* embedding, two layers, head: a stage each */
+    options.execution.strategy = BG_STRATEGY_SHARDED; /* the embedding, two layers and the head are a stage each */
     options.reporting.trace = true;
     open_run(&r, &mesh, &model, &options);
     train(&r, 1);
     count_collectives(&r, 4, counted);
-    /* There are 1, 8 and 5 collectives, and two for each norm. In the loss's stage two more an update: the squares of
-     * gradients. */
+    /* The stages have 1, 8 and 5 collectives, and two for each norm. The loss's stage has two more in each update, for
+     * the squares of gradients. */
     assert_int_equal(counted[0], BATCH * 1);
     assert_int_equal(counted[1], BATCH * (8 + 4));
     assert_int_equal(counted[2], BATCH * (8 + 4));

@@ -1,7 +1,7 @@
 /*
- * test_torch.c: the digit network trains as in PyTorch: the loss of each of 30 updates, from the same weights on the
- * same micro-batches in the same order (tests/oracle/convnet.py made the numbers); with BRIGADE_TEST_QUICK (sanitizer
- * runs) the first 4.
+ * test_torch.c: the digit network trains as in PyTorch. It compares the loss of each of 30 updates, from the same
+ * weights on the same micro-batches in the same order (tests/oracle/convnet.py made the numbers). BRIGADE_TEST_QUICK
+ * (sanitizer runs) compares only the first 4.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
  * test_automatic.c: "auto:N" and "auto-ops:N": where models are cut, which ops stay together, measured costs, fast and
- * slow devices, budgets, refusals. tests/parity shows that cuts do not change results.
+ * slow devices, budgets, errors. tests/parity shows that cuts do not change results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static void test_measured_costs(void **state)
     options.execution.block_costs = costs;
     options.execution.block_cost_count = 2;
     expect_stages(&m, &options, "A|B,C,D");
-    options.execution.stages = "auto-ops:2"; /* a part has its share of the whole */
+    options.execution.stages = "auto-ops:2"; /* a part has its share of the whole block's time */
     expect_stages(&m, &options, "A.0|A.1,B,C,D");
     options.execution.stages = "A|B|C|D";
     assert_int_equal(make_plan(&m, &options, &plan, NULL), BG_OK);
@@ -190,8 +190,8 @@ static size_t counted_bytes(const bg_plan *plan, uint32_t device)
            bg_plan_memory_bytes(plan, device, BG_MEMORY_STATE) + bg_plan_memory_bytes(plan, device, BG_MEMORY_STASH);
 }
 
-/* The smallest budget that the refusal names is the memory of the best plan, except for small values that two items of
- * one stage read (the optimizer's numbers), which count twice. */
+/* The smallest budget named in the error is the memory of the best plan, except that small values read by two items of
+ * one stage (the optimizer's numbers) count twice. */
 static void test_budgets(void **state)
 {
     static const char *const cuts[] = {"A|B,C,D", "A,B|C,D", "A,B,C|D"};
@@ -224,14 +224,15 @@ static void test_budgets(void **state)
         fail_msg("%llu bytes would do, says `%s`; the best plan takes %zu", named, error.message, least);
     devices[0].memory_bytes = devices[1].memory_bytes = (size_t)named;
     bg_error_clear(&error);
-    /* A cut fits; no plan does, for each has transients and messages too: the error is that of the first plan. */
+    /* A cut fits, but no plan does, because plans also have transients and messages: the error is that of the first
+     * plan. */
     assert_int_equal(make_plan(&m, &options, &plan, &error), BG_ERROR_BUDGET);
     if (strstr(error.message, "its budget is") == NULL)
         fail_msg("%s", error.message);
     bg_graph_destroy(m.graph);
 }
 
-/* The number of messages of each kind, which is recognized by its first words. */
+/* Counts the messages of each kind, which are recognized by their first words. */
 typedef struct heard {
     unsigned cuts, repeats, count;
     char starts[8][17];
@@ -262,7 +263,7 @@ static bool fits(const need *of, const bg_device_model *devices, uint32_t count)
     return true;
 }
 
-/* `auto` finds a cut exactly when there is one. */
+/* `auto` finds a cut exactly when one exists. */
 static void check_pair(const model *m, const need *needs, uint32_t stage_count, const bg_device_model *devices,
                        bg_options options)
 {
@@ -336,7 +337,7 @@ static void test_budgets_are_met_when_a_cut_meets_them(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The folder of plans has the plan that fits, and its messages. */
+/* The cache has the plan that fits, and its messages. */
 static void test_the_cache_keeps_the_cut_that_fits(void **state)
 {
     static const bg_device_model devices[] = {{1, 1100000}, {1, 2700000}};

@@ -1,6 +1,6 @@
 /*
- * test_balance.c: the cut against brute force over thousands of random lines, with speeds, budgets, depths and values
- * that several items keep; and the refusals.
+ * test_balance.c: compares the cut with brute force over thousands of random lines, with speeds, budgets, depths and
+ * values that several items keep, and tests the errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct line {
     bgi_balance balance;
     bgi_balance_item items[MOST_ITEMS];
     bgi_kept kept[MOST_KEPT];
-    bool keeps[MOST_ITEMS][MOST_VALUES]; /* the truth that kept[] tells */
+    bool keeps[MOST_ITEMS][MOST_VALUES]; /* the number of items that kept[] describes */
     size_t value_bytes[MOST_VALUES];
     double speeds[MOST_STAGES];
     size_t budgets[MOST_STAGES];
@@ -138,7 +138,7 @@ static void try_all(const line *l, uint32_t stage, uint32_t first, double longes
     }
 }
 
-/* All cuts without refused stages: how far the best of them is over the budgets. */
+/* Over all cuts without refused stages, how far the best one exceeds the budgets. */
 static void try_tight(const line *l, uint32_t stage, uint32_t first, size_t excess, size_t *least)
 {
     const bgi_balance *b = &l->balance;
@@ -235,7 +235,7 @@ static void test_brute_force(void **state)
         check_line(&l, seed);
         refused += bgi_balance_cut(&l.balance, first, &longest, NULL) != BG_OK;
     }
-    /* Both outcomes were met. */
+    /* Both outcomes occurred. */
     assert_in_range(refused, count / 50, count - count / 10);
 }
 

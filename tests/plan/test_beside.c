@@ -1,6 +1,6 @@
 /*
- * test_beside.c: which sums over replicas run beside the program, up to where; and that a plan in which an instruction
- * touches them before is refused.
+ * test_beside.c: which sums over replicas run beside the program, and until which instruction; a plan in which an
+ * earlier instruction touches them is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +29,8 @@ static bg_options make_options(void)
     return options;
 }
 
-/* x [4, 16] -> A, B, C: a linear each; C's mean is the loss, or the cross-entropy, whose mean is over the labels that
- * count. */
+/* x [4, 16] -> A, B, C, each a linear layer. The loss is C's mean, or the cross-entropy, whose mean is over the labels
+ * that count. */
 static bg_plan *make_plan_of(const bg_options *options, bool counts_labels)
 {
     static const char *const blocks[] = {"A", "B", "C"}, *const names[] = {"wa", "wb", "wc"};
@@ -92,8 +92,8 @@ static uint32_t count_beside(const bg_plan *plan)
 }
 
 /* Each layer's sum runs beside all backwards of the layer before it, until the next sum; that of the first layer runs
- * beside the squares of the second one. For everything that can be remote, while gradients stay on the device up to the
- * update. */
+ * beside the squares of the second one. This also holds if everything possible is remote, as long as gradients stay on
+ * the device until the update. */
 static void sums_go_on_beside_the_next_phase(void **state)
 {
     (void)state;
@@ -125,9 +125,9 @@ static void sums_go_on_beside_the_next_phase(void **state)
     }
 }
 
-/* Gradients that would leave the device with their phase stay for the next phase on request. This needs the window of
- * one more stage's gradients, and each gradient is stored, and loaded for the update, as often as without. The same
- * holds when the first level of the update does nothing with them. */
+/* On request, gradients that would leave the device with their phase stay for the next phase. This needs a window for
+ * one more stage's gradients; each gradient is still stored once and loaded once for the update. The same holds when
+ * the first level of the update does not use them. */
 static void gradients_stay_for_their_sum(void **state)
 {
     (void)state;
@@ -161,7 +161,8 @@ static void gradients_stay_for_their_sum(void **state)
     }
 }
 
-/* An update of one level, which needs the sum, comes a phase later if nothing has to stay on the device for that. */
+/* An update of one level, which needs the sum, moves to the next phase if nothing has to stay on the device for that.
+ */
 static void updates_of_one_level(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void sums_that_are_waited_for(void **state)
     options[0].memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* gradients leave the device */
     options[1].replicas.reduce_time = BG_REDUCE_IN_UPDATE;
     options[2].execution.strategy = BG_STRATEGY_SHARDED;
-    options[2].execution.stages = "A@0|B@1|C@0"; /* device 0 has B of A after the sum of C */
+    options[2].execution.stages = "A@0|B@1|C@0"; /* device 0 runs A's backward after C's sum */
     plan = make_plan(&options[2]);
     assert_true(count_beside(plan) > 0);
     bg_plan_destroy(plan);
@@ -208,7 +209,7 @@ static void sums_that_are_waited_for(void **state)
     }
 }
 
-/* In a pipeline, where a device has several stages. */
+/* The same in a pipeline whose devices have several stages. */
 static void pipelines(void **state)
 {
     bg_options options = make_options();
@@ -223,7 +224,7 @@ static void pipelines(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void expect_refusal(const bg_plan *plan)
 {
@@ -249,7 +250,7 @@ static void touching_a_sum_is_refused(void **state)
     list[end].needs_sum = false;
     expect_refusal(plan);
     list[end].needs_sum = true;
-    /* An operand of a call beside it. */
+    /* A call beside the sum has an operand in it. */
     for (uint32_t c = 0; c < list[backward].call_count; c++)
         for (uint32_t i = 0; i < list[backward].calls[c].input_count + list[backward].calls[c].output_count; i++) {
             bgi_operand *operand = (bgi_operand *)(uintptr_t)&list[backward].calls[c].operands[i];
@@ -260,7 +261,7 @@ static void touching_a_sum_is_refused(void **state)
             *operand = before;
         }
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
-    /* A transfer that is issued beside it. */
+    /* A transfer that is issued beside the sum touches it. */
     for (uint32_t i = 0; i <= sum; i++) {
         last += list[i].issues;
         for (uint32_t c = 0; c < list[i].call_count; c++)
@@ -285,7 +286,7 @@ static void touching_a_sum_is_refused(void **state)
 
 enum { SUMMED = 1024, ELEMENTS = 10, PADDED = 12, NOT_THERE = 9, SEVERAL = 5 };
 
-/* A device of two replicas, made by hand: REDUCE of 10 numbers, in pieces of 6, then two backwards and an update. */
+/* A handmade device of two replicas: REDUCE of 10 numbers, in pieces of 6, then two backwards and an update. */
 typedef struct sketch {
     bg_plan plan;
     bgi_plan_device device;
@@ -334,7 +335,7 @@ static void draw(sketch *s)
     s->list[1].call_count = s->list[2].call_count = 1;
 }
 
-/* `expected`: the number of an instruction, or NOT_THERE. */
+/* `expected` is the number of an instruction, or NOT_THERE. */
 static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t expected, const char *what)
 {
     bgi_extent places[SEVERAL];
@@ -343,10 +344,10 @@ static void expect_touch(const sketch *s, uint32_t transfers_before, uint32_t ex
 
     if (found != (expected == NOT_THERE ? BGI_NO_INSTRUCTION : expected))
         fail_msg("%s: instruction %u, expected %u", what, found, expected);
-    assert_int_equal(has_work, expected > 1); /* the backwards that come before it */
+    assert_int_equal(has_work, expected > 1); /* the backwards before it */
 }
 
-/* One byte more or less of any operand, of a row of places for an operand, and of a kernel's scratch. */
+/* One byte decides whether an operand, a row of places for an operand, or a kernel's scratch touches the sum. */
 static void memory_of_a_call_touches(void **state)
 {
     static const struct {
@@ -389,7 +390,7 @@ static void memory_of_a_call_touches(void **state)
         }
 }
 
-/* Variables in any order of places, also one inside another and one beside another. */
+/* Variables are found in any order of places, even if one is inside another or adjacent to another. */
 static void any_of_several_is_touched(void **state)
 {
     static const struct {
@@ -418,7 +419,7 @@ static void any_of_several_is_touched(void **state)
     }
 }
 
-/* Replicas that are about to meet are in one meeting at a time. */
+/* Replicas take part in only one meeting at a time. */
 static void meetings_touch(void **state)
 {
     sketch s;
@@ -440,7 +441,8 @@ static void meetings_touch(void **state)
     expect_touch(&s, 0, 1, "a sum right behind it");
 }
 
-/* Transfers belong to instructions by their numbers: those before the sum, then each one's own. */
+/* Transfers are assigned to instructions by their numbers: first those before the sum, then those of each instruction.
+ */
 static void transfers_touch(void **state)
 {
     for (uint32_t at = 0; at < 4; at++) {
@@ -459,7 +461,8 @@ static void transfers_touch(void **state)
     (void)state;
 }
 
-/* Micro-batches share their calls, which are checked once; other values that they copy are checked too. */
+/* Micro-batches share their calls, which are checked once; values that the micro-batches copy separately are checked
+ * too. */
 static void copies_touch(void **state)
 {
     sketch s;

@@ -1,6 +1,6 @@
 /*
- * test_cache.c: plans from a cache equal the plans that were stored, in every text and in every trained bit; only
- * complete files of the same request are used; and loading is many times faster than compiling.
+ * test_cache.c: plans from a cache equal the stored ones in every text and in every trained bit. Only complete files of
+ * the same request are used, and loading is many times faster than compiling.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static void find_file(const char *folder, char path[512])
     closedir(directory);
 }
 
-/* ---- the same plan ---- */
+/* ---- plans from the cache are the same ---- */
 
 static void set_nothing(bg_options *options)
 {
@@ -145,7 +145,7 @@ static void set_offloaded(bg_options *options)
 static void set_replicas(bg_options *options)
 {
     options->replicas.count = 2;
-    options->replicas.reduce_bytes = 1; /* backwards in parts */
+    options->replicas.reduce_bytes = 1; /* with backward passes in parts */
     options->execution.gradient_accumulation = 4;
     for (int i = 0; i < BG_LOCATION_COUNT; i++) {
         options->memory.locations[i].sharded = i == BG_LOCATION_STATE || i == BG_LOCATION_ACCUMULATORS;
@@ -167,7 +167,7 @@ static void set_auto_scale(bg_options *options)
     options->numerics.loss_scaling = 512.0;
 }
 
-/* Equal layers, each with another limit of its kernels' scratch. */
+/* Equal layers whose kernels have different limits of scratch. */
 static void set_proportions(bg_options *options)
 {
     static const double shares[] = {1e-6, 0.0, 4e-6, 1.0};
@@ -177,7 +177,7 @@ static void set_proportions(bg_options *options)
     options->memory.matmul_proportion_count = 4;
 }
 
-/* One micro-batch: no instruction has all calls of a backward in parts. */
+/* With one micro-batch, no instruction has all calls of a backward in parts. */
 static void set_parts(bg_options *options)
 {
     options->execution.strategy = BG_STRATEGY_SINGLE;
@@ -200,7 +200,7 @@ static const struct {
                   {"recompute", set_recompute},
                   {"parts", set_parts}};
 
-/* A plan of the folder's cache, and whether it must have come from there. */
+/* Makes a plan with the folder's cache, and checks whether it came from there. */
 static bg_plan *make_plan(const test_model *model, const bg_options *options, bool is_cached, const char *what)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -271,8 +271,8 @@ static void test_notes_are_said_again(void **state)
     (void)state;
     test_folder_create(folder);
     options.files.cache_dir = folder;
-    options.execution.gradient_accumulation = 2; /* too few for the pipeline: a warning */
-    options.numerics.stochastic_rounding = true; /* of weights in float32: a warning of a pass over the graph */
+    options.execution.gradient_accumulation = 2; /* too few micro-batches for the pipeline, which is a warning */
+    options.numerics.stochastic_rounding = true; /* float32 weights, for which a pass over the graph warns */
     options.reporting.log = keep_note;
     test_folder_create(log_folder);
     options.files.log_dir = log_folder;
@@ -298,7 +298,7 @@ static void test_notes_are_said_again(void **state)
     assert_non_null(strstr(text, " info: plan: loaded from cache in"));
     free(text);
 
-    /* Without a callback and without a cache the messages exist too. */
+    /* The messages also exist without a callback and without a cache. */
     assert_int_equal(remove(path), 0);
     options.reporting.log = NULL;
     options.files.cache_dir = NULL;
@@ -311,9 +311,9 @@ static void test_notes_are_said_again(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- another request ---- */
+/* ---- requests that differ ---- */
 
-/* Each change is one request more; repeated, it is found. */
+/* Each change makes a new request, whose plan is found when it is repeated. */
 static void test_every_option_counts(void **state)
 {
     static const uint32_t mapping[] = {0, 1, 2, 0};
@@ -389,7 +389,7 @@ static void test_every_option_counts(void **state)
     test_folder_remove(folder);
 }
 
-/* Each field of an optimizer makes another plan, and each of these plans is found again. */
+/* A change of any field of an optimizer makes another plan, and each of these plans is found again. */
 static void test_every_field_of_an_optimizer_counts(void **state)
 {
     enum { MOST = 32 };
@@ -450,8 +450,8 @@ static bg_dtype choose_type(void *user, const char *name, const bg_type *type)
     return *(const bg_dtype *)user;
 }
 
-/* Options that do not shape the plan do not change the request. A new option changes the size: it goes into
- * cache_key.c, or here. */
+/* Options that do not shape the plan do not change the request. A new option changes the struct's size and must be
+ * added to cache_key.c or to this test. */
 static bool never_stop(void *user)
 {
     (void)user;
@@ -532,7 +532,7 @@ static void test_what_does_not_count(void **state)
     options.reporting.progress = never_cancel;
     options.reporting.progress_user = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "neutral"));
-    options.execution.pinning = BG_PINNING_NONE; /* with threads of the program's */
+    options.execution.pinning = BG_PINNING_NONE; /* with threads that the program starts */
     options.execution.start_thread = start_nothing;
     options.execution.start_thread_user = folder;
     bg_plan_destroy(make_plan(test_model_at(0), &options, true, "threads"));
@@ -564,7 +564,7 @@ static bg_status make_inference(const bg_graph *graph, const char *folder, notes
     return status;
 }
 
-/* A graph with a scaled input, through an op type of the caller's. */
+/* A graph that scales its input with an op type of the caller. */
 static bg_graph *make_own(const bg_op_type *type, double factor)
 {
     const bg_type vector = bg_vector(BG_FLOAT32, 8);
@@ -602,7 +602,7 @@ static bg_status select_own(const bg_op_signature *op, bg_kernel_policy policy, 
     return BG_OK;
 }
 
-/* Users' types are found in their graph when they have a revision, and are another request with another one. */
+/* Plans with a user's op types are found if the types have a revision; another revision is another request. */
 static void test_own_ops(void **state)
 {
     bg_op_type type = {BG_OP_TYPE_DEFAULTS, .name = "own",      .minimum_inputs = 1, .maximum_inputs = 1,
@@ -632,7 +632,7 @@ static void test_own_ops(void **state)
     test_folder_remove(folder);
 }
 
-/* Every op type that a graph's ops can have is in the table, under its own name. */
+/* The table has every op type that a graph's ops can have, under its own name. */
 static void test_op_types(void **state)
 {
     (void)state;
@@ -700,7 +700,7 @@ static void test_bad_files(void **state)
     expect_refused(graph, folder, path, "", 0, "not a plan file");
     changed[size - 1] ^= 1;
     expect_refused(graph, folder, path, changed, size, "checksum");
-    /* A whole file of another request under this one's name. */
+    /* A complete file of another request has this request's name. */
     test_folder_remove(folder);
     assert_int_equal(bgi_folder_create(folder, NULL), BG_OK);
     assert_int_equal(make_inference(other, folder, &said, &is_cached), BG_OK);
@@ -782,7 +782,7 @@ static void test_shared_folder(void **state)
     test_folder_remove(folder);
 }
 
-/* Each allocation fails once: no leak, no crash; if only the cache was affected, there is still a plan. */
+/* Each allocation fails once, without a leak or crash; if only the cache is affected, the plan is still made. */
 static void test_memory(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -848,7 +848,7 @@ static void test_loop(void **state)
     test_folder_remove(folder);
 }
 
-/* A plan that is restarted after a damaged file still has its condition. */
+/* A plan that is compiled again because of a damaged file still has its condition. */
 static void test_condition_after_a_bad_file(void **state)
 {
     char folder[TEST_FOLDER_BYTES], path[512];
@@ -918,7 +918,7 @@ static double make_transformer(const char *folder, bool is_cached)
     return ms;
 }
 
-/* The best of several, so that a busy computer does not decide; about 10 times in practice. */
+/* The fastest of several tries counts, so that other load does not matter; the factor is about 10 in practice. */
 static void test_second_start_is_faster(void **state)
 {
     char folder[TEST_FOLDER_BYTES];

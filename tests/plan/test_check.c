@@ -1,7 +1,7 @@
 /*
- * test_check.c: a device's program may name only its own memory and messages that it sends; refusals.
+ * test_check.c: a device's program may name only its own memory and messages that it sends; other programs are errors.
  *
- * The model: A's result goes to B and to C, each on its own device.
+ * In the model, B and C read A's result, each on its own device.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,8 +63,8 @@ static bgi_operand *operand_of(const bgi_instruction *instruction, uint32_t call
     return (bgi_operand *)(uintptr_t)&instruction->calls[call].operands[operand];
 }
 
-/* A value for two devices is written into the first one's message, and copied into the other one as soon as it is
- * complete. */
+/* A value for two devices is written to the first one's message, and copied to the other message when it is complete.
+ */
 static void a_message_is_copied_from_another(void **state)
 {
     bg_plan *plan = make_plan(false, "two readers");
@@ -98,7 +98,7 @@ static void an_output_is_kept_at_home(void **state)
     bg_plan_destroy(plan);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void expect_refusal(const bg_plan *plan, const char *expected)
 {
@@ -109,7 +109,7 @@ static void expect_refusal(const bg_plan *plan, const char *expected)
         fail_msg("\"%s\" is not in: %s", expected, error.message);
 }
 
-/* Changes one operand for one check. */
+/* Changes one operand, checks the program, and restores the operand. */
 static void expect_operand_refused(const bg_plan *plan, bgi_operand *operand, bgi_operand other, const char *expected)
 {
     const bgi_operand before = *operand;
@@ -171,7 +171,7 @@ static void windows_are_acquired_and_sent(void **state)
     bg_plan_destroy(plan);
 }
 
-/* For a strict plan. */
+/* The same for a strict plan. */
 static void turns_are_one_sequence(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 4, 16);

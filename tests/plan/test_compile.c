@@ -1,6 +1,6 @@
 /*
- * test_compile.c: from graphs and options to plans: odd graphs by symbolic execution (support/plan_check.h), outputs,
- * streams, warnings, refusals, failed allocations, and time.
+ * test_compile.c: from graphs and options to plans: unusual graphs by symbolic execution (support/plan_check.h),
+ * outputs, streams, warnings, errors, failed allocations, and time.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void expect_training(const model *m, const bg_options *options, bg_status
     bg_plan_destroy(plan);
 }
 
-/* ---- odd graphs ---- */
+/* ---- unusual graphs ---- */
 
 static void test_a_graph_of_one_op(void **state)
 {
@@ -213,7 +213,7 @@ static void test_samples_per_run(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* The plan has the published timetable, and stage k stashes 2 (3 - k) + 1 micro-batches. */
+/* The plan has the published timetable; stage k stashes 2 (3 - k) + 1 micro-batches. */
 static void test_grouped_schedule(void **state)
 {
     static const char *const timetable = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13\n"
@@ -242,8 +242,8 @@ static void test_grouped_schedule(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* TensorFlow for IPU's: the loss is a separate step, so there are M + 2 N - 1 steps; requested by another system's
- * name. */
+/* The timetable of TensorFlow for IPUs: the loss is a separate step, so there are M + 2 N - 1 steps. It is requested by
+ * that system's name. */
 static void test_grouped_schedule_with_a_separate_loss(void **state)
 {
     static const char timetable[] = "step 0    1    2    3    4    5    6    7    8    9    10   11   12   13   14\n"
@@ -272,7 +272,7 @@ static void test_grouped_schedule_with_a_separate_loss(void **state)
     free(text);
     bg_plan_destroy(plan);
     plan = NULL;
-    /* With M = 2 N - 1 the pipeline is not filled. */
+    /* M = 2 N - 1 does not fill the pipeline. */
     options.execution.gradient_accumulation = 7;
     expect(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, &error), BG_ERROR_INVALID, &error,
            "gradient accumulation is 7: a pipeline of N = 4 stages with schedule `grouped` needs at least 8 (2 N)");
@@ -282,7 +282,7 @@ static void test_grouped_schedule_with_a_separate_loss(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Names of other systems are names of generators: in the plan, in its limits, and where names are compared. */
+/* Names of other systems work as names of generators: in the plan, in its limits, and in comparisons of names. */
 static void test_names_of_other_systems(void **state)
 {
     static const struct {
@@ -388,7 +388,7 @@ static void test_blocks_by_function(void **state)
 }
 
 /* Every strategy runs all backward passes of a step before its one update. Phases run the first level of the update,
- * which changes no weights, after the stage's own backward. A model that accumulates too is refused. */
+ * which changes no weights, after the stage's own backward. A model that accumulates as well is an error. */
 static void test_training_accumulates_by_itself(void **state)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
@@ -434,7 +434,7 @@ static void test_training_accumulates_by_itself(void **state)
     }
 }
 
-/* Stages that are given stay those of the model when nothing is left of the last two. */
+/* Given stages remain the model's stages even if the last two have no ops left. */
 static void test_inference_leaves_out(void **state)
 {
     model m = make_model();
@@ -459,7 +459,7 @@ static void test_inference_leaves_out(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* ---- refusals and warnings ---- */
+/* ---- errors and warnings ---- */
 
 static void test_refusals(void **state)
 {
@@ -629,7 +629,7 @@ static void test_failed_allocations(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* 96 blocks of 52 ops: loops over loops would show. */
+/* With 96 blocks of 52 ops, quadratic loops would be noticeable. */
 static void test_large_models_compile_fast(void **state)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), label_type = bg_vector(BG_INT32, 4);
@@ -659,13 +659,13 @@ static void test_large_models_compile_fast(void **state)
     for (int single = 0; single < 2; single++) {
         const bg_optimizer optimizer = bg_adamw(0.01);
         bg_options options = bg_options_defaults();
-        const clock_t begin = clock(); /* of this process: a busy machine does not count */
+        const clock_t begin = clock(); /* the processor time of this process, so that other load does not count */
         bg_plan *plan = NULL;
         double ms;
         options.execution.strategy = single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED;
         options.execution.gradient_accumulation = 32;
         assert_int_equal(bg_plan_create_training(m.graph, m.loss, &optimizer, &options, &plan, NULL), BG_OK);
-        /* It took about 200 ms where this was written; with a quadratic step it would take many seconds. Sanitizers are
+        /* It took about 200 ms on the developer's machine; a quadratic step would take many seconds. Sanitizers are
          * slow. */
         ms = 1e3 * (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (ms > (getenv("BRIGADE_TEST_QUICK") != NULL ? 30000 : 5000))
@@ -677,7 +677,7 @@ static void test_large_models_compile_fast(void **state)
 
 /* ---- compile only ---- */
 
-/* Program and memory of a plan as text. */
+/* The program and the memory of a plan as text. */
 static void print_plan(const bg_plan *plan, char **out_program, char **out_memory)
 {
     assert_int_equal(bg_plan_print_program(plan, out_program, NULL), BG_OK);
@@ -740,8 +740,8 @@ static bool stop_at_limit(void *user)
     return a->count++ >= a->limit;
 }
 
-/* When the callback asks for it, compiling ends at once and without a plan; when it never does, the plan is made and it
- * is not called again. */
+/* When the callback requests a stop, compiling ends at once and without a plan. If it never does, the plan is made and
+ * the callback is not called again. */
 static void test_a_plan_is_stopped_anywhere(void **state)
 {
     static const char *const schedules[] = {"interleaved", "auto"};

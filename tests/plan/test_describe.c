@@ -90,7 +90,7 @@ static void test_memory(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A phase holds the memory that it touches: 1024 bytes are a matrix, 256 bytes are x, of which there are two slots. */
+/* A phase holds the memory that it touches: 1024 bytes are a matrix, 256 bytes are x, which has two slots. */
 static void test_phases(void **state)
 {
     bg_plan *plan = small_plan();

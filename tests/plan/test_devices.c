@@ -1,5 +1,5 @@
 /*
- * test_devices.c: the devices of stages, and every rule about them: each message of a table, and valid cases.
+ * test_devices.c: the devices of stages, and every rule about them: a table has each error and valid cases.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum { MOST_STAGES = 8 };
 
 typedef struct placed {
     uint32_t stage_count;
-    const char *positions, *phases, *given; /* digits; "" : each its own; given "-": none */
+    const char *positions, *phases, *given; /* digits; "" : a device for each stage; given "-": no device */
 } placed;
 
 static bgi_stages make_stages(const placed *p)
@@ -63,7 +63,8 @@ static void test_placements(void **state)
         {{4, "", "", "0--1"}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "0121"},
         {{4, "", "", "0110"}, &fold, BG_STRATEGY_PIPELINED, 0, false, NULL, "0110"},
         {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, mapping, "0110"},
-        {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* over the blocks' ids */
+        {{4, "", "", "0123"}, &line, BG_STRATEGY_PIPELINED, 2, false, mapping, "0110"}, /* an array over the blocks' ids
+                                                                                         */
         {{4, "", "", ""}, &line, BG_STRATEGY_SHARDED, 0, false, reversed, "3210"},
         {{4, "", "", ""}, &line, BG_STRATEGY_PIPELINED, 0, false, gaps, "3113"},
         {{3, "", "", "1-2"}, &line, BG_STRATEGY_PIPELINED, 0, false, NULL, "112"},
@@ -220,7 +221,8 @@ typedef struct model {
     bg_value loss;
 } model;
 
-/* Blocks A, B, C, ... of a linear layer each; C has A's weight when `tied`. `devices`: of the blocks, by digits. */
+/* Blocks A, B, C, ... of a linear layer each; C has A's weight when `tied`. `devices` has the blocks' devices as
+ * digits. */
 static model make_model(int block_count, bool tied, const char *devices)
 {
     static const char *const blocks[] = {"A", "B", "C", "D"};
@@ -257,12 +259,12 @@ typedef struct limit_case {
     uint32_t accumulation, replicas;
     bg_auto_stage auto_stage;
     bool inference;
-    const char *refusal; /* with ipu_limits; NULL: none */
-    const char *warning; /* without; NULL: none */
+    const char *refusal; /* the error with ipu_limits; NULL: no error */
+    const char *warning; /* the error without them; NULL: no error */
 } limit_case;
 
 static const limit_case limit_cases[] = {
-    /* the least numbers of micro-batches */
+    /* the smallest numbers of micro-batches */
     {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 2, 1, 0, false,
      "gradient accumulation is 2: a pipeline of N = 2 stages with schedule `interleaved` needs at least 3 (2 N - 1)",
      "gradient accumulation is 2, below the 3 that fill a pipeline of 2 stages with schedule `interleaved`: devices "
@@ -271,7 +273,7 @@ static const limit_case limit_cases[] = {
     {false, "", BG_STRATEGY_PIPELINED, NULL, "A|B,C", 3, 1, 0, false, NULL, NULL},
     {false, "", BG_STRATEGY_PIPELINED, "grouped", "A|B,C", 2, 1, 0, false, "needs at least 3", "below the 3"},
     {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 1, 1, 0, false, "needs at least 3", "below the 3"},
-    /* named or not, it is the same schedule */
+    /* it is the same schedule with and without the name */
     {false, "", BG_STRATEGY_PIPELINED, "interleaved", "A|B,C", 2, 1, 0, false,
      "gradient accumulation is 2: a pipeline of N = 2 stages with schedule `interleaved` needs at least 3 (2 N - 1)",
      "gradient accumulation is 2, below the 3 that fill a pipeline of 2 stages with schedule `interleaved`"},
@@ -418,7 +420,7 @@ static void test_interleaved_with_a_shared_device(void **state)
     assert_int_equal(plan_case(&grouped, &options, warning, NULL), BG_OK);
 }
 
-/* A schedule that was not chosen leaves the stages where they are. */
+/* A schedule that was not chosen explicitly does not move the stages. */
 static void test_default_with_a_shared_device(void **state)
 {
     static const uint32_t mappings[][3] = {{0, 1, 2}, {0, 1, 1}, {0, 1, 0}, {0, 0, 0}};

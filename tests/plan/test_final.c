@@ -1,6 +1,6 @@
 /*
- * test_final.c: gradients leave when they are final: sums begin in the middle of a stage's last backward pass, over
- * variables that no later call touches, each right after the call that made the last of them final; nothing else
+ * test_final.c: gradients are summed when they are final. Sums begin in the middle of a stage's last backward pass,
+ * over variables that no later call touches, right after the call that made the last of them final. Nothing else
  * changes.
  */
 #include <stdarg.h>
@@ -63,7 +63,7 @@ static bg_plan *make_plan(unsigned model, const bg_options *options, const char 
     return test_train_plan(test_model_at(model), MICRO_BATCH, &optimizer, options, what);
 }
 
-/* Layers of one matrix each, that end in a mean. */
+/* Layers of one matrix each, followed by a mean. */
 static bg_plan *make_chain(uint32_t layers, const bg_options *options)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -98,7 +98,7 @@ static uint32_t count_parts(const bg_plan *plan)
     return count;
 }
 
-/* Read here from the operands, not as the compiler does. */
+/* Reads it from the operands, unlike the compiler. */
 static bool touches(const bgi_call *call, const bgi_reduced *reduced)
 {
     const size_t begin = reduced->operand.offset,
@@ -143,7 +143,8 @@ static void check_places(const bgi_plan_device *on, const char *what)
         while (before[-1].action.kind == BG_ACTION_SEND)
             before--;
         before--;
-        if (!before->is_part && before->action.kind != BG_ACTION_REDUCE) /* all final before that backward */
+        if (!before->is_part &&
+            before->action.kind != BG_ACTION_REDUCE) /* all of them are final before that backward */
             continue;
         if (!touches_any(&before->calls[before->call_count - 1], sum))
             fail_msg("%s: instruction %u could have been summed before", what, s);
@@ -214,7 +215,7 @@ static void what_is_final_leaves(void **state)
             fail_msg("%s: no backward in parts", ways[way].name);
 }
 
-/* In every order of turns each value is what the graph says. */
+/* In every order of turns each value is the one that the graph defines. */
 static void plans_in_parts_are_right(void **state)
 {
     (void)state;
@@ -276,13 +277,14 @@ static void messages_leave_behind_the_same_call(void **state)
         assert_int_equal(find_departure(on, sends), find_departure(&whole->devices[1], sends));
         sends++;
     }
-    assert_int_equal(sends, MICRO_BATCHES + 1); /* and the squares of its gradients */
+    assert_int_equal(sends, MICRO_BATCHES + 1); /* includes the squares of its gradients */
     assert_int_equal(inside, 1);
     bg_plan_destroy(plan);
     bg_plan_destroy(whole);
 }
 
-/* One stage on one device: the sums of all layers but the first overlap with the backward of the layers before them. */
+/* With one stage on one device, the sums of all layers except the first overlap with the backward of the layers before
+ * them. */
 static void sums_begin_before_the_last_calls(void **state)
 {
     enum { LAYERS = 4 };
@@ -330,7 +332,7 @@ static void parts_have_a_size(void **state)
     }
 }
 
-/* Cases in which nothing may run beside the program, something already does, or no device waits. */
+/* Cases in which no sum may run beside the program, a sum already does, or no device waits. */
 static void whole_backwards(void **state)
 {
     bg_options options[5];
@@ -366,9 +368,9 @@ static void whole_backwards(void **state)
     }
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
-/* An operand of a part that follows a sum is moved to each variable of that sum. */
+/* Moves an operand of a part after a sum to each variable of that sum. */
 static void gradients_that_are_not_final_are_refused(void **state)
 {
     const bg_options options = make_options(0, 2 * MATRIX);
@@ -380,7 +382,8 @@ static void gradients_that_are_not_final_are_refused(void **state)
     (void)state;
     assert_int_equal(bgi_plan_check(plan, NULL), BG_OK);
     for (uint32_t sum = 0; sum < on->instruction_count; sum++)
-        for (uint32_t i = sum + 3; i < on->instruction_count; i++) { /* another sum is between: that one is done */
+        for (uint32_t i = sum + 3; i < on->instruction_count;
+             i++) { /* another sum is between them, so that one is complete */
             const bgi_instruction *part = &on->instructions[i];
 
             if (on->instructions[sum].action.kind != BG_ACTION_REDUCE || part->action.kind != BG_ACTION_BACKWARD)

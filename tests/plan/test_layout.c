@@ -17,7 +17,7 @@
 #include "support/random_model.h"
 #include "support/zoo.h"
 
-/* Random models under random strategies: every content arrives where the graph says it must. */
+/* For random models under random strategies, every content reaches the places that the graph requires. */
 static void test_random_training(void **state)
 {
     const uint64_t count = getenv("BRIGADE_TEST_ALL") != NULL ? 20000 : 600;
@@ -54,7 +54,7 @@ static void test_random_inference(void **state)
     }
 }
 
-/* Models with scratch and with stashes of several slots, in which transients lie where those are free. */
+/* Models with scratch and with stashes of several slots, whose free places transients use. */
 static void test_zoo(void **state)
 {
     static const struct {

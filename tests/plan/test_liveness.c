@@ -1,9 +1,10 @@
 /*
- * test_liveness.c: a step's peak on one device beside the lower bound that liveness gives, for each model of the zoo.
+ * test_liveness.c: compares a step's peak on one device with the lower bound that liveness gives, for each model of the
+ * zoo.
  *
- * The bound follows from the program alone, not from the places that the planner chose: a line of 64 bytes is live from
- * the call or copy that writes it to the last one that reads that content. Weights, gradients and optimizer state are
- * live all the time. No layout of the same program needs less than the moment at which most lines are live.
+ * The bound depends only on the program, not on the places that the planner chose. A line of 64 bytes is live from the
+ * call or copy that writes it to the last one that reads that content. Weights, gradients and optimizer state are live
+ * all the time. No layout of the same program needs less than the moment at which most lines are live.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +27,10 @@ enum { LINE_BYTES = 64, MICRO_BATCHES = 2 };
 
 typedef struct walk {
     const bg_plan *plan;
-    uint32_t *written, *read; /* by line: the moments of the last write and of the last read; 0: not written */
-    int64_t *changes; /* by moment: lines that become live, minus those that were live until the moment before */
+    uint32_t *written, *read; /* for each line: the moments of the last write and of the last read; 0: not written */
+    int64_t *changes; /* for each moment: lines that become live, minus those that were live until the moment before */
     size_t line_count;
-    size_t first_free; /* lines of weights, gradients and state come before */
+    size_t first_free; /* the first line after weights, gradients and state */
     uint32_t moment, moment_count;
 } walk;
 

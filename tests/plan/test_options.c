@@ -1,5 +1,5 @@
 /*
- * test_options.c: names that go both ways, and every range that bgi_options_validate holds.
+ * test_options.c: names are read and printed consistently, and bgi_options_validate checks every range.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void test_names(void **state)
     }
 }
 
-/* Refused options, and the words of the errors. */
+/* Invalid options, and the words of the errors. */
 typedef struct bad_case {
     const char *words;
     void (*spoil)(bg_options *options);

@@ -33,7 +33,7 @@ static void make_problem(problem *p, uint64_t *seed)
 
         for (uint32_t s = 0; s < spans; s++) {
             const uint32_t length = bgi_test_random_below(seed, 6);
-            p->spans[i][s] = (bgi_span){at + 1, at + length}; /* length 0: an empty one */
+            p->spans[i][s] = (bgi_span){at + 1, at + length}; /* length 0: an empty unit */
             at += length + bgi_test_random_below(seed, 4);
         }
         p->units[i] =

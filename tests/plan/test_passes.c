@@ -20,7 +20,7 @@
 
 enum { MICRO_BATCH = 4, MOST_PASSES = 64 };
 
-/* The dumped text, by pass. */
+/* The dumped text of each pass. */
 typedef struct dumps {
     uint32_t count;
     char names[MOST_PASSES][24];
@@ -105,7 +105,7 @@ static void test_each_row_is_whole(void **state)
     assert_null(bg_plan_pass_at(UINT32_MAX, NULL));
 }
 
-/* `all` has the passes that apply, in the order of the table, each once. */
+/* `all` dumps each pass that applies once, in the order of the table. */
 static void test_passes_run_in_the_order_of_the_table(void **state)
 {
     dumps all = {.count = 0};
@@ -168,7 +168,7 @@ static void test_one_pass_is_dumped_alone(void **state)
     assert_int_equal(all.count, 1);
     assert_string_equal(all.names[0], "partition");
     clear(&all);
-    /* Trials of a search are not shown: one dump, not one for each of them. */
+    /* Trials of a search are not dumped: there is one dump in total. */
     options.execution.schedule = "auto";
     options.memory.device_memory_bytes = 3 << 20;
     assert_int_equal(make(&options, true, NULL), BG_OK);
@@ -192,7 +192,7 @@ static void test_an_unknown_pass_is_refused_with_the_names(void **state)
     assert_int_equal(all.count, 0);
 }
 
-/* A plan that the cache has passed through no pass. */
+/* A plan from the cache does not run any pass. */
 static void test_the_cache_is_left_alone(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -211,7 +211,7 @@ static void test_the_cache_is_left_alone(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- proof of a partition ---- */
+/* ---- verification of a partition ---- */
 
 typedef struct cut {
     bg_graph *graph;

@@ -87,7 +87,7 @@ static bool touches(const bg_plan *plan, uint32_t device, const bgi_call *call, 
 }
 
 /* A message that leaves before the action ends is complete: no later call touches any of its slots. It is not late
- * either: the call before it wrote there. The number of such messages. */
+ * either: the call before it wrote to one of them. Returns the number of such messages. */
 static uint32_t check_early_messages(const bg_plan *plan, uint32_t device)
 {
     const bgi_instruction *instructions = plan->devices[device].instructions, *maker = NULL;
@@ -134,7 +134,7 @@ static void test_messages_leave_when_they_are_whole(void **state)
     assert_true(count > 0);
 }
 
-/* Loads and stores are traced as such, stay in one update, and touch remote memory only there. */
+/* Loads and stores are traced as such, occur in one update, and only they touch remote memory. */
 static void test_offload(void **state)
 {
     bgi_test_model model = bgi_test_random_model(4);
@@ -164,7 +164,7 @@ static void test_offload(void **state)
     bg_graph_destroy(model.graph);
 }
 
-/* Replicas: the accumulators of each stage are summed once a step, before its first update. */
+/* The accumulators of each stage are summed over replicas once a step, before its first update. */
 static void test_reduce(void **state)
 {
     bgi_test_model model = bgi_test_random_model(11);

@@ -1,6 +1,6 @@
 /*
- * test_recompute.c: how recomputation changes plans: bytes as predicted by hand, AUTO compared with brute force,
- * budgets, refusals.
+ * test_recompute.c: how recomputation changes plans: bytes computed by hand, AUTO compared with brute force, budgets,
+ * errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,16 +110,16 @@ static void test_stash_bytes(void **state)
         options.memory.recompute = BG_RECOMPUTE_NONE;
         all = stash(&m, &options, k);
         /* The stage's input, the linear layer's result, and two squares. A message has more slots, for values that are
-         * sent ahead. */
+         * sent ahead of time. */
         assert_in_range(all, in_flight * 4 * VALUE, in_flight * 4 * VALUE + (k == 0 ? 0 : 2 * VALUE));
         options.memory.recompute = BG_RECOMPUTE_STAGE;
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
         kept = stash(&m, &options, k);
         assert_int_equal(all - kept, in_flight * 3 * VALUE);
-        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* and once the values that R makes and B reads */
+        options.memory.recompute_order = BG_RECOMPUTE_THEN; /* plus, once, the values that R writes and B reads */
         assert_int_equal(stash(&m, &options, k), kept + 3 * VALUE);
         options.memory.recompute_order = BG_RECOMPUTE_INTERLEAVED;
-        options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values: two */
+        options.memory.recompute = BG_RECOMPUTE_FRACTION; /* half of four values is two */
         options.memory.recompute_fraction = 0.5;
         assert_int_equal(all - stash(&m, &options, k), in_flight * 2 * VALUE);
         options.memory.recompute_fraction = 0.0;
@@ -140,7 +140,7 @@ static size_t total_bytes(const model *m, const bg_options *options, uint32_t de
 }
 
 /* A value that R makes stays until B has read it. On one device the stages share one place in turn; a device with one
- * stage and one micro-batch would save nothing, and stashes everything. Never does the order cost memory. */
+ * stage and one micro-batch would save nothing, and stashes everything. The order never costs memory. */
 static void test_then_costs_no_memory(void **state)
 {
     static const uint32_t one_device[5] = {0}, two_devices[] = {0, 1, 1, 0, 0};
@@ -218,7 +218,8 @@ static void test_then_looks_again(void **state)
     bg_plan_destroy(none);
 }
 
-/* A loss stage whose backward follows its forward at once keeps everything; one that comes later runs again as well. */
+/* A loss stage whose backward directly follows its forward keeps everything; one whose backward comes later is
+ * recomputed. */
 static void test_separate_losses_run_again(void **state)
 {
     static const char stages[] = "B1@0|B2@1|B3@0|B4@1";
@@ -232,7 +233,7 @@ static void test_separate_losses_run_again(void **state)
     bg_plan_destroy(merged);
 }
 
-/* On one device, marks make the parts between them alive one at a time, so the device needs less memory. */
+/* On one device, only one part between marks is live at a time, so the device needs less memory. */
 static void test_marks_lower_the_peak(void **state)
 {
     model m = make_model(1, 12, true);
@@ -245,7 +246,8 @@ static void test_marks_lower_the_peak(void **state)
     plan = must_compile(&m, &options);
     all = bg_plan_device_bytes(plan, 0);
     bg_plan_destroy(plan);
-    options.memory.recompute = BG_RECOMPUTE_STAGE; /* the stage of the loss, without marks: nothing would be gained */
+    options.memory.recompute =
+        BG_RECOMPUTE_STAGE; /* the stage of the loss has no marks, because recomputation would not save memory */
     plan = must_compile(&m, &options);
     assert_int_equal(bg_plan_device_bytes(plan, 0), all);
     assert_int_equal(bg_plan_summarize(plan).recomputed_op_count, 0);
@@ -299,7 +301,7 @@ static outcome measure(bg_plan *plan)
     return o;
 }
 
-/* Every set of marks, by hand: a stage with marks keeps these values. The stage of the loss has nothing to choose. */
+/* Tries every set of marks: a stage with marks keeps these values. The stage of the loss has no choice. */
 static uint32_t list_outcomes(const model *m, bg_options options, outcome *outcomes)
 {
     uint32_t count = 0;
@@ -374,8 +376,8 @@ static void test_auto_equals_brute_force(void **state)
     check_auto("gpipe", BG_RECOMPUTE_INTERLEAVED, BG_PLACE_REMOTE);
 }
 
-/* There are too many ops to try every choice: a bounded search stays within the budget, and never recomputes more than
- * all ops. */
+/* With too many ops to try every choice, a bounded search stays within the budget and recomputes at most all ops once.
+ */
 static void test_auto_of_a_long_chain(void **state)
 {
     model m = make_model(1, 40, true);
@@ -400,8 +402,8 @@ static void test_auto_of_a_long_chain(void **state)
     bg_graph_destroy(m.graph);
 }
 
-/* Auto meets every limit that a plain rule meets, on models whose devices cost each other slots (R is a separate
- * action). */
+/* AUTO meets every limit that a simple rule meets, on models whose devices affect each other's number of slots (R is a
+ * separate action). */
 static void test_auto_meets_what_the_rules_meet(void **state)
 {
     const uint64_t first = getenv("BRIGADE_TEST_ALL") != NULL ? 500 : 885;

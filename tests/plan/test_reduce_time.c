@@ -1,6 +1,6 @@
 /*
- * test_reduce_time.c: gradients that are summed after each stage's backward, the default, never take more memory than
- * those that are summed with the update: of any device or remote store, under any strategy, wherever tensors are.
+ * test_reduce_time.c: gradients summed after each stage's backward (the default) never need more memory than gradients
+ * summed with the update, on any device or remote store, under any strategy and with any tensor locations.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static const struct {
 static const bg_location_class classes[] = {BG_LOCATION_WEIGHTS, BG_LOCATION_ACCUMULATORS, BG_LOCATION_STATE,
                                             BG_LOCATION_ACTIVATIONS};
 
-/* `places`: a bit for each class that is remote. */
+/* `places` has a bit for each class that is remote. */
 static bg_options make_options(size_t way, unsigned places, bool sharded, double norm, unsigned liveness)
 {
     bg_options options = bg_options_defaults();
@@ -56,7 +56,7 @@ static bg_options make_options(size_t way, unsigned places, bool sharded, double
     return options;
 }
 
-/* Returns by how many bytes the remote stores are smaller. */
+/* Returns the number of bytes by which the remote stores are smaller. */
 static size_t compare(const test_model *model, bg_options options, const char *what)
 {
     const bg_optimizer optimizer = bg_adamw(0.003);
@@ -129,7 +129,7 @@ static bg_plan *make_plan(const char *model, bg_options options)
     return test_train_plan(find_model(model), MICRO_BATCH, &optimizer, &options, model);
 }
 
-/* Gradients that leave the device once come back once, for the update: the sum after the backward is not a use at its
+/* Gradients that leave the device once are loaded once, for the update: the sum after the backward is not a use at its
  * first level. */
 static void test_sums_are_not_loaded_again(void **state)
 {
@@ -145,8 +145,8 @@ static void test_sums_are_not_loaded_again(void **state)
     bg_plan_destroy(plan);
 }
 
-/* With a bounded norm, squares are the update's first level, and change nothing: values that they load are not stored
- * again. A sum that came with them would change it. */
+/* With a bounded norm, the update's first level computes squares and changes no values, so values that it loads are not
+ * stored again. A sum at that level would change them. */
 static void test_levels_that_read_do_not_store(void **state)
 {
     bg_plan *without = make_plan("digits", make_options(GROUPED, ACCUMULATORS, false, 0.0, OFF_AFTER_EACH_PHASE));
@@ -169,8 +169,8 @@ static void test_levels_that_read_do_not_store(void **state)
     bg_plan_destroy(without);
 }
 
-/* Each replica stores a piece of its gradients. One of a tied table's two stays whole, because the stage of the other
- * one adds it to its own. */
+/* Each replica stores a piece of its gradients. One of a tied table's two gradients stays whole, because the stage of
+ * the other one adds both. */
 static void test_gradients_for_other_stages_stay_whole(void **state)
 {
     enum { TABLE = 20 * 32 * 4 };
@@ -216,7 +216,7 @@ static void test_gradients_that_are_read_later_stay_whole(void **state)
     }
 }
 
-/* The place of a stage's first or last action of a kind in the program; UINT32_MAX: none. */
+/* The place of a stage's first or last action of a kind in the program; UINT32_MAX: no such action. */
 static uint32_t find_place(const bg_plan *plan, bg_action_kind kind, uint32_t stage, bool is_last)
 {
     const bgi_plan_device *device = &plan->devices[0];

@@ -18,7 +18,7 @@
 
 enum { MICRO_BATCHES = 8, MATRIX = 16 * 16 * 4, X = 4 * 16 * 4 };
 
-/* x [4, 16] -> A, B, C: a linear each, in phases, everything remote; C's mean is the loss. */
+/* x [4, 16] -> A, B, C, each a linear layer, in phases, everything remote; C's mean is the loss. */
 static bg_plan *make_plan_of(uint32_t micro_batches, uint32_t replicas, bool sharded, double max_norm)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, 4, 16), w_type = bg_matrix(BG_FLOAT32, 16, 16);
@@ -81,12 +81,13 @@ static void test_whole(void **state)
 
     (void)state;
     /* Weights are loaded once for the forward, and once for the backward and the update; those of C and of the phase
-     * after it are loaded once for all of these. */
+     * after it are loaded once for all three. */
     expect(plan, BG_LOCATION_WEIGHTS, 3 * MATRIX, 5 * MATRIX, 3 * MATRIX);
     expect(plan, BG_LOCATION_STATE, 6 * MATRIX, 6 * MATRIX, 6 * MATRIX);
-    /* x, which A keeps; a, stored once for B's forward and backward; b, which C keeps on the device; d b and d a. */
+    /* The activations are x, which A keeps; a, stored once for B's forward and backward; b, which C keeps on the
+     * device; d b and d a. */
     expect(plan, BG_LOCATION_ACTIVATIONS, 5 * MICRO_BATCHES * X, 6 * MICRO_BATCHES * X, 5 * MICRO_BATCHES * X);
-    /* Each stage is updated in its backward: gradients never leave the device. */
+    /* Each stage is updated right after its backward, so gradients never leave the device. */
     expect(plan, BG_LOCATION_ACCUMULATORS, 3 * MATRIX, 0, 0);
     for (int k = 0; k < BG_LOCATION_COUNT; k++) {
         assert_int_equal(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_REDUCED, (bg_location_class)k), 0);
@@ -102,9 +103,9 @@ static void test_whole(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A value between stages leaves the device when more micro-batches of it wait than it would have slots there: two that
- * are written, two that are read or, without loads ahead of time, one. C's input waits only for C's forward, whose
- * backward follows at once: one more slot, for the values that it stashes. */
+/* A value between stages leaves the device when more micro-batches of it wait than it would have slots there: two for
+ * writing, and two for reading, or one without loads ahead of time. C's input waits only for C's forward, which its
+ * backward follows at once, so it has one more slot, for the values that it stashes. */
 static void test_few_micro_batches_stay(void **state)
 {
     (void)state;
@@ -120,7 +121,7 @@ static void test_few_micro_batches_stay(void **state)
         }
 }
 
-/* Two replicas keep a half of weights and state each; a load of weights brings both halves. */
+/* Two replicas keep half of the weights and state each; a load of weights gathers both halves. */
 static void test_pieces(void **state)
 {
     bg_plan *plan = make_plan(2, true, 0.0);
@@ -144,7 +145,7 @@ static uint32_t count_calls(const bgi_instruction *instruction, const char *op)
 }
 
 /* For gradients whose norm is bounded, the squares are computed after the reduction, before the backward of the
- * previous stage begins. The update, at the end of the step, loads only the replica's pieces of them. */
+ * previous stage begins. The update, at the end of the step, loads only the replica's pieces of the gradients. */
 static void test_clipped_pieces(void **state)
 {
     bg_plan *plan = make_plan(2, true, 1.0);
@@ -170,7 +171,7 @@ static void test_clipped_pieces(void **state)
     }
     assert_int_equal(reduced, 3);
     assert_int_equal(squared, 3);
-    /* A's, the last one, is still on the device. */
+    /* The gradient of A, the last one, is still on the device. */
     assert_int_equal(bg_plan_remote_bytes(plan, 0, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
     assert_int_equal(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_STORED, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
     assert_int_equal(bg_plan_traffic_bytes(plan, 0, BG_TRAFFIC_LOADED, BG_LOCATION_ACCUMULATORS), 3 * MATRIX / 2);
@@ -238,8 +239,8 @@ static bg_plan *make_tied_plan(uint32_t replicas, bool parallel)
 
 enum { TABLE = 500 * 16 * 4, ROWS = MICRO_BATCHES * 4 * 16 * 4, SLOTS = 1001 * 4, SLOTS_HOME = (SLOTS + 63) / 64 * 64 };
 
-/* The table is kept once, and so is its gradient, beside the rows that the embedding adds to it. A loads the table for
- * its forward, D for all that it does, the update too. */
+/* The table is stored once, and so is its gradient, beside the rows that the embedding adds to it. A loads the table
+ * for its forward, D once for its forward, backward and update. */
 static void test_tied(void **state)
 {
     bg_plan *plan = make_tied_plan(1, false);
@@ -251,7 +252,7 @@ static void test_tied(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two replicas keep a half of the table each. */
+/* Two replicas keep half of the table each. */
 static void test_tied_pieces(void **state)
 {
     bg_plan *plan = make_tied_plan(2, false);
@@ -265,7 +266,7 @@ static void test_tied_pieces(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A and D on different devices: each store has the table. */
+/* If A and D are on different devices, both stores have the table. */
 static void test_tied_on_two_devices(void **state)
 {
     bg_plan *plan = make_tied_plan(1, true);

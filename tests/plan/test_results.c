@@ -1,7 +1,7 @@
 /*
- * test_results.c: a pass sees only the results that its row of passes.def names, and makes those that the row names.
- * The driver is compiled into this program with BGI_VERIFY_PASSES, in every build. Results that are not in a pass's row
- * are NULL there, so a row that names too little ends this program.
+ * test_results.c: a pass reads only the results that its row of passes.def names as inputs, and makes those that the
+ * row names as outputs. The driver is compiled into this program with BGI_VERIFY_PASSES, in every build. Results that
+ * are not in a pass's row are NULL there, so this program crashes if a row misses a result.
  */
 #ifndef BGI_VERIFY_PASSES
 #define BGI_VERIFY_PASSES
@@ -74,7 +74,7 @@ static void expect_plans(const bg_options *options)
             fail_msg("model %u: %s", model, error.message);
 }
 
-/* Options that are not drawn: trials, searches, the IPU's limits, requests. */
+/* Options that random strategies do not have: trials, searches, the IPU's limits, requests. */
 static void test_searched_plans_see_what_they_use(void **state)
 {
     const bg_output_request requests[] = {{.name = "again", .output = "loss"}};
@@ -111,7 +111,7 @@ static void test_searched_plans_see_what_they_use(void **state)
         fail_msg("%s", error.message);
 }
 
-/* Everything remote, in pieces, and run again. */
+/* Everything is remote, in pieces, and recomputed. */
 static void test_remote_plans_see_what_they_use(void **state)
 {
     bg_options options = bg_options_defaults();
@@ -154,7 +154,7 @@ static void test_a_loop_sees_what_it_uses(void **state)
     bg_graph_destroy(condition);
 }
 
-/* ---- what the driver notices ---- */
+/* ---- what the driver detects ---- */
 
 typedef struct seen {
     bool partition, stages, graph;
@@ -184,7 +184,7 @@ static bg_status fail_with_budget(bgi_compiler *c, bg_error *error)
     return bg_error_set(error, BG_ERROR_BUDGET, "over");
 }
 
-/* A compiler with a graph, stages and a partition. */
+/* Makes a compiler with a graph, stages and a partition. */
 typedef struct made {
     bg_plan plan;
     bg_graph *graph;
@@ -250,7 +250,7 @@ static void test_what_a_row_does_not_name_is_refused(void **state)
     assert_int_equal(run_alone(&m.compiler, &unnamed, &error), BG_ERROR_INTERNAL);
     assert_non_null(strstr(error.message, "pass `unnamed` made PARTITION (partition), which its row does not name"));
     expect_untouched(&m);
-    m.compiler.made = STAGES; /* the same before it was made */
+    m.compiler.made = STAGES; /* the same value as before the pass made it */
     m.compiler.partition = NULL;
     assert_int_equal(run_alone(&m.compiler, &unnamed, &error), BG_ERROR_INTERNAL);
     m.compiler.partition = NULL;

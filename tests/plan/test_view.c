@@ -65,7 +65,7 @@ static void test_blocks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Slots of edges are all of the stashes, and a part of the streams. */
+/* Slots of edges are all of the stashes and a part of the streams. */
 static void test_edges(void **state)
 {
     bg_plan *plan = make_plan(false);
@@ -124,8 +124,8 @@ static void test_instructions(void **state)
     }
 }
 
-/* A device's forward pass touches the values that it sends and stashes, its backward the values made from both, its
- * update neither. */
+/* A device's forward pass touches the values that it sends and stashes, its backward pass the values computed from
+ * both, and its update neither. */
 static void test_marks(void **state)
 {
     bg_plan *plan = make_plan(false);
@@ -158,7 +158,7 @@ static void test_marks(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Past the last element nothing is returned and nothing is written. */
+/* For an index past the last element, the function returns no element and writes no output. */
 static void test_ends(void **state)
 {
     bg_plan *plan = make_plan(false);

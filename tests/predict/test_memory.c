@@ -1,8 +1,8 @@
 /*
- * test_memory.c: the predicted memory of a process beside the measured peak, for each model of the zoo in training and
- * in inference. Each run is a process of its own, which predicts after its plan is made, and then runs.
+ * test_memory.c: compares the predicted memory of a process with the measured peak, for each model of the zoo in
+ * training and in inference. Each run is a separate process, which makes its plan, predicts, and then runs.
  *
- * `test_memory` prints the table. The bound of the test is wider than what a quiet machine shows, because pages of
+ * `test_memory` prints the table. The test's bound is wider than the error on a quiet machine, because pages of
  * programs and libraries depend on the system.
  */
 #include <stdarg.h>
@@ -89,7 +89,7 @@ static bg_status run_plan(const bg_plan *plan, bg_error *error)
                             : bg_session_output(session, i - inputs, &stream, error);
         streams[i] = status == BG_OK ? malloc(stream.size_bytes) : NULL;
         if (streams[i] != NULL)
-            memset(streams[i], 0, stream.size_bytes); /* calloc would leave the pages out of memory */
+            memset(streams[i], 0, stream.size_bytes); /* calloc would not touch the pages */
     }
     if (status == BG_OK)
         status = bg_session_run(session, (const void *const *)streams, streams + inputs, error);

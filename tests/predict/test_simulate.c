@@ -1,7 +1,7 @@
 /*
- * test_simulate.c: laws of simulated plans. With free links the first step takes what bg_schedule_simulate says for the
- * same costs, under every strategy. One shared core takes the sum of all work; enough cores take as long as separate
- * devices. Latencies, domains and transfers take time. No test reads a clock.
+ * test_simulate.c: laws of simulated plans. With free links the first step takes the time of bg_schedule_simulate for
+ * the same costs, under every strategy. One shared core takes the sum of all work; with enough cores the time is that
+ * of separate devices. Latencies, domains and transfers take time. No test reads a clock.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,8 @@ enum { MICRO_BATCHES = 6, STEPS = 3 };
 
 static const double call_ns = 100.0;
 
-/* Ops differ, so that stages do. `user`: a plan whose updates are free when they have levels, which a schedule takes to
- * be of one length. */
+/* Prices of ops differ, so that stages differ. `user` is a plan; its updates are free when they have levels, because a
+ * schedule assumes levels of equal length. */
 static double price(const void *user, const bgi_call *call)
 {
     const bg_plan *plan = user;
@@ -34,7 +34,7 @@ static double price(const void *user, const bgi_call *call)
     return call_ns + 10.0 * (double)strlen(call->name);
 }
 
-/* Links and memories that take no time. */
+/* Links and memories without delay. */
 static bgi_device_model free_model(void)
 {
     bgi_device_model model;
@@ -91,7 +91,7 @@ static void expect_near(double found, double expected, const char *what)
         fail_msg("%s: %.17g, expected %.17g", what, found, expected);
 }
 
-/* Messages that leave in their turn, as a schedule knows them. */
+/* Checks that messages leave in order, as a schedule assumes. */
 static void hold_messages(bg_plan *plan)
 {
     for (uint32_t d = 0; d < plan->device_count; d++)
@@ -119,7 +119,7 @@ static double work_of_step(const bg_plan *plan)
     return ns;
 }
 
-/* The costs of stages that the prices come to. */
+/* The costs of stages that follow from the prices. */
 static double scheduled_makespan(const bg_plan *plan, const char *what)
 {
     bg_stage_cost *costs = calloc(plan->stage_count, sizeof *costs);
@@ -240,7 +240,7 @@ static void one_core_takes_the_sum_and_many_take_what_devices_do(void **state)
         own = simulate(plan, &model, 0, "own");
         for (uint32_t cores = 2; cores <= 4; cores++) {
             found = simulate(plan, &model, cores, "cores");
-            /* Lies between the cores' best case and the time without helping each other. */
+            /* The time is between the cores' best case and the time without help. */
             assert_true(found.total_ns >= STEPS * work / cores * (1.0 - 1e-9));
             assert_true(found.total_ns <= STEPS * work * (1.0 + 1e-9));
             bgi_simulation_clear(&found);
@@ -253,7 +253,7 @@ static void one_core_takes_the_sum_and_many_take_what_devices_do(void **state)
     }
 }
 
-/* A pipeline of one micro-batch crosses each boundary twice: latencies add up, by the domains that devices are in. */
+/* A pipeline of one micro-batch crosses each boundary twice, and latencies add up according to the devices' domains. */
 static void messages_take_their_links(void **state)
 {
     bgi_device_model model = free_model();
@@ -294,7 +294,7 @@ static void messages_take_their_links(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Phases load their values from streaming memory: if it is slow, it alone determines the time. */
+/* Phases load their values from streaming memory; if it is slow, only it determines the time. */
 static void transfers_take_streaming_memory(void **state)
 {
     bgi_device_model model = free_model();
@@ -325,7 +325,7 @@ static void transfers_take_streaming_memory(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two replicas of S bytes of gradients: each link carries S of them. */
+/* With two replicas and S bytes of gradients, each link carries S bytes. */
 static void sums_take_their_links(void **state)
 {
     bgi_device_model model = free_model();
@@ -350,7 +350,7 @@ static void sums_take_their_links(void **state)
     expect_near(found.total_ns - base, STEPS * bytes / 1e-3, "sums");
     expect_near(found.times[0][BGI_TIME_COLLECTIVES], STEPS * bytes / 1e-3, "sums by class");
     bgi_simulation_clear(&found);
-    model.link_devices = 1; /* the replicas are in two domains now, whose network is free */
+    model.link_devices = 1; /* now the replicas are in two domains with a free network */
     found = simulate(plan, &model, 0, "sums");
     expect_near(found.total_ns, base, "a free network");
     bgi_simulation_clear(&found);
@@ -367,8 +367,8 @@ static double received_bytes(const bg_plan *plan, uint32_t device)
     return bytes;
 }
 
-/* The core of a rank copies what it receives. If stages take turns, this takes as long as the link; otherwise it is
- * still work of the receiver. */
+/* The core of a rank copies received data. If stages take turns, this takes as long as the link; otherwise it is
+ * additional work of the receiver. */
 static void cores_of_ranks_copy_messages(void **state)
 {
     bgi_device_model model = free_model();
@@ -407,7 +407,7 @@ static void cores_of_ranks_copy_messages(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A rank has no second thread for sums beside its program. */
+/* A rank has no second thread for sums that run beside its program. */
 static void cores_of_ranks_do_sums(void **state)
 {
     bgi_device_model model = free_model();
@@ -440,7 +440,7 @@ static void cores_of_ranks_do_sums(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Strict plans go one action at a time: the step is the sum of all. */
+/* Strict plans run one action at a time, so the step is the sum of all. */
 static void strict_plans_take_turns(void **state)
 {
     const bgi_device_model model = free_model();

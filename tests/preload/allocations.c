@@ -5,7 +5,7 @@
  *     BRIGADE_TEST_FAIL=N       which one (1: the first); 0 or nothing: none fails
  *     BRIGADE_TEST_COUNT=FILE   how many there were, written when the process ends
  *
- * Works under glibc, which keeps the real functions under other names, and not under sanitizers, which have their own.
+ * It works under glibc, which has the real functions under other names, and not under sanitizers, which replace them.
  */
 #define _POSIX_C_SOURCE 200809L
 

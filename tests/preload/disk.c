@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static _Atomic uint64_t counts[3]; /* of writes, flushes, renames */
+static _Atomic uint64_t counts[3]; /* counts of writes, flushes and renames */
 
 /* The n of "KIND:N" if the kind is the requested one, otherwise 0. */
 static uint64_t asked(const char *kind)

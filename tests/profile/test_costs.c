@@ -155,7 +155,7 @@ static void test_costs_change_no_bit(void **state)
         split_count += plan->problem.splits_weights;
         bg_plan_destroy(plan);
     }
-    assert_true(order_count > 1 && split_count > 0); /* otherwise nothing was tested */
+    assert_true(order_count > 1 && split_count > 0); /* otherwise the test would prove nothing */
     for (int i = 0; i < 8; i++)
         free(orders[i]);
     free(expected);
@@ -186,7 +186,7 @@ static bg_plan *plan_with(const char *schedule, bg_stage_cost cost)
     return plan;
 }
 
-/* `auto` separates W where the step then ends earlier, and is then as fast as the schedules that always separate it. */
+/* `auto` separates W if the step then ends earlier, and is then as fast as the schedules that always separate it. */
 static void test_weights_apart(void **state)
 {
     static const char *const others[] = {"interleaved", "grouped", "zb-h1", "zb-h2"};
@@ -205,13 +205,13 @@ static void test_weights_apart(void **state)
             assert_true(makespan < find_makespan(plan));
         bg_plan_destroy(plan);
     }
-    /* A split would gain nothing, so B stays whole. */
+    /* A split would not save time, so B remains whole. */
     plan = plan_with("auto", (bg_stage_cost){.forward_ns = 1000});
     assert_false(plan->problem.splits_weights);
     bg_plan_destroy(plan);
 }
 
-/* Measured either way, costs serve schedules of both kinds. */
+/* Costs measured with or without a separate W work for schedules of both kinds. */
 static void test_costs_of_halves(void **state)
 {
     const bg_stage_cost whole = {.forward_ns = 500, .backward_ns = 3000};
@@ -239,7 +239,7 @@ static void test_costs_of_halves(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The least budget that one micro-batch at a time fits is enough, and with less the message is the plan's own. */
+/* The smallest budget for one micro-batch at a time is enough; with less, the error is that of the plan. */
 static void test_budget_is_met(void **state)
 {
     bg_options options = make_options("sequential");

@@ -1,6 +1,6 @@
 /*
- * test_insights.c: a planted problem is named first, and following the advice gives at least 80 % of the promised gain.
- * Kernels and loaders that sleep a known time need no processor, so these hold on any machine.
+ * test_insights.c: an artificial problem is reported first, and following the advice gives at least 80 % of the
+ * predicted gain. Kernels and loaders that sleep a known time need no processor, so this holds on any machine.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* ---- an op that takes its time ---- */
+/* ---- an op that sleeps ---- */
 
 static void sleep_ns(double ns)
 {
@@ -64,7 +64,7 @@ static const bg_op_type nap = {BG_OP_TYPE_DEFAULTS, .name = "nap",       .minimu
                                .maximum_inputs = 1, .output_count = 1,   .attributes_bytes = sizeof(double),
                                .infer = infer_nap,  .kernel = choose_nap};
 
-/* ---- a pipeline of naps ---- */
+/* ---- a pipeline of sleeping ops ---- */
 
 typedef struct rig {
     bg_plan *plan;
@@ -138,8 +138,8 @@ static void assert_first(const bgi_analysis *analysis, const char *id)
                  id);
 }
 
-/* Compares the throughput after the advice with the promised one. The machine may be busy with other work, so the
- * fastest of more runs counts. */
+/* Compares the throughput after the advice with the predicted one. The machine may be busy with other work, so the
+ * fastest of several runs counts. */
 static void assert_promise(rig *before, double before_pause_ns, rig *after, double promised)
 {
     double before_s = 1e9, after_s = 1e9, gained = 0.0;
@@ -198,7 +198,7 @@ static void test_slow_loader(void **state)
     assert_non_null(strstr(analysis.insights[0].option, "--loader-mode async"));
     assert_promise(&r, pause_ns, &r, analysis.insights[0].gain);
     bgi_analysis_clear(&analysis);
-    /* Waiting that no loader explains is the program's own time. */
+    /* Waiting that is not caused by a loader is the program's own time. */
     bg_profile_start(r.session, NULL);
     run(&r, pause_ns);
     analysis = analyze(&r, NULL);
@@ -209,7 +209,7 @@ static void test_slow_loader(void **state)
 
 /* ---- memory ---- */
 
-/* A first stage of many activations, and a small second one. */
+/* The first stage has many activations, and the second one is small. */
 static void open_network(rig *r, bg_recompute recompute)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 256, 64);
@@ -269,7 +269,7 @@ static double find_most(const bg_plan *plan)
     return most;
 }
 
-/* A budget that is nearly used up by activations of one device. */
+/* Activations of one device nearly use up the budget. */
 static void test_memory_hog(void **state)
 {
     rig keeps, recomputes;

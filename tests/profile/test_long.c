@@ -1,6 +1,6 @@
 /*
- * test_long.c: many updates with a profile: the files and the memory of the process stay bounded. BRIGADE_TEST_LONG=N
- * trains N updates instead of a few, in turns with a session that records nothing, and prints the overhead.
+ * test_long.c: many updates with a profile: the files and the memory of the process remain bounded. BRIGADE_TEST_LONG=N
+ * trains N updates instead of a few, in turns with a session without recording, and prints the overhead.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +98,7 @@ static void check_files(const char *folder)
     }
 }
 
-/* The ratio of neighboring runs, with a profile over without: the median. */
+/* The median ratio of the times of neighboring runs with and without a profile. */
 static double train(rig *traced, rig *plain, uint64_t runs)
 {
     double *ratios = calloc(runs, sizeof *ratios), middle;

@@ -1,6 +1,6 @@
 /*
- * test_report.c: a recorded session's folder: the summary shows what was recorded, times add up, files are bounded,
- * names of models and folders are treated as data and never as markup, and invalid summaries are refused.
+ * test_report.c: a recorded session's folder. The summary shows the recorded data, times add up, and files are bounded.
+ * Names of models and folders are treated as data and never as markup. Invalid summaries are errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* What the progress callback of all plans here got last. */
+/* The last values that the progress callback of all plans here got. */
 static struct asked {
     uint64_t calls, cancel_at, done, total;
     bool rises;
@@ -153,7 +153,7 @@ static double sum_values(const json_t *object)
 
 /* ---- contents ---- */
 
-/* Rounding to whole nanoseconds is all that may be missing. */
+/* Only rounding to whole nanoseconds may be missing. */
 static void test_times_add_up(void **state)
 {
     recorded r;
@@ -226,7 +226,7 @@ static void test_ops(void **state)
     close_network(&r);
 }
 
-/* The live bytes at any moment fit the plan, and reach its figure at some moment. */
+/* The live bytes never exceed the plan's number, and reach it at some moment. */
 static void test_memory(void **state)
 {
     recorded r;
@@ -368,7 +368,7 @@ static off_t size_of(const recorded *r, const char *name)
     return status.st_size;
 }
 
-/* For runs of any length, files do not grow, totals cover everything, and omitted entries are reported. */
+/* For runs of any length, files are bounded, totals cover everything, and omitted entries are reported. */
 static void test_bounded(void **state)
 {
     const char *const quick = getenv("BRIGADE_TEST_QUICK");
@@ -414,7 +414,7 @@ static void test_names_are_data(void **state)
     assert_null(strstr(html, "<img src=x"));
     for (const char *next = html; (next = strstr(next, "</script>")) != NULL; next++)
         scripts++;
-    assert_int_equal(scripts, 2); /* of the data, and of the page */
+    assert_int_equal(scripts, 2); /* script ends of the data and of the page */
     free(html);
     require(bg_profile_print_report(r.folder, r.folder, false, &text, &error), &error);
     assert_null(strchr(text, '\x1b'));
@@ -465,7 +465,7 @@ static void test_other_files(void **state)
 
 /* ---- progress ---- */
 
-/* A report that is canceled leaves no new folder, and an older report as it was. */
+/* A canceled report leaves no new folder and does not change an older report. */
 static void test_progress(void **state)
 {
     recorded r;

@@ -1,5 +1,5 @@
 /*
- * test_scalars.c: event files, read back by what their formats say (TFRecord's frames, protocol buffers), byte by byte.
+ * test_scalars.c: event files, read back byte by byte according to their formats (TFRecord's frames, protocol buffers).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static uint64_t take(cursor *c, int bytes)
     return value;
 }
 
-/* Returns the data of the next record after checking both checksums. */
+/* Checks both checksums of the next record and returns its data. */
 static cursor take_record(cursor *c)
 {
     const unsigned char *begin = c->at;

@@ -1,5 +1,5 @@
 /*
- * test_trace.c: the trace file is JSON that shows what was recorded, and its memory counters stay within the plan's
+ * test_trace.c: the trace file is JSON that shows what was recorded, and its memory counters do not exceed the plan's
  * bytes.
  */
 #include <stdarg.h>
@@ -154,8 +154,8 @@ static void assert_slices_good(const json_t *events, const bg_plan_summary *summ
     }
 }
 
-/* The counters of a device: never below the constant part, never above the plan's bytes, back at the constant part in
- * the end. Returns the highest. */
+/* Checks that the counters of a device are never below the constant part or above the plan's bytes, and end at the
+ * constant part. Returns the highest. */
 static double check_memory(const json_t *events, const traced_run *run, uint32_t device)
 {
     double highest = 0.0, last = 0.0, last_ts = -1.0;
@@ -186,7 +186,7 @@ static double check_memory(const json_t *events, const traced_run *run, uint32_t
     return highest;
 }
 
-/* Devices, and once more those that load and store. */
+/* Counts the devices, and those that load and store a second time. */
 static uint32_t count_tracks(const traced_run *run)
 {
     uint32_t count = 0;
@@ -327,7 +327,7 @@ static void assert_at_slice(const json_t *events, const json_t *end)
     fail_msg("no slice `%s` of step %u, micro-batch %u", name, step, micro_batch);
 }
 
-/* Every arrow has both ends; returns how many there are. */
+/* Checks that every arrow has both ends; returns their number. */
 static size_t check_arrows(const bg_options *options)
 {
     traced_run run = run_network(options, true);
@@ -399,7 +399,7 @@ static void test_summary_says_what_was_dropped(void **state)
     }
 }
 
-/* The time of each stage's compute, updates too, over its forwards, as the recorded events have it. */
+/* The time of each stage's compute, with updates, divided by its forwards, computed from the recorded events. */
 static void sum_events(const traced_run *run, double *mean_us)
 {
     const bg_plan_summary summary = bg_plan_summarize(run->plan);
@@ -536,14 +536,14 @@ static traced_run make_gpt(bg_options options, uint32_t cores)
     return run;
 }
 
-/* In phases: of one device each, or that two devices of each take in turns. */
+/* In phases, with one device for each replica, or two devices that take turns. */
 static traced_run make_phased_gpt(bool is_parallel, uint32_t cores)
 {
     bg_options options = make_options(true);
 
     options.execution.strategy = BG_STRATEGY_PHASED;
     options.execution.phases_parallel = is_parallel;
-    if (cores == 1) /* one worker that does everything: an order that time does not change */
+    if (cores == 1) /* one worker does everything, so the order does not depend on time */
         options.execution.io_threads = 0;
     return make_gpt(options, cores);
 }
@@ -580,7 +580,7 @@ static bool meets_backward(const traced_run *run, const bg_trace_event *reductio
     return false;
 }
 
-/* `apart`: searches for reductions during backwards of the other of two devices; otherwise during its own. */
+/* With `apart`, counts reductions during backwards of the other of two devices; otherwise during the device's own. */
 static uint32_t count_overlaps(const traced_run *run, uint32_t apart)
 {
     uint32_t count = 0;
@@ -608,8 +608,8 @@ static void update(traced_run *run)
     free(data);
 }
 
-/* A layer's gradients are reduced after its last backward, when the layer before has everything that its own backward
- * waits for, so the two run at the same time. */
+/* A layer's gradients are reduced after its last backward. By then, the previous layer has all inputs of its own
+ * backward, so the two run at the same time. */
 static void test_reductions_overlap_backwards(void **state)
 {
     traced_run run = make_phased_gpt(true, 4);
@@ -670,7 +670,7 @@ static void test_reductions_overlap_the_only_backward(void **state)
 
     (void)state;
     options.execution.strategy = BG_STRATEGY_SINGLE;
-    options.execution.io_threads = 1; /* the thread that does them */
+    options.execution.io_threads = 1; /* the thread that runs them */
     options.replicas.reduce_bytes = 100000;
     run = make_gpt(options, 2);
     assert_true(bg_plan_summarize(run.plan).sums_beside >= LAYERS);
@@ -697,8 +697,8 @@ static void find_backwards(const traced_run *run, uint32_t replica, uint32_t sta
     }
 }
 
-/* One worker for both replicas: the one that comes first to a reduction does all backwards of the next phase before the
- * other one has come. The events traced beside the program show each replica's share, after both have arrived. */
+/* One worker runs both replicas: the replica that reaches a reduction first runs all backwards of the next phase before
+ * the other one reaches it. The events traced beside the program show each replica's share, after both have arrived. */
 static void test_nobody_waits_for_those_who_come_late(void **state)
 {
     traced_run run = make_phased_gpt(false, 1);

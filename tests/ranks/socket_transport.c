@@ -31,7 +31,7 @@ typedef struct item {
     frame head;
     uint32_t rank;
     size_t done;
-    char *content; /* of a receive: the caller's */
+    char *content; /* for a receive, the caller's memory */
     void *operation;
 } item;
 
@@ -49,9 +49,9 @@ typedef struct sockets {
     pthread_mutex_t mutex;
     int fds[MOST_RANKS];
     pid_t children[MOST_RANKS];
-    int done[2], go[2]; /* children report that they are done, and stay until all are */
+    int done[2], go[2]; /* children report that they are done and wait until all are */
     list out[MOST_RANKS], come;
-    item *in[MOST_RANKS]; /* begun to come */
+    item *in[MOST_RANKS]; /* the message has begun to arrive */
     frame heads[MOST_RANKS];
     size_t head_bytes[MOST_RANKS];
     uint32_t lane_count;
@@ -126,7 +126,7 @@ static void arrive(sockets *s, item *message)
     append(&s->come, message);
 }
 
-/* A list, with the memory that its items own. A receive's content is the caller's. */
+/* Frees a list with the memory that its items own. The caller owns a receive's content. */
 static void free_messages(list *l)
 {
     while (l->first != NULL) {
@@ -162,7 +162,7 @@ static void write_some(sockets *s, uint32_t rank)
     }
 }
 
-/* Returns false when the other side has ended. */
+/* Returns false when the other side has closed. */
 static int read_some(sockets *s, uint32_t rank)
 {
     for (;;) {
@@ -296,9 +296,9 @@ static bg_status poll_lane(void *user, void *of, void **out_operations, uint32_t
     return BG_OK;
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
-/* Until they have forked, this process has all sockets. */
+/* Before forking, this process has all sockets. */
 static void allow_files(rlim_t count)
 {
     struct rlimit limit;

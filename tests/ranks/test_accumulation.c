@@ -1,2 +1,2 @@
-/* test_accumulation.c: parity/test_accumulation.c over two processes: the same bits. */
+/* test_accumulation.c: runs parity/test_accumulation.c over two processes and expects the same bits. */
 #include "../parity/test_accumulation.c"

@@ -49,7 +49,7 @@ typedef struct rig {
     bg_error error;
 } rig;
 
-/* Two stages, one on each rank; `is_alone`: both on each. */
+/* Two stages, one on each rank; with `is_alone` each process has both. */
 static bg_status open_rig(rig *r, bg_kernel_policy kernels, bool is_alone)
 {
     const bg_optimizer optimizer = bg_sgd(0.05);
@@ -98,7 +98,7 @@ static void other_processors_are_refused(void **state)
     close_rig(&r);
 }
 
-/* Loss of the last run. */
+/* Returns the loss of the last run. */
 static float train(rig *r)
 {
     const void *inputs[8] = {0};
@@ -120,7 +120,7 @@ static float train(rig *r)
     return losses[0];
 }
 
-/* In the order of the message. */
+/* The cases are in the order of the message. */
 static void the_lowest_instructions_serve_all(void **state)
 {
     float loss, expected;

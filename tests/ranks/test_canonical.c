@@ -1,2 +1,2 @@
-/* test_canonical.c: parity/test_canonical.c over two processes: the same bits. */
+/* test_canonical.c: runs parity/test_canonical.c over two processes and expects the same bits. */
 #include "../parity/test_canonical.c"

@@ -1,6 +1,6 @@
 /*
- * test_data.c: a rank reads the samples of its own devices, in the order of one process; the rest of an epoch, and
- * batches cut by max_steps, are read whole. test_fit.c shows that training with them is right. Infeeds do the same.
+ * test_data.c: a rank reads the samples of its own devices, in the order of one process. The rest of an epoch, and
+ * batches cut by max_steps, are read whole. Infeeds behave the same. test_fit.c tests training with these samples.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { MICRO_BATCH = 2, CALL = 16, REST = 5, SAMPLES = 3 * CALL + REST };
 
-/* ---- samples that are counted ---- */
+/* ---- counting samples ---- */
 
 static atomic_uint fetched;
 
@@ -41,8 +41,8 @@ typedef struct fit {
     uint32_t iterations, accumulation, replicas, devices;
     const char *layout;
     uint64_t max_steps;
-    uint32_t wanted[2]; /* by rank, of an epoch */
-    uint32_t tested[2]; /* of a test after it; in inference batches of CALL samples too */
+    uint32_t wanted[2]; /* for each rank, the samples of an epoch */
+    uint32_t tested[2]; /* samples of a test after it; batches have CALL samples in inference too */
 } fit;
 
 static void require(bg_status status, const bg_error *error, const char *what)
@@ -95,7 +95,7 @@ static void train(const fit *f)
     options.strategy.inference_options = &inference;
     options.max_epochs = 2;
     options.max_steps = f->max_steps;
-    loading.mode = BG_LOADER_SYNC; /* nothing is fetched ahead */
+    loading.mode = BG_LOADER_SYNC; /* no samples are fetched ahead */
     loading.shuffle = true;
     loading.drop_last = false;
     data.dataset = dataset;
@@ -114,7 +114,7 @@ static void ranks_fetch_their_own(void **state)
     enum { WHOLE = 3 * CALL };
     static const fit fits[] = {
         {"replicas", 2, 2, 2, 1, NULL, 0, {WHOLE / 2 + REST, WHOLE / 2 + REST}, {WHOLE / 2 + REST, WHOLE / 2 + REST}},
-        /* Four replicas; rank 1 has but one. */
+        /* Of four replicas, rank 1 has only one. */
         {"uneven",
          1,
          2,
@@ -124,10 +124,10 @@ static void ranks_fetch_their_own(void **state)
          0,
          {WHOLE * 3 / 4 + REST, WHOLE / 4 + REST},
          {WHOLE * 3 / 4 + REST, WHOLE / 4 + REST}},
-        /* The first stage reads x, the last one labels; a sample's tensors come together. */
+        /* The first stage reads x, the last one labels; a sample's tensors are read together. */
         {"stages", 2, 4, 1, 4, NULL, 0, {SAMPLES, SAMPLES}, {SAMPLES, SAMPLES}},
         {"a rank in the middle", 2, 4, 1, 4, "0,1,1,0", 0, {SAMPLES, REST}, {SAMPLES, REST}},
-        /* 5 updates are two calls and a half: the third is made of a part of a batch. */
+        /* 5 updates are two and a half calls: the third call has only a part of a batch. */
         {"cut by max_steps", 2, 2, 2, 1, NULL, 5, {WHOLE, WHOLE}, {WHOLE / 2 + REST, WHOLE / 2 + REST}},
         {"max_steps of whole calls", 2, 2, 2, 1, NULL, 6, {WHOLE / 2, WHOLE / 2}, {WHOLE / 2 + REST, WHOLE / 2 + REST}},
     };
@@ -153,7 +153,7 @@ static void sessions_say_what_they_read(void **state)
         bg_value loss;
         bg_error error = {0};
         options.execution.gradient_accumulation = 4;
-        options.execution.layout = "0,0,0,1,1,1,1,1"; /* of replica 0 rank 1 has the loss */
+        options.execution.layout = "0,0,0,1,1,1,1,1"; /* rank 1 has the loss of replica 0 */
         options.replicas.count = 2;
         options.numerics.canonical_reductions = canonical == 1;
         require(bg_graph_create(&graph, &error), &error, "graph");
@@ -175,7 +175,7 @@ static void sessions_say_what_they_read(void **state)
 
 enum { FED_ITERATIONS = 3, FED_MICRO_BATCHES = 4, MOST_FED = 2 * FED_ITERATIONS * FED_MICRO_BATCHES };
 
-/* Elements one after the other, and how often each of their tensors was written. */
+/* A source of successive elements that counts how often each of their tensors was written. */
 typedef struct feed {
     const test_net_samples *samples;
     uint64_t next, end;
@@ -201,7 +201,7 @@ static bg_status next_element(void *user, void *const tensors[], bool *out_has_e
 typedef struct fed {
     const char *name, *layout;
     uint32_t replicas, devices;
-    uint32_t x[2], labels[2]; /* elements that a rank makes of each */
+    uint32_t x[2], labels[2]; /* the number of elements that a rank writes of each tensor */
 } fed;
 
 typedef enum feeding { OF_READ, OF_ALL, OF_DATASET } feeding;
@@ -219,7 +219,7 @@ static void open_infeed(feeding how, feed *f, const bg_dataset *dataset, bg_infe
         require(bg_infeed_create(types, 2, next_element, f, &options, out, &error), &error, "infeed");
 }
 
-/* Losses of a run whose infeed is used up. `transport` NULL: for this rank only. */
+/* Returns the losses of a run whose infeed is used up. If `transport` is NULL, the run has only this rank. */
 static void run_fed(const fed *c, feeding how, bg_transport *transport, float losses[MOST_FED], feed *out)
 {
     const test_net net = {.device_count = c->devices};

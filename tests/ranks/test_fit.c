@@ -1,3 +1,3 @@
-/* test_fit.c: train/test_fit.c over two processes. */
+/* test_fit.c: runs train/test_fit.c over two processes. */
 #define TEST_RANKS
 #include "../train/test_fit.c"

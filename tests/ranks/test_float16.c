@@ -1,3 +1,3 @@
-/* test_float16.c: parity/test_float16.c over two processes: the same bits. */
+/* test_float16.c: runs parity/test_float16.c over two processes and expects the same bits. */
 #define TEST_RANKS
 #include "../parity/test_float16.c"

@@ -1,3 +1,3 @@
-/* test_fused_products.c: parity/test_fused_products.c over two processes: the same bits. */
+/* test_fused_products.c: runs parity/test_fused_products.c over two processes and expects the same bits. */
 #define TEST_RANKS
 #include "../parity/test_fused_products.c"

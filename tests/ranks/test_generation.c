@@ -1,6 +1,6 @@
 /*
- * test_generation.c: a generator with stages on two ranks: both draw the tokens of one process, from logits with the
- * same bits, and the caches of keys and values stay on the rank of the stage.
+ * test_generation.c: a generator with stages on two ranks. Both ranks draw the same tokens as one process, from logits
+ * with the same bits, and the caches of keys and values stay on the rank of the stage.
  */
 #include <string.h>
 
@@ -17,7 +17,8 @@ typedef struct outcome {
     float logits[VOCABULARY]; /* after the first prompt */
 } outcome;
 
-/* Prompts side by side, then one by hand. `stages` NULL: one device, so one process (wrap.c). */
+/* Generates for several prompts at once, then for one prompt token by token. If `stages` is NULL, one device and so one
+ * process runs it (wrap.c). */
 static void generate(const char *stages, outcome *out)
 {
     const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);

@@ -1,2 +1,2 @@
-/* test_inference.c: parity/test_inference.c over two processes: the same bits. */
+/* test_inference.c: runs parity/test_inference.c over two processes and expects the same bits. */
 #include "../parity/test_inference.c"

@@ -1,3 +1,3 @@
-/* test_input_groups.c: runtime/test_input_groups.c over two processes: the same bits. */
+/* test_input_groups.c: runs runtime/test_input_groups.c over two processes and expects the same bits. */
 #define TEST_RANKS
 #include "../runtime/test_input_groups.c"

@@ -17,7 +17,7 @@
 #include "ranks/wrap.h"
 #include "transport/ranks.h"
 
-/* A weight of 2.3 MB, one of 1.5 MB, small ones; a round of two ranks has less. */
+/* One weight has 2.3 MB, one has 1.5 MB, and the others are small; a round of two ranks has less. */
 enum { WIDTH = 760, HIDDEN = 500, MICRO_BATCH = 2, ACCUMULATION = 2, STEPS = 2, REPLICAS = 2 };
 
 static void require(bg_status status, const bg_error *error)
@@ -39,7 +39,7 @@ static bg_value build(bg_graph *graph)
     return bg_reduce(graph, "loss", BG_REDUCE_MEAN, x, NULL, 0, false);
 }
 
-/* Trains, in one process without `uses_ranks`. */
+/* Trains; without `uses_ranks`, in one process. */
 static bg_session *train(const bg_options *options, bool uses_ranks, bg_plan **out_plan)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);

@@ -1,3 +1,3 @@
-/* test_loss_guard.c: parity/test_loss_guard.c over two processes: when one of them finds a bad loss, both refuse the
- * update. */
+/* test_loss_guard.c: runs parity/test_loss_guard.c over two processes: when one of them finds a bad loss, both reject
+ * the update. */
 #include "../parity/test_loss_guard.c"

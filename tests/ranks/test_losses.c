@@ -1,3 +1,3 @@
-/* test_losses.c: parity/test_losses.c over two processes: the same bits. */
+/* test_losses.c: runs parity/test_losses.c over two processes and expects the same bits. */
 #define TEST_RANKS
 #include "../parity/test_losses.c"

@@ -1,2 +1,2 @@
-/* test_matrix.c: parity/test_matrix.c over two processes: the same bits. */
+/* test_matrix.c: runs parity/test_matrix.c over two processes and expects the same bits. */
 #include "../parity/test_matrix.c"

@@ -1,7 +1,7 @@
 /*
- * test_meetings.c: sums over members on different ranks: short meetings need one message each way, larger ones two with
- * half the bytes each, and large data come in rounds; the bits are those of a plain loop over the members, in place
- * too.
+ * test_meetings.c: sums over members on different ranks. Short meetings need one message in each direction, larger ones
+ * two with half the bytes each, and large data are sent in rounds. The bits are those of a plain loop over the members,
+ * even in place.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,15 +16,20 @@
 #include "ranks/wrap.h"
 #include "transport/ranks.h"
 
-enum { MOST_RANKS = 4, MOST_EXCHANGES = 3, MOST_ELEMENTS = 20000, FIRST_LINK_TAG = 2 /* before it: notes and hosts */ };
+enum {
+    MOST_RANKS = 4,
+    MOST_EXCHANGES = 3,
+    MOST_ELEMENTS = 20000,
+    FIRST_LINK_TAG = 2 /* earlier lanes are for notes and hosts */
+};
 
-/* Called before wrap.c checks. */
+/* This runs before wrap.c reads the variable. */
 __attribute__((constructor)) static void ask_for_three(void)
 {
     setenv("BRIGADE_TEST_RANKS", "3", 0);
 }
 
-/* ---- the test's transport, with an eye on its messages ---- */
+/* ---- the test's transport, with counted messages ---- */
 
 static uint32_t messages, rounds;
 static size_t bytes;
@@ -61,7 +66,7 @@ static void lost(void *user, bg_status status, const char *why)
     fail_msg("%s", why);
 }
 
-/* ---- a group whose members are the devices; `owners`: whose these are ---- */
+/* ---- a group whose members are the devices; `owners` are their ranks ---- */
 
 typedef struct rig {
     bg_transport counting;
@@ -77,7 +82,7 @@ static uint32_t rank_count(void)
     return test_ranks_transport()->rank_count;
 }
 
-/* `extra`: rank 0 has a device more. */
+/* With `extra`, rank 0 has one more device. */
 static void open_rig(rig *r, bool extra)
 {
     bg_error error = {0};
@@ -114,7 +119,7 @@ static void wait_for(const rig *r, bgi_wait wait)
 
 /* ---- sums ---- */
 
-/* Sums of these depend on their order. */
+/* Numbers whose sums depend on their order. */
 static float element(uint32_t member, uint32_t exchange, size_t i)
 {
     const uint32_t mixed = (member * 7919u + exchange * 104729u + (uint32_t)i) * 2654435761u;
@@ -138,7 +143,7 @@ static float expect(uint32_t first, uint32_t members, uint32_t exchange, size_t 
     return sum;
 }
 
-/* Sums in rounds of this number of bytes. */
+/* Sums in rounds with this number of bytes. */
 static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exchanges)[MOST_EXCHANGES], uint32_t count,
                            const uint32_t *here, uint32_t here_count)
 {
@@ -164,7 +169,7 @@ static void meet_in_rounds(const rig *r, size_t round_bytes, bgi_exchange (*exch
     }
 }
 
-/* The contributions of the members here; each meets the others. */
+/* The contributions of this rank's members; each meets the others. */
 static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t count, bool is_tree, bool in_place)
 {
     static float data[2][MOST_EXCHANGES][MOST_ELEMENTS], results[2][MOST_EXCHANGES][MOST_ELEMENTS];
@@ -198,10 +203,10 @@ static void meet(const rig *r, size_t round_bytes, const size_t *sizes, uint32_t
             }
 }
 
-/* Meetings of all kinds one after the other, with the messages that each takes of this rank. */
+/* Runs meetings of all kinds one after the other and counts the messages that this rank sends for each. */
 static void meet_often(rig *r, uint32_t short_messages, uint32_t long_messages)
 {
-    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short one */
+    const size_t longest = rank_count() == 2 ? 8192 : 4096 / (rank_count() - 2); /* elements of a short meeting */
     const struct {
         size_t sizes[MOST_EXCHANGES];
         uint32_t count;
@@ -234,7 +239,7 @@ static void one_member_a_rank(void **state)
     close_rig(&r);
 }
 
-/* A carrier that asks before it sends long messages gets somewhat longer ones in pieces. */
+/* A carrier with a handshake for long messages gets slightly longer messages in pieces. */
 static void messages_are_cut_for_a_carrier_that_asks(void **state)
 {
     enum { EAGER = 512 };
@@ -258,7 +263,7 @@ static void messages_are_cut_for_a_carrier_that_asks(void **state)
     close_rig(&r);
 }
 
-/* The same sums in rounds; small tensors share one. */
+/* The same sums are computed in rounds; small tensors share a round. */
 static void much_comes_in_rounds(void **state)
 {
     static const struct {
@@ -284,7 +289,7 @@ static void much_comes_in_rounds(void **state)
     close_rig(&r);
 }
 
-/* Members of one rank read each other's: there short meetings are as others. */
+/* Members on one rank read each other's memory, so short meetings are like others there. */
 static void two_members_on_a_rank(void **state)
 {
     rig r;
@@ -297,7 +302,7 @@ static void two_members_on_a_rank(void **state)
     close_rig(&r);
 }
 
-/* A run moves and touches what the plan predicts. */
+/* A run moves and touches the bytes that the plan predicts. */
 static void bytes_are_as_foretold(void **state)
 {
     const uint32_t own = test_ranks_transport()->rank;

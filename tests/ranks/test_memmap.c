@@ -1,6 +1,6 @@
 /*
- * test_memmap.c: remote buffers in files over three ranks. Each rank has the files of its own devices; any number of
- * ranks continues from the files of another number, with the bits of a run in memory; when one rank cannot use its
+ * test_memmap.c: remote buffers in files over three ranks. Each rank has the files of its own devices. Any number of
+ * ranks continues from the files of any other number, with the bits of a run in memory. When one rank cannot use its
  * files, all ranks return the same error.
  */
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("rank %u: %s", own_rank(), error->message);
 }
 
-/* All ranks come here before one continues. */
+/* All ranks reach this point before one continues. */
 static void meet(void)
 {
     const uint32_t owners[1] = {0};
@@ -58,7 +58,7 @@ static void meet(void)
     transport->type->destroy(transport);
 }
 
-/* ---- folders that all ranks know ---- */
+/* ---- folders that all ranks use ---- */
 
 static void make_folder(char folder[TEST_FOLDER_BYTES])
 {
@@ -98,8 +98,8 @@ typedef struct way {
     const char *stages;
     uint32_t replicas;
     bool is_sharded;
-    unsigned model, classes; /* that are remote */
-    const char *layout;      /* of the ranks that continue */
+    unsigned model, classes; /* the remote tensors */
+    const char *layout;      /* for the ranks that continue */
 } way;
 
 static const way ways[] = {
@@ -142,7 +142,7 @@ static bg_plan *plan_for(const way *w, const bg_options *options, bg_transport *
     return plan;
 }
 
-/* Updates first .. end - 1 of a sequence. */
+/* Makes updates first .. end - 1 of a sequence. */
 static bg_status play(bg_session *session, const bg_options *options, uint32_t first, uint32_t end, bg_error *error)
 {
     const uint64_t samples = (uint64_t)UPDATES * options->execution.gradient_accumulation * options->replicas.count;
@@ -185,8 +185,8 @@ static test_result take_weights(bg_session *session)
     return r;
 }
 
-/* A session over `transport` (NULL: only this rank) from one update to another; `note`: the note that it expects, NULL
- * for none. It flushes, and returns the weights that it has. */
+/* Runs a session over `transport` (NULL: only this rank) from one update to another, flushes it, and returns its
+ * weights. `note` is the expected note, or NULL. */
 static test_result train(const way *w, const bg_options *options, bg_transport *transport, uint32_t first, uint32_t end,
                          const char *note)
 {
@@ -236,7 +236,7 @@ static void any_number_of_ranks_goes_on(void **state)
         test_train_expect(train(w, &options, test_ranks_transport(), 3, UPDATES, "after 3"), &expected,
                           "over ranks, at last");
         meet();
-        if (own_rank() == 0) /* the files have their old content */
+        if (own_rank() == 0) /* the files have their previous content */
             test_train_expect(train(w, &options, NULL, UPDATES, UPDATES, "after 4"), &expected, "alone, at last");
         free(expected.bytes);
         remove_folder(folder);
@@ -271,7 +271,7 @@ static void ranks_open_their_own_stores(void **state)
     remove_folder(folder);
 }
 
-/* Weights of 1.4 MB that are in no store come from the index, in rounds, to the ranks that have them. */
+/* Weights of 1.4 MB that are not in a store are sent from the index, in rounds, to the ranks that need them. */
 static bg_plan *plan_large(const char *folder, bg_transport *transport)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, WIDTH);
@@ -322,7 +322,7 @@ static void values_of_the_index_go_to_who_has_them(void **state)
     assert_int_equal(stat(path, &facts), 0);
     assert_true(facts.st_size > RANKS * WIDTH * WIDTH * 4);
     meet();
-    plan->options.numerics.seed = 6; /* so that nothing comes from a seed */
+    plan->options.numerics.seed = 6; /* so that no value comes from the seed */
     require(bg_session_create(plan, NULL, &session, &error), &error);
     test_train_expect(take_weights(session), &expected, "from the index");
     bg_session_destroy(session);
@@ -331,9 +331,9 @@ static void values_of_the_index_go_to_who_has_them(void **state)
     remove_folder(folder);
 }
 
-/* ---- refused files ---- */
+/* ---- unusable files ---- */
 
-/* All ranks are refused, with the same words. */
+/* All ranks return the same error. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)
 {
     bg_plan *plan = plan_for(w, options, test_ranks_transport());
@@ -372,7 +372,7 @@ static void what_one_rank_cannot_use_all_refuse(void **state)
     options = options_for(w, folder);
     free(train(w, &options, test_ranks_transport(), 0, 1, NULL).bytes);
     meet();
-    cut(folder, "replica1.device1.store"); /* the last rank's */
+    cut(folder, "replica1.device1.store"); /* the last rank's file */
     refuse(w, &options, BG_ERROR_PARSE, "rank 2: memmap_dir: ");
     refuse(w, &options, BG_ERROR_PARSE, "replica1.device1.store is truncated");
     assert_true(is_there(folder, BGI_MEMMAP_INDEX));
@@ -424,7 +424,7 @@ static void sessions_exclude_each_other(void **state)
     require(bg_session_create(plan, NULL, &session, &error), &error);
     require(bg_session_flush(session, "", &error), &error);
     refuse(w, &options, BG_ERROR_INVALID, "is in use by another session");
-    /* On another host than rank 0's there is no lock of the directory, so the locks of the stores count. */
+    /* Hosts other than rank 0's have no lock of the directory, so the locks of the stores decide. */
     join(folder, BGI_MEMMAP_LOCK, lock);
     join(folder, "kept", kept);
     if (own_rank() == 0) {
@@ -475,7 +475,7 @@ static void readers_leave_the_files_untouched(void **state)
     remove_folder(folder);
 }
 
-/* ---- whole or not, on all ranks ---- */
+/* ---- complete or not, on all ranks ---- */
 
 static void a_failure_of_rank_0_is_of_all(void **state)
 {
@@ -493,7 +493,7 @@ static void a_failure_of_rank_0_is_of_all(void **state)
     options = options_for(w, folder);
     plan = plan_for(w, &options, test_ranks_transport());
     require(bg_session_create(plan, NULL, &session, &error), &error);
-    /* The index cannot be written: a folder is in its place. */
+    /* The index cannot be written because a folder has its name. */
     if (own_rank() == 0)
         assert_true(mkdir(path, 0777) == 0 && mkdir(inner, 0777) == 0);
     meet();
@@ -503,7 +503,7 @@ static void a_failure_of_rank_0_is_of_all(void **state)
         assert_true(rmdir(inner) == 0 && rmdir(path) == 0);
     meet();
     require(bg_session_flush(session, "", &error), &error);
-    /* They are not removed before a run either: none of the ranks begins it, and the files do not change. */
+    /* They are not removed before a run either: no rank begins the run, and the files do not change. */
     if (own_rank() == 0)
         assert_true(unlink(path) == 0 && mkdir(path, 0777) == 0 && mkdir(inner, 0777) == 0);
     meet();

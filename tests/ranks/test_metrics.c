@@ -1,3 +1,3 @@
-/* test_metrics.c: train/test_metrics.c over two processes. */
+/* test_metrics.c: runs train/test_metrics.c over two processes. */
 #define TEST_RANKS
 #include "../train/test_metrics.c"

@@ -1,2 +1,2 @@
-/* test_offload.c: parity/test_offload.c over two processes: the same bits. */
+/* test_offload.c: runs parity/test_offload.c over two processes and expects the same bits. */
 #include "../parity/test_offload.c"

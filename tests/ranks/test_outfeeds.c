@@ -1,6 +1,7 @@
 /*
- * test_outfeeds.c: the outfeeds of two ranks: each has the rows that its own devices make, with the bits of the run's
- * arrays, and zeros for replicas of other ranks; a rank whose devices make no value of a row gets none.
+ * test_outfeeds.c: the outfeeds of two ranks. Each has the rows that its own devices compute, with the bits of the
+ * run's arrays, and zeros for replicas of other ranks. A rank whose devices do not compute any value of a row does not
+ * get the row.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,8 @@ static bg_value build(bg_graph *graph)
     return x;
 }
 
-/* Rows of the outfeed, and the array of the same run, both [row][replica]. `out_owners`: by replica, of the loss. */
+/* Gets the rows of the outfeed and the array of the same run, both [row][replica]. `out_owners` has the rank of each
+ * replica's loss. */
 static uint64_t run(uint32_t replicas, float *out_rows, float *out_array, uint32_t out_owners[MOST_REPLICAS])
 {
     static float x[MOST_REPLICAS * ROWS * MICRO_BATCH * WIDTH];

@@ -1,2 +1,2 @@
-/* test_parity.c: parity/test_parity.c over two processes: the same bits. */
+/* test_parity.c: runs parity/test_parity.c over two processes and expects the same bits. */
 #include "../parity/test_parity.c"

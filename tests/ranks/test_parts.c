@@ -1,6 +1,6 @@
 /*
- * test_parts.c: checkpoints that several ranks write in parts: loaded by one process and by ranks of another strategy,
- * from one folder and from several; incomplete, damaged or missing parts give the same error on all ranks.
+ * test_parts.c: checkpoints that several ranks write in parts. One process and ranks of another strategy load them,
+ * from one folder and from several. Incomplete, damaged or missing parts give the same error on all ranks.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static uint32_t own_rank(void)
     return test_ranks_transport()->rank;
 }
 
-/* `held`: lends the thread that writes checkpoints; NULL: the system does. */
+/* `held` lends the thread that writes checkpoints; if it is NULL, the system does. */
 static void open_rig_with(rig *r, bg_strategy strategy, bool is_alone, test_held_thread *held)
 {
     const bg_optimizer optimizer = bg_adamw(0.01);
@@ -95,7 +95,7 @@ static void train(rig *r, int updates)
     }
 }
 
-/* All values, one after the other. */
+/* Copies all values, one after the other. */
 static size_t copy_values(rig *r, unsigned char **out)
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -114,7 +114,7 @@ static size_t copy_values(rig *r, unsigned char **out)
     return size;
 }
 
-/* The weights of both, by name. */
+/* Compares the weights of both by name. */
 static void expect_same(rig *a, rig *b)
 {
     bg_weights *first = bg_session_weights(a->session), *second = bg_session_weights(b->session);
@@ -133,7 +133,7 @@ static void expect_same(rig *a, rig *b)
     assert_int_equal(bg_session_step(a->session), bg_session_step(b->session));
 }
 
-/* One folder for all ranks, or one for each. Rank 0 is the parent of the others. */
+/* Makes one folder for all ranks, or one for each. Rank 0 is the parent of the others. */
 static const char *folder_of(char path[PATH_BYTES], const char *name, bool is_shared)
 {
     snprintf(path, PATH_BYTES, "/tmp/brigade-parts-%ld-%s-%u", (long)(own_rank() == 0 ? getpid() : getppid()), name,
@@ -287,7 +287,7 @@ static void writing_beside_training(void **state)
         test_folder_remove(folder);
 }
 
-/* ---- which files are there ---- */
+/* ---- which files exist ---- */
 
 static void older_parts_go(void **state)
 {
@@ -303,7 +303,7 @@ static void older_parts_go(void **state)
         save(&r, folder, 2);
         assert_int_equal(count_files(folder, ".part-"), step == 1 ? 2 : 4);
         meet(&r);
-        if (step == 2 && own_rank() == 0) { /* of a run that was killed before its manifest */
+        if (step == 2 && own_rank() == 0) { /* a part of a run that was killed before it wrote its manifest */
             snprintf(path, sizeof path, "%s/checkpoint_train_step_9.01234567.part-00000-of-00002.safetensors", folder);
             stream = fopen(path, "w");
             assert_non_null(stream);
@@ -312,7 +312,7 @@ static void older_parts_go(void **state)
         meet(&r);
     }
     assert_int_equal(count_files(folder, ""), 4 + 2 + 2); /* parts, manifests, "." and ".." */
-    save(&r, folder, 2);                                  /* the same step again: its parts have other names */
+    save(&r, folder, 2);                                  /* the same step again, whose parts have other names */
     assert_int_equal(count_files(folder, ".part-"), 4);
     meet(&r);
     close_rig(&r);
@@ -320,7 +320,7 @@ static void older_parts_go(void **state)
         test_folder_remove(folder);
 }
 
-/* A failure to write on one rank is an error on all, and no file stays. */
+/* A write failure on one rank is an error on all, and no file remains. */
 static void a_rank_that_cannot_write(void **state)
 {
     char folder[PATH_BYTES];
@@ -332,7 +332,7 @@ static void a_rank_that_cannot_write(void **state)
     open_rig(&r, BG_STRATEGY_PIPELINED, false);
     train(&r, 1);
     save(&r, folder, 1);
-    if (own_rank() == 1) { /* a file in the folder's place */
+    if (own_rank() == 1) { /* a file has the folder's name */
         test_folder_remove(folder);
         stream = fopen(folder, "w");
         assert_non_null(stream);
@@ -349,7 +349,7 @@ static void a_rank_that_cannot_write(void **state)
     if (own_rank() == 1)
         remove(folder);
     meet(&r);
-    save(&r, folder, 1); /* and the next one is fine */
+    save(&r, folder, 1); /* the next checkpoint succeeds */
     close_rig(&r);
     test_folder_remove(folder);
 }
@@ -422,7 +422,7 @@ static void damage_is_told_by_all(void **state)
     test_folder_remove(folder);
 }
 
-/* A rank whose folder is empty takes all from the others. */
+/* A rank whose folder is empty gets all values from the others. */
 static void a_rank_without_files(void **state)
 {
     char folder[PATH_BYTES], part[3 * PATH_BYTES], there[3 * PATH_BYTES];

@@ -1,2 +1,2 @@
-/* test_recompute.c: parity/test_recompute.c over two processes: the same bits. */
+/* test_recompute.c: runs parity/test_recompute.c over two processes and expects the same bits. */
 #include "../parity/test_recompute.c"

@@ -19,7 +19,7 @@
 
 enum { WIDTH = 1100, MICRO_BATCH = 1, MOST_BYTES = 1 << 20 }; /* a weight: 4.8 MB */
 
-/* ---- the test's transport, with an eye on its messages ---- */
+/* ---- the test's transport, with checked messages ---- */
 
 static _Atomic size_t largest, all;
 
@@ -48,7 +48,7 @@ static bg_status begin_receive(void *user, void *lane, uint32_t from, uint32_t t
     return t->receive(user, lane, from, tag, data, size_bytes, operation, error);
 }
 
-/* The library cuts longer messages, not this transport. */
+/* The library, not this transport, cuts longer messages. */
 static void watch(bg_transport *transport)
 {
     transport->send = begin_send;
@@ -134,7 +134,7 @@ static void weights_come_in_rounds(void **state)
         atomic_store(&largest, 0);
         atomic_store(&all, 0);
         require(bg_session_read_weights(session, rank, read_all, both, &error), &error);
-        expect_rounds((size_t)WIDTH * WIDTH * sizeof(float)); /* the other one's weight */
+        expect_rounds((size_t)WIDTH * WIDTH * sizeof(float)); /* the other rank's weight */
     }
     bg_session_destroy(whole);
     bg_session_destroy(session);
@@ -210,8 +210,8 @@ static void expect_outputs(const shape *s)
     free(y);
 }
 
-/* Values that are longer than a round (these are not sent between stages), and short ones of which many fill one; from
- * one rank, and from both in turns. */
+/* Values longer than a round (which are not sent between stages), and short ones of which many fill a round; sent by
+ * one rank, and by both in turns. */
 static void outputs_come_in_rounds(void **state)
 {
     static const shape shapes[] = {

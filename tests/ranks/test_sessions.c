@@ -1,6 +1,6 @@
 /*
- * test_sessions.c: operations that sessions of several ranks do together, and their errors. Run by processes that are
- * ranks (wrap.h); each test is done by all of them.
+ * test_sessions.c: operations that sessions of several ranks do together, and their errors. All ranks (wrap.h) run each
+ * test.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
@@ -35,7 +35,7 @@ typedef struct rig {
     bg_plan *plan;
     bg_session *session;
     bg_error error;
-    bg_status status; /* of the last request */
+    bg_status status; /* the error of the last request */
 } rig;
 
 static bg_options make_options(void)
@@ -117,9 +117,9 @@ static void outputs_come_to_every_rank_that_wants_them(void **state)
     assert_int_equal(r.status, BG_OK);
     assert_int_equal(run(&r, together), BG_OK);
     assert_memory_equal(together, alone, sizeof alone);
-    /* The last rank makes the loss; the first may do without. */
+    /* The last rank computes the loss; the first rank may omit it. */
     assert_int_equal(run(&r, own_rank() == 0 ? NULL : together), BG_OK);
-    /* The other way round is an error. */
+    /* It is an error if the last rank omits it. */
     assert_int_equal(run(&r, own_rank() == 0 ? together : NULL), BG_ERROR_INVALID);
     assert_string_equal(
         r.error.message,
@@ -144,7 +144,7 @@ static void a_rank_has_memory_for_its_own_devices(void **state)
     close_rig(&r);
 }
 
-/* *out_polls: whether a worker that waits polls for a while, because no other rank needs its processor. */
+/* **out_polls is whether a waiting worker polls for a while, because no other rank needs its processor. */
 static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
 {
     bg_transport transport = *test_ranks_transport();
@@ -154,7 +154,7 @@ static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
 
     transport.hosts = hosts;
     options.execution.cores = 0;
-    options.execution.device_iterations = 100000; /* a run that is worth several workers */
+    options.execution.device_iterations = 100000; /* a run large enough for several workers */
     plan_rig(&r, &options);
     r.plan->options.execution.transport = &transport;
     if (bg_session_create(r.plan, NULL, &r.session, &r.error) != BG_OK)
@@ -165,7 +165,8 @@ static uint32_t count_workers(const uint32_t *hosts, bool *out_polls)
     return count;
 }
 
-/* Ranks that may all use the same processors share them; ranks that are bound, or alone on a host, have their own. */
+/* Ranks that may all use the same processors share them; a rank that is bound, or is the only one on its host, has its
+ * own processors. */
 static void ranks_of_a_host_share_its_processors(void **state)
 {
     static const uint32_t apart[] = {0, 1};
@@ -243,8 +244,8 @@ static bg_status compare_all(void *user, bg_error *error)
     return BG_OK;
 }
 
-/* First values of pieces are those of the whole on every rank; values that only one rank reads are only sent by the
- * others. */
+/* Initial values of pieces are those of the whole on every rank; when only one rank reads values, the others only send
+ * them. */
 static void one_rank_reads_the_weights_of_all(void **state)
 {
     const bg_serialize_mode modes[] = {BG_SERIALIZE_OUTPUT_CHANNELS, BG_SERIALIZE_REDUCING_DIM};
@@ -263,7 +264,7 @@ static void one_rank_reads_the_weights_of_all(void **state)
             assert_int_equal(bg_session_read_weights(r.session, reader, compare_all, &c, &r.error), BG_OK);
             assert_int_equal(c.count, own_rank() == reader ? bg_weights_count(c.expected) : 0);
             assert_int_equal(bg_session_read_weights(r.session, 2, compare_all, &c, &r.error), BG_ERROR_INVALID);
-            /* After the session all ranks have all of them. */
+            /* After the session all ranks have all values. */
             atomic_fetch_add(&c.weights->references, 1);
             bg_session_destroy(r.session);
             r.session = NULL;
@@ -276,7 +277,7 @@ static void one_rank_reads_the_weights_of_all(void **state)
 
 /* ---- ranks in a plan's summary ---- */
 
-enum { FIRST_LINK_TAG = 2 }; /* before it: notes and hosts */
+enum { FIRST_LINK_TAG = 2 }; /* earlier lanes are for notes and hosts */
 
 static _Atomic uint64_t sent_bytes;
 
@@ -339,7 +340,7 @@ static void ranks_send_what_the_plan_says(void **state)
     }
 }
 
-/* ---- ends ---- */
+/* ---- how runs end ---- */
 
 typedef struct source {
     uint32_t next, end, fail_at;
@@ -429,7 +430,7 @@ static void a_stop_on_one_rank_stops_all_after_the_same_run(void **state)
     close_rig(&r);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void plans_that_differ_are_refused_on_all_ranks(void **state)
 {
@@ -455,7 +456,7 @@ static void a_rank_that_does_not_come_is_reported(void **state)
     options.execution.wait_limit_s = 1.0;
     open_rig(&r, &options);
     assert_int_equal(r.status, BG_OK);
-    if (own_rank() == 0) { /* rank 1 does not come */
+    if (own_rank() == 0) { /* rank 1 does not take part */
         assert_int_equal(run(&r, losses), BG_ERROR_TIMEOUT);
         assert_non_null(strstr(r.error.message, "no progress for "));
         assert_non_null(strstr(r.error.message, "rank 0 on host "));
@@ -540,7 +541,7 @@ static void neighbors_are_together(void **state)
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,2", "entry 7 is not a rank from 0 to 1");
     expect_owners(r.plan, 2, NULL, "0,0,0,0,0,0,0,0", "rank 1 gets no device");
     expect_owners(r.plan, 2, NULL, "1,1,1,1,0,0,0,0,0,0,0,0", "it has more than the 8 devices");
-    /* The list of a training with two replicas, in its test with one. */
+    /* The list of a training with two replicas is used for its test with one. */
     test = *r.plan;
     test.training = false;
     test.replicas = 1;
@@ -550,7 +551,7 @@ static void neighbors_are_together(void **state)
     close_rig(&r);
 }
 
-/* One process has all devices, so only a layout that no number of ranks could have is wrong. */
+/* One process has all devices, so only a layout that is invalid for every number of ranks is an error. */
 static void layouts_of_one_process_are_checked(void **state)
 {
     static const struct {
@@ -585,7 +586,7 @@ static void layouts_of_one_process_are_checked(void **state)
     close_rig(&r);
 }
 
-/* There are too many for any loop over pairs of ranks. */
+/* This many ranks rule out any loop over pairs of ranks. */
 static void many_ranks_are_laid_out_at_once(void **state)
 {
     enum { MANY = 200000, HOSTS = 25000 };

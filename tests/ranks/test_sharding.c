@@ -1,2 +1,2 @@
-/* test_sharding.c: parity/test_sharding.c over two processes: the same bits. */
+/* test_sharding.c: runs parity/test_sharding.c over two processes and expects the same bits. */
 #include "../parity/test_sharding.c"

@@ -1,6 +1,6 @@
 /*
- * test_slow_link.c: a link between two ranks that is some milliseconds slower is the first thing that a report names,
- * and removing it gives the promised gain.
+ * test_slow_link.c: a report names a link between two ranks that is some milliseconds slower first, and removing the
+ * delay gives the predicted gain.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void require(bg_status status, const bg_error *error)
         fail_msg("%s", error->message);
 }
 
-/* ---- a transport whose operations are done later ---- */
+/* ---- a transport whose operations complete later ---- */
 
 typedef struct slow_link {
     const bg_transport *base;
@@ -101,7 +101,7 @@ static bg_status slow_poll(void *user, void *lane, void **out_operations, uint32
 
 /* ---- two devices on two ranks ---- */
 
-/* Seconds of the fastest run; the insights go to `analysis` of rank 0, and the plan, whose names they have, to *out. */
+/* Seconds of the fastest run; rank 0 gets the insights in `analysis`, and *out the plan, whose names they use. */
 static double run(bg_transport *transport, bgi_analysis *analysis, bg_plan **out)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, MICRO_BATCH, WIDTH);

@@ -1,6 +1,6 @@
 /*
- * test_start.c: 64 ranks of one small network, a stage each: a rank allocates at the start only what its own stage
- * needs, and the rank that reads all weights has memory for one of them.
+ * test_start.c: 64 ranks have one stage each of a small network. At the start, a rank allocates only the memory that
+ * its own stage needs, and the rank that reads all weights has memory for only one of them.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static long find_kb(const char *name)
     return found;
 }
 
-/* The largest resident memory from now on, above the present value. */
+/* Measures the peak of resident memory from now on, relative to the present value. */
 static long forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -61,7 +61,7 @@ static long forget_peak(void)
     return find_kb("VmRSS:");
 }
 
-/* Sanitizers keep additional memory; under them allocations are not counted either. */
+/* Sanitizers use additional memory, and with them allocations are not counted. */
 static void expect_at_most(long before_kb, long most_kb, const char *what)
 {
     const long peak = find_kb("VmHWM:") - before_kb;
@@ -91,7 +91,7 @@ static void build(bg_graph *graph, bg_value *out_loss)
     bg_graph_initialize(graph, "fc3.weight", "orthogonal", 1.0, 0.0);
 }
 
-/* Ranks that exchange nothing but the end of a run have one parcel of notes for each other. */
+/* Ranks that exchange only the end of a run have one parcel of notes for each other. */
 static void check_parcels(const bg_session *session)
 {
     const ranks *r = bgi_ranks_of(session->engine->transport);

@@ -1,3 +1,3 @@
-/* test_tasks.c: train/test_tasks.c over two processes. */
+/* test_tasks.c: runs train/test_tasks.c over two processes. */
 #define TEST_RANKS
 #include "../train/test_tasks.c"

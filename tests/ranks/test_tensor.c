@@ -1,3 +1,3 @@
-/* test_tensor.c: parity/test_tensor.c over two processes: the same bits. */
+/* test_tensor.c: runs parity/test_tensor.c over two processes and expects the same bits. */
 #define TEST_RANKS
 #include "../parity/test_tensor.c"

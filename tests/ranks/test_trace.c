@@ -23,7 +23,7 @@
 #include "support/folder.h"
 
 enum { WIDTH = 512, MICRO_BATCH = 16, ACCUMULATION = 4, ITERATIONS = 20, STAGES = 2, REPLICAS = 2, TRACED_RUNS = 3 };
-static const uint64_t skew_ns = 100000000000u, slack_ns = 1000000u; /* longer than a busy machine lets a message wait */
+static const uint64_t skew_ns = 100000000000u, slack_ns = 1000000u; /* longer than a message waits on a busy machine */
 
 typedef struct rig {
     bg_graph *graph;
@@ -129,7 +129,7 @@ static bool is_one_message(const bg_trace_event *send, const bg_trace_event *rec
            send->action.micro_batch == receive->action.micro_batch;
 }
 
-/* Returns how many messages there are; none arrives before it has left. */
+/* Checks that no message arrives before it has left; returns the number of messages. */
 static uint32_t check_messages(const events *e)
 {
     uint32_t messages = 0;
@@ -151,7 +151,7 @@ static bool is_backward(const bg_trace_event *event)
     return event->action.kind == BG_ACTION_BACKWARD || event->action.kind == BG_ACTION_WEIGHTS;
 }
 
-/* Reductions during which a device of another rank computes a backward. */
+/* Counts reductions during which a device of another rank computes a backward. */
 static uint32_t count_overlaps(const events *e, const uint32_t *owners)
 {
     uint32_t found = 0;
@@ -172,8 +172,8 @@ static uint32_t count_overlaps(const events *e, const uint32_t *owners)
 
 /* ---- */
 
-/* `hosts`: whether the ranks pretend to be on two hosts, whose clocks are compared by messages. Stages are on different
- * ranks, replicas of a stage too. */
+/* With `hosts`, the ranks pretend to be on two hosts, whose clocks are compared by messages. Stages, and replicas of a
+ * stage, are on different ranks. */
 static void share(const uint32_t *hosts)
 {
     bg_transport transport = *test_ranks_transport();
@@ -185,7 +185,7 @@ static void share(const uint32_t *hosts)
 
     transport.hosts = hosts;
     open_rig(&r, &transport);
-    /* Acts as if this rank had begun earlier or later than the other by this time. */
+    /* Shifts this rank's start by this time relative to the other's. */
     if (own_rank() == 1)
         r.session->engine->created_ns -= (hosts == NULL ? 1 : 3) * skew_ns;
     run(&r);
@@ -201,7 +201,7 @@ static void share(const uint32_t *hosts)
         assert_int_equal(check_messages(&e), 2 * REPLICAS * per_device);
     }
     free(e.all);
-    /* Ranks of a busy machine often take turns. */
+    /* On a busy machine, ranks often take turns. */
     for (int look = 0; look < TRACED_RUNS; look++) {
         run(&r);
         require(bg_session_share_trace(r.session, 0, &error), &error);
@@ -320,7 +320,7 @@ static uint32_t count_sums_within(const rig *r)
     return found;
 }
 
-/* Always the same number of runs, because both ranks have to run equally often. */
+/* The number of runs is fixed, because both ranks have to make the same number. */
 static void one_thread_sums_between_calls(void **state)
 {
     uint32_t found = 0;

@@ -1,7 +1,6 @@
 /*
- * wrap.c: the linker puts main and the makers of plans that are here in the place of the real ones. BRIGADE_TEST_RANKS:
- * the number of processes, by default 2. Suites run as under sanitizers, which leaves cells out, unless
- * BRIGADE_TEST_ALL asks for all.
+ * wrap.c: the linker replaces main and the functions that make plans by those in this file. BRIGADE_TEST_RANKS is the
+ * number of processes, 2 by default. Suites leave out cells as under sanitizers, unless BRIGADE_TEST_ALL is set.
  */
 #include "ranks/wrap.h"
 

@@ -1,6 +1,6 @@
 /*
- * Values that the graph does not mark as outputs are returned on request (anchors): every value of a model, under every
- * strategy, equals what the graph returns when it is marked; and requesting it changes nothing else.
+ * Values that the graph does not mark as outputs are returned on request (anchors). Every value of a model, under every
+ * strategy, equals the graph's result when the value is marked. The request does not change other results.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,7 +112,7 @@ static result *run(const bg_graph *graph, bg_value loss, const bg_options *optio
     return r;
 }
 
-/* Results of ops with explicit names that are not outputs: at most `most`. */
+/* Finds at most `most` results of explicitly named ops that are not outputs. */
 static uint32_t find_hidden(const bg_graph *graph, bg_value *out, uint32_t most)
 {
     uint32_t count = 0;
@@ -146,7 +146,7 @@ static bg_options strategy_options(int strategy)
     return options;
 }
 
-/* A value that fusion makes part of another op, unless it is marked. */
+/* A value that fusion makes part of another op unless it is marked. */
 static bool is_swallowed(const bg_graph *graph, bg_value value)
 {
     const char *type = graph->ops[graph->values[value.id].op].type->name;
@@ -197,7 +197,8 @@ static void expect_all(unsigned number, const bg_graph *graph, const bg_value *h
     for (uint32_t i = 0; i < kept_count; i++)
         expect_same(anchored, expected, bg_graph_name(graph, kept[i]), ITERATIONS * ACCUMULATION);
     free_result(expected);
-    /* Marking these leaves other ops, whose gradients are rounded otherwise: equal before the first update. */
+    /* Marking these values changes the ops that remain, so their gradients round differently; the values are equal
+     * before the first update. */
     for (uint32_t i = 0; i < count; i++)
         if (is_swallowed(graph, hidden[i])) {
             expected = run_marked(number, &hidden[i], 1);
@@ -272,7 +273,7 @@ static void anchors_have_modes_and_names(void **state)
     options.execution.device_iterations = 4;
     options.reporting.output_requests = requests;
     options.reporting.output_request_count = 4;
-    options.reporting.output_period = 4;    /* of requests that name none */
+    options.reporting.output_period = 4;    /* the error of requests that name no value */
     options.reporting.requests_only = true; /* l3 is left out */
     require(bg_plan_create_inference(graph, &options, &plan, &error), &error);
     require(bg_session_create(plan, NULL, &session, &error), &error);

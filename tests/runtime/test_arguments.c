@@ -1,7 +1,7 @@
 /*
- * test_arguments.c: how every public function that can fail handles its arguments. A NULL where a value is needed is an
- * error that names the parameter, and a bg_error needs no preparation: success leaves it clear, and failure reports
- * only its own cause. tests/style/test_entry.sh checks that every function clears it.
+ * test_arguments.c: how every public function that can fail handles its arguments. A NULL for a required value is an
+ * error that names the parameter. A bg_error needs no preparation: success leaves it clear, and failure reports only
+ * its own cause. tests/style/test_entry.sh checks that every function clears it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void expect_refusal(const char *call, bg_status status, const bg_error *e
         expect_refusal(#call, call, &error);                                                                           \
     } while (0)
 
-/* In the order of the headers. */
+/* The functions are in the order of the headers. */
 static void nothing_at_all_is_refused(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void nothing_at_all_is_refused(void **state)
     REFUSES(bg_trainer_metric_find(NULL, (bg_trainer_task)0, NULL, NULL, &error));
 }
 
-/* ---- one argument that is missing ---- */
+/* ---- one missing argument ---- */
 
 #define EXPECT(call, part)                                                                                             \
     do {                                                                                                               \
@@ -281,7 +281,7 @@ static void a_missing_argument_is_named(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Options that are needed, lists that are counted, bytes that are read. */
+/* Required options, lists with a count, and bytes that are read. */
 static void a_missing_list_is_named(void **state)
 {
     const bg_config_value integers = {.kind = BG_CONFIG_INTEGERS, .count = 2};
@@ -447,7 +447,7 @@ static void success_leaves_a_clear_error(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A bg_error that is passed from call to call has the newest cause. */
+/* A bg_error that is passed to one call after the other has the newest cause. */
 static void a_reused_error_tells_the_new_cause(void **state)
 {
     const bg_type empty = bg_vector(BG_FLOAT32, 0);

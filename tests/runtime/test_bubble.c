@@ -1,13 +1,13 @@
 /*
- * test_bubble.c: the simulator tells the truth. Kernels that sleep a known time need no processor, so a pipeline of 8
- * or 16 devices runs at its own speed on any machine: the idle share that is measured must be the one that was
- * simulated.
+ * test_bubble.c: measured idle time is the simulated one. Kernels that sleep a known time need no processor, so a
+ * pipeline of 8 or 16 devices runs at its own speed on any machine, and the measured idle share must equal the
+ * simulated one.
  *
  *     y = x + w, then sleep     dx: sleep, dx = dy     dw: sleep, dw = sum of dy
  *
- * dx is B and dw is W, which are one action or, with the strategies that fill idle time with W, two. The simulator
- * knows actions and not their calls: its result for B and W as one action holds if the message waits for the end of
- * both. It does not, and then less time is idle than was simulated.
+ * dx is B and dw is W; they are one action, or two with the strategies that fill idle time with W. The simulator models
+ * actions, not their calls: for B and W as one action it assumes that the message waits for the end of both. The real
+ * message leaves earlier, so less time is idle than simulated.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ enum { WIDTH = 4, MOST_STAGES = 16 };
 
 /*
  * A millisecond of a nap, in nanoseconds. Under the thread sanitizer the engine's own work between two naps takes
- * several times as long, and so do the naps, or that work would count as idle time.
+ * several times as long, so naps are longer too; otherwise that work would count as idle time.
  */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -48,9 +48,9 @@ typedef struct nap_attributes {
     double forward_ns, backward_ns, weights_ns;
 } nap_attributes;
 
-/* ---- an op that takes its time ---- */
+/* ---- an op that sleeps ---- */
 
-/* Sleeps until a point in time, so that the kernel's other work does not add up. */
+/* Sleeps until a point in time, so that the kernel's other work does not add to the nap. */
 static void sleep_from(uint64_t start_ns, double ns)
 {
     const uint64_t end_ns = start_ns + (uint64_t)ns;
@@ -153,7 +153,7 @@ static const bg_op_type nap = {BG_OP_TYPE_DEFAULTS, .name = "nap",
                                .infer = infer_same, .gradient = differentiate_nap,
                                .kernel = choose_nap};
 
-/* ---- a pipeline of them ---- */
+/* ---- a pipeline of sleeping ops ---- */
 
 typedef struct pipeline {
     const char *schedule;
@@ -161,7 +161,7 @@ typedef struct pipeline {
     nap_attributes nap;
 } pipeline;
 
-/* Every stage has an input gradient but the first, whose backward is that much shorter. */
+/* Every stage except the first has an input gradient, so the first one's backward is shorter by dx. */
 static bg_stage_cost cost_of_stage(const pipeline *p, uint32_t stage, bool splits_weights)
 {
     const double backward_ns = stage > 0 ? p->nap.backward_ns : 0.0;
@@ -234,7 +234,7 @@ static bool is_compute(bg_action_kind kind)
     return kind == BG_ACTION_FORWARD || kind == BG_ACTION_BACKWARD || kind == BG_ACTION_WEIGHTS;
 }
 
-/* Idle share of the session's last step, between its first and its last compute action. */
+/* The idle share of the session's last step, between its first and its last compute action. */
 static double measure_step(const bg_session *session, uint32_t devices)
 {
     uint64_t first = UINT64_MAX, last = 0, step = 0;
@@ -338,7 +338,7 @@ static void test_messages_do_not_wait_for_w(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Two stages a device make a V. Times as the papers have them, F = B = W, and others. */
+/* Two stages on each device make a V. Times are those of the papers, F = B = W, and others. */
 static void test_measured_bubble_with_w_apart(void **state)
 {
     static const pipeline pipelines[] = {

@@ -1,6 +1,6 @@
 /*
  * test_collective.c: collectives of a model against direct loops over the replicas, for random meshes, groups, shapes
- * and types: all members of a group get the same bits, those of adding in the members' order.
+ * and types. All members of a group get the same bits, namely those of a sum in the members' order.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void add_collectives(const rig *r, bg_graph *graph, bg_value x)
     y[GATHERED] = bg_all_gather(graph, "gathered", x, AXIS, r->axes);
     y[SCATTERED] = bg_reduce_scatter(graph, "scattered", x, -2, r->axes);
     for (int i = 0; i < COLLECTIVES; i++)
-        bg_graph_output(graph, names[i], bg_scale(graph, NULL, y[i], 1.0, 0.0)); /* x itself in groups of one */
+        bg_graph_output(graph, names[i], bg_scale(graph, NULL, y[i], 1.0, 0.0)); /* x itself for groups of one */
 }
 
 static void fill(rig *r, bg_weights *weights, uint32_t *random)
@@ -197,7 +197,7 @@ static void random_meshes(void **state)
     free(r);
 }
 
-/* ---- a replica that does not come ---- */
+/* ---- a missing replica ---- */
 
 static void stuck(void **state)
 {
@@ -233,7 +233,7 @@ static void stuck(void **state)
                              engine->transport, bgi_engine_group(engine, 0, BG_MESH_TENSOR_2, replica == 2 ? 2 : 0),
                              replica % 2, false));
     }
-    /* The last group comes first: the others are marked as done. */
+    /* The last group is reported first, because the others are marked as done. */
     for (uint32_t replica = 0; replica < 2; replica++)
         atomic_store(&engine->runners[replica].wait_counter, &engine->runs);
     assert_int_equal(bgi_report_stuck(engine, 2.0, &error), BG_ERROR_TIMEOUT);

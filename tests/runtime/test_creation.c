@@ -1,6 +1,6 @@
 /*
- * test_creation.c: the creation of a session says how far it is, and can be canceled at each call: weights, memory and
- * folders are then as before, and a later creation has the bits of one that nobody canceled.
+ * test_creation.c: the creation of a session reports its progress, and can be canceled at each call. Then weights,
+ * memory and folders are as before, and a later creation has the bits of one that was not canceled.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,7 +148,7 @@ static void try_training(bool is_remote, const char *folder)
     uint64_t calls;
     bg_error error = {0};
 
-    /* The last part is all that is left. */
+    /* Only the last part remains. */
     a = (asked){.calls = 0};
     require(bg_session_create(plan, NULL, &session, &error), &error);
     assert_int_equal(a.memory, is_remote ? 4 : 1);
@@ -166,7 +166,7 @@ static void try_training(bool is_remote, const char *folder)
     cancel_each(plan, weights, folder, &a, calls, is_quick ? 11 : is_remote ? 3 : 1);
     a = (asked){.calls = 0};
     test_train_expect(test_train_run(plan, &options, weights, 0, UPDATES, "after cancels"), &expected, "after cancels");
-    assert_int_equal(a.calls, calls); /* none during runs */
+    assert_int_equal(a.calls, calls); /* no calls during runs */
     bg_weights_destroy(weights);
     free(expected.bytes);
 }
@@ -195,7 +195,7 @@ static void test_files(void **state)
 
 /* ---- inference ---- */
 
-/* Weights that were given are as before; a reader asks too. */
+/* Given weights are as before; a reader's creation calls the callback too. */
 static void test_inference(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 2), weight = bg_matrix(BG_FLOAT32, 2, 2);
@@ -248,7 +248,7 @@ static void test_inference(void **state)
     bg_weights_destroy(weights);
 }
 
-/* The callback is inside the weights. */
+/* The callback runs while the weights are in use. */
 static bool use_weights(void *user, const char *what, uint64_t done, uint64_t total)
 {
     bg_weight weight;

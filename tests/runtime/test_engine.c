@@ -1,5 +1,5 @@
 /*
- * test_engine.c: the engine's one promise: any number of workers gives the bits of plain loops.
+ * test_engine.c: any number of workers gives the bits of plain loops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -177,7 +177,7 @@ static void as_many_workers_as_there_are_cores(void **state)
     expect_same_as_loops(&options);
 }
 
-/* Credits: a ring of one slot makes the producer wait for every message. */
+/* With credits, a ring of one slot makes the producer wait for every message. */
 /* ---- messages that leave early ---- */
 
 /* The calls after a message in the last stage's backward wait until the stage before has processed the message. */
@@ -208,7 +208,7 @@ static void tell_behind(const bg_kernel_call *call, uint32_t part)
     atomic_fetch_add(&b->done_before, 1);
 }
 
-/* Every backward of the device has one call more, which the message, if there is one, does not wait for. */
+/* Every backward of the device has one more call, for which its message, if any, does not wait. */
 static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, behind *b, bgi_call calls[2])
 {
     bgi_instruction *instructions = toy_instructions(plan, device);
@@ -226,7 +226,7 @@ static void add_call(bg_plan *plan, uint32_t device, bg_kernel_function run, beh
     }
 }
 
-/* In the trace, too, it leaves inside the action and arrives after that. */
+/* The trace also shows that it leaves inside the action and arrives after that. */
 static void expect_early_in_trace(const bg_session *session)
 {
     const uint32_t count = bg_session_trace_count(session, 0, 1);
@@ -308,7 +308,7 @@ static void slots_of_depth_one(void **state)
 
 /* ---- helping ---- */
 
-/* Parts that take very different time, each with its own sum. */
+/* Parts of very different duration, each with its own sum. */
 static void uneven_part(const bg_kernel_call *call, uint32_t part)
 {
     const float *x = call->operands[0], *w = call->operands[1];
@@ -363,7 +363,7 @@ static void uneven_parts_with_helpers(void **state)
 
 /* ---- waking up ---- */
 
-/* Kernels of a length at which workers fall asleep between them now and then. A lost wake-up would end a run by its
+/* Kernels long enough that workers sometimes fall asleep between them. A lost wake-up would end a run by its
  * time limit, which is far above the time of a run. */
 static void no_wake_up_is_lost(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * test_feed.c: infeeds and outfeeds: they deliver the data of arrays, whichever side waits; and every way in which one
- * side stops.
+ * test_feed.c: infeeds and outfeeds deliver the data of arrays, whichever side waits; and every way in which one side
+ * stops.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ typedef struct source {
     uint64_t next, end, fail_at; /* elements; UINT64_MAX: never */
     bool fails_silently;
     atomic_uint calls;
-    atomic_bool *go; /* NULL, or: the last element comes only when this is set, or after ten seconds */
+    atomic_bool *go; /* if not NULL, the last element arrives only when this is set, or after ten seconds */
 } source;
 
 static void init_source(source *s, const bg_session *session, uint64_t count)
@@ -154,7 +154,7 @@ static bg_outfeed *open_outfeed(rig *r, const bg_outfeed_options *options)
     return outfeed;
 }
 
-/* The threads of this process. */
+/* The number of threads of this process. */
 static uint32_t count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -168,7 +168,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* A thread that has been joined may be in the table a moment longer. */
+/* A joined thread may still be in the table for a moment. */
 static void expect_threads(uint32_t count)
 {
     for (int look = 0; look < 1000 && count_threads() != count; look++)
@@ -193,7 +193,7 @@ static uint64_t count_elements(const rig_options *way)
     return (uint64_t)way->device_iterations * way->accumulation * way->replicas;
 }
 
-/* Losses of RUNS runs with arrays. */
+/* The losses of RUNS runs with arrays. */
 static void run_arrays(const rig_options *way, float *losses)
 {
     const uint64_t count = count_elements(way);
@@ -250,7 +250,7 @@ static void queues_give_the_bits_of_arrays(void **state)
     }
 }
 
-/* Sums over the micro-batches of a step, in order. */
+/* Sums over the micro-batches of a step are made in order. */
 static void accumulated_rows_are_sums(void **state)
 {
     const rig_options *way = &ways[1];
@@ -273,7 +273,7 @@ static void accumulated_rows_are_sums(void **state)
     sums = open_outfeed(&r, &options);
     options.accumulate_dtype = BG_FLOAT64;
     wides = open_outfeed(&r, &options);
-    /* The second run's rows lie where the first one's were. */
+    /* The second run's rows have the places of the first one's. */
     for (uint32_t run = 0; run < RUNS; run++) {
         expect_ok(&r, bg_session_run_infeed(r.session, infeed, NULL, &r.error));
         for (uint32_t step = 0; step < way->device_iterations; step++) {
@@ -298,7 +298,7 @@ static void accumulated_rows_are_sums(void **state)
     clear_source(&s);
 }
 
-/* A sum of values in 16 bits has more bits than they: 1 + 2^-7 in bfloat16, which 8 times is 8.0625. */
+/* A sum of 16-bit values may have more bits than the values: 8 times 1 + 2^-7, a bfloat16, is 8.0625. */
 static void sums_of_16_bits_are_wide(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, 1, 1), scalar = bg_scalar(BG_FLOAT32);
@@ -339,7 +339,7 @@ static void sums_of_16_bits_are_wide(void **state)
     close_rig(&r);
 }
 
-/* Rows of integers are summed as integers, which wrap around; bytes are refused. */
+/* Rows of integers are summed as integers, which wrap around; bytes are an error. */
 static void accumulated_integers_are_whole(void **state)
 {
     enum { MICRO_BATCHES = 4 };
@@ -488,13 +488,13 @@ static void consumer_reads_while_devices_run(void **state)
 
 typedef struct early_reader {
     bg_outfeed *outfeed;
-    atomic_bool go; /* lets the run end */
+    atomic_bool go; /* allows the run to end */
     uint64_t early, late, step_rows;
     bg_status status;
     bg_error error;
 } early_reader;
 
-/* Takes the rows that are ready while the run cannot end, lets it end, and takes the rest. */
+/* Takes the rows that are ready while the run cannot end, allows it to end, and takes the rest. */
 static void *read_early(void *argument)
 {
     early_reader *e = argument;
@@ -512,8 +512,8 @@ static void *read_early(void *argument)
     return NULL;
 }
 
-/* An unbounded queue gives rows while the run is in progress: the last element comes only after the reader has taken
- * its first rows. A reader that waits for completion then gets all other rows. */
+/* An unbounded queue gives rows while the run is in progress: the last element arrives only after the reader has taken
+ * its first rows. A reader that then waits for completion gets all other rows. */
 static void unbounded_rows_come_before_the_end(void **state)
 {
     (void)state;
@@ -545,7 +545,7 @@ static void unbounded_rows_come_before_the_end(void **state)
     }
 }
 
-/* Checks that the source was called for this number of elements, and is not called again. */
+/* Checks that the source was called for exactly this number of elements. */
 static void expect_calls(source *s, unsigned count)
 {
     for (int look = 0; look < 20000 && atomic_load(&s->calls) < count; look++)
@@ -554,7 +554,7 @@ static void expect_calls(source *s, unsigned count)
     assert_int_equal(atomic_load(&s->calls), count);
 }
 
-/* The infeed asks for no more elements than its ring holds. */
+/* The infeed requests at most as many elements as its ring holds. */
 static void producer_waits_for_devices(void **state)
 {
     rig_options way = ways[1];
@@ -574,7 +574,7 @@ static void producer_waits_for_devices(void **state)
     clear_source(&s);
 }
 
-/* ---- ends ---- */
+/* ---- how feeds end ---- */
 
 typedef struct leaver {
     bg_outfeed *outfeed;
@@ -586,7 +586,8 @@ static void *leave(void *argument)
     leaver *l = argument;
 
     sleep_ms(30);
-    atomic_store(&l->is_leaving, true); /* before: the run continues, and may end, while this thread returns */
+    atomic_store(&l->is_leaving,
+                 true); /* set before the result: the run continues, and may end, while this thread returns */
     bg_outfeed_destroy(l->outfeed);
     return NULL;
 }
@@ -617,7 +618,7 @@ static void a_consumer_that_leaves_is_waited_for_no_more(void **state)
     clear_source(&s);
 }
 
-/* Without a consumer a bounded queue holds the rows of an iteration except one, and `depth` more. */
+/* Without a consumer, a bounded queue holds all rows of an iteration except one, and `depth` more. */
 static void fill_until_the_limit(uint32_t depth)
 {
     bg_outfeed_options options = bg_outfeed_options_defaults();
@@ -660,7 +661,7 @@ static void nobody_takes_rows_until_the_limit(void **state)
         fill_until_the_limit(depth);
 }
 
-/* The iterations that have all their data are done; the session can still be used. */
+/* The iterations with complete data run, and the session can still be used. */
 static void data_that_end(void **state)
 {
     (void)state;
@@ -693,7 +694,7 @@ static void data_that_end(void **state)
     }
 }
 
-/* The samples of a batch that do not fill a micro-batch are neither dropped nor run with the following samples. */
+/* Samples of a batch that do not fill a micro-batch are neither dropped nor combined with the following samples. */
 static void uneven_batches_are_refused(void **state)
 {
     enum { SAMPLES = 7 };
@@ -786,7 +787,7 @@ typedef struct stopper {
     unsigned calls;
 } stopper;
 
-/* Waits until enough was taken that a run is in progress, because a stop before it would have no effect. */
+/* Waits until enough elements were taken that a run is in progress, because an earlier stop would have no effect. */
 static void *stop_later(void *argument)
 {
     stopper *s = argument;
@@ -823,7 +824,7 @@ static void endless_runs_are_stopped(void **state)
     pthread_join(thread, NULL);
     assert_true(iterations > 0 && iterations < 50000);
     assert_int_equal(bg_session_step(r.session), iterations);
-    run.stop = "loss"; /* above 0 at once */
+    run.stop = "loss"; /* the value is above 0 at once */
     expect_ok(&r, bg_session_execute(r.session, &run, &iterations, &r.error));
     assert_int_equal(iterations, 1);
     run.stop = "nothing";
@@ -834,7 +835,7 @@ static void endless_runs_are_stopped(void **state)
     clear_source(&s);
 }
 
-/* The parts are destroyed early, late, and in any order: no thread is left behind. */
+/* The parts are destroyed early, late, and in any order, and no thread remains. */
 static void no_thread_is_left(void **state)
 {
     const uint32_t before = count_threads();
@@ -878,7 +879,7 @@ static void *stop_at_signal(void *argument)
     return NULL;
 }
 
-/* Takes a few rows, sends the signal, and ends without reading the rest. */
+/* Takes a few rows, sends the signal, and returns without reading the rest. */
 static void *interrupt_in_mid_queue(void *argument)
 {
     consumer *c = argument;
@@ -889,7 +890,7 @@ static void *interrupt_in_mid_queue(void *argument)
     return NULL;
 }
 
-/* Ctrl-C in a program that trains without end, with a consumer in mid-queue: the step is finished, and everything is
+/* After Ctrl-C in a program that trains without end, while rows are queued, the step is finished and everything is
  * freed. */
 static void a_signal_leaves_no_thread(void **state)
 {
@@ -1031,7 +1032,7 @@ static void modes_have_their_shapes(void **state)
     bg_array_clear(&array);
     assert_int_equal(bg_outfeed_leaf_at(all, 0, &leaf, NULL), BG_OK);
     assert_string_equal(bg_type_text(&leaf.type, text), "float32[2,4,4]");
-    /* One by one the newest comes once. */
+    /* Taken one by one, the newest row is returned once. */
     expect_ok(&r, bg_outfeed_next(last, NULL, &has, &r.error));
     assert_true(has);
     expect_ok(&r, bg_outfeed_next(last, NULL, &has, &r.error));
@@ -1046,7 +1047,7 @@ static void modes_have_their_shapes(void **state)
     close_rig(&r);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void expect_refused(bg_outfeed_options options, const char *wanted)
 {
@@ -1164,7 +1165,7 @@ static void data_sets_loaders_and_iterators_agree(void **state)
             assert_true(found[0][m][i] == (float)(m * 2 * WIDTH + i));
             assert_true(found[1][m][i] == (float)(m % 4 * 2 * WIDTH + i)); /* two batches of 4, then again */
         }
-    /* One epoch of the loader is four micro-batches, one run five. */
+    /* One epoch of the loader has four micro-batches, one run has five. */
     assert_int_equal(bg_session_run_loader(r.session, loaders[1], 0, (void *[]){found[2]}, NULL), BG_ERROR_RANGE);
     bg_session_destroy(r.session);
     bg_plan_destroy(r.plan);
@@ -1239,7 +1240,7 @@ static void infeeds_go_on_where_others_left_off(void **state)
     assert_int_equal(bg_infeed_start(infeed, r.session, NULL), BG_ERROR_INVALID);
     bg_infeed_destroy(infeed);
     assert_int_equal(bg_infeed_create(&micro, 1, next_element, NULL, &infeed_options, &infeed, NULL), BG_ERROR_INVALID);
-    /* Without an explicit queue: epochs in the given order, each to its end. */
+    /* Without an explicit queue, epochs are read in the given order, each to its end. */
     for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
         for (uint64_t at = 0; at < EACH; at++) {
             expect_ok(&r, bg_session_run_loader(r.session, loader, epoch, (void *[]){found}, &r.error));
@@ -1303,7 +1304,7 @@ static bg_value build_rated(bg_graph *graph)
 
 enum { RATED_ELEMENTS = 2 * 3 * 4 }; /* replicas, iterations, accumulation */
 
-/* Losses of three calls, each with another rate; a rate is one value or one for each element. */
+/* The losses of three calls, each with another rate; a rate is one value, or one for each element. */
 static void train_rated(const char *stages, const char *schedule, bool is_constant, float *losses)
 {
     static const float rates[] = {0.5f, 1.25f, 0.75f};
@@ -1374,7 +1375,7 @@ static void constant_inputs_pass_through_stages(void **state)
 
 typedef struct spare {
     atomic_uint calls, inside;
-    unsigned answers; /* how often there is something to do */
+    unsigned answers; /* the number of times that there is work */
     long sleep_ns;
 } spare;
 
@@ -1390,7 +1391,7 @@ static bool do_spare(void *user)
     return call < s->answers;
 }
 
-/* For all work of idle workers, the results are the same, and no such work continues after the run. */
+/* Whatever work idle workers do, the results are the same, and no such work continues after the run. */
 static void the_idle_have_something_to_do(void **state)
 {
     static const rig_options way = {"B1|B2|B3|B4", "interleaved", 3, 4, 1, 3};

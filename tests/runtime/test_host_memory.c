@@ -1,6 +1,6 @@
 /*
  * test_host_memory.c: free memory as the system reports it, read from folders that imitate /proc and /sys, and a
- * session that needs more than there is.
+ * session that needs more memory than is free.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,14 +56,14 @@ static void the_least_holds(void **state)
     expect(root, UINT64_MAX, false);
     put(root, "proc/meminfo", "MemTotal: 900000 kB\nMemFree: 7 kB\nMemAvailable:   300000 kB\nSwapFree:  100 kB\n");
     expect(root, 1024 * UINT64_C(300100), false);
-    /* Groups that limit nothing, or more than there is. */
+    /* Groups without a limit, or with a limit above the machine's memory. */
     put(root, "proc/self/cgroup", "0::/user/job\n");
     put(root, "sys/fs/cgroup/user/job/memory.max", "max\n");
     put(root, "sys/fs/cgroup/user/job/memory.current", "4096\n");
     expect(root, 1024 * UINT64_C(300100), false);
     put(root, "sys/fs/cgroup/user/job/memory.max", "999999999999\n");
     expect(root, 1024 * UINT64_C(300100), false);
-    /* One above the group does; its file cache counts as free. */
+    /* A group above the process's own has a limit; its file cache counts as free. */
     put(root, "sys/fs/cgroup/user/memory.max", "10000000\n");
     put(root, "sys/fs/cgroup/user/memory.current", "4000000\n");
     expect(root, 6000000, true);
@@ -82,7 +82,7 @@ static void old_groups_and_mounts_of_a_container(void **state)
     (void)state;
     test_folder_create(root);
     put(root, "proc/meminfo", "MemAvailable: 300000 kB\n");
-    /* The path is the host's: only the mount itself is here. */
+    /* The path is that of the host; only the mount itself exists here. */
     put(root, "proc/self/cgroup", "12:cpu,cpuacct:/x\n4:memory:/docker/0123\n0::/docker/0123\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "5000000\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "2000000\n");
@@ -112,7 +112,7 @@ static void a_session_that_does_not_fit_is_refused(void **state)
 
     (void)state;
     if (bgi_host_memory_read("").free_bytes > UINT64_C(1) << 40)
-        skip(); /* the system does not tell, or has a terabyte */
+        skip(); /* the system does not report it, or has a terabyte */
     assert_int_equal(bg_graph_create(&graph, NULL), BG_OK);
     x = bg_graph_input(graph, "x", &type);
     bg_graph_output(graph, "y", bg_linear_layer(graph, "layer", x, 1024, true));

@@ -1,6 +1,6 @@
 /*
- * test_in_place.c: a session for inference reads whole weights where the weights have them, follows them to other
- * memory and to another session's files and back, and keeps them as long as a kernel reads them.
+ * test_in_place.c: a session for inference reads whole weights in the memory of bg_weights. It follows them to other
+ * memory, to another session's files and back, and keeps them alive as long as a kernel reads them.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void set_weight(bg_weights *weights, float first)
     require(bg_weights_set(weights, "w", &type, values, &error), &error);
 }
 
-/* Where the session reads the weight; NULL: in its arena. */
+/* The memory in which the session reads the weight; NULL: its arena. */
 static const void *find_place(const bg_session *session)
 {
     const bgi_plan_variable *variable = &session->plan->variables[0];
@@ -75,7 +75,7 @@ static const void *find_place(const bg_session *session)
     return bgi_in_place_address(&session->engine->in_place[0], variable->places[0].operand.offset);
 }
 
-/* The session computes with the newest value of the weight, which has small whole numbers or halves. */
+/* Checks that the session computes with the newest value of the weight, which has small whole numbers or halves. */
 static void check(bg_session *session, bg_weights *weights)
 {
     float wanted[ROWS * SIZE];
@@ -117,7 +117,7 @@ static void test_memory(void **state)
     set_weight(weights, 2);
     check(first, weights);
 
-    /* A published value stays where it is, and a later one gets other memory. */
+    /* A published value stays in its memory, and a later value gets other memory. */
     before = weights->items[0].data;
     require(bg_weights_publish(weights, NULL, &error), &error);
     set_weight(weights, 3);
@@ -130,7 +130,7 @@ static void test_memory(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- beside a training ---- */
+/* ---- during a training ---- */
 
 static bg_session *make_training(bg_weights *weights, const char *folder)
 {
@@ -163,7 +163,7 @@ static void try_training(const char *folder)
     training = make_training(weights, folder);
     if (folder != NULL) {
         assert_null(weights->items[0].data);
-        check(inference, weights); /* the same value in the training's file */
+        check(inference, weights); /* the same value is in the training's file */
         assert_null(find_place(inference));
     }
     for (int i = 0; i < 2; i++) {
@@ -258,7 +258,7 @@ static void test_late_kernel(void **state)
     while (!atomic_load(&has_returned))
         nap();
     assert_float_equal(last, 1 + (SIZE * SIZE - 1) % 7, 0);
-    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free what it used last */
+    for (int i = 0; i < 100; i++) /* time for the worker to return and free its memory */
         nap();
 }
 
@@ -304,7 +304,7 @@ static void test_fill(void **state)
     assert_ptr_equal(weight.data, w.data);
     assert_true(weights->items[0].is_given);
 
-    /* A weight that exists keeps its value until the new one is there. */
+    /* An existing weight keeps its value until the new one is complete. */
     w.value = 5;
     w.status = BG_ERROR_IO;
     assert_int_equal(bg_weights_fill(weights, "b", &type, write_value, &w, &error), BG_ERROR_IO);

@@ -1,5 +1,6 @@
 /*
- * test_initialize.c: first values of variables are functions of seed, number and element, with the wanted distribution.
+ * test_initialize.c: initial values of variables are functions of the seed, the variable's number and the element, and
+ * have the requested distribution.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +107,7 @@ static void the_distribution_is_the_one_asked_for(void **state)
     moments(&(bg_initializer){BG_INITIALIZE_NORMAL, 0.5, 0.02}, &mean, &deviation, &low, &high);
     assert_true(fabs(mean - 0.5) < 0.001 && fabs(deviation - 0.02) < 0.0005);
     assert_true(low < 0.5 - 3 * 0.02 && high > 0.5 + 3 * 0.02 && low > 0.5 - 6 * 0.02 && high < 0.5 + 6 * 0.02);
-    /* cut at two deviations, which leaves 0.8796 of one */
+    /* truncated at two deviations, so the deviation is 0.8796 */
     moments(&(bg_initializer){BG_INITIALIZE_TRUNCATED_NORMAL, 0.5, 0.02}, &mean, &deviation, &low, &high);
     assert_true(fabs(mean - 0.5) < 0.001 && fabs(deviation - 0.8796 * 0.02) < 0.0004);
     assert_true(low >= 0.46f && low < 0.4605 && high <= 0.54f && high > 0.5395);
@@ -114,7 +115,7 @@ static void the_distribution_is_the_one_asked_for(void **state)
     assert_true(low == 1.25 && high == 1.25);
 }
 
-/* Uniform values by hand from the generator's words. */
+/* Uniform values computed directly from the generator's words. */
 static void uniform_values_are_the_words_of_a_block(void **state)
 {
     const bg_initializer initializer = {BG_INITIALIZE_UNIFORM, -0.3, 0.9};
@@ -167,7 +168,7 @@ static const bgi_test_oracle *oracle(void)
     return opened;
 }
 
-/* The vectors that PyTorch drew, which are rows if there are fewer rows than columns. */
+/* The vectors that PyTorch drew: the rows if there are fewer rows than columns, otherwise the columns. */
 static void orthogonal_weights_are_pytorchs(void **state)
 {
     static const struct {
@@ -194,8 +195,8 @@ static void orthogonal_weights_are_pytorchs(void **state)
     }
 }
 
-/* Products of rows, or of columns, are gain^2 times the unit matrix; each vector is made of the drawn ones before it,
- * on its own one's side. */
+/* Products of rows, or of columns, are gain^2 times the unit matrix. Each vector is a combination of its drawn vector,
+ * with a positive factor, and the drawn vectors before it. */
 static void check_orthogonal(const bg_type *type, uint32_t threads)
 {
     enum { MOST = 200 * 320 };

@@ -1,7 +1,7 @@
 /*
- * test_io.c: transfers in pieces, on a device made by hand: each byte is copied once, by any number of threads, in the
- * order of the queue; an idle worker leaves for better work after a piece; a transfer is counted when its last piece is
- * copied, by any thread.
+ * test_io.c: transfers in pieces, on a handmade device. Each byte is copied once, by any number of threads, in the
+ * order of the queue. An idle worker returns to other work after a piece. A transfer is counted when any thread has
+ * copied its last piece.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { PIECE = 64 << 10, THREADS = 4, ROUNDS = 20, ARENA = 12 << 20 };
 
-/* For the queue: bytes of each transfer, around one piece and several. The fourth one moves nothing. */
+/* Bytes of each transfer in the queue, around one piece and several. The fourth one moves nothing. */
 static const size_t sizes[] = {1, PIECE - 1, PIECE, 0, PIECE + 1, 3 * PIECE, 5 << 20, 8 * PIECE - 7, 2 * PIECE};
 enum { TRANSFERS = sizeof sizes / sizeof *sizes };
 
@@ -40,7 +40,7 @@ typedef struct queue {
 struct counted_device {
     bgi_device base;
     queue *q;
-    bool is_hollow; /* copies nothing: addresses are numbers */
+    bool is_hollow; /* does not copy, because addresses are only numbers */
     void (*after)(queue *q, uint32_t copies);
     _Atomic uint64_t copied[TRANSFERS], all_bytes;
     _Atomic uint32_t copies, mistakes;
@@ -51,7 +51,7 @@ static uint64_t load_done(queue *q)
     return atomic_load(&q->runner.io_done.value);
 }
 
-/* Everything before the current transfer has been counted, and nothing after it has begun. */
+/* Checks that all transfers before the current one are counted, and no transfer after it has begun. */
 static void copy(bgi_device *base, void *to, const void *from, size_t size_bytes)
 {
     counted_device *device = (counted_device *)base;
@@ -166,7 +166,7 @@ static void many_threads_copy_each_byte_once(void **state)
     free(store);
 }
 
-/* The device's call has parts left from the second copy on. */
+/* From the second copy on, the device's call has unclaimed parts. */
 static void offer_parts(queue *q, uint32_t copies)
 {
     if (copies == 2)
@@ -176,7 +176,7 @@ static void offer_parts(queue *q, uint32_t copies)
 /* A transfer of nine pieces, followed by a short one. */
 static void create_two(queue *q, counted_device *device)
 {
-    static char untouched[9 * PIECE + 8]; /* for addresses to be within an object */
+    static char untouched[9 * PIECE + 8]; /* memory, so that addresses are within an object */
 
     create(q, device);
     device->is_hollow = true;
@@ -201,7 +201,7 @@ static void an_idle_worker_leaves_after_a_piece(void **state)
     assert_int_equal(atomic_load(&device.copies), 2);
     assert_int_equal(load_done(&q), 0);
     assert_true(bgi_io_is_wanted(&q.runner));
-    /* One piece a look while there is better to do; the others when there is not. */
+    /* A worker copies one piece at a time while there is other work, and the remaining pieces when there is not. */
     assert_true(bgi_io_run(&q.runner, &q.worker, BGI_IO_WHILE_IDLE));
     assert_int_equal(atomic_load(&device.copies), 3);
     assert_true(bgi_ticket_claim(&q.runner.ticket, false, &part, &generation));
@@ -213,8 +213,7 @@ static void an_idle_worker_leaves_after_a_piece(void **state)
     destroy(&q);
 }
 
-/* A device that waits for the first transfer copies what other devices left of it, and does not begin the next
- * transfer. */
+/* A device that waits for the first transfer copies its remaining pieces, and does not begin the next transfer. */
 static void who_waits_does_as_far_as_it_needs(void **state)
 {
     static queue q;
@@ -234,7 +233,8 @@ static void who_waits_does_as_far_as_it_needs(void **state)
     destroy(&q);
 }
 
-/* Another thread holds a piece of the transfer: all others are copied, but nothing is counted and nothing begun. */
+/* Another thread holds a piece of the transfer: all other pieces are copied, but the transfer is not counted and the
+ * next one does not begin. */
 static void a_transfer_is_done_when_its_last_piece_is(void **state)
 {
     static queue q;
@@ -254,7 +254,7 @@ static void a_transfer_is_done_when_its_last_piece_is(void **state)
     assert_int_equal(load_done(&q), 0);
     assert_false(bgi_io_is_wanted(&q.runner));
     assert_ptr_equal(atomic_load(&q.runner.wait_counter), &q.runner.io_done);
-    /* The other thread is done with it, and leaves: there is something to do again. */
+    /* The other thread has copied its piece and returns, so there is work again. */
     atomic_fetch_sub(&q.runner.pieces_left, 1);
     assert_true(bgi_io_is_wanted(&q.runner));
     assert_true(bgi_io_reached(&q.runner, &q.worker, 2));
@@ -262,7 +262,7 @@ static void a_transfer_is_done_when_its_last_piece_is(void **state)
     destroy(&q);
 }
 
-/* It is so large that pieces of the usual size would be too many for a ticket. */
+/* A transfer so large that a ticket could not count its pieces of the usual size. */
 static void pieces_of_a_huge_transfer_are_larger(void **state)
 {
     static queue q;
@@ -281,7 +281,7 @@ static void pieces_of_a_huge_transfer_are_larger(void **state)
     destroy(&q);
 }
 
-/* One that is given up copies no further piece. */
+/* A canceled transfer copies no further piece. */
 static void stop_engine(queue *q, uint32_t copies)
 {
     atomic_store(&q->engine.is_stopping, copies >= 3);

@@ -1,5 +1,5 @@
 /*
- * test_loop.c: loops on the devices: carried values, conditions, nested loops, and refusals.
+ * test_loop.c: loops on the devices: carried values, conditions, nested loops, and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static void a_counter_counts(void **state)
         compile(&r, &loop, NULL, 1);
         const bg_run from_zero = {.carried_out = (void *[]){&last}};
         const bg_run from_five = {.carried_in = (const void *[]){&first}, .carried_out = (void *[]){&last}};
-        for (int run = 0; run < 2; run++) { /* nothing is left over */
+        for (int run = 0; run < 2; run++) { /* no state remains from the first run */
             assert_int_equal(execute(&r, &from_zero), counts[c]);
             assert_true(last == (float)counts[c]);
         }
@@ -96,7 +96,7 @@ static void a_counter_counts(void **state)
     }
 }
 
-/* All next values are taken together: Fibonacci's numbers, and a plain exchange. */
+/* All carried values change at the same time: Fibonacci's numbers, and a plain exchange. */
 static void values_change_together(void **state)
 {
     const float first[] = {0.0f, 1.0f};
@@ -126,7 +126,7 @@ static void values_change_together(void **state)
     close_rig(&r);
 }
 
-/* Each replica has its own values; stages on devices; a result of the infeed's data. */
+/* Each replica has its own values; stages are on different devices; the result depends on the infeed's data. */
 static void replicas_and_stages_carry(void **state)
 {
     static const char *const stages[] = {NULL, "B1|B2"};
@@ -178,7 +178,7 @@ static void a_condition_ends_the_loop(void **state)
             const bg_loop loop = bg_while(r.condition, wanted[i].most, &n, &next, 1);
             compile(&r, &loop, NULL, replicas);
             const bg_run run = {.carried_in = (const void *[]){&wanted[i].first}, .carried_out = (void *[]){last}};
-            /* A run may ask for fewer iterations than the loop's maximum, but not for more. */
+            /* A run may request fewer iterations than the loop's maximum, but not more. */
             const bg_run longer = {.carried_in = run.carried_in, .carried_out = run.carried_out, .iterations = 5000};
             for (int again = 0; again < 3; again++) {
                 assert_int_equal(execute(&r, again < 2 ? &run : &longer), wanted[i].iterations);
@@ -189,7 +189,7 @@ static void a_condition_ends_the_loop(void **state)
         }
 }
 
-/* Endless, until a value of the body ends it. */
+/* The loop is endless until a value of the body ends it. */
 static void a_value_of_the_body_ends_the_loop(void **state)
 {
     float last = 0;
@@ -200,7 +200,7 @@ static void a_value_of_the_body_ends_the_loop(void **state)
     open_body(&r);
     n = bg_graph_input(r.body, "n", &scalar);
     next = bg_scale(r.body, NULL, n, 1, 1);
-    bg_graph_output(r.body, "enough", bg_scale(r.body, NULL, next, 1, -41)); /* above 0 from 42 on */
+    bg_graph_output(r.body, "enough", bg_scale(r.body, NULL, next, 1, -41)); /* the value is above 0 from 42 on */
     const bg_loop loop = bg_repeat(BG_ENDLESS, &n, &next, 1);
     compile(&r, &loop, NULL, 1);
     const bg_run run = {.carried_out = (void *[]){&last}, .stop = "enough"};
@@ -228,7 +228,7 @@ static bg_graph *make_comparison(const bg_type *types, uint32_t count, uint32_t 
     return graph;
 }
 
-/* The first loop of TensorFlow's chapter for IPUs as written there: a counter of int32, ten times. */
+/* The first loop of TensorFlow's chapter for IPUs: a counter of int32, ten iterations. */
 static void an_integer_counts(void **state)
 {
     const bg_type int32 = bg_scalar(BG_INT32);
@@ -291,9 +291,9 @@ static void comparisons_end_the_loop(void **state)
 }
 
 /*
- * Carried values: n int32, a counter; total int64, to which n is added if it is even; and the largest x so far. In
- * stages: n and total | the largest. While total < base + 12, from base on, which is n = 0 .. 6: any way to run it
- * gives the same.
+ * Carried values are n, an int32 counter; total, an int64 to which even n are added; and the largest x so far. One
+ * stage has n and total, the other the largest x. The loop runs from total = base while total < base + 12, that is for
+ * n = 0 .. 6. Every strategy gives the same results.
  */
 static void integers_count_under_every_strategy(void **state)
 {
@@ -312,7 +312,7 @@ static void integers_count_under_every_strategy(void **state)
     const int64_t base = ((int64_t)1 << 60) + 1, limit = base + 12;
     const int32_t one = 1, two = 2, zero = 0;
     const float least = -100.0f;
-    const float x[2 * MOST] = {3, 1, -5, 2, 4, 9, 9.5f, 0, 2, 30, -7, 8, 1, 11, 99, 99}; /* 99: after the end */
+    const float x[2 * MOST] = {3, 1, -5, 2, 4, 9, 9.5f, 0, 2, 30, -7, 8, 1, 11, 99, 99}; /* 99 is after the end */
 
     (void)state;
     for (size_t w = 0; w < 2 * sizeof ways / sizeof ways[0]; w++) {
@@ -352,7 +352,7 @@ static void integers_count_under_every_strategy(void **state)
         if (bg_plan_create_loop(r.body, &loop, &options, &r.plan, &r.error) != BG_OK ||
             bg_session_create(r.plan, NULL, &r.session, &r.error) != BG_OK)
             fail_msg("way %zu: %s", w, r.error.message);
-        /* The condition is not an output that a caller sees. */
+        /* The condition is not among the outputs that a caller gets. */
         assert_int_equal(bg_session_output_count(r.session), 1);
         const bg_run run = {.inputs = (const void *[]){x},
                             .outputs = (void *[]){evens, beyond},
@@ -373,7 +373,7 @@ static void integers_count_under_every_strategy(void **state)
     }
 }
 
-/* A loop in a graph counts in int64, too. */
+/* A loop in a graph also counts in int64. */
 static void integers_count_inside_graphs(void **state)
 {
     const bg_type int64 = bg_scalar(BG_INT64);
@@ -402,7 +402,8 @@ static void integers_count_inside_graphs(void **state)
 
 /* ---- loops in loops ---- */
 
-/* Outer: 5 times total += inner; inner: while n < limit, at most 100 times; n doubles: 1, 2, 4, 8. */
+/* The outer loop runs total += inner 5 times. The inner one doubles n while n < limit, at most 100 times: 1, 2, 4, 8.
+ */
 static void loops_nest(void **state)
 {
     bg_graph *inner = NULL, *innermost = NULL, *condition = make_condition(8);
@@ -411,7 +412,7 @@ static void loops_nest(void **state)
     rig r;
 
     (void)state;
-    /* innermost: k times two, as k + step, step given; repeated twice with step = k / 2 */
+    /* the innermost loop doubles k as k + step with a given step, twice with step = k / 2 */
     assert_int_equal(bg_graph_create(&innermost, NULL), BG_OK);
     k = bg_graph_input(innermost, "k", &scalar);
     sum = bg_add(innermost, k, bg_graph_input(innermost, "step", &scalar));
@@ -438,7 +439,7 @@ static void loops_nest(void **state)
 
 /* ---- kernels that prepare ---- */
 
-/* An op with two parts that add up what `prepare` has left for them: y = x + x + 1. */
+/* An op whose two parts add values that `prepare` stores: y = x + x + 1. */
 static void prepare_twice_and_one(const bg_kernel_call *call)
 {
     float *sums = call->scratch;
@@ -481,7 +482,7 @@ static bg_status choose_twice_and_one(const bg_op_signature *op, bg_kernel_polic
     return BG_OK;
 }
 
-/* A loop on the devices, and one that an op's kernel runs: both prepare each call of the body's. */
+/* A loop on the devices and a loop inside an op's kernel both prepare each call of the body. */
 static void kernels_of_bodies_prepare(void **state)
 {
     static const bg_op_type twice_and_one = {
@@ -505,12 +506,12 @@ static void kernels_of_bodies_prepare(void **state)
     const bg_loop loop = bg_repeat(2, &n, &next, 1);
     compile(&r, &loop, NULL, 1);
     execute(&r, &(bg_run){.carried_in = (const void *[]){&first}, .carried_out = (void *[]){&last}});
-    assert_true(last == 511.0f); /* 2^9 - 1: eight times */
+    assert_true(last == 511.0f); /* 2^9 - 1 after eight iterations */
     close_rig(&r);
     bg_graph_destroy(inner);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void expect_refused(rig *r, const bg_loop *loop, bg_status status, const char *wanted)
 {
@@ -561,7 +562,7 @@ static void wrong_loops_are_refused(void **state)
     bg_graph_destroy(other);
 }
 
-/* The body in a graph: its allowed content, and that it has no gradient. */
+/* The content that a loop body in a graph may have; it has no gradient. */
 static void wrong_inner_loops_are_refused(void **state)
 {
     const bg_type wide = bg_vector(BG_FLOAT32, 3);

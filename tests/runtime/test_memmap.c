@@ -1,6 +1,7 @@
 /*
- * test_memmap.c: remote buffers in files have the bits of memory, in one session and from one to the next; opened read
- * only they do not change; foreign, damaged, incomplete and busy files give one clear error and are not used.
+ * test_memmap.c: remote buffers in files give the bits of memory, within a session and from one session to the next.
+ * Files opened read-only do not change. Foreign, damaged, incomplete and busy files give one clear error and are not
+ * used.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,7 @@ typedef struct way {
     const char *stages;
     uint32_t replicas;
     bool is_sharded;
-    unsigned model, classes; /* that are remote */
+    unsigned model, classes; /* the remote tensors */
 } way;
 
 static const way ways[] = {{BG_STRATEGY_PHASED, "B1@0|B2@0|B3@0|B4@0", 1, false, 2, 15},
@@ -88,7 +89,7 @@ static void append(test_result *r, const void *bytes, size_t size)
     r->size += size;
 }
 
-/* Updates first .. end - 1 of the sequence that test_train has; adds the losses. */
+/* Makes updates first .. end - 1 of test_train's sequence; appends the losses. */
 static void play(bg_session *session, const bg_options *options, uint32_t first, uint32_t end, test_result *out)
 {
     const uint64_t samples = (uint64_t)UPDATES * options->execution.gradient_accumulation * options->replicas.count;
@@ -128,7 +129,8 @@ static void append_weights(bg_session *session, test_result *out)
     }
 }
 
-/* A whole session: updates, losses into `out`, and weights if `note` is NULL, otherwise a flush. */
+/* Runs a whole session: makes updates, writes losses to `out`, and reads weights if `note` is NULL, otherwise flushes.
+ */
 static void train(const way *w, const bg_options *options, uint32_t first, uint32_t end, const char *note,
                   test_result *out)
 {
@@ -156,7 +158,7 @@ static test_result expect(const way *w)
     return r;
 }
 
-/* Whether a session of these options is refused, with which words. */
+/* Checks that a session of these options fails, and with which words. */
 static void refuse(const way *w, const bg_options *options, bg_status status, const char *words)
 {
     bg_plan *plan = plan_for(w, options);
@@ -175,7 +177,7 @@ static void join(const char *folder, const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s/%s", folder, name);
 }
 
-/* Everything in the folder's files. */
+/* The content of all files of the folder. */
 static test_result read_files(const char *folder)
 {
     static const char *const names[] = {BGI_MEMMAP_INDEX, "replica0.device0.store", "replica0.device1.store",
@@ -264,7 +266,7 @@ static void values_have_one_place(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- read only ---- */
+/* ---- read-only ---- */
 
 static void readers_leave_the_files_untouched(void **state)
 {
@@ -323,7 +325,7 @@ static void readers_of_nothing_write_nothing(void **state)
     test_folder_remove(folder);
 }
 
-/* ---- refused files ---- */
+/* ---- unusable files ---- */
 
 static void runs_that_did_not_end_are_refused(void **state)
 {
@@ -344,7 +346,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     train(w, &options, STOP, UPDATES, "", &r); /* whole values are not renewed */
     free(r.bytes);
     test_folder_remove(folder);
-    /* A second run that does not end in order leaves no index of the first run. */
+    /* A second run that does not end properly removes the index of the first run. */
     r = (test_result){0};
     test_folder_create(folder);
     options = options_for(w, folder);
@@ -355,7 +357,7 @@ static void runs_that_did_not_end_are_refused(void **state)
     test_folder_remove(folder);
 }
 
-/* Stores beside an index of 0.1 are not those of a failed run, and are renewed only on request. */
+/* Stores beside an index of version 0.1 are not remains of a failed run, and are renewed only on request. */
 static void an_index_of_an_earlier_release_is_refused(void **state)
 {
     const way *w = &ways[0];
@@ -402,7 +404,7 @@ static void sessions_exclude_each_other(void **state)
     test_folder_remove(folder);
 }
 
-/* Changes one byte and changes it back. */
+/* Changes one byte of a file; a second call restores it. */
 static void refuse_damage(const way *w, const bg_options *options, const char *path, long at, const char *words)
 {
     const int file = open(path, O_RDWR);
@@ -447,7 +449,7 @@ static void damage_is_refused(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(other, path), 0);
     test_train_expect(read_files(folder), &before, "files that were refused");
-    /* A store of the same plan and the same step, but of another training. */
+    /* The store has the same plan and step, but is from another training. */
     test_folder_create(elsewhere);
     another = options_for(w, elsewhere);
     free(r.bytes);
@@ -563,7 +565,7 @@ static void foreign_files_are_not_overwritten(void **state)
     test_folder_remove(folder);
 }
 
-/* Whichever allocation fails, the folder has no files, or the previous ones, and no leftovers. */
+/* Whichever allocation fails, the folder has either no files or the previous ones, and no temporary files. */
 static void out_of_memory_is_an_error(void **state)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -633,7 +635,7 @@ static test_result save_checkpoint(bg_session *session, const char *folder)
     return r;
 }
 
-/* The same file from memory and from files; it loads into either. */
+/* Checkpoints from memory and from files are the same file, which loads into either. */
 static void checkpoints_are_the_same(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * test_outfeed_room.c: an unbounded outfeed of a session that may do billions of iterations takes memory for the rows
- * that it gets.
+ * test_outfeed_room.c: an unbounded outfeed of a session that may run billions of iterations allocates memory only for
+ * the rows that it gets.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* The process's resident memory at its highest, in kB. */
+/* The peak of the process's resident memory, in kB. */
 static long find_peak_kb(void)
 {
     FILE *file = fopen("/proc/self/status", "r");

@@ -1,6 +1,6 @@
 /*
- * test_own_plan.c: sessions that make their plan themselves: the numbers of a plan made by hand, its errors, and a plan
- * that lives as long as anything that reads it.
+ * test_own_plan.c: sessions that make their own plan: they give the numbers and errors of an explicitly compiled plan,
+ * and the plan lives as long as anything reads it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void test_training(void **state)
     assert_true(own[STEPS - 1] < own[0]);
 }
 
-/* Over the weights of a training. */
+/* The session uses the weights of a training. */
 static void test_inference(void **state)
 {
     const bg_optimizer sgd = bg_sgd(0.0);
@@ -178,7 +178,7 @@ static void test_late_kernel(void **state)
     atomic_store(&may_return, true);
     while (!atomic_load(&has_returned))
         nap();
-    for (int i = 0; i < 100; i++) /* for the worker to leave, and to free the memory that it used last */
+    for (int i = 0; i < 100; i++) /* time for the worker to return and free its memory */
         nap();
 }
 

@@ -48,7 +48,7 @@ static void set_own_affinity(const cpu_set_t *set)
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof *set, set), 0);
 }
 
-/* The allowed processor with the highest number, with which a session would never begin on its own. */
+/* The allowed processor with the highest number, which a session would not choose first. */
 static int last_cpu(const cpu_set_t *set)
 {
     int last = -1;
@@ -81,7 +81,7 @@ static bg_plan *make_toy(uint32_t cores, bg_pinning pinning)
     return plan;
 }
 
-/* A thread of the process that may use all processors, for as long as the mutex is held. */
+/* A thread of the process that may use all processors and lives until the mutex is released. */
 static void *stand_by(void *argument)
 {
     pthread_mutex_t *mutex = argument;
@@ -197,7 +197,7 @@ static void pinning_binds_each_worker_to_its_own_processor(void **state)
     }
 }
 
-/* With more workers than processors none is bound. */
+/* With more workers than processors, workers are not bound. */
 static void crowded_workers_are_not_bound(void **state)
 {
     const cpu_set_t before = affinity_of(pthread_self());
@@ -214,7 +214,7 @@ static void crowded_workers_are_not_bound(void **state)
     toy_plan_destroy(plan);
 }
 
-/* A session of one worker that is bound; where that is. */
+/* Makes a session of one bound worker; returns the worker's processor. */
 static bg_session *open_bound(bg_plan *plan, int *out_cpu)
 {
     bg_session *session = open_toy(plan);
@@ -226,7 +226,7 @@ static bg_session *open_bound(bg_plan *plan, int *out_cpu)
 }
 
 /* Two sessions that pin have separate processors, and a processor that one gives up is used by the next one. Another
- * program that is bound meanwhile may take one away: so there are several tries. */
+ * program may be bound to one of them meanwhile, so there are several tries. */
 static void pinned_sessions_avoid_each_other(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -248,7 +248,7 @@ static void pinned_sessions_avoid_each_other(void **state)
     toy_plan_destroy(plan);
 }
 
-/* One of another process. */
+/* A bound thread of another process. */
 static void another_process_is_avoided(void **state)
 {
     const cpu_set_t allowed = affinity_of(pthread_self());
@@ -321,7 +321,7 @@ static void spread_leaves_equal_distances(void **state)
         }
 }
 
-/* ---- how many workers, and the caller as one ---- */
+/* ---- the number of workers, and the caller as a worker ---- */
 
 typedef struct net {
     bg_plan *plan;
@@ -381,7 +381,7 @@ static uint32_t count_threads(void)
     return count;
 }
 
-/* A session of one worker needs no thread, and gives the bits of two; one that is pinned has threads. */
+/* A session of one worker needs no thread, and gives the bits of two workers; a pinned session has threads. */
 static void one_worker_is_the_caller(void **state)
 {
     static net one, two, pinned;
@@ -411,7 +411,7 @@ static void one_worker_is_the_caller(void **state)
     assert_int_equal(count_threads(), before);
 }
 
-/* One image is over before a second worker would be awake; 64 are not. */
+/* Inference of one image is done before a second worker would wake up; that of 64 images is not. */
 static void short_runs_have_one_worker(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());
@@ -479,7 +479,7 @@ static void own_ops_keep_their_worker(void **state)
     bg_plan_destroy(plan);
 }
 
-/* The caller itself checks the limit when its devices wait for something that never comes. */
+/* The caller itself checks the time limit when its devices wait forever. */
 static void a_driven_run_ends_at_the_limit(void **state)
 {
     bg_plan *plan = make_toy(1, BG_PINNING_NONE);
@@ -539,7 +539,7 @@ static uint64_t count_calls(runner *runners, uint32_t count)
     return calls;
 }
 
-/* Two threads with a session of one worker each do at least four tenths more than one thread. */
+/* Two threads with a session of one worker each have at least 1.4 times the throughput of one thread. */
 static void sessions_of_two_threads_run_side_by_side(void **state)
 {
     const cpu_set_t set = affinity_of(pthread_self());

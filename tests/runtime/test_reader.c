@@ -1,6 +1,6 @@
 /*
- * test_reader.c: sessions that read published weights: what a version is, which readers see it, what is shared, and
- * that a run never sees a mixture of versions during a training. Under the thread sanitizer, too.
+ * test_reader.c: sessions that read published weights: which versions readers see, what is shared, and that a run never
+ * sees a mixture of versions during a training. It also runs under the thread sanitizer.
  */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #include <stdarg.h>
@@ -171,7 +171,7 @@ static void test_versions(void **state)
     bg_plan_destroy(plan);
 }
 
-/* A value that is set, whole or in part, is published only on request. */
+/* A value that the program sets, whole or in part, is published only on request. */
 static void test_set(void **state)
 {
     const bg_type row = bg_vector(BG_FLOAT32, OUT);
@@ -201,7 +201,7 @@ static void test_set(void **state)
 
 /* ---- what is shared ---- */
 
-/* Readers of weights that are not trained compute with the weights' own memory. */
+/* Readers of weights that are not being trained compute in the weights' own memory. */
 static void test_shared(void **state)
 {
     enum { READERS = 3 };
@@ -242,7 +242,7 @@ static void test_shared(void **state)
                              weight.data);
         }
     }
-    assert_int_equal(publish(weights), 2); /* nothing new: the same blocks */
+    assert_int_equal(publish(weights), 2); /* no new version, so the same blocks */
     infer(readers[0], y);
     assert_memory_equal(y, wanted, sizeof y);
     assert_int_equal(bg_weights_find(weights, "fc1.weight", &weight, NULL), BG_OK);
@@ -255,7 +255,7 @@ static void test_shared(void **state)
     bg_plan_destroy(plan);
 }
 
-/* Under each of these a reader has the bits of an ordinary session. */
+/* With each of these options a reader has the bits of an ordinary session. */
 static void test_strategies(void **state)
 {
     bg_session *training = make_training(NULL);
@@ -288,11 +288,11 @@ static void test_strategies(void **state)
     bg_session_destroy(training);
 }
 
-/* ---- serving while training goes on ---- */
+/* ---- serving during training ---- */
 
 enum { SERVERS = 2, STEPS = 240, PERIOD = 2, TOGETHER = 16 };
 
-static float expected[STEPS / PERIOD + 2][ROWS * OUT]; /* by version; written before it is published */
+static float expected[STEPS / PERIOD + 2][ROWS * OUT]; /* for each version; written before it is published */
 static atomic_bool is_over;
 static _Atomic uint32_t failures;
 
@@ -322,7 +322,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until each has had another turn, so that all take part on a busy machine too. */
+/* Waits until each thread has had another turn, so that all take part even on a busy machine. */
 static void wait_for(server servers[SERVERS])
 {
     for (int i = 0; i < SERVERS; i++) {
@@ -376,7 +376,7 @@ static void test_no_torn_weights(void **state)
 
 /* ---- a call ---- */
 
-/* For a small model, even if it might have more workers, the calling thread does all of it and never waits. */
+/* For a small model, even with more workers, the calling thread does all work and never waits. */
 static void test_no_hand_over(void **state)
 {
     bg_plan *plan = make_inference(NULL);
@@ -426,13 +426,13 @@ static void test_errors(void **state)
     assert_non_null(strstr(error.message, "`fc1.weight`"));
     bg_weights_destroy(empty);
     assert_null(session);
-    /* Another thread is inside. */
+    /* Another thread is using the weights. */
     assert_int_equal(bgi_weights_enter(weights, NULL, "a test", &error), BG_OK);
     assert_int_equal(publish_within(weights, &error), BG_ERROR_INVALID);
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_ERROR_INVALID);
     bgi_weights_leave(weights);
     assert_int_equal(publish(weights), 1);
-    /* This does not matter once there is a version. */
+    /* This does not matter once a version is published. */
     assert_int_equal(bgi_weights_enter(weights, NULL, "a test", &error), BG_OK);
     assert_int_equal(bg_session_create_reader(plan, weights, &session, &error), BG_OK);
     {

@@ -1,5 +1,5 @@
 /*
- * test_report.c: runs that are stuck end, say why, and can be cleaned up.
+ * test_report.c: runs that are stuck end with the reason, and can be cleaned up.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static toy_options impatient(void)
     return options;
 }
 
-/* Runs the plan once, which must fail; checks that the session is dead then and can be destroyed. */
+/* Runs the plan once, which must fail; checks that the session is then unusable and can be destroyed. */
 static bg_status run_to_failure(const bg_plan *plan, const toy_options *options, bg_error *error)
 {
     const size_t count = (size_t)options->micro_batches * options->iterations * options->replicas * TOY_WIDTH;
@@ -74,7 +74,7 @@ static uint32_t find_forward_edge(const bg_plan *plan, uint32_t from_device)
     return BGI_NO_EDGE;
 }
 
-/* Takes SENDs of an edge out of a device's program: all, or the first. */
+/* Removes all SENDs of an edge, or the first one, from a device's program. */
 static void damage_sends(bg_plan *plan, uint32_t device, uint32_t edge, bool all)
 {
     bgi_instruction *instructions = toy_instructions(plan, device);
@@ -156,7 +156,7 @@ static void messages_out_of_order(void **state)
     toy_plan_destroy(plan);
 }
 
-/* A run cannot produce this with a whole plan, because replicas run the same program, so the test calls the report
+/* An undamaged plan cannot get into this state, because replicas run the same program, so the test calls the report
  * directly. */
 static void a_replica_that_does_not_come(void **state)
 {
@@ -187,7 +187,7 @@ static void a_replica_that_does_not_come(void **state)
     toy_plan_destroy(plan);
 }
 
-/* The same for a sum that runs beside the program: two devices wait for it, and a third one has not begun its own. */
+/* The same for a sum that runs beside the program: two devices wait for it, and a third one has not begun it. */
 static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
 {
     toy_options options = impatient();
@@ -220,15 +220,15 @@ static void a_replica_that_does_not_come_to_a_sum_beside(void **state)
     toy_plan_destroy(plan);
 }
 
-/* Workers that look for work do not touch the queues. */
+/* Workers that search for work do not touch the queues. */
 static void hold_queues(bgi_engine *engine)
 {
     for (uint32_t i = 0; i < engine->device_count; i++)
         atomic_store(&engine->runners[i].io_is_held, true);
 }
 
-/* A remote transfer that does not arrive: transfers are in no plan that could be damaged, so the test calls the report
- * directly. */
+/* A remote transfer does not complete. Plans do not list transfers, so none can be damaged, and the test calls the
+ * report directly. */
 static void a_load_that_does_not_end(void **state)
 {
     static const bgi_transfer transfers[2] = {{.peer_wait = 0}, {.peer_wait = 0}};
@@ -342,13 +342,13 @@ static void expect_kernel_report(toy_options *options)
     assert_true(bgi_clock_ns() - begin_ns < 5000000000u);
     expect_text(&error, "replica 0, device 0, F of stage 0, micro-batch 0");
     expect_text(&error, "the kernel `toy.forward` of op `opF0` has not returned for 0.");
-    /* The session is destroyed, the kernel still runs in memory that was kept for it. */
+    /* The session is destroyed while the kernel still runs in memory that is kept for it. */
     assert_true(atomic_load(&inside) > 0);
     atomic_store(&gate_is_open, true);
     while (atomic_load(&inside) > 0)
         sleep_ms(1);
     toy_plan_destroy(plan);
-    /* The worker that comes back frees it. */
+    /* The worker frees this memory when the kernel returns. */
     for (int wait = 0; wait < 2000 && test_allocations_live() > live; wait++)
         sleep_ms(1);
     assert_int_equal(test_allocations_live(), live);
@@ -401,7 +401,7 @@ static void slow_but_alive(void **state)
     toy_plan_destroy(plan);
 }
 
-/* ---- memory that runs out ---- */
+/* ---- out of memory ---- */
 
 static void creation_survives_any_failed_allocation(void **state)
 {
@@ -443,7 +443,7 @@ static void creation_survives_any_failed_allocation(void **state)
         assert_int_equal(error.status, status);
         assert_true(error.message[0] != '\0');
         assert_int_equal(bg_weights_count(weights), 0);
-        /* The table of weights keeps its capacity. */
+        /* The table of weights retains its capacity. */
         assert_in_range(test_allocations_live(), live, live + 1);
     }
     assert_true(failures > 20);

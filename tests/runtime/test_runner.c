@@ -1,6 +1,6 @@
 /*
- * test_runner.c: the work of a device on one instruction: what kernels can read, and which calls make one trace event.
- * A pipeline takes the time of its schedule, with kernels that only sleep.
+ * test_runner.c: the work of a device on one instruction: the state that kernels can read, and the calls that make one
+ * trace event. With kernels that only sleep, a pipeline takes the time of its schedule.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void look(const bg_kernel_call *call, uint32_t part)
                   (uintptr_t)call->scratch % 64 == 0 && (char *)call->scratch - (char *)call->operands[0] == 64;
 }
 
-/* The value that it leaves in scratch is available to every part. */
+/* Every part can read the value that this function stores in scratch. */
 static void prepare(const bg_kernel_call *call)
 {
     witness *w = call->state;
@@ -198,7 +198,7 @@ static void kernels_see_operands_scratch_and_the_moment(void **state)
 
 /* ---- time ---- */
 
-/* Backward passes of the toy sleep twice as long as forward passes; both do nothing more. */
+/* Backward passes of the toy sleep twice as long as forward passes; they do no other work. */
 enum { FORWARD_US = 3000, BACKWARD_US = 6000 };
 
 static void sleep_us(long us)
@@ -244,7 +244,8 @@ static double simulate_ns(const bg_plan *plan, const toy_options *options)
     return makespan;
 }
 
-/* Sleeping kernels overlap on any machine when every device has a worker. The best of some runs: others may be busy. */
+/* Sleeping kernels overlap on any machine when every device has a worker. The fastest of several runs counts, because
+ * others may be disturbed. */
 static void a_pipeline_takes_as_long_as_its_schedule(void **state)
 {
     static const char *const generators[] = {"interleaved", "grouped", "sharded"};

@@ -1,6 +1,6 @@
 /*
- * test_sections.c: weights that a model stores whole or in pieces: each form continues with the weights that the other
- * has trained, however they are passed, and begins with the same values; and inference without its weights is an error.
+ * test_sections.c: weights that a model stores whole or in pieces. Each form continues with the weights that the other
+ * has trained, however they are passed, and starts from the same values. Inference without its weights is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,14 +23,14 @@
 
 enum { ROWS = 24, WIDTH = 12, SAMPLES = 5, MOST_OUTPUTS = 64, UPDATES = 2, MOST_PIECES = 12, OFFERS = 12 };
 
-/* How a model keeps its embedding and its projection; 1: whole. */
+/* The number of pieces of a model's embedding and projection; 1: whole. */
 typedef struct form {
     uint32_t embedding, projection;
-    bg_serialize_mode mode; /* of the projection: rows (OUTPUT_CHANNELS) or columns of its weight */
+    bg_serialize_mode mode; /* pieces of the projection: rows (OUTPUT_CHANNELS) or columns of its weight */
     bool is_tied;           /* the projection's weight is the embedding's */
-    uint32_t replicas;      /* 0: 1; otherwise the optimizer's state is in pieces over them */
+    uint32_t replicas;      /* 0 means 1; with more, the optimizer's state is in pieces over them */
     const char *memmap_dir; /* the weights and the state are remote, in files */
-    bool is_float16;        /* parameters are kept so */
+    bool is_float16;        /* type of the parameters */
 } form;
 
 static bg_error error;
@@ -43,7 +43,7 @@ static void require(bg_status status)
 
 /* ---- the model ---- */
 
-/* The table of a serialized embedding: one parameter, or its pieces put together. */
+/* The table of a serialized embedding: one parameter, or its concatenated pieces. */
 static bg_value find_table(bg_graph *graph, uint32_t pieces)
 {
     bg_value parts[MOST_PIECES];
@@ -73,7 +73,7 @@ static bg_value build(bg_graph *graph, const form *f, bool training)
     x = bg_serialized_embedding_layer(graph, "embedding", bg_graph_input(graph, "ids", &ids), ROWS, WIDTH, 3,
                                       BG_FLOAT32, f->embedding, NULL);
     x = bg_tanh(graph, bg_linear_layer(graph, "between", x, WIDTH, true));
-    /* The sections of a user's own, of a vector. */
+    /* A vector with sections that the user defines. */
     if (f->embedding > 1) {
         a = bg_graph_section_parameter(graph, "shift.a", &first, &initializer);
         b = bg_graph_section_parameter(graph, "shift.b", &last, &initializer);
@@ -170,7 +170,7 @@ static void infer(machine *m, float y[SAMPLES * ROWS])
     require(bg_session_run(m->session, (const void *[]){ids}, (void *[]){y}, &error));
 }
 
-/* ---- ways that weights take ---- */
+/* ---- ways to pass weights ---- */
 
 typedef enum road { SHARED, COPIED, WEIGHT_FILE, CHECKPOINT, CHECKPOINT_FOR_WEIGHTS, ROAD_COUNT } road;
 static const char *const road_names[] = {"shared", "copied", "file", "checkpoint", "checkpoint for weights"};
@@ -222,7 +222,7 @@ static void copy_by_file(bg_weights *from, bg_weights *to, const char *folder)
     bg_safetensors_destroy(file);
 }
 
-/* A machine of another form that continues with the values of `from`. `weights` is to be destroyed by the caller. */
+/* A machine of another form that continues with the values of `from`. The caller destroys `weights`. */
 static void move_on(machine *from, const form *f, bool training, road way, machine *to, bg_weights **out_weights)
 {
     char folder[TEST_FOLDER_BYTES];
@@ -302,7 +302,7 @@ static const form narrow[] = {
 static const struct {
     const form *forms;
     size_t count;
-    bool keeps_order; /* sums of the forward keep theirs, so that bits of results do not depend on the form */
+    bool keeps_order; /* sums of the forward keep their pieces, so that bits of results do not depend on the form */
 } families[] = {
     {forms, sizeof forms / sizeof forms[0], true},
     {columns, sizeof columns / sizeof columns[0], false},
@@ -311,8 +311,8 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* Converts one form to another: nothing is lost or changed, inference gives the results of the same weights set one by
- * one as wholes, and training continues as it would have. */
+/* Converts one form to another. No value is lost or changed, inference gives the results of the same weights set one by
+ * one as wholes, and training continues as without the conversion. */
 static void move_between(const form *a, const form *b, road way, bool keeps_order)
 {
     machine first = {0}, next = {0}, same = {0}, test = {0}, plain = {0};
@@ -342,9 +342,8 @@ static void move_between(const form *a, const form *b, road way, bool keeps_orde
     }
     close_machine(&test);
 
-    /* The weights and the optimizer's state, and the result of more training with them. The gradient of the
-     * projection's input is a sum over its pieces: with the same number of pieces the bits are those of the first form.
-     */
+    /* Compares the weights, the optimizer's state, and the result of further training. The gradient of the projection's
+     * input is a sum over its pieces, so the same number of pieces gives the bits of the first form. */
     move_on(&first, same_sums ? a : b, true, COPIED, &same, &same_weights);
     expect_weights(bg_session_weights(same.session), bg_session_weights(first.session), what);
     move_on(&first, b, true, way, &next, &next_weights);
@@ -367,7 +366,7 @@ static void any_form_goes_on(void **state)
                     move_between(&families[k].forms[a], &families[k].forms[b], (road)way, families[k].keeps_order);
 }
 
-/* Sums of columns have another order, so their bits differ; the trained weights are those of the whole anyway. */
+/* Sums of columns have another order, so their bits differ; the trained weights still belong to the whole. */
 static void columns_train_like_the_whole(void **state)
 {
     machine whole = {0};
@@ -397,7 +396,7 @@ static void columns_train_like_the_whole(void **state)
     close_machine(&whole);
 }
 
-/* The same seed, the same values: of the pieces, and of all that is made after them. */
+/* The same seed gives the same values for the pieces and for all parameters after them. */
 static void first_values_are_equal(void **state)
 {
     (void)state;
@@ -444,7 +443,7 @@ static void sessions_take_turns(void **state)
     close_machine(&test), close_machine(&a);
 }
 
-/* ---- values that are given as pieces ---- */
+/* ---- values given as pieces ---- */
 
 /* Sets `values` of the whole matrix of ROWS rows, in pieces of rows. */
 static bg_status give_piece(bg_weights *weights, uint32_t i, uint32_t count, const float *values)
@@ -499,7 +498,7 @@ static void pieces_are_taken(void **state)
                          BG_ERROR_NOT_FOUND);
         assert_non_null(strstr(error.message, "weights have all of it, `embedding.weight`"));
         memset(&error, 0, sizeof error);
-        /* A piece of an existing whole, in any number of pieces. */
+        /* Sets a piece of an existing whole, with any number of pieces. */
         fill(values + 6 * WIDTH, 6 * WIDTH, 9.0f);
         require(give_piece(weights, 1, 4, values));
         expect_table(weights, values);
@@ -513,7 +512,7 @@ static void pieces_are_taken(void **state)
     bg_weights_destroy(weights);
 }
 
-/* A session that fails leaves the pieces as they were given. */
+/* If a session cannot be created, the given pieces do not change. */
 static void incomplete_pieces_are_refused(void **state)
 {
     float values[ROWS * WIDTH];
@@ -538,7 +537,7 @@ static void incomplete_pieces_are_refused(void **state)
     }
 }
 
-/* Checkpoints of pieces, as earlier releases wrote them, come from sessions of a model whose pieces are separate
+/* Checkpoints of pieces, as in earlier releases, are made with sessions of a model whose pieces are separate
  * parameters. */
 static void checkpoints_of_pieces_are_read(void **state)
 {
@@ -601,7 +600,7 @@ static void checkpoints_of_pieces_are_read(void **state)
 
 /* ---- files of remote buffers ---- */
 
-/* Pieces that live in files continue from there, and other sessions have their values. */
+/* Pieces in files continue from their values, and other sessions have these values. */
 static void files_keep_sections(void **state)
 {
     char folder[TEST_FOLDER_BYTES], other[TEST_FOLDER_BYTES];
@@ -618,7 +617,7 @@ static void files_keep_sections(void **state)
         open_machine(&m, &f, true, NULL);
         assert_int_equal(bg_session_note(m.session) != NULL, round > 0);
         expect_weights(bg_session_weights(m.session), bg_session_weights(alone.session), "from files");
-        if (round == 2) { /* that was a look */
+        if (round == 2) { /* that session only read the values */
             close_machine(&m);
             open_machine(&m, &f, true, NULL);
             assert_non_null(bg_session_note(m.session));
@@ -641,7 +640,7 @@ static void files_keep_sections(void **state)
         require(bg_session_flush(m.session, NULL, &error));
         close_machine(&m);
     }
-    /* Weights that were there before come home too. */
+    /* Weights that existed before get their values back too. */
     f.memmap_dir = other;
     open_machine(&m, &f, true, bg_session_weights(alone.session));
     train(&m, 1);
@@ -686,7 +685,7 @@ static void missing_weights_are_named(void **state)
     }
     close_machine(&trained);
 
-    /* A session without weights is refused, unless the plan asks for weights from the seed. */
+    /* A session without weights is an error, unless the plan requests weights from the seed. */
     make_plan(&m, &forms[0], false, false);
     assert_int_equal(bg_session_create(m.plan, NULL, &m.session, &error), BG_ERROR_NOT_FOUND);
     close_machine(&m);
@@ -703,8 +702,8 @@ static void missing_weights_are_named(void **state)
     close_machine(&m), close_machine(&trained);
 }
 
-/* A list that is long ends with its count. Running statistics are required like parameters; values that the model
- * itself writes are not. */
+/* A long list in the message ends with the number of the others. Running statistics are required like parameters;
+ * values that the model itself writes are not. */
 static void the_list_is_bounded(void **state)
 {
     const bg_type images = {.dtype = BG_FLOAT32, .rank = 2, .dims = {4, 6}};
@@ -739,7 +738,7 @@ static void wrong_sections_are_refused(void **state)
 {
     static const struct {
         bg_section section;
-        double a; /* of the initializer */
+        double a; /* the seed of the initializer */
         const char *message;
     } cases[] = {
         {{"w", {BG_FLOAT32, 2, {8, 4}}, 0, 4, 5},

@@ -1,5 +1,5 @@
 /*
- * test_session.c: weights shared by sessions, first values, the optimizer's numbers, traces.
+ * test_session.c: weights shared by sessions, initial values, the optimizer's numbers, traces.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 enum { MOST_VALUES = 64 * TOY_WIDTH };
 
-/* A plan, a session on it and arrays for its runs. Outputs of all micro-batches. */
+/* A plan, a session on it and arrays for its runs, with outputs of all micro-batches. */
 typedef struct rig {
     toy_options options;
     bg_plan *plan;
@@ -28,7 +28,7 @@ typedef struct rig {
     size_t output_bytes;
 } rig;
 
-/* A plan that was made before may have been changed by the test. */
+/* Uses an existing plan, which the test may have changed. */
 static void open_rig(rig *r, const toy_options *options, bg_weights *weights)
 {
     bg_error error = {0};
@@ -52,7 +52,7 @@ static void close_rig(rig *r)
     toy_plan_destroy(r->plan);
 }
 
-/* Runs, and computes in loops; `values` are the loops' weights. */
+/* Runs the session and computes the same in loops; `values` are the loops' weights. */
 static void run_rig(rig *r, float *values)
 {
     const void *inputs[] = {r->inputs};
@@ -133,7 +133,7 @@ static void sessions_see_each_others_weights(void **state)
         run_rig(&rigs[2], values);
         assert_int_equal(bg_session_step(rigs[2].session), (round + 1) * 4);
     }
-    /* The next run begins from the values set here, wherever the newest ones were. */
+    /* The next run starts from the values set here, wherever the newest ones were. */
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(&rigs[0], values);
@@ -225,7 +225,7 @@ static void values_of_a_failed_session_are_lost(void **state)
     first_values(values);
     set_weights(weights, 4, values);
     run_rig(r, values);
-    /* From now on no message leaves the first device; before this, a busy machine had enough time. */
+    /* From now on no message leaves the first device; until now, even a busy machine had enough time. */
     r->plan->options.execution.wait_limit_s = 0.1;
     for (uint32_t i = 0; i < r->plan->devices[0].instruction_count; i++)
         if (toy_instructions(r->plan, 0)[i].action.kind == BG_ACTION_SEND)
@@ -243,7 +243,7 @@ static void values_of_a_failed_session_are_lost(void **state)
     free(r);
 }
 
-/* ---- first values ---- */
+/* ---- initial values ---- */
 
 static void get_weights(bg_weights *weights, uint32_t stage_count, float *values)
 {
@@ -257,7 +257,7 @@ static void get_weights(bg_weights *weights, uint32_t stage_count, float *values
     }
 }
 
-/* A function of seed, variable and element: not of devices or replicas. */
+/* Initial values depend on the seed, the variable and the element, not on devices or replicas. */
 static void first_values_do_not_depend_on_the_strategy(void **state)
 {
     float seen[2][4 * TOY_WIDTH];
@@ -340,7 +340,7 @@ static void new_numbers_for_the_optimizer(void **state)
     free(r);
 }
 
-/* ---- looking inside ---- */
+/* ---- traces and profiles ---- */
 
 static void every_instruction_is_traced(void **state)
 {
@@ -428,7 +428,7 @@ static void touched_bytes_equal_the_plan(void **state)
     options.trace = true;
     r->plan = toy_plan_create(&options);
     assert_non_null(r->plan);
-    r->plan->devices[2].arena_bytes += 4096; /* of no use */
+    r->plan->devices[2].arena_bytes += 4096; /* without effect */
     open_rig(r, &options, NULL);
     first_values(values);
     set_weights(bg_session_weights(r->session), 4, values);
@@ -481,7 +481,8 @@ static void note_cycles(void *user, bg_log_level level, const char *text)
     snprintf(notes->text, sizeof notes->text, "%s", text);
 }
 
-/* Requested or not, the results are the same; a run's cycles are at most the time that the caller measures. */
+/* The results are the same with and without the request, and a run's cycles are at most the time that the caller
+ * measures. */
 static void cycles_are_counted(void **state)
 {
     toy_options options = toy_defaults();

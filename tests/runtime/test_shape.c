@@ -15,7 +15,7 @@
 
 typedef struct shape_case {
     uint32_t device_iterations, accumulation, replicas; /* accumulation 0: inference */
-    int64_t rows, columns;                              /* of the output; rows 0: a scalar */
+    int64_t rows, columns;                              /* dims of the output; rows 0: a scalar */
     bg_output_mode mode;
     uint32_t period;
     const char *flat, *split;
@@ -46,12 +46,12 @@ static const shape_case cases[] = {
     {100, 1, 4, 0, 0, F, 0, "[4]", "[4]"},
     {100, 1, 4, 0, 0, S, 0, "[4]", "[4]"},
     {100, 1, 4, 0, 0, E, 50, "[8]", "[2,4]"},
-    /* defaults: final in training, all in inference */
+    /* the default modes: final in training, all in inference */
     {6, 2, 1, 3, 4, D, 0, "[3,4]", "[3,4]"},
     {6, 2, 2, 3, 4, D, 0, "[6,4]", "[2,3,4]"},
     {6, 0, 1, 3, 4, D, 0, "[18,4]", "[6,3,4]"},
     {6, 0, 2, 3, 4, D, 0, "[36,4]", "[6,2,3,4]"},
-    /* one of everything: nothing is added */
+    /* all factors are 1, so no dimension is added */
     {1, 1, 1, 3, 4, A, 0, "[3,4]", "[3,4]"},
     {1, 1, 1, 0, 0, A, 0, "[]", "[]"},
     {1, 1, 1, 3, 4, E, 1, "[3,4]", "[3,4]"},

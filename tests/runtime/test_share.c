@@ -1,6 +1,6 @@
 /*
- * test_share.c: a helper runs the parts of a call until none is left, or until a device can continue. One thread plays
- * both, on an engine of two devices made by hand: the owner's first part helps its own call.
+ * test_share.c: a helper runs the parts of a call until all are taken, or until a device can continue. One thread has
+ * both roles, on a handmade engine of two devices: the owner's first part helps with its own call.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +19,13 @@ typedef struct shared_call {
     bgi_runner runners[2]; /* the first runs the call, the second waits */
     bgi_counter awaited;
     bgi_engine engine;
-    uint32_t ready_after; /* parts of the helper's after which the second device can continue */
+    uint32_t ready_after; /* number of the helper's parts after which the second device can continue */
     uint32_t helped;
     uint32_t runs[PARTS], ran_as[PARTS];
-    uint32_t depth, entered; /* of the device */
+    uint32_t depth, entered; /* the index of the device */
 } shared_call;
 
-/* A worker of the device has entered it; the owner has, once. */
+/* Counts the workers that have entered the device; the owner enters once. */
 typedef struct entered_device {
     bgi_device base;
     shared_call *call;
@@ -59,7 +59,7 @@ static void run_part(const bg_kernel_call *call, uint32_t part)
         atomic_store(&s->awaited.value, 1);
 }
 
-/* The helper's parts of a call whose owner has done none yet. */
+/* The helper runs parts of a call before its owner has run any. */
 static uint32_t count_helped(uint32_t ready_after)
 {
     static shared_call s;

@@ -1,6 +1,6 @@
 /*
- * test_snapshot.c: a copy of many values has the newest ones, wherever they are and however they are cut; its memory
- * stays with the session; and the session says whether a run leaves a processor free.
+ * test_snapshot.c: a copy of many values has the newest ones, wherever they are and however they are cut. The session
+ * owns the copy's memory, and reports whether a run leaves a processor free.
  */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <stdarg.h>
@@ -47,7 +47,8 @@ static void require(const rig *r, bg_status status)
         fail_msg("%s", r->error.message);
 }
 
-/* A parameter, with LARGE_WIDTH of 4.8 MB, which several threads copy, and one that the model has in two sections. */
+/* One parameter, which with LARGE_WIDTH has 4.8 MB and is copied by several threads, and one that the model has in two
+ * sections. */
 static bg_value build(bg_graph *graph, int64_t width)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, SAMPLES, width);
@@ -112,7 +113,7 @@ static void train(rig *r)
     free(x);
 }
 
-/* All weights; `values` get memory of their own. */
+/* Copies all weights; `values` get separate memory. */
 static uint32_t copy_all(rig *r, void *values[MOST_WEIGHTS])
 {
     bg_weights *weights = bg_session_weights(r->session);
@@ -147,7 +148,7 @@ static void expect_newest(rig *r)
     }
 }
 
-/* After updates values are on the devices; when they were read, on the host too; and one is set. */
+/* After updates, values are on the devices; values that were read are also on the host; and one value is set. */
 static void values_are_the_newest(void **state)
 {
     static const form forms[] = {{"plain", LARGE_WIDTH, 1, false},
@@ -216,7 +217,7 @@ static void its_memory_stays(void **state)
     second = bgi_session_take_room(r.session, 1000, &second_is_kept);
     assert_true(first != NULL && second != NULL && first != second);
     assert_true(first_is_kept && !second_is_kept);
-    bgi_session_drop_room(r.session); /* not while it is used */
+    bgi_session_drop_room(r.session); /* not while the copy is used */
     assert_ptr_equal(r.session->room.memory, first);
     memset(first, 1, 1000);
     bgi_session_return_room(r.session, second, second_is_kept);
@@ -253,7 +254,8 @@ static void ask(const bg_kernel_call *call, uint32_t part)
     q->answered_yes += bgi_session_leaves_processor(q->session);
 }
 
-/* One worker that runs all the time: on one processor none is free, on more there is one. */
+/* While one worker runs all the time, no processor is free on a machine with one, and one is free on a larger machine.
+ */
 static void expect_answer(bool is_free)
 {
     toy_options options = toy_defaults();

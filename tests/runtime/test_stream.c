@@ -1,6 +1,6 @@
 /*
  * test_stream.c: inputs appear in the outputs that the output mode selects, for every element type; and sums over
- * replicas are made in replica order. The plans here hold no kernels: HOST_IN writes a place, HOST_OUT reads it.
+ * replicas are made in replica order. The plans here have no kernels: HOST_IN writes a place, HOST_OUT reads it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void fill_program(echo *e, bool with_reduce)
     }
 }
 
-/* Runs twice (nothing may be left over from the first) and returns the malloc'ed result of the second. */
+/* Runs twice (the first run must not affect the second) and returns the malloc'ed result of the second run. */
 static void *run_echo(const echo *e, const void *input, uint64_t *out_count)
 {
     bg_session *session = NULL;
@@ -106,7 +106,7 @@ typedef struct mode_case {
     uint32_t period;
     bool training;
     uint32_t iterations, micro_batches;
-    uint32_t count;                      /* of results, of one replica */
+    uint32_t count;                      /* rows of results of one replica */
     uint32_t places[MOST_MICRO_BATCHES]; /* which micro-batches these are */
 } mode_case;
 
@@ -185,7 +185,7 @@ static void sums_of_every_type(void **state)
     }
 }
 
-/* Sums of integers that are equal as doubles, and beyond the largest, where they wrap around. */
+/* Sums of integers that are equal as doubles, and sums beyond the largest integer, which wrap around. */
 static void sums_of_int64_are_whole(void **state)
 {
     enum { MICRO_BATCHES = 5 };
@@ -253,7 +253,7 @@ static void outputs_that_nobody_wants_are_skipped(void **state)
 
 /* ---- reductions ---- */
 
-/* Replica order shows: (1e8 + 1) - 1e8 is 0 in float32, any other order gives 1 or 2. */
+/* The replica order is visible: (1e8 + 1) - 1e8 is 0 in float32, and any other order gives 1 or 2. */
 static void replicas_are_summed_in_order(void **state)
 {
     static const float terms[] = {1e8f, 1.0f, -1e8f, 3.0f, 1e-3f};

@@ -1,6 +1,6 @@
 /*
- * test_threads.c: one thread at a time uses weights and the sessions that share them: the error that a second thread
- * gets, that it does no harm, and that sessions with weights of their own are not delayed.
+ * test_threads.c: one thread at a time uses weights and the sessions that share them. A second thread gets an error and
+ * does no harm, and sessions with separate weights are not delayed.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,10 +25,10 @@
 
 enum { MOST_VALUES = 64 * TOY_WIDTH, HAMMERS = 4, HAMMER_CALLS = 300 };
 
-/* A plan whose forwards report that they have begun and wait until they may end. */
+/* A plan whose forward passes report their start and wait until the test allows them to end. */
 typedef struct gate {
     atomic_bool has_begun, may_end;
-    bg_session *inner; /* a session that the kernel itself runs; NULL: none */
+    bg_session *inner; /* a session that the kernel itself runs, or NULL */
     bg_status inner_status;
     bg_error inner_error;
 } gate;
@@ -97,7 +97,7 @@ static void *run_once(void *argument)
     return NULL;
 }
 
-/* Back once the run is inside a kernel. */
+/* Returns when the run is inside a kernel. */
 static void begin_run(runner *r, bg_session *session, gate *g)
 {
     *r = (runner){.session = session};
@@ -114,7 +114,7 @@ static void end_run(runner *r, gate *g)
         fail_msg("the run that was there first: %s", r->error.message);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 typedef struct rig {
     bg_session *session;
@@ -256,7 +256,8 @@ static void expect_refusal(const refusal *refused, const rig *r, const char *wor
         fail_msg("%s: status %d: %s; expected \"%s\"", refused->name, (int)status, error.message, words);
 }
 
-/* Given a training run, then every other thread is refused at each door, and the run and its result stay the same. */
+/* During a training run, each function returns an error to any other thread, and the run and its result do not change.
+ */
 static void a_second_thread_is_refused(void **state)
 {
     static gate g;
@@ -288,7 +289,7 @@ static void a_second_thread_is_refused(void **state)
     assert_int_equal(bg_session_trace_count(r.session, 0, 0), 0);
     end_run(&first, &g);
 
-    /* Everything is allowed now, if it is valid otherwise. */
+    /* Now all calls are allowed that are otherwise valid. */
     assert_int_equal(bg_session_step(r.session), 1);
     assert_int_equal(run(r.session, NULL), BG_OK);
     assert_int_equal(run(other.session, NULL), BG_OK);
@@ -301,7 +302,8 @@ static void a_second_thread_is_refused(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* An inference run counts too: its message names the run. Another thread may use its own weights. */
+/* An inference run excludes other threads too, and the message names the run. Another thread may use its own weights.
+ */
 static void other_weights_are_not_held_up(void **state)
 {
     static gate g;
@@ -323,8 +325,8 @@ static void other_weights_are_not_held_up(void **state)
     toy_plan_destroy(r.plan);
 }
 
-/* A kernel or callback of a run that uses its weights would wait for itself: it is refused when the thread is the
- * same. */
+/* A kernel or callback of a run that uses the run's weights would wait for itself, so the same thread gets an error as
+ * well. */
 static void a_run_within_a_run_is_refused(void **state)
 {
     (void)state;
@@ -358,7 +360,7 @@ static void *destroy_session(void *argument)
     return NULL;
 }
 
-/* Destroying cannot be refused: it waits for the run of the session that shares the weights. */
+/* Destroying cannot fail: it waits for the run of the session that shares the weights. */
 static void destroying_waits(void **state)
 {
     static gate g;
@@ -411,7 +413,7 @@ static void *strike(void *argument)
     return NULL;
 }
 
-/* In all combinations of threads, each call is completed or refused, and the sessions survive. */
+/* For all combinations of threads, each call either completes or returns an error, and the sessions remain usable. */
 static void many_threads_do_no_harm(void **state)
 {
     bg_plan *plans[2] = {make_plan(NULL, false), make_plan(NULL, true)};

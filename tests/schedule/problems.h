@@ -1,5 +1,5 @@
 /*
- * problems.h: scheduling problems for tests: chains made by hand and random ones made from a seed.
+ * problems.h: scheduling problems for tests: handmade chains and random ones made from a seed.
  */
 #ifndef TESTS_SCHEDULE_PROBLEMS_H
 #define TESTS_SCHEDULE_PROBLEMS_H
@@ -11,10 +11,10 @@
 
 enum { MOST_STAGES = 16, MOST_EDGES = 64 };
 
-/* A problem with its arrays inside; must not be copied. */
+/* A problem with its arrays inside; it must not be copied. */
 typedef struct test_problem {
     bg_schedule_problem problem;
-    uint32_t devices[MOST_STAGES * 32]; /* the most stages of a chain */
+    uint32_t devices[MOST_STAGES * 32]; /* the largest number of stages of a chain */
     uint32_t positions[MOST_STAGES];
     uint32_t phases[MOST_STAGES];
     bg_schedule_edge edges[MOST_EDGES];
@@ -72,7 +72,8 @@ static inline uint32_t test_position(const bg_schedule_problem *p, uint32_t stag
     return p->stage_positions != NULL ? p->stage_positions[stage] : stage;
 }
 
-/* Edges of a chain with random last readers, skips over stages (forward, and the gradient back), update levels. */
+/* Adds edges of a chain with random last readers, skips over stages (forward, and backward for the gradient), and
+ * update levels. */
 static inline void test_random_edges(test_problem *test, uint64_t *random)
 {
     bg_schedule_problem *p = &test->problem;
@@ -145,7 +146,7 @@ static inline void test_random_positions(test_problem *test, uint64_t *random)
     p->stage_phases = test->phases;
 }
 
-/* Everything but stages, devices and positions. */
+/* Draws everything except stages, devices and positions. */
 static inline void test_random_rest(test_problem *test, uint64_t *random, bool splits_weights)
 {
     bg_schedule_problem *p = &test->problem;

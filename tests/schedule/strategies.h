@@ -1,6 +1,6 @@
 /*
- * strategies.h: shared by tests of generators: a chain placed as a strategy requires, the order of a device as text,
- * what a device stashes, and how long it is idle.
+ * strategies.h: functions that tests of generators share: a chain placed as a strategy requires, the order of a device
+ * as text, the values that a device stashes, and its idle time.
  */
 #ifndef TESTS_SCHEDULE_STRATEGIES_H
 #define TESTS_SCHEDULE_STRATEGIES_H
@@ -54,7 +54,7 @@ static inline void strategy_refused(const bg_schedule_problem *problem, const ch
         fail_msg("\"%s\" is not in: %s", part, error.message);
 }
 
-/* "F0.0 F0.1 B0.0 W0.0 U0:0": the compute actions of a device. */
+/* The compute actions of a device, such as "F0.0 F0.1 B0.0 W0.0 U0:0". */
 static inline void assert_order(const bg_schedule *schedule, uint32_t device, const char *expected)
 {
     const uint32_t count = bg_schedule_action_count(schedule, device);
@@ -71,8 +71,8 @@ static inline void assert_order(const bg_schedule *schedule, uint32_t device, co
     free(text);
 }
 
-/* The largest number of stages x micro-batches whose forward is done on a device and whose values are still read: the
- * last reader is W if the problem splits weights, otherwise B. */
+/* The largest number of pairs of a stage and a micro-batch whose forward a device has done and whose values are still
+ * needed. The last reader is W if the problem splits weights, otherwise B. */
 static inline uint32_t most_kept(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
     const bg_action_kind last = problem->splits_weights ? BG_ACTION_WEIGHTS : BG_ACTION_BACKWARD;
@@ -89,8 +89,8 @@ static inline uint32_t most_kept(const bg_schedule *schedule, const bg_schedule_
 
 typedef struct idle_times {
     double makespan;
-    double most_within; /* idle between the first and the last F, B or W of a device: the largest of all devices */
-    double least, most; /* idle of a device while any device works */
+    double most_within; /* idle time between a device's first and last F, B or W; the largest of all devices */
+    double least, most; /* idle time of a device while any device works */
 } idle_times;
 
 static inline idle_times find_idle_times(const bg_schedule *schedule, const bg_schedule_problem *problem)

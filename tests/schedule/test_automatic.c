@@ -1,7 +1,7 @@
 /*
  * test_automatic.c: the search for the order that ends first. It is compared with every other strategy, with all orders
- * of small problems (enumerated here, by the rules in words), with limits (slots counted from a simulated run) and with
- * the published bound of zero-bubble pipelines.
+ * of small problems (enumerated here from the documented rules), and with the published bound of zero-bubble pipelines;
+ * limits are checked by slots counted in a simulated run.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static bool fits(const bg_schedule *schedule, const bg_schedule_problem *problem
     return true;
 }
 
-/* A kind of problem that another strategy accepts: each of them in turn. */
+/* A kind of problem that another strategy accepts; strategies take turns. */
 static void make_problem(test_problem *test, uint64_t seed)
 {
     uint32_t count = 0;
@@ -66,7 +66,7 @@ static void make_problem(test_problem *test, uint64_t seed)
     test_random_problem_for(test, seed, bg_schedule_generator_at((uint32_t)(seed % count)));
 }
 
-/* Real costs, sizes and a speed of messages for a random problem. */
+/* Uneven costs, sizes and a speed of messages for a random problem. */
 static void add_costs(test_problem *test, bg_stage_cost *costs, uint64_t *random)
 {
     const uint32_t spread = 1 + test_random(random, 20);
@@ -83,7 +83,7 @@ static void add_costs(test_problem *test, bg_stage_cost *costs, uint64_t *random
     test->problem.bytes_per_ns = test_random(random, 3) * 20.0;
 }
 
-/* Whether F and B of the last stages follow each other, where the problem asks for it: not all strategies do that. */
+/* Whether F and B of the last stages follow each other if the problem requires it, which not all strategies do. */
 static bool keeps_loss(const bg_schedule *schedule, const bg_schedule_problem *problem)
 {
     const uint32_t last = problem->stage_count - 1;
@@ -143,8 +143,8 @@ static void test_no_other_is_better(void **state)
 
 /* ---- limits ---- */
 
-/* The most bytes of slots that are taken on a device at any moment of a simulated step: a slot is taken when its
- * producer begins and free when the last reader has ended. */
+/* The largest number of bytes in used slots of a device at any moment of a simulated step. A slot is used from the
+ * beginning of its producer to the end of its last reader. */
 static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_problem *problem, uint32_t device)
 {
     bg_schedule_timing timing = {0};
@@ -159,7 +159,7 @@ static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_pr
             for (uint32_t e = 0; e < problem->edge_count; e++) {
                 const bg_schedule_edge *edge = &problem->edges[e];
                 const bool is_own = problem->stage_devices[edge->to_stage] == device;
-                /* Begun by now, less ended by now. */
+                /* The number of slots whose use has begun, less those whose use has ended. */
                 if (is_own && event->action.kind == edge->from_kind && event->action.stage == edge->from_stage &&
                     (edge->from_kind != BG_ACTION_UPDATE || event->action.index == edge->from_level) &&
                     event->start <= now)
@@ -175,7 +175,7 @@ static double count_live_bytes(const bg_schedule *schedule, const bg_schedule_pr
     return most;
 }
 
-/* Limits between what one micro-batch at a time takes and what the given order takes. */
+/* Limits between the memory of one micro-batch at a time and that of the given order. */
 static void set_limits(const bg_schedule_problem *problem, size_t *limits, uint32_t percent)
 {
     bg_schedule *one = must_create(problem, "sequential"), *all = must_create(problem, "auto");
@@ -217,7 +217,7 @@ static void test_limits_are_met(void **state)
     }
 }
 
-/* The budget that the message asks for is exactly enough. */
+/* The budget in the message is exactly enough. */
 static void test_too_small_a_limit_is_explained(void **state)
 {
     size_t limits[4] = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
@@ -228,7 +228,7 @@ static void test_too_small_a_limit_is_explained(void **state)
     (void)state;
     assert_true(test_chain(&test, 4, 6, true));
     test.problem.device_slot_bytes = limits;
-    /* Stage 2 keeps a stash, and with send_ahead 1 two messages from either side: 64 bytes each. */
+    /* Stage 2 has a stash and, with send_ahead 1, two messages from either side, of 64 bytes each. */
     limits[2] = 5 * 64 - 1;
     assert_int_equal(bg_schedule_create(&test.problem, bg_schedule_generator_find("auto"), &schedule, &error),
                      BG_ERROR_INVALID);
@@ -238,7 +238,7 @@ static void test_too_small_a_limit_is_explained(void **state)
     schedule = must_create(&test.problem, "auto");
     assert_true(fits(schedule, &test.problem));
     bg_schedule_destroy(schedule);
-    /* Slots with padding count as such. */
+    /* Slots are counted with their padding. */
     for (uint32_t edge = 0; edge < test.problem.edge_count; edge++)
         test.chain[edge].slot_bytes = 128;
     schedule = NULL;
@@ -282,8 +282,8 @@ typedef struct device_orders {
     uint32_t count, length;
 } device_orders;
 
-/* Every order of F, R, B and W of one stage: each ascends, R m after F m, B m after both, W m after B m; a merged loss
- * at once. */
+/* Enumerates every order of F, R, B and W of one stage. Each kind ascends, R m is after F m, B m after both, and W m
+ * after B m; with a merged loss, B follows F at once. */
 static void list_orders(const bg_schedule_problem *problem, uint32_t stage, device_orders *orders, uint32_t *next,
                         bg_action *list, uint32_t length)
 {
@@ -333,7 +333,7 @@ static double time_combination(const bg_schedule_problem *problem, const device_
     return makespan;
 }
 
-/* A device for each stage. */
+/* Each stage has its own device. */
 static double find_optimum(const bg_schedule_problem *problem)
 {
     static device_orders orders[3];
@@ -381,7 +381,7 @@ static void test_small_problems_are_optimal(void **state)
         test.problem.edges = test.edges;
         test.problem.merges_loss = test_random(&random, 2) == 0;
         test.problem.send_ahead = test_random(&random, 2);
-        /* With W separate there are 42 orders of three micro-batches on each device, which is a large number for three
+        /* With W separate, each device has 42 orders of three micro-batches, which make many combinations for three
          * stages. */
         test.problem.splits_weights = stages * micro_batches < 9 && test_random(&random, 2) == 0;
         for (uint32_t stage = 0; stage < stages; stage++) {
@@ -409,8 +409,8 @@ static void test_small_problems_are_optimal(void **state)
 
 /* ---- published results ---- */
 
-/* With F = B = W the pipeline of N stages needs N - 1 steps to fill and no more (zero-bubble schedules, Qi et al.): 3 M
- * + N - 1, where 1F1B with W right after B takes 3 (M + N - 1). */
+/* With F = B = W, a pipeline of N stages needs 3 M + N - 1 steps (zero-bubble schedules, Qi et al.): only N - 1 of them
+ * fill the pipeline. 1F1B with W right after B needs 3 (M + N - 1). */
 static void test_weights_fill_the_bubble(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void test_loss_stays_merged(void **state)
     }
 }
 
-/* ---- the same each time, and soon ---- */
+/* ---- results are reproducible and fast ---- */
 
 static void test_is_a_function_of_the_problem(void **state)
 {
@@ -486,7 +486,7 @@ static void test_is_a_function_of_the_problem(void **state)
     }
 }
 
-/* Uneven costs, so that no bound ends the search early. Limits with room for a busy machine. */
+/* With uneven costs, no bound ends the search early. The time limits allow for a busy machine. */
 static double time_search(uint32_t stages, uint32_t micro_batches)
 {
     bg_stage_cost costs[16];

@@ -1,5 +1,5 @@
 /*
- * test_buffers.c: remote buffers in schedules: the places of LOAD and STORE, the verifier's refusals, and overlaps.
+ * test_buffers.c: remote buffers in schedules: the places of LOAD and STORE, the verifier's errors, and overlaps.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 
 #define BIT(kind) (1u << BG_ACTION_##kind)
 
-/* Phased by hand: all micro-batches through a stage before the next one, each stage updated after its backward. */
+/* A handwritten phased schedule: all micro-batches pass through a stage before the next stage begins, and each stage is
+ * updated after its backward. */
 static bg_status generate_phases(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     const uint32_t stages = problem->stage_count;
@@ -109,7 +110,7 @@ static void fresh_buffers_move_between_visits_only(void **state)
     test.problem.buffer_count = 1;
     expect_lists(&test.problem, "device 0: HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 F1.0 HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 "
                                 "U1:0 B0.0 B0.1 U0:0\n");
-    test.problem.update_level_count = 2; /* updates come after all backwards: another visit */
+    test.problem.update_level_count = 2; /* updates are after all backwards, so they are another visit */
     expect_lists(&test.problem, "device 0: HOST_IN0.0 F0.0 HOST_IN0.1 F0.1 F1.0 HOST_OUT1.0 F1.1 HOST_OUT1.1 B1.0 B1.1 "
                                 "B0.0 B0.1 U0:0 STORE0.0:0 U1:0 LOAD0.0:0 U0:1 U1:1\n");
     test_problem_clear(&test);
@@ -365,7 +366,7 @@ static void impossible_buffers_are_refused(void **state)
     test_problem_clear(&test);
 }
 
-/* For all problems, orders and residencies: the result of complete.c is proven, and more buffers or other places never
+/* For all problems, orders and residencies, the result of complete.c verifies, and more buffers or other places never
  * change the order of compute. */
 static void random_problems_are_completed_rightly(void **state)
 {
@@ -426,7 +427,8 @@ static void random_problems_are_completed_rightly(void **state)
 
 /* ---- time ---- */
 
-/* Each stage has a buffer of 100 bytes. store_bytes of it are stored after each visit; SIZE_MAX: it is only read. */
+/* Each stage has a buffer of 100 bytes. store_bytes of the buffer are stored after each visit; SIZE_MAX: it is only
+ * read. */
 static double simulate_phases(double bytes_per_ns, bool preload, size_t store_bytes)
 {
     test_problem test;
@@ -459,8 +461,8 @@ static double simulate_phases(double bytes_per_ns, bool preload, size_t store_by
     return makespan;
 }
 
-/* 12 of work, three loads of 2 that are waited for, and after each stage a store that the next load waits for: of 2, or
- * of the replica's piece of a quarter, 0.5. */
+/* The step has 12 of work and three loads of 2 on which the device waits. After each stage, the next load waits for a
+ * store of 2, or of 0.5 for the replica's quarter. */
 static void stores_of_pieces_are_shorter(void **state)
 {
     (void)state;
@@ -469,9 +471,9 @@ static void stores_of_pieces_are_shorter(void **state)
     assert_true(fabs(simulate_phases(50.0, false, 25) - 19.5) < 1e-9);
 }
 
-/* Three stages of 4 micro-batches take 12; a load takes 2. On demand each load is waited for; if they come a visit
- * earlier, only the first one is. With loads of 6, work of 4 hides 4 of the second one, which begins when the first is
- * done. */
+/* Three stages of 4 micro-batches take 12; a load takes 2. On demand, the device waits for each load; if loads are
+ * issued a visit earlier, it waits only for the first. With loads of 6, work of 4 hides 4 of the second load, which
+ * begins when the first is done. */
 static void preloads_overlap(void **state)
 {
     (void)state;
@@ -481,10 +483,10 @@ static void preloads_overlap(void **state)
     assert_true(fabs(simulate_phases(100.0 / 6.0, true, SIZE_MAX) - 22.0) < 1e-9);
 }
 
-/* Two stages of 3 micro-batches with unit costs, the stash of stage 0 stored in 4 and loaded on demand in 4. With one
- * slot the second and third forward wait for the store before them, which ends at 5 and 10; then 3 forwards and 3
- * backwards of stage 1, and three loads with a backward each. With two slots only the third waits, until 5; the last
- * store ends at 13. */
+/* Two stages of 3 micro-batches with unit costs; the stash of stage 0 is stored in 4 and loaded on demand in 4. With
+ * one slot, the second and third forward wait for the previous store, which ends at 5 and 10. Then stage 1 has 3
+ * forwards and 3 backwards, and stage 0 has three loads with a backward each. With two slots, only the third forward
+ * waits, until 5; the last store ends at 13. */
 static void producers_wait_for_their_slots(void **state)
 {
     const bg_stage_cost costs[] = {{.forward_ns = 1, .backward_ns = 1}, {.forward_ns = 1, .backward_ns = 1}};

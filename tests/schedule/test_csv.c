@@ -1,6 +1,6 @@
 /*
- * test_csv.c: PyTorch's CSV and Brigade's lists are two forms of one schedule; every invalid text is refused with its
- * position; and problems are inferred from lists.
+ * test_csv.c: PyTorch's CSV and Brigade's lists are two forms of one schedule; every invalid text gives an error with
+ * its position; and problems are inferred from lists.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void assert_prints(const bg_schedule *schedule, const char *expected)
     free(text);
 }
 
-/* The output of PyTorch's own 1F1B for two ranks, and its meaning here. */
+/* The output of PyTorch's own 1F1B for two ranks, and the equivalent schedule. */
 static void test_golden(void **state)
 {
     uint64_t skipped = 99;
@@ -46,7 +46,7 @@ static void test_golden(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* Halves, a full backward among them, quotation marks, \r\n, blanks, overlaps, and skipped cells. */
+/* Half backwards with a full one among them, quotation marks, \r\n, blanks, overlaps, and skipped cells. */
 static void test_the_whole_grammar(void **state)
 {
     uint64_t skipped = 0;
@@ -81,8 +81,8 @@ static char *print_without_updates(const bg_schedule *schedule)
     return text;
 }
 
-/* Before PyTorch had I, B was the half for the inputs if W was separate, and BW both. One file may have all of B, W and
- * BW, and newer ones a full B beside I and W. */
+/* Before PyTorch had I, B was the half for the inputs if W was separate, and BW was both halves. One file may have B, W
+ * and BW, and newer files a full B beside I and W. */
 static void test_the_older_form(void **state)
 {
     static const char expected[] = "device 0: HOST_IN0.0 F0.0 HOST_OUT0.0 HOST_IN0.1 F0.1 HOST_OUT0.1 B0.0 B0.1 W0.1 "
@@ -113,8 +113,8 @@ static void test_the_older_form(void **state)
     bg_schedule_destroy(schedule);
 }
 
-/* PyTorch's zb1p for 2 ranks of 2 stages, in the form that it writes and in the older one: the actions of every rank in
- * this order. */
+/* PyTorch's zb1p for 2 ranks of 2 stages, in its present and in its older form: the actions of every rank are in this
+ * order. */
 static void test_interleaved_zero_bubble(void **state)
 {
     static const char published[] = "0F0,0F1,2F0,,2F1,2I0,2W0,0F2,2I1,2W1,0F3,0I0,0W0,2F2,0I1,0W1,2F3,2I2,2W2,2I3,2W3,"
@@ -183,7 +183,7 @@ static void test_bad_texts(void **state)
     }
 }
 
-/* A plain chain of every generator that takes it, out and back: the same lists. */
+/* For every generator that accepts a plain chain, writing and reading its schedule gives the same lists. */
 static void test_generators_survive_the_round_trip(void **state)
 {
     const bg_schedule_generator *generator;
@@ -235,7 +235,7 @@ static uint32_t find_cell(const char *csv, const char *action)
     return commas;
 }
 
-/* No cell reads a value before the cell after the one that makes it. */
+/* Every value is read in a later cell than the one that makes it. */
 static void test_cells_are_steps(void **state)
 {
     test_problem test;

@@ -1,17 +1,16 @@
 /*
- * test_damage.c: the verifier judges damaged schedules exactly as the definition does. Executes the definition in the
- * words of brigade/schedule.h: devices do one action at a time, values exist or not, and nothing of the verifier's
- * sources is used.
+ * test_damage.c: the verifier judges damaged schedules exactly as the definition does. The test executes the definition
+ * of brigade/schedule.h without code of the verifier: devices do one action at a time, and values exist or not.
  *
  *     an action is wrong     when it is not the problem's, not on its stage's device, done before in this step, out of
- *                            the micro-batches' order, or reads what is not there; when it uses a remote buffer that is
- *                            not on the device; a LOAD over changes, a STORE of nothing new; when the step ends with
+ *                            the micro-batches' order, or reads a missing value; when it uses a remote buffer that is
+ *                            not on the device; a LOAD over changes, a STORE without changes; when the step ends with
  *                            changes that were not stored
  *     an action waits        for a message that was not sent, for a slot whose last reader is not done
- *     a schedule is valid    when nothing in it is wrong, all actions of the problem are done, and two steps in a row
- * end with some number of slots (more slots never hurt, so: with as many as micro-batches)
+ *     a schedule is valid    when no action is wrong, all actions of the problem are done, and two steps in a row end
+ *                            with some number of slots (more slots never hurt, so the test uses one per micro-batch)
  *
- * In a valid schedule the verifier must also find that the depths suffice, and that they are those in the lists.
+ * In a valid schedule the verifier must also find that the depths are sufficient, and that they are those in the lists.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +23,7 @@
 
 #include <stdio.h>
 
-/* ---- what a problem asks for ---- */
+/* ---- the actions that a problem requires ---- */
 
 enum { MOST_DEVICES = 16, MOST_NUMBERS = 32, MOST_LEVELS = 4, MOST_BUFFERS = 3 * MOST_STAGES + MOST_EDGES, STEPS = 2 };
 
@@ -33,7 +32,8 @@ static bool crosses(const bg_schedule_problem *p, const bg_schedule_edge *edge)
     return p->stage_devices[edge->from_stage] != p->stage_devices[edge->to_stage];
 }
 
-/* How often a step has this kind on this stage; kinds that belong to levels or edges: for each of those. */
+/* The number of actions of this kind that a step has on this stage; for kinds that belong to levels or edges, on each
+ * of these. */
 static uint32_t times(const bg_schedule_problem *p, bg_action_kind kind, uint32_t stage)
 {
     const uint32_t all = p->micro_batch_count;
@@ -77,7 +77,8 @@ static bool is_transfer(bg_action_kind kind)
     return kind == BG_ACTION_LOAD || kind == BG_ACTION_STORE;
 }
 
-/* How often a step has actions like this one, which differ in the micro-batch; 0: the problem has none. */
+/* The number of actions of a step that differ from this one only in the micro-batch; 0: the problem has no such action.
+ */
 static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
 {
     if (a->stage >= p->stage_count)
@@ -89,7 +90,7 @@ static uint32_t times_of(const bg_schedule_problem *p, const bg_action *a)
             return 0;
         return edge_times(p, edge);
     }
-    if (is_transfer(a->kind)) { /* variables move as often as one likes */
+    if (is_transfer(a->kind)) { /* variables may move any number of times */
         const bg_schedule_buffer *buffer = a->index < p->buffer_count ? &p->buffers[a->index] : NULL;
         if (buffer == NULL || buffer->stage != a->stage)
             return 0;
@@ -119,14 +120,14 @@ typedef struct world {
     const bg_schedule *schedule;
     const bg_schedule_problem *p;
     const uint32_t *depths;
-    bool hears_all; /* every RECEIVE finds its message: errors of a device alone */
+    bool hears_all; /* every RECEIVE finds its message, so only errors within a device are found */
     bool done[BG_ACTION_KIND_COUNT][MOST_STAGES][MOST_LEVELS][MOST_NUMBERS];
     struct {
         bool made, sent, here, read;
     } values[MOST_EDGES][MOST_NUMBERS];
     struct {
-        bool is_here, is_changed, was_here; /* of variables, in this step */
-        uint32_t stored, loaded;            /* of an edge: micro-batches in this step */
+        bool is_here, is_changed, was_here; /* moves of variables in this step */
+        uint32_t stored, loaded;            /* micro-batches of an edge in this step */
     } buffers[MOST_BUFFERS];
     size_t done_count; /* without transfers of variables */
 } world;
@@ -143,7 +144,7 @@ static bool is_done(const world *w, bg_action_kind kind, uint32_t stage, uint32_
     return times(w->p, kind, stage) == 0 || w->done[kind][stage][level][number];
 }
 
-/* Whether a stage's own earlier actions are done: those of the micro-batch, or of the whole step. */
+/* Whether a stage's required earlier actions are done, for the micro-batch or for the whole step. */
 static bool has_own_inputs(const world *w, const bg_action *a, uint32_t step)
 {
     const uint32_t all = w->p->micro_batch_count, n = step * all + a->micro_batch;
@@ -195,7 +196,8 @@ static bool has_bit(uint32_t bits, bg_action_kind kind)
     return (bits >> kind & 1) != 0;
 }
 
-/* Loaded values are new on the device; values that were loaded or stored in this step are not due again. */
+/* A load must bring values that are not on the device; values that were loaded or stored in this step must not be
+ * again. */
 static outcome move_edge(world *w, const bg_action *a, uint32_t n)
 {
     const uint32_t b = a->index, m = a->micro_batch;
@@ -217,7 +219,7 @@ static outcome move_variables(world *w, const bg_action *a)
     const uint32_t b = a->index;
 
     if (a->kind == BG_ACTION_LOAD ? w->buffers[b].is_changed : !w->buffers[b].is_changed)
-        return IS_WRONG; /* a change would be lost; or there is nothing to store */
+        return IS_WRONG; /* a change would be lost, or no value needs a store */
     w->buffers[b].is_here = w->buffers[b].was_here = true;
     if (a->kind == BG_ACTION_STORE)
         w->buffers[b].is_here = w->buffers[b].is_changed = false;
@@ -303,7 +305,8 @@ static outcome do_action(world *w, uint32_t device, const bg_action *a, uint32_t
     return WENT;
 }
 
-/* Each device in turn does one action, until all have reached their end (WENT), none can continue, or one is wrong. */
+/* Each device in turn does one action until all have reached their end (WENT), no device can continue, or an action is
+ * wrong. */
 static outcome run_world(world *w, uint32_t steps)
 {
     uint32_t at[MOST_DEVICES] = {0};
@@ -375,8 +378,8 @@ static long find(const bg_schedule *schedule, uint32_t device, bg_action_kind ki
     return -1;
 }
 
-/* The largest number that the receiving device holds at once: micro-batches whose message has come (or that were made)
- * and will still be read at some position of its list. */
+/* The largest number of micro-batches that the receiving device holds at once: their message has arrived (or their
+ * value was made) and will still be read. */
 static uint32_t count_held(const bg_schedule *schedule, const bg_schedule_problem *p, uint32_t e)
 {
     const bg_schedule_edge *edge = &p->edges[e];
@@ -417,7 +420,7 @@ static uint32_t count_loaded(const bg_schedule *schedule, const bg_schedule_prob
     return most;
 }
 
-/* The verifier's depths suffice for two steps, and equal the numbers that the devices hold. */
+/* The verifier's depths are sufficient for two steps, and equal the numbers that the devices hold. */
 static void assert_depths(const bg_schedule *schedule, const bg_schedule_problem *p, uint64_t seed)
 {
     uint32_t depths[MOST_EDGES];
@@ -485,7 +488,7 @@ static void swap_kin(bgi_schedule_list *list, size_t a)
         }
 }
 
-/* A message is sent later, or awaited earlier, which makes deadlocks. */
+/* Sends a message later, or receives it earlier, which makes deadlocks. */
 static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, uint32_t way)
 {
     bgi_schedule_list *list = &schedule->lists[device];
@@ -504,8 +507,8 @@ static void delay_message(bg_schedule *schedule, uint32_t device, size_t from, u
 
 enum { DAMAGE_KINDS = 20 };
 
-/* One change. Half of them keep the set of actions and so get further into the verifier; those that go a short way
- * often leave a schedule valid. */
+/* Makes one change. Half of the changes keep the set of actions, so the verifier checks more; moves over a short
+ * distance often leave a schedule valid. */
 static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t *random)
 {
     const uint32_t device = test_random(random, schedule->device_count);
@@ -523,7 +526,7 @@ static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t
     case 0: /* delete */
         remove_at(list, a);
         break;
-    case 1: /* duplicate, perhaps elsewhere */
+    case 1: /* duplicate an action, perhaps at another place */
         insert_at(schedule, other, test_random(random, (uint32_t)schedule->lists[other].count + 1), taken);
         break;
     case 2:
@@ -538,14 +541,14 @@ static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t
     case 5:
         list->actions[a].kind = (bg_action_kind)test_random(random, BG_ACTION_KIND_COUNT);
         break;
-    case 6: /* to another device */
+    case 6: /* move an action to another device */
         remove_at(list, a);
         insert_at(schedule, other, test_random(random, (uint32_t)schedule->lists[other].count + 1), taken);
         break;
-    case 7: /* cut the tail */
+    case 7: /* cut off the tail */
         list->count = test_random(random, 4) == 0 ? a : list->count - 1;
         break;
-    case 8: /* two devices change places */
+    case 8: /* exchange two devices */
         taken = (bg_action){0};
         {
             const bgi_schedule_list held = *list;
@@ -553,13 +556,13 @@ static void damage(bg_schedule *schedule, const bg_schedule_problem *p, uint64_t
             schedule->lists[other] = held;
         }
         break;
-    case 9: /* two SENDs, RECEIVEs, forwards, ... change places */
+    case 9: /* exchange two SENDs, RECEIVEs, forwards, ... */
         swap_kin(list, a);
         break;
     case 10: /* any two */
         swap(list, a, b);
         break;
-    case 11: /* a short way */
+    case 11: /* move over a short distance */
         b = a + 1 + test_random(random, 4);
         remove_at(list, a);
         insert_at(schedule, device, b < list->count ? b : list->count, taken);
@@ -588,7 +591,7 @@ typedef struct tally {
     uint64_t undamaged, splits, concurrent, shared, reduces, recomputes, buffers;
 } tally;
 
-/* Variables and accumulators of stages, and edges on one device, for some problems. */
+/* For some problems, makes variables and accumulators of stages, and edges on one device, remote. */
 static void add_buffers(bg_schedule_problem *p, bg_schedule_buffer *buffers, uint64_t *random)
 {
     const uint32_t work = 1u << BG_ACTION_FORWARD | 1u << BG_ACTION_BACKWARD;
@@ -697,7 +700,7 @@ static void test_damage_is_judged_like_the_definition(void **state)
                   (unsigned long long)counts.concurrent, (unsigned long long)counts.shared,
                   (unsigned long long)counts.reduces, (unsigned long long)counts.recomputes,
                   (unsigned long long)counts.buffers);
-    /* The comparison means something only when each verdict and each sort of problem is met often. */
+    /* The comparison is meaningful only if each verdict and each kind of problem occurs often. */
     assert_true(counts.verdicts[VALID] > wanted / 10);
     assert_true(counts.verdicts[WRONG] > wanted / 2);
     assert_true(counts.verdicts[DEADLOCK] > wanted / 200);
@@ -706,8 +709,8 @@ static void test_damage_is_judged_like_the_definition(void **state)
     assert_true(counts.concurrent > counts.undamaged / 50 && counts.reduces > counts.undamaged / 10);
 }
 
-/* A reader that holds messages over the length of the pipeline, and no slots to spare: the verifier finds the slots
- * that are needed rather than calling it a deadlock. */
+/* A reader holds messages over the length of the pipeline, without spare slots: the verifier finds the required number
+ * of slots instead of reporting a deadlock. */
 static void test_slots_are_added_until_it_runs(void **state)
 {
     const char *text = "device 0: HOST_IN0.0 F0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0 HOST_IN0.2 F0.2 SEND0.2:0 "

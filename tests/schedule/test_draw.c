@@ -1,6 +1,6 @@
 /*
  * test_draw.c: the SVG of a schedule is well-formed for all titles; boxes are placed by time and device; input that
- * cannot be drawn is refused.
+ * cannot be drawn is an error.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Tags open and close as they should, every attribute has its quotation marks, and no character is one that XML does
- * not know. The check covers the XML of such pictures, and does not know how they are made. */
+/* Checks that tags are balanced, that every attribute has quotation marks, and that all characters are valid in XML.
+ * The check covers the XML of such pictures and is independent of the drawing code. */
 static void assert_well_formed(const char *text)
 {
     char open[16][32];
@@ -111,7 +111,7 @@ static void test_a_box_for_each_action(void **state)
     clear(&it);
 }
 
-/* A message leaves at its SEND and ends at its RECEIVE: one arrow for each. */
+/* Each message is an arrow from its SEND to its RECEIVE. */
 static void test_messages_and_titles(void **state)
 {
     const bg_schedule_svg_options options = {.title = "a < b & \"c\" > d\n\x01", .shows_messages = true};

@@ -1,6 +1,6 @@
 /*
  * test_generators.c: the strategies against the timetables and tables that IPU software published (PopTorch's user
- * guide; TensorFlow for IPU's pipelining chapter), and the laws every generator keeps.
+ * guide; TensorFlow for IPU's pipelining chapter), and laws for every generator.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,8 +146,8 @@ static void assert_picture(const bg_schedule *schedule, const bg_schedule_proble
     free(text);
 }
 
-/* From the minimum on that IPU software required; with fewer micro-batches the picture of grouped may have one action
- * in a cell. */
+/* Starts at the minimum that IPU software required; with fewer micro-batches, a cell of grouped may have only one
+ * action. */
 static void test_timetables_follow_formulas(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void test_published_stash_depths(void **state)
         assert_int_equal(bg_schedule_stage_in_flight(schedule, k), stages - k);
         assert_int_equal(bg_schedule_edge_depth(schedule, stash + k), stages - k);
     }
-    for (uint32_t edge = 0; edge < stash; edge++) /* one being read, one being written */
+    for (uint32_t edge = 0; edge < stash; edge++) /* one slot for reading, one for writing */
         assert_int_equal(bg_schedule_edge_depth(schedule, edge), 2);
     bg_schedule_destroy(schedule);
     schedule = must_create(&test.problem, "sequential");
@@ -244,7 +244,7 @@ static void test_skipping_edge_keeps_pace(void **state)
     test_problem_clear(&test);
 }
 
-/* The names of PyTorch, TensorFlow for IPU and the zero-bubble authors, in any case. */
+/* The names used by PyTorch, TensorFlow for IPU and the zero-bubble authors, in upper or lower case. */
 static void test_names_of_other_systems(void **state)
 {
     static const struct {
@@ -296,7 +296,7 @@ static void test_minimum_micro_batches(void **state)
 {
     const struct {
         const char *name;
-        uint32_t training, inference; /* for 4 stages */
+        uint32_t training, inference; /* the orders for 4 stages */
     } rows[] = {{"single", 1, 1}, {"sharded", 1, 1}, {"sequential", 1, 1}, {"grouped", 7, 4},   {"interleaved", 4, 4},
                 {"gpipe", 1, 1},  {"looped", 1, 1},  {"looped-bfs", 1, 1}, {"looped-zb", 1, 1}, {"zb-h1", 4, 4},
                 {"zb-h2", 7, 4},  {"zb-v", 4, 4},    {"v-half", 4, 4},     {"v-min", 4, 4},     {"dualpipev", 4, 4},

@@ -1,6 +1,6 @@
 /*
- * test_generators_all.c: laws of every strategy over all small sizes: its schedule verifies; concurrent stages run in
- * one step; unsupported problems are refused with reason and remedy.
+ * test_generators_all.c: laws of every strategy over all small sizes: its schedule verifies, concurrent stages run in
+ * one step, and unsupported problems give errors with a reason and a remedy.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,13 +23,13 @@ static void assert_verifies(const char *name, uint32_t stage_count, uint32_t dev
     strategy_chain(&test, name, stage_count, device_count, micro_batch_count);
     test.problem.merges_loss = micro_batch_count % 2 == 0;
     test.problem.update_level_count = 1 + micro_batch_count % 3 / 2;
-    bg_schedule_destroy(strategy_schedule(&test.problem, name)); /* verified when it was made */
+    bg_schedule_destroy(strategy_schedule(&test.problem, name)); /* its creation verified it */
     test_problem_clear(&test);
 
     strategy_chain(&test, name, stage_count, device_count, micro_batch_count);
     test.problem.training = false;
     test.problem.splits_weights = false;
-    test.problem.edge_count = stage_count - 1; /* the forward ones */
+    test.problem.edge_count = stage_count - 1; /* the forward edges */
     bg_schedule_destroy(strategy_schedule(&test.problem, name));
     test_problem_clear(&test);
 }
@@ -52,7 +52,7 @@ static void test_every_size(void **state)
             }
 }
 
-/* 0, then 1 and 2 beside each other, then 3; devices 0 1 2 3. Returns the makespan in unit costs. */
+/* Stage 0, then 1 and 2 concurrently, then 3, on devices 0 1 2 3. Returns the makespan in unit costs. */
 static double run_diamond(const char *name, bool is_concurrent, bool training, char **out_timetable)
 {
     static const uint32_t positions[] = {0, 1, 1, 2}, devices[] = {0, 1, 2, 3};

@@ -1,6 +1,5 @@
 /*
- * test_generators_looped.c: gpipe, looped, looped-bfs and phased against the orders, bubbles and memory that their
- * papers publish.
+ * test_generators_looped.c: gpipe, looped, looped-bfs and phased against the published orders, bubbles and memory.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +82,7 @@ static void test_orders_of_phases(void **state)
     test_problem_clear(&test);
 }
 
-/* An update that waits for another stage's cannot run before it. */
+/* An update that depends on another stage's update cannot run before it. */
 static void test_messages_between_updates_of_phases(void **state)
 {
     bg_schedule_edge edges[16];
@@ -105,8 +104,8 @@ static void test_messages_between_updates_of_phases(void **state)
     test_problem_clear(&test);
 }
 
-/* Idle share (p - 1) / (v m + p - 1) for p devices with v stages each: GPipe, 1F1B (v = 1) and both loops. The same
- * `costs` for all stages. */
+/* The idle share of GPipe, 1F1B (v = 1) and both loops is (p - 1) / (v m + p - 1) for p devices with v stages each,
+ * with the same `costs` for all stages. */
 static void assert_bubble(const char *name, uint32_t p, uint32_t v, uint32_t m, const bg_stage_cost *cost)
 {
     const double work = cost->forward_ns + cost->backward_ns;
@@ -148,8 +147,8 @@ static void test_bubbles(void **state)
             }
 }
 
-/* With W separate a device is idle for p - 1 times F + B - W at its ends and nowhere between, as with zb-h1, from 2 p
- * micro-batches on. Ramps are proportional to the length of stages. */
+/* From 2 p micro-batches on, with W separate, a device is idle for p - 1 times F + B - W at its ends and nowhere
+ * between, as with zb-h1. Ramps are proportional to the length of stages. */
 static void test_bubbles_with_weights_apart(void **state)
 {
     static const bg_stage_cost one = {.forward_ns = 1, .backward_ns = 1, .weights_ns = 1};
@@ -177,7 +176,8 @@ static void test_bubbles_with_weights_apart(void **state)
             }
 }
 
-/* With one stage per device it is zb-h1, action by action; with any numbers of micro-batches it ends. */
+/* With one stage per device the schedule is zb-h1, action by action, and it completes for any number of micro-batches.
+ */
 static void test_one_loop_with_weights_apart(void **state)
 {
     (void)state;
@@ -219,9 +219,9 @@ static uint32_t find_kept(const char *name, uint32_t p, uint32_t v, uint32_t m, 
     return kept;
 }
 
-/* GPipe and breadth first keep everything. Megatron's loops: device i does 2 (p - 1 - i) + (v - 1) p forwards before it
- * alternates, and keeps one more; device 0 thus p v (1 + (p - 1) / (p v)), the published overhead over 1F1B's p v. With
- * v = 1 it is 1F1B. */
+/* GPipe and breadth first keep everything. In Megatron's loops, device i does 2 (p - 1 - i) + (v - 1) p forwards before
+ * it alternates, and keeps one more. Device 0 thus keeps p v (1 + (p - 1) / (p v)), the published overhead over 1F1B's
+ * p v. With v = 1 it is 1F1B. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void test_rounds_that_are_not_full(void **state)
         }
 }
 
-/* Devices are in another order than the stages: only the grouping of stages counts. */
+/* The devices have a different order than the stages, which does not matter: only the grouping of stages does. */
 static void test_loops_over_permuted_devices(void **state)
 {
     test_problem test;

@@ -1,9 +1,9 @@
 /*
  * test_generators_zero_bubble.c: the strategies with separate W (zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev) against
- * the published orders, bubbles and memory. All have F = B = W, as those figures assume.
+ * the published orders, bubbles and memory. All tests use F = B = W, as those figures assume.
  *
- * "Idle within" is what Qi et al. call the bubble: the time of a device between its first and its last action, less its
- * work. The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
+ * "Idle within" is the bubble of Qi et al.: the time of a device between its first and its last action, less its work.
+ * The ramp, during which the devices begin one after the other, is outside; the next weight update overlaps it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #include "schedule/strategies.h"
 
-/* Orders by hand: one string for each device, NULL at the end. */
+/* Handwritten orders: one string for each device, NULL at the end. */
 static void assert_orders(const char *name, uint32_t stage_count, uint32_t device_count, uint32_t micro_batch_count,
                           const char *const *orders)
 {
@@ -65,10 +65,10 @@ static void test_orders_by_hand(void **state)
 }
 
 typedef struct figures {
-    double within;    /* idle within, of the worst device */
-    double whole;     /* idle while any device works, of every device */
-    uint32_t kept;    /* by the device that keeps most */
-    double unit_time; /* work of a device */
+    double within;    /* the idle time within, for the worst device */
+    double whole;     /* the idle time of every device while any device works */
+    uint32_t kept;    /* the values kept by the device that keeps most */
+    double unit_time; /* the work of a device */
 } figures;
 
 static figures measure(const char *name, uint32_t stage_count, uint32_t device_count, uint32_t micro_batch_count)
@@ -100,8 +100,8 @@ static void assert_figures(const char *name, uint32_t p, uint32_t m, figures fou
                  (unsigned)m, found.within, found.whole, (unsigned)found.kept, within, whole, (unsigned)kept);
 }
 
-/* Table 2 of the paper, with B the half that makes the gradients of inputs: (p - 1)(F + B - W) and p for ZB-H1,
- * (p - 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
+/* Table 2 of the paper, in which B is the half for the gradients of inputs: (p - 1)(F + B - W) and p for ZB-H1, (p -
+ * 1)(F + B - 2 W) and 2 p - 1 for ZB-H2. */
 static void test_zb_h1_and_h2(void **state)
 {
     (void)state;
@@ -134,8 +134,8 @@ static void test_stash_of_zb_h1_and_h2(void **state)
     }
 }
 
-/* 4 and 8 stages, 8 and 32 micro-batches, if there are at least the papers' least number of micro-batches: p for ZB-H1,
- * 2 p - 1 for ZB-H2, 2 p for ZB-V on p devices. */
+/* Tests 4 and 8 stages with 8 and 32 micro-batches, if these reach the papers' minimum: p for ZB-H1, 2 p - 1 for ZB-H2,
+ * 2 p for ZB-V on p devices. */
 static void test_round_sizes(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void test_round_sizes(void **state)
         }
 }
 
-/* (p - 1)(F + B - W) also where the three differ. */
+/* The idle time is (p - 1)(F + B - W) even if the three differ. */
 static void test_zb_h1_with_other_costs(void **state)
 {
     static const double costs[][3] = {{2, 2, 1}, {2, 3, 2}, {3, 3, 2}, {1, 1, 1}, {4, 4, 3}};
@@ -185,9 +185,9 @@ static void test_zb_v(void **state)
             assert_figures("zb-v", p, m, measure("zb-v", 2 * p, p, m), 0, p - 1, 2 * p);
 }
 
-/* Memory floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages; idle about 3 p and 4 p steps (of 6 m;
- * in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B with the same two stages in one: p, and 6
- * (p - 1). */
+/* The memory is floor((p + 2) / 2) and floor((p + 4) / 3) micro-batches of two stages. The idle time is about 3 p and 4
+ * p steps (of 6 m; in the paper, p / 2 m and 2 p / 3 m), for any number of micro-batches. 1F1B with both stages in one
+ * has p, and 6 (p - 1). */
 static void test_v_half_and_v_min(void **state)
 {
     (void)state;
@@ -200,12 +200,12 @@ static void test_v_half_and_v_min(void **state)
         }
 }
 
-/* A DualPipeV in which a forward and the backward beside it run as one, for F + B + W: what the published figure
- * counts. */
+/* A DualPipeV in which a forward and the backward beside it run as one action of F + B + W, as the published figure
+ * assumes. */
 typedef struct paired_run {
     const bg_schedule *schedule;
     uint32_t devices, micro_batches;
-    double ends[2 * 16 * 40]; /* of F by stage, then of B, by micro-batch; 0: not done */
+    double ends[2 * 16 * 40]; /* end times of F by stage, then of B, by micro-batch; 0: not done */
     double times[8];          /* by device */
     uint32_t at[8];
 } paired_run;
@@ -228,7 +228,7 @@ static bool run_next(paired_run *run, uint32_t device, const bg_action *actions,
         double input = 0;
         if (actions[i].kind == BG_ACTION_WEIGHTS || is_first)
             continue;
-        input = *(end_of(run, &actions[i]) - run->micro_batches); /* the previous row makes the input of this one */
+        input = *(end_of(run, &actions[i]) - run->micro_batches); /* the previous row produces the input of this row */
         if (input == 0)
             return false;
         start = input > start ? input : start;
@@ -240,7 +240,7 @@ static bool run_next(paired_run *run, uint32_t device, const bg_action *actions,
     return true;
 }
 
-/* In the steady state every F is followed by its B and that one's W; the last device's first F has no partner. */
+/* In the steady state, every F is followed by its B and that B's W; the last device's first F has no partner. */
 static bool run_device(paired_run *run, uint32_t device)
 {
     const uint32_t behind = run->devices - 1 - device, begun = run->at[device];
@@ -279,9 +279,9 @@ static double find_paired_makespan(const bg_schedule *schedule, uint32_t devices
     return makespan;
 }
 
-/* The published table: PP stages on p = PP / 2 devices, idle (p - 1)(F&B + B - 3 W) with B the whole backward, kept PP
- * + 1. With F = B = W = 1 and pairs that last F&B = 3: 2 (p - 1). Here F and B are separate actions, the neighbor gets
- * its value half a pair earlier, and the idle time is half of that. */
+/* The published table: PP stages on p = PP / 2 devices have idle time (p - 1)(F&B + B - 3 W), where B is the whole
+ * backward, and keep PP + 1. With F = B = W = 1 and pairs that last F&B = 3, the idle time is 2 (p - 1). Here F and B
+ * are separate actions, so the neighbor gets its value half a pair earlier, and the idle time is half of that. */
 static void test_dualpipev(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
  * test_memory.c: fails the n-th allocation for n = 1, 2, 3, ... until the operation succeeds; each failure must be
- * reported, and nothing may leak or crash.
+ * reported, without a leak or a crash.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 
 #include <stdio.h>
 
-/* Runs `operation` with one failing allocation after the other until none is left to fail. It must undo its own
- * changes. */
+/* Runs `operation` with one failing allocation after the other until all have failed once. The operation must undo its
+ * own changes. */
 static void fail_each_allocation(bg_status (*operation)(const bg_schedule_problem *, bg_error *),
                                  const bg_schedule_problem *problem, uint64_t fewest)
 {
@@ -35,7 +35,7 @@ static void fail_each_allocation(bg_status (*operation)(const bg_schedule_proble
             fail_msg("allocation %llu: status %s, %lld blocks left, %s", (unsigned long long)n, bg_status_name(status),
                      (long long)(test_allocations_live() - before), error.message);
     }
-    assert_true(n > fewest); /* failures were met */
+    assert_true(n > fewest); /* at least one allocation failed */
 }
 
 static const char *strategy = "interleaved";
@@ -49,7 +49,7 @@ static bg_status create(const bg_schedule_problem *problem, bg_error *error)
     return status;
 }
 
-static bg_schedule *made; /* by the test, outside the limit */
+static bg_schedule *made; /* allocated by the test, outside the limit */
 static const char *made_text;
 
 static bg_status simulate(const bg_schedule_problem *problem, bg_error *error)
@@ -123,7 +123,7 @@ static void test_each_allocation_may_fail(void **state)
     test_problem_clear(&test);
 }
 
-/* Strategies that keep something while they work: concurrent stages, Vs, loops. */
+/* Strategies that allocate state while they work: concurrent stages, Vs, loops. */
 static void test_each_allocation_of_a_strategy_may_fail(void **state)
 {
     static const char *const names[] = {"zb-v", "dualpipev"};
@@ -154,7 +154,7 @@ static void test_each_allocation_of_a_strategy_may_fail(void **state)
     test_problem_clear(&test);
 }
 
-/* All orders of a small problem; rules and changes of a larger one, within limits. */
+/* All orders of a small problem; rules and changes for a larger one, within limits. */
 static void test_each_allocation_of_a_search_may_fail(void **state)
 {
     static const bg_stage_cost costs[] = {{.forward_ns = 3, .backward_ns = 8},

@@ -38,7 +38,7 @@ static void test_each_placement(void **state)
     assert_placed("auto", 4, 3, (const uint32_t[]){0, 1, 2, 0});
 }
 
-/* A strategy's schedule for the placement it asks for is one that it takes. */
+/* A strategy accepts the placement that it chooses. */
 static void test_generators_take_their_placement(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * test_simulate.c: simulated times against closed forms, and what must hold for any costs.
+ * test_simulate.c: simulated times against closed forms, and laws for any costs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +89,7 @@ static void test_bubble_of_sequential_and_inference(void **state)
     test_problem_clear(&test);
 }
 
-/* Two stages by hand: forward 2 and 3, backward 4 and 5, a message of 64 bytes at 32 bytes/ns takes 2.
+/* Two stages, computed by hand: forward 2 and 3, backward 4 and 5; a message of 64 bytes at 32 bytes/ns takes 2.
  * dev0: F0 0-2, F1 2-4. dev1: F0 4-7, B0 7-12, F1 12-15, B1 15-20. dev0: B0 14-18, B1 22-26, update 26-27. */
 static void test_times_by_hand(void **state)
 {
@@ -134,8 +134,8 @@ static void test_times_by_hand(void **state)
     test_problem_clear(&test);
 }
 
-/* The first stage is fast, the second slow; with one slot the first one
- * waits for each message to be read before it makes the next, so the second one waits for it as well. */
+/* The first stage is fast and the second is slow. With one slot, the first waits until each message is read before it
+ * computes the next one, so the second waits for the first as well. */
 static void test_slots_hold_the_producer_back(void **state)
 {
     const bg_stage_cost costs[] = {{.forward_ns = 1}, {.forward_ns = 10}};
@@ -162,8 +162,8 @@ static void test_slots_hold_the_producer_back(void **state)
     }
 }
 
-/* Law: no device does two things at once, each action of the schedule happens once and in its order, a device is never
- * busier than the makespan, and the bubble is a share. */
+/* Law: no device has two actions at once, and each action of the schedule happens once and in order. A device is never
+ * busy for longer than the makespan, and the bubble is between 0 and 1. */
 static void test_laws_for_any_problem(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void test_laws_for_any_problem(void **state)
     }
 }
 
-/* R fills the time in which the device would wait for the gradient: as long as it fits there it is free. */
+/* R runs while the device would wait for the gradient: as long as it fits there, it costs no time. */
 static void test_recompute_overlaps_the_wait(void **state)
 {
     static const bool recomputes[] = {true, false};
@@ -226,14 +226,14 @@ static void test_recompute_overlaps_the_wait(void **state)
     for (int r = 0; r <= 5; r++) {
         costs[0].recompute_ns = r;
         timing = simulate_once(&test.problem, bg_schedule_generator_find("interleaved"));
-        assert_true(timing.makespan == without + (r > 3 ? r - 3 : 0)); /* dev0 waits 3 for F1 and B1 of the other */
+        assert_true(timing.makespan == without + (r > 3 ? r - 3 : 0)); /* dev0 waits 3 for F1 and B1 of dev1 */
         assert_true(timing.device_busy[0] == 3 + r);
         bg_schedule_timing_clear(&timing);
     }
     test_problem_clear(&test);
 }
 
-/* A schedule of another problem is refused, not simulated. */
+/* A schedule of another problem is an error and is not simulated. */
 static void test_foreign_problem_is_refused(void **state)
 {
     test_problem test, other;

@@ -1,6 +1,6 @@
 /*
- * test_strict.c: a strict problem: the simulated times of a step are one sequence over all devices, in the order of the
- * data flow, and the timetable shows the same.
+ * test_strict.c: for a strict problem, the simulated times of a step are one sequence over all devices, in the order of
+ * the data flow, and so is the timetable.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct made {
     bg_schedule_buffer buffers[MOST_STAGES];
 } made;
 
-/* Stages on devices in turn, with remote weights; costs that differ. */
+/* Stages are on devices in turn, with remote weights and different costs. */
 static void make(made *m, const char *name, uint32_t stages, uint32_t devices, uint32_t micro_batches, bool training,
                  bool strict)
 {
@@ -69,7 +69,7 @@ static void clear(made *m)
     free(m->edges);
 }
 
-/* Pairs of events on two devices that share time. A waiting RECEIVE has no separate step. */
+/* The number of pairs of events on two devices that overlap in time. A waiting RECEIVE has no separate step. */
 static size_t count_overlaps(const bg_schedule_timing *timing)
 {
     size_t overlaps = 0;
@@ -82,7 +82,7 @@ static size_t count_overlaps(const bg_schedule_timing *timing)
     return overlaps;
 }
 
-/* The sum of everything with a length. */
+/* The sum of all events with a duration. */
 static double sum_of_all(const made *m)
 {
     double sum = 0.0;
@@ -115,10 +115,11 @@ static void a_step_is_one_sequence(void **state)
                     assert_int_equal(count_overlaps(&strict), 0);
                     assert_true(strict.makespan <= sum_of_all(&m));
                     assert_true(strict.makespan >= loose.makespan);
-                    /* Without it devices do overlap: in inference each device continues with the next micro-batch. */
+                    /* If the problem is not strict, devices overlap: in inference each device continues with the next
+                     * micro-batch. */
                     if (devices > 1)
                         assert_true(count_overlaps(&loose) > 0);
-                    /* A message may be under way while the device that wants it runs forward again. */
+                    /* A message may be in transit while the receiving device runs another forward. */
                     bg_schedule_timing_clear(&strict);
                     m.problem.bytes_per_ns = 0.0;
                     assert_int_equal(bg_schedule_simulate(m.schedule, &m.problem, &strict, NULL), BG_OK);
@@ -130,7 +131,7 @@ static void a_step_is_one_sequence(void **state)
                 }
 }
 
-/* The order is that of the data: micro-batch after micro-batch, forward and back. */
+/* The order is that of the data: micro-batch after micro-batch, forward and backward. */
 static void the_timetable_shows_it(void **state)
 {
     static const char inference[] = "step 0  1  2  3\n"
@@ -147,7 +148,7 @@ static void the_timetable_shows_it(void **state)
     clear(&m);
 }
 
-/* Lists from elsewhere are proven in turns too; turns name each device as often as it has actions. */
+/* Lists from other sources are also verified in turns; turns name each device once for each of its actions. */
 static void lists_from_a_text_are_verified(void **state)
 {
     uint32_t counts[MOST_DEVICES] = {0};
@@ -173,7 +174,7 @@ static void lists_from_a_text_are_verified(void **state)
     clear(&m);
 }
 
-/* Three of all generators do one action at a time. The others take a strict problem on one device only. */
+/* Three of the generators do one action at a time. The others accept a strict problem only on one device. */
 static void the_rest_refuses(void **state)
 {
     uint32_t accepted = 0;

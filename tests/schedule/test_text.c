@@ -1,5 +1,5 @@
 /*
- * test_text.c: print and parse are inverse; every bad text is refused with its place.
+ * test_text.c: print and parse are inverse; every invalid text gives an error with its position.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,7 +95,7 @@ static void test_generated_schedules_round_trip(void **state)
     }
 }
 
-/* Any kind with any numbers, also numbers the kind has no use for. */
+/* Any kind with any numbers, including numbers that the kind does not use. */
 static void test_arbitrary_actions_round_trip(void **state)
 {
     static const uint32_t numbers[] = {0, 1, 9, 10, 4294967295u};
@@ -175,7 +175,7 @@ static void test_bad_texts(void **state)
     assert_int_equal(bg_schedule_parse(NULL, "f", NULL, NULL), BG_ERROR_INVALID);
 }
 
-/* Every beginning of a good text is a schedule or is refused; so is every text with one byte changed. */
+/* Every prefix of a valid text, and every text with one byte changed, is either a schedule or an error. */
 static void test_truncated_and_changed_texts(void **state)
 {
     test_problem test;

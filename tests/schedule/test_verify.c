@@ -1,6 +1,6 @@
 /*
- * test_verify.c: the messages of the verifier for each kind of damage. test_damage.c shows that it finds all of them,
- * and nothing else.
+ * test_verify.c: the messages of the verifier for each kind of damage. test_damage.c shows that it finds all kinds of
+ * damage and no false ones.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void test_deadlock_is_described(void **state)
                    "F0.0 RECEIVE0.0:1 B0.0 SEND0.0:0 HOST_IN0.1 F0.1 SEND0.1:0",
                    "deadlock: in step 0 device 0, action 2 (RECEIVE0.0:1), micro-batch 0, waits for the message of "
                    "edge 1 by B1.0 on device 1, which also waits");
-    /* Receiving early is odd but right; the messages are then held longer. */
+    /* Receiving early is unusual but valid; the messages are then held longer. */
     assert_verdict("RECEIVE1.0:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1 RECEIVE1.1:0",
                    "RECEIVE1.0:0 RECEIVE1.1:0 F1.0 HOST_OUT1.0 B1.0 SEND1.0:1", NULL);
 }
@@ -127,7 +127,7 @@ static void test_bad_generators_are_refused(void **state)
 
 /* ---- recomputation ---- */
 
-/* R is put where the device would wait for the gradient, and is part of the proof. */
+/* R is placed where the device would wait for the gradient, and the verifier checks it. */
 static void test_recompute_goes_before_the_wait(void **state)
 {
     static const bool recomputes[] = {true, false};
@@ -186,7 +186,7 @@ static void test_recompute_goes_before_the_wait(void **state)
     test_problem_clear(&test);
 }
 
-/* A generator may place R itself: here all at once, before the first B. */
+/* A generator may place R itself; here all R are together before the first B. */
 static bg_status generate_early(const bg_schedule_problem *problem, bg_schedule *schedule, bg_error *error)
 {
     static const bg_action_kind kinds[] = {BG_ACTION_FORWARD, BG_ACTION_RECOMPUTE, BG_ACTION_BACKWARD};

@@ -26,7 +26,7 @@ void *__libc_realloc(void *memory, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *memory);
 
-/* Blocks that are watched: a hash table of addresses that never grows. */
+/* The watched blocks: a hash table of addresses that never grows. */
 enum { TABLE_SIZE = 1 << 16 };
 #define REMOVED ((void *)1)
 
@@ -37,7 +37,7 @@ static atomic_bool is_watching;
 static _Atomic int64_t live;
 static _Atomic(void *) table[TABLE_SIZE];
 
-/* The program's own code lies between these two, which the linker defines. */
+/* The program's own code is between these two symbols, which the linker defines. */
 extern const char __executable_start[], etext[];
 
 static bool is_own(const void *caller)
@@ -63,7 +63,7 @@ static void watch(void *memory)
     }
 }
 
-/* Whether it was watched. */
+/* Returns whether the block was watched. */
 static bool unwatch(void *memory)
 {
     size_t at = hash(memory);
@@ -119,7 +119,7 @@ void *calloc(size_t element_count, size_t size)
     return keep(is_refused(caller) ? NULL : __libc_calloc(element_count, size), caller);
 }
 
-/* Like free: out of the table before the C library may hand the address on. */
+/* As in free, the address is removed before the C library may reuse it. */
 void *realloc(void *memory, size_t size)
 {
     const void *caller = __builtin_return_address(0);
@@ -155,7 +155,7 @@ void *aligned_alloc(size_t alignment, size_t size)
     return keep(is_refused(caller) ? NULL : __libc_memalign(alignment, size), caller);
 }
 
-/* Out of the table first: afterward another thread may get the same address. */
+/* The address is removed first, because another thread may get it afterward. */
 void free(void *memory)
 {
     if (memory != NULL && atomic_load(&is_watching))

@@ -1,6 +1,6 @@
 /*
- * allocations.h: counts heap allocations, and lets the n-th one fail. Works under glibc without sanitizers (it takes
- * malloc's place there); elsewhere test_allocations_available is false and the rest does nothing.
+ * allocations.h: counts heap allocations, and lets the n-th one fail. It works under glibc without sanitizers, where it
+ * replaces malloc; elsewhere test_allocations_available is false and the other functions do nothing.
  */
 #ifndef TESTS_SUPPORT_ALLOCATIONS_H
 #define TESTS_SUPPORT_ALLOCATIONS_H
@@ -10,17 +10,18 @@
 
 bool test_allocations_available(void);
 
-/* Calls of malloc, calloc, realloc and the aligned ones so far, by the whole process. */
+/* The number of calls of malloc, calloc, realloc and the aligned functions in the whole process so far. */
 uint64_t test_allocations_count(void);
-/* Blocks that the program itself (not a shared library) has taken since the first call of this, and not given back. */
+/* The number of blocks that the program itself (not a shared library) has allocated since the first call of this
+ * function and not freed. */
 int64_t test_allocations_live(void);
 
-/* From now on the n-th allocation that the program itself makes fails (1: the next one), once. 0: none does.
+/* Makes the n-th allocation of the program itself from now on (1: the next one) fail once. With 0 no allocation fails.
  * Allocations of shared libraries succeed, because not all of these libraries survive a failure. */
 void test_allocations_fail(uint64_t n);
-/* The same, and those of shared libraries count too. */
+/* The same, but allocations of shared libraries count too. */
 void test_allocations_fail_anywhere(uint64_t n);
-/* Whether it has. */
+/* Whether that allocation has failed. */
 bool test_allocations_have_failed(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * build_case.h: tests of ops that go through the public builders, with everything a builder and its gradient rules add.
- * The case under test is a function that builds it over some operands; from it come the comparison with an oracle and
- * the test of error messages. (op_case.h holds one op, given as data, against the oracle.)
+ * build_case.h: tests of ops through the public builders, including everything that a builder and its gradient rules
+ * add. A case is a function that builds the op over some operands; the comparison with an oracle and the test of error
+ * messages call it. (op_case.h holds one op, given as data, against the oracle.)
  */
 #ifndef BGI_TEST_BUILD_CASE_H
 #define BGI_TEST_BUILD_CASE_H
@@ -12,21 +12,21 @@
 
 typedef bg_value (*bgi_test_build)(bg_graph *graph, const bg_value *inputs, const void *argument);
 
-/* Plain reverse mode over the whole graph: adds the ops that compute d sum(value * seed) / d wanted[i]. Null where
- * nothing flows. */
+/* Plain reverse mode over the whole graph: adds the ops that compute d sum(value * seed) / d wanted[i]. The result is
+ * null if no gradient reaches wanted[i]. */
 void bgi_test_derive(bg_graph *graph, bg_value value, bg_value seed, const bg_value *wanted, uint32_t count,
                      bg_value *gradients);
 
 /* Builds over operands in0, in1, ... of the oracle's case in `dtype`, runs forward and backward with reference kernels,
- * and compares y and, where the oracle has a seed dy, the gradients d0, d1, ... */
+ * and compares y and, if the oracle has a seed dy, the gradients d0, d1, ... */
 void bgi_test_build_case(const bgi_test_oracle *oracle, const char *case_name, bg_dtype dtype, bgi_test_build build,
                          const void *argument, double absolute, double relative);
 
-/* bg_gradient_check with random operands in [low, high). */
+/* Calls bg_gradient_check with random operands in [low, high). */
 void bgi_test_gradient(const bg_op_type *op_type, const void *attributes, const bg_type *types, uint32_t count,
                        double low, double high);
 
-/* Building over operands of these types fails with `status` and a message that contains `expected`. */
+/* Checks that building over operands of these types fails with `status` and a message that contains `expected`. */
 void bgi_test_build_fails(bgi_test_build build, const void *argument, const bg_type *types, uint32_t count,
                           bg_status status, const char *expected);
 

@@ -20,7 +20,7 @@ void test_folder_create(char path[TEST_FOLDER_BYTES])
 {
     const int length = snprintf(path, TEST_FOLDER_BYTES, "/tmp/brigade-test-");
 
-    memset(path + length, 'X', 6); /* what mkdtemp replaces */
+    memset(path + length, 'X', 6); /* the characters that mkdtemp replaces */
     path[length + 6] = '\0';
     if (mkdtemp(path) == NULL)
         fail_msg("cannot make a folder like %s", path);

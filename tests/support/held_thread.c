@@ -1,5 +1,5 @@
 /*
- * held_thread.c: a thread that waits for the test before it runs what it was lent for.
+ * held_thread.c: a thread that waits for the test before it runs its work.
  */
 #include "support/held_thread.h"
 

@@ -1,6 +1,6 @@
 /*
- * held_thread.h: lends one thread (options.execution.start_thread) that begins when the test releases it, so that work
- * beside a training is done after something that the training did.
+ * held_thread.h: lends one thread (options.execution.start_thread) that begins when the test releases it, so that a
+ * test can order background work after a step of the training.
  */
 #ifndef TESTS_SUPPORT_HELD_THREAD_H
 #define TESTS_SUPPORT_HELD_THREAD_H
@@ -22,10 +22,11 @@ typedef struct test_held_thread {
         .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER                                        \
     }
 
-/* The option; `user` is a test_held_thread. It refuses a second thread until the first one has been joined. */
+/* The function for the option; `user` is a test_held_thread. It refuses a second thread until the first one has been
+ * joined. */
 bool test_held_thread_start(void *user, void (*function)(void *argument), void *argument);
 void test_held_thread_release(test_held_thread *held);
-/* Afterwards it may be lent again. */
+/* Afterward the thread may be lent again. */
 void test_held_thread_join(test_held_thread *held);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/isa.h"
 
-/* The first one after `isa`, or BGI_ISA_COUNT. */
+/* The first instruction set after `isa`, or BGI_ISA_COUNT. */
 static inline int next_isa(int isa)
 {
     do

@@ -46,7 +46,7 @@ static bg_value build_residual(bg_graph *graph, int64_t micro_batch)
     x = bg_add(graph, x, bg_conv2d_layer(graph, "b.conv", y, 8, 3, 3, true, &same));
     bg_block_end(graph);
     bg_block_begin(graph, "B4", BG_DEVICE_NONE);
-    x = bg_add(graph, x, skip); /* from B1, over B2 and B3 */
+    x = bg_add(graph, x, skip); /* the skip connection from B1, over B2 and B3 */
     x = bg_flatten(graph, NULL, bg_avg_pool2d(graph, NULL, x, &pool));
     x = bg_linear_layer(graph, "head", x, 10, true);
     loss = bg_cross_entropy(graph, "loss", x, labels, BG_LOSS_MEAN, 3); /* digit 3 is not counted */
@@ -68,7 +68,7 @@ static bg_value build_embedding(bg_graph *graph, int64_t micro_batch, int64_t vo
 
     bg_block_begin(graph, "B1", BG_DEVICE_NONE);
     x = bg_embedding(graph, "embed", table, bg_slice(graph, "inputs", ids, 1, 0, LENGTH - 1, 1), -1);
-    targets = bg_slice(graph, "targets", ids, 1, 1, LENGTH, 1); /* integers that go to B4 */
+    targets = bg_slice(graph, "targets", ids, 1, 1, LENGTH, 1); /* integers that B4 reads */
     x = bg_dropout(graph, NULL, x, 0.1);
     bg_block_end(graph);
     bg_block_begin(graph, "B2", BG_DEVICE_NONE);
@@ -77,7 +77,7 @@ static bg_value build_embedding(bg_graph *graph, int64_t micro_batch, int64_t vo
     bg_block_end(graph);
     bg_block_begin(graph, "B3", BG_DEVICE_NONE);
     y = bg_softmax(graph, NULL, bg_matmul(graph, NULL, x, table, false, true), -1);
-    x = bg_add(graph, x, bg_matmul(graph, NULL, y, table, false, false)); /* reads the table of B1 twice */
+    x = bg_add(graph, x, bg_matmul(graph, NULL, y, table, false, false)); /* B4 reads the table of B1 twice */
     bg_block_end(graph);
     bg_block_begin(graph, "B4", BG_DEVICE_NONE);
     x = bg_layer_norm_layer(graph, "norm2", x, 1e-5);
@@ -93,7 +93,7 @@ static bg_value build_tied(bg_graph *graph, int64_t micro_batch)
     return build_embedding(graph, micro_batch, 20);
 }
 
-/* More rows than an update has ids. */
+/* The table has more rows than an update has ids. */
 static bg_value build_rows(bg_graph *graph, int64_t micro_batch)
 {
     return build_embedding(graph, micro_batch, 601);
@@ -125,7 +125,7 @@ static bg_value build_fan(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* Two branches that share nothing: B2 and B3 may be concurrent stages. */
+/* Two branches with nothing in common: B2 and B3 may be concurrent stages. */
 static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
 {
     const bg_type x_type = bg_matrix(BG_FLOAT32, micro_batch, 20);
@@ -142,7 +142,8 @@ static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
     bg_block_begin(graph, "B3", BG_DEVICE_NONE);
     x = bg_gelu(graph,
                 bg_linear_layer(graph, "right.up", bg_layer_norm_layer(graph, "right.norm", trunk, 1e-5), 24, true));
-    parts[1] = bg_multiply(graph, bg_linear_layer(graph, "right.down", x, 20, false), input); /* the host's data too */
+    parts[1] =
+        bg_multiply(graph, bg_linear_layer(graph, "right.down", x, 20, false), input); /* also fills the host's data */
     bg_block_end(graph);
     bg_block_begin(graph, "B4", BG_DEVICE_NONE);
     x = bg_linear_layer(graph, "head", bg_concat(graph, NULL, parts, 2, 1), 8, true);
@@ -153,7 +154,7 @@ static bg_value build_branches(bg_graph *graph, int64_t micro_batch)
     return loss;
 }
 
-/* Down and up again with a skip, then convolutions over three dimensions and over one. */
+/* Convolutions down and up again with a skip connection, then over three dimensions and over one. */
 static bg_value build_u_shape(bg_graph *graph, int64_t micro_batch)
 {
     static const int64_t three[] = {3, 3, 3}, two[] = {2, 2}, uneven[] = {4, 4}, few[] = {3};

@@ -1,11 +1,11 @@
 /*
  * oracle.h: another framework's numbers, from tests/oracle/<name>.txt (made by <name>.py beside it).
  *
- * There is one line for each tensor: case, tensor, dims in brackets, values:
+ * Each tensor has one line with the case, the tensor, the dims in brackets and the values:
  *
  *     linear_bias x [2,3] 0.25 -1 ...
  *
- * Everything here fails the test (cmocka) when something is missing, so tests need not check.
+ * All functions fail the test (cmocka) when something is missing, so tests need not check.
  */
 #ifndef BGI_TEST_ORACLE_H
 #define BGI_TEST_ORACLE_H
@@ -32,13 +32,14 @@ typedef struct bgi_test_oracle {
 bgi_test_oracle *bgi_test_oracle_open(const char *path);
 void bgi_test_oracle_close(bgi_test_oracle *oracle);
 const bgi_test_tensor *bgi_test_oracle_find(const bgi_test_oracle *oracle, const char *case_name, const char *name);
-/* NULL when there is none. */
+/* NULL when the oracle has no such tensor. */
 const bgi_test_tensor *bgi_test_oracle_try(const bgi_test_oracle *oracle, const char *case_name, const char *name);
 bg_type bgi_test_tensor_type(const bgi_test_tensor *tensor, bg_dtype dtype);
-/* |actual - wanted| <= absolute + relative |wanted| for every element, or the message names tensor and element. */
+/* Checks |actual - wanted| <= absolute + relative |wanted| for every element; a failure's message names the tensor and
+ * the element. */
 void bgi_test_compare(const bgi_test_tensor *wanted, const double *actual, double absolute, double relative);
 
-/* The oracle of most ops, and the fixture of a group of tests that compare with it. */
+/* The oracle of most ops, and the fixture for a group of tests that compare with it. */
 extern bgi_test_oracle *bgi_test_ops_oracle;
 int bgi_test_open_ops_oracle(void **state);
 int bgi_test_close_ops_oracle(void **state);

@@ -28,13 +28,13 @@ typedef struct lines {
 typedef struct machine {
     const bg_plan *plan;
     const char *what;
-    const bg_graph *graph; /* that of the reference: knows which ops are transparent */
+    const bg_graph *graph; /* the reference's graph, which shows the transparent ops */
     lines *arenas, *remotes;
     uint64_t *produced, *consumed; /* by edge */
-    uint32_t *positions;           /* by device: instruction */
-    uint64_t *iterations;          /* by device: step */
-    uint64_t *issued, *moved;      /* by device: transfers */
-    const bgi_instruction **sums;  /* by device: the REDUCE whose sum is in progress */
+    uint32_t *positions;           /* for each device: the instruction */
+    uint64_t *iterations;          /* for each device: the step */
+    uint64_t *issued, *moved;      /* for each device: the transfers */
+    const bgi_instruction **sums;  /* for each device: the REDUCE whose sum is in progress */
     bgi_test_turns turns;
     uint64_t *outputs; /* [output][step * micro-batches + micro-batch] */
     uint32_t steps;
@@ -56,8 +56,8 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Output `output` of an op that read these contents; outputs beyond the op's own mean the operands that it changes in
- * place. */
+/* The content of output `output` of an op that read these contents; larger numbers mean the operands that the op
+ * changes in place. */
 static uint64_t hash_op(const char *name, const char *block, uint32_t output, const uint64_t *inputs, uint32_t count)
 {
     uint64_t hash = mix_text(mix_text(mix(1, output), name), block);
@@ -77,7 +77,7 @@ static uint64_t hash_variable(const char *name)
     return mix_text(3, name);
 }
 
-/* Constants have no name in plans. */
+/* Constants have no names in plans. */
 static uint64_t hash_constant(const void *data, size_t size)
 {
     uint64_t hash = 4;
@@ -94,7 +94,7 @@ static bool is_transparent(const bg_op_type *type)
     return type->alias_input != BG_NO_OPERAND || type == &bgi_op_load;
 }
 
-/* The first micro-batch's gradient replaces what the accumulator held. */
+/* The first micro-batch's gradient replaces the accumulator's previous content. */
 static bool is_replaced(const bg_graph *graph, const bgi_op *op, uint32_t input, uint32_t micro_batch)
 {
     const bgi_value *value = op != NULL ? bgi_graph_value(graph, op->inputs[input]) : NULL;
@@ -191,7 +191,7 @@ static void put(uint64_t *words, size_t size, uint64_t hash)
         words[i] = hash + i * LINE_STEP;
 }
 
-/* Whose memory an operand of `device` is in: windows are the receiver's slots here. */
+/* The device whose memory has an operand of `device`: here, windows are the receiver's slots. */
 static uint32_t owner_of(const machine *m, uint32_t device, const bgi_operand *operand)
 {
     return operand->memory == BGI_MEMORY_WINDOW ? m->plan->edges[operand->edge].to_device : device;
@@ -235,7 +235,8 @@ static uint64_t read_operand(machine *m, uint32_t device, const bgi_operand *ope
 
 /* ---- instructions ---- */
 
-/* Outputs meet neither each other, nor scratch, nor inputs, except one that takes exactly the place of an input. */
+/* Outputs overlap neither each other, nor scratch, nor inputs, except an output that has exactly the place of an input.
+ */
 static void check_overlaps(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call)
 {
     const uint32_t count = call->input_count + call->output_count;
@@ -267,7 +268,7 @@ static const bgi_op *find_op(const machine *m, const char *name)
     return NULL;
 }
 
-/* A product with the ops after it stands for the ops whose names it has, joined by +: it has the same contents. */
+/* A fused product represents the ops whose names, joined by +, are its name: it writes the same contents. */
 static void run_fused_product(machine *m, uint32_t device, uint32_t micro_batch, const bgi_call *call,
                               const uint64_t *inputs)
 {
@@ -443,7 +444,7 @@ static void run_instruction(machine *m, uint32_t device, const bgi_instruction *
     }
 }
 
-/* One instruction of some device; false when all are done. */
+/* Runs one instruction of some device; returns false when all are done. */
 static bool take_turn(machine *m, bgi_test_turns turns)
 {
     const uint32_t devices = m->plan->device_count, begin = (uint32_t)(next_random(m) % devices);

@@ -4,7 +4,7 @@
  * a walk over the graph, op by op. A call that overwrites a value that is still needed, a slot that is reused too
  * early, or an update that comes too late changes a hash that a later call reads.
  *
- * Everything lies in lines of 64 bytes, so memory is a table of lines; a read of a value that is only partly there
+ * All values occupy lines of 64 bytes, so memory is a table of lines; reading a value of which a part was overwritten
  * fails at once.
  */
 #ifndef BGI_TEST_PLAN_CHECK_H
@@ -13,14 +13,15 @@
 #include "plan/plan.h"
 
 typedef enum bgi_test_turns {
-    BGI_TEST_TURNS_FIRST = 0, /* the first device that can continue, as far as possible */
+    BGI_TEST_TURNS_FIRST = 0, /* runs the first device that can continue, as far as possible */
     BGI_TEST_TURNS_LAST,
     BGI_TEST_TURNS_RANDOM,
     BGI_TEST_TURNS_COUNT
 } bgi_test_turns;
 
-/* Runs `steps` steps of the plan in every order of turns and compares with the graph (as the user built it; `loss` null
- * for inference). Checks memory classes too. Fails the test on any difference. `what` names the case in messages. */
+/* Runs `steps` steps of the plan in every order of turns and compares with the graph (as the user built it; `loss` is
+ * null for inference). Checks memory classes too. Fails the test on any difference. `what` names the case in messages.
+ */
 void bgi_test_check_plan(const bg_plan *plan, const bg_graph *graph, bg_value loss, uint32_t steps, uint64_t seed,
                          const char *what);
 

@@ -1,6 +1,6 @@
 /*
- * random_model.c: rows of `width` numbers pass through blocks of random ops; a pool keeps the values that may be read
- * again.
+ * random_model.c: rows of `width` numbers pass through blocks of random ops; a pool has the values that later ops may
+ * read again.
  */
 #include "support/random_model.h"
 
@@ -39,7 +39,7 @@ static uint32_t below(builder *b, uint32_t bound)
 
 static bg_value pick(builder *b)
 {
-    /* Mostly the newest value, otherwise any: a skip connection. */
+    /* Picks mostly the newest value, otherwise any value, which is a skip connection. */
     return b->pool[below(b, 3) != 0 ? b->pool_count - 1 : below(b, b->pool_count)];
 }
 
@@ -80,7 +80,7 @@ static bg_value by_reshaped_weight(builder *b, bg_value x)
     return bg_matmul(b->graph, NULL, x, bg_reshape(b->graph, NULL, shaped, 2, square), false, false);
 }
 
-/* Gradients reach both values, not the comparison. */
+/* Gradients reach both values, but not the comparison. */
 static bg_value by_choice(builder *b, bg_value x)
 {
     const bg_value y = pick(b);
@@ -118,7 +118,7 @@ static bg_value add_op(builder *b)
     }
 }
 
-/* Reads the labels; may stand before the last block. */
+/* Reads the labels; may be before the last block. */
 static bg_value add_loss(builder *b, bg_value labels)
 {
     bg_value loss = bg_cross_entropy(b->graph, NULL, bg_linear(b->graph, NULL, pick(b), weight(b), (bg_value){0}),
@@ -168,7 +168,7 @@ bgi_test_model bgi_test_random_model(uint64_t seed)
     return model;
 }
 
-/* Neighboring blocks into stages, stages on devices: each on its own, or some again on one that is used. */
+/* Divides neighboring blocks into stages and places these on devices; some stages share a device. */
 static bool write_stages(const bgi_test_model *model, uint64_t *random, char *stages)
 {
     const bool share = bgi_test_random_below(random, 3) == 0;

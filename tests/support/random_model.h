@@ -1,6 +1,7 @@
 /*
- * random_model.h: small odd models for laws: values that skip blocks, several readers, weights that several blocks
- * share, aliases at block borders, casts, integer values, losses that are not last, outputs from anywhere.
+ * random_model.h: small unusual models for laws. Values skip blocks and have several readers, weights are shared by
+ * several blocks, aliases are at block borders. Models have casts, integer values, losses that are not last, and
+ * outputs of any block.
  */
 #ifndef BGI_TEST_RANDOM_MODEL_H
 #define BGI_TEST_RANDOM_MODEL_H
@@ -13,11 +14,11 @@ typedef struct bgi_test_model {
     uint32_t block_count; /* blocks "B0", "B1", ... in the order of the data flow; each has an op */
 } bgi_test_model;
 
-/* The same model for the same seed. Fails the test when the graph reports an error. */
+/* The same seed gives the same model. Fails the test when the graph reports an error. */
 bgi_test_model bgi_test_random_model(uint64_t seed);
 
-/* A random strategy, stages, devices and batches for it, with which it compiles. `stages` (256 bytes) must outlive the
- * options. */
+/* A random strategy with stages, devices and batches with which the model compiles. `stages` (256 bytes) must outlive
+ * the options. */
 bg_options bgi_test_random_options(const bgi_test_model *model, uint64_t seed, bool training, char *stages);
 
 /* A number below `bound`. */

@@ -13,7 +13,7 @@ enum { LINE = 64, MOST_OPERANDS = 5, ROW_BYTES = TOY_WIDTH * sizeof(float) };
 
 static const double learning_rate = 0.03125;
 
-/* ---- the formulas, each used by kernels and loops alike ---- */
+/* ---- the formulas, used by kernels and loops ---- */
 
 static float forward(float x, float w, uint32_t stage, uint32_t micro_batch)
 {
@@ -149,7 +149,7 @@ typedef struct builder {
     bg_schedule_edge *edges;
     toy_stage *stages;
     bgi_operand x, y;
-    bgi_operand *w, *a, *out, *back; /* of each stage */
+    bgi_operand *w, *a, *out, *back; /* values of each stage */
     bgi_place *hyper;
     bool failed;
 } builder;
@@ -180,7 +180,7 @@ static uint32_t piece_count(const builder *b)
     return b->options->updates_pieces && replicas > 1 ? (TOY_WIDTH + replicas - 1) / replicas : 0;
 }
 
-/* For its reader. */
+/* Reserves a place for the value's reader. */
 static bgi_operand in_edge(const builder *b, uint32_t edge)
 {
     return (bgi_operand){.edge = edge, .offset = b->plan->edges[edge].offset};
@@ -271,7 +271,7 @@ static void add_hyper(builder *b)
     plan->variables[plan->hyper_variable].place_count = plan->stage_count;
 }
 
-/* The place where an action writes the values of edge `edge`. */
+/* The place to which an action writes the values of edge `edge`. */
 static bgi_operand destination(const builder *b, uint32_t edge, bgi_operand local)
 {
     if (!crosses(b, edge))
@@ -568,7 +568,7 @@ void toy_plan_destroy(bg_plan *plan)
     free(plan);
 }
 
-/* The builder took them as writable memory. */
+/* The builder allocated them as writable memory. */
 bgi_instruction *toy_instructions(bg_plan *plan, uint32_t device)
 {
     return (bgi_instruction *)plan->devices[device].instructions;

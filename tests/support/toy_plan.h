@@ -1,7 +1,7 @@
 /*
- * toy_plan.h: small plans made by hand for tests of the runtime: a chain of stages that multiply by a weight vector,
- * its backward pass, sums over micro-batches and replicas, and a plain update; float arithmetic in which any other
- * order of sums would show. It also computes the same by loops, without devices, plans or threads.
+ * toy_plan.h: small handmade plans for tests of the runtime: a chain of stages that multiply by a weight vector, its
+ * backward pass, sums over micro-batches and replicas, and a plain update. In its float arithmetic, any other order of
+ * sums changes the results. Loops without devices, plans or threads compute the same results.
  *
  *     F of stage k:  y = x w_k + (k + 1) / 16 + micro-batch / 64        stash x (the last stage: y too)
  *     B of stage k:  dx = dy w_k,  a_k += dy x                           (the last stage: dy = y)
@@ -19,30 +19,31 @@ typedef struct toy_options {
     uint32_t stage_count, device_count;
     uint32_t micro_batches, iterations, replicas;
     bool inference;
-    bool updates_pieces; /* each replica updates a piece of the weights, and they gather them */
-    bool reduces_whole;  /* even so each gets the whole sum */
-    bool copies_sends;   /* messages are made in a local place and copied by SEND */
-    uint32_t part_count; /* of the kernels; a divisor of TOY_WIDTH */
+    bool updates_pieces; /* each replica updates a piece of the weights, then all pieces are gathered */
+    bool reduces_whole;  /* each replica still gets the whole sum */
+    bool copies_sends;   /* messages are written to a local place and copied by SEND */
+    uint32_t part_count; /* the parts of the kernels; a divisor of TOY_WIDTH */
     uint32_t cores;
     bool trace;
     double wait_limit_s;
-    bg_output_mode output_mode; /* of "y", the last stage's result */
+    bg_output_mode output_mode; /* the output mode of "y", the last stage's result */
     uint32_t output_period;
-    bg_kernel_function forward, backward; /* instead of the toy's own, for tests of time */
+    bg_kernel_function forward, backward; /* kernels used instead of the toy's own, for tests of time */
     void *state;                          /* of these */
 } toy_options;
 
 toy_options toy_defaults(void);
-/* NULL when memory is out or the options are wrong. */
+/* NULL when out of memory or when the options are invalid. */
 bg_plan *toy_plan_create(const toy_options *options);
 void toy_plan_destroy(bg_plan *plan);
-/* The instructions of a device, to be damaged. */
+/* The instructions of a device, which a test may damage. */
 bgi_instruction *toy_instructions(bg_plan *plan, uint32_t device);
 
 float toy_first_weight(uint32_t stage, uint32_t element);
 float toy_input(uint64_t micro_batch, uint32_t element);
-/* `weights`: [stage][TOY_WIDTH], changed in place; `outputs`: every y, [iteration][micro-batch][replica][TOY_WIDTH].
- * `step`: of the first iteration. Inputs are toy_input(0...) in the caller's order. */
+/* Changes `weights` [stage][TOY_WIDTH] in place and writes every y to `outputs`
+ * [iteration][micro-batch][replica][TOY_WIDTH]. `step` is the step of the first iteration. Inputs are toy_input(0...)
+ * in the caller's order. */
 void toy_compute(const toy_options *options, uint64_t step, float *weights, float *outputs);
 
 #endif

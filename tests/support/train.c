@@ -52,7 +52,7 @@ static void append_weights(test_result *result, bg_weights *weights, const char 
     }
 }
 
-/* Each device touched the bytes that the plan predicted, exactly. */
+/* Checks that each device touched exactly the bytes that the plan predicted. */
 static void check_memory(const bg_session *session, const bg_plan *plan, const char *what)
 {
     const bg_plan_summary summary = bg_plan_summarize(plan);

@@ -1,6 +1,6 @@
 /*
- * train.h: trains a test model and keeps every byte that came of it, for laws of the kind "another way to run, the same
- * bits". Fails the test (cmocka) on any error; `what` names the case.
+ * train.h: trains a test model and returns every byte of the results, for laws such as "another strategy gives the same
+ * bits". Any error fails the test (cmocka); `what` names the case.
  */
 #ifndef TEST_SUPPORT_TRAIN_H
 #define TEST_SUPPORT_TRAIN_H
@@ -18,17 +18,17 @@ typedef struct test_result {
 bg_plan *test_train_plan(const test_model *model, int64_t micro_batch, const bg_optimizer *optimizer,
                          const bg_options *options, const char *what);
 
-/* Trains the updates first .. end - 1 of a fixed sequence of data; `end` - `first` is a multiple of the options' device
- * iterations. `weights` may be null. The options' output mode should be ALL. With options.trace each device must have
- * touched the bytes of the plan. */
+/* Makes the updates first .. end - 1 over a fixed sequence of data; `end` - `first` is a multiple of the options'
+ * device iterations. `weights` may be null. The options' output mode should be ALL. With options.trace each device must
+ * have touched the bytes of the plan. */
 test_result test_train(const test_model *model, int64_t micro_batch, const bg_optimizer *optimizer,
                        const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end, const char *what);
 
-/* The same with a plan of these options, which it destroys. */
+/* The same with a plan compiled with these options, which the function destroys. */
 test_result test_train_run(bg_plan *plan, const bg_options *options, bg_weights *weights, uint32_t first, uint32_t end,
                            const char *what);
 
-/* Fails, with the first place, when two results differ. Frees `found`. */
+/* Fails and prints the first difference when two results differ. Frees `found`. */
 void test_train_expect(test_result found, const test_result *expected, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * zoo.c: the models. Layers are those of the examples of the same names, which have more comments.
+ * zoo.c: the models. Their layers are those of the examples of the same names, which have more comments.
  */
 #include "support/zoo.h"
 

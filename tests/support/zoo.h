@@ -1,6 +1,6 @@
 /*
- * zoo.h: the models of the examples in sizes whose memory is worth counting: some ten megabytes of weights and
- * activations, and an update of a fraction of a second.
+ * zoo.h: the models of the examples in sizes suitable for memory measurements: some ten megabytes of weights and
+ * activations, and updates that take a fraction of a second.
  */
 #ifndef TEST_SUPPORT_ZOO_H
 #define TEST_SUPPORT_ZOO_H

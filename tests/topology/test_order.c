@@ -65,8 +65,8 @@ static uint32_t count_cores(const uint32_t *cpus, uint32_t count)
     return found;
 }
 
-/* Checks that all given processors are listed, each once, in any order of cores. Spread: each core occurs once before
- * any core occurs a second time. Compact: a core is left when all its processors were listed. */
+/* Checks that all given processors are listed, each once, in any order of cores. With spread, each core occurs once
+ * before any core occurs again. With compact, all processors of a core follow each other. */
 static void test_orders(void **state)
 {
     uint32_t allowed[MOST], cpus[MOST], sorted[MOST];

@@ -1,6 +1,6 @@
 /*
- * test_batches.c: batches of every size have the rows that the largest one has, and do no more work than theirs; all
- * sizes see new weights at once and have one set of them.
+ * test_batches.c: batches of every size give the rows of the largest batch, and do only the work of their own samples.
+ * All sizes use new weights at once and share one set of weights.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,12 +83,12 @@ static void test_sizes(void **state)
             run(batches, n, x, y);
             assert_memory_equal(y, all, (size_t)n * 3 * sizeof *y);
         }
-    assert_int_equal(counted.calls, MOST); /* each size is made once */
+    assert_int_equal(counted.calls, MOST); /* the session of each size is made once */
     bg_batches_destroy(batches);
     bg_weights_destroy(weights);
 }
 
-/* The work of the samples in a size's plan. */
+/* The work of the samples in the plan of a size. */
 static void test_cost(void **state)
 {
     bg_weights *weights = make_weights();

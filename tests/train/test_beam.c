@@ -1,6 +1,6 @@
 /*
- * test_beam.c: beam search with one beam for each possible beginning finds what a search over all sequences finds; with
- * few beams, what the rule predicts; and text and callbacks are the best sequence's.
+ * test_beam.c: with one beam for each possible beginning, beam search finds the results of a search over all sequences;
+ * with few beams, those that the rule predicts. Text and callbacks are those of the best sequence.
  */
 #include <math.h>
 #include <string.h>
@@ -11,10 +11,10 @@ enum { POSITIONS = 24, VOCABULARY = 5, STOP = 4, LENGTH = 3, MOST = 32 };
 
 static uint32_t prompt_tokens[] = {1, 3, 0, 2};
 static const uint32_t end_tokens[] = {STOP, 1, 3};
-static uint32_t stop_count = 1; /* of these, which end a sequence */
+static uint32_t stop_count = 1; /* stop tokens among these, which end a sequence */
 static const bg_generation_prompt prompt = {.tokens = prompt_tokens, .count = 4};
 
-/* Finds the log shares of the tokens after the prompt and `count` tokens. */
+/* Finds the log shares of the next token after the prompt and `count` more tokens. */
 static void find_log_shares(bg_generator *generator, const uint32_t *tokens, size_t count, double *log_shares)
 {
     const float *logits;
@@ -102,7 +102,7 @@ static void test_exhaustive(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- few beams, by the rule, without a cache that is shared ---- */
+/* ---- few beams, by the rule, without a shared cache ---- */
 
 static void insert(sequence *list, size_t *count, size_t most, sequence found, bool by_score)
 {
@@ -119,8 +119,8 @@ static void insert(sequence *list, size_t *count, size_t most, sequence found, b
     list[at] = found;
 }
 
-/* Whether any sequence that begins with a live one could be better than the worst result, if all its further tokens
- * were certain: at each length that it could have. */
+/* Whether any continuation of a live sequence, at any possible length, could be better than the worst result if all its
+ * further tokens were certain. */
 static bool can_improve(const sequence *live, size_t live_count, const sequence *worst, size_t length, double penalty)
 {
     for (size_t b = 0; b < live_count; b++)
@@ -139,8 +139,8 @@ static bool is_stop(uint32_t token)
     return is_found;
 }
 
-/* *out_steps (may be NULL): the steps until no live sequence can improve the results. The search itself always takes
- * all steps. */
+/* **out_steps (may be NULL) is the number of steps until no live sequence can improve the results. This search always
+ * makes all steps. */
 static void search(bg_generator *generator, uint32_t beams, size_t length, double penalty, sequence *results,
                    size_t *result_count, size_t *out_steps)
 {
@@ -222,7 +222,7 @@ static void test_few_beams(void **state)
     bg_weights_destroy(weights);
 }
 
-/* Among prompts are some whose best sequence begins badly, and some with good ends that come too late. */
+/* Some of the prompts have a best sequence that begins badly, and some have good ends that come too late. */
 static void test_other_prompts(void **state)
 {
     static const double penalties[] = {1.0, 0.5, 2.0};
@@ -251,8 +251,8 @@ static void count_run(void *user, bg_log_level level, const char *message)
     *(size_t *)user += strstr(message, "cycles") != NULL;
 }
 
-/* It ends as soon as no beam can become better, and not before: of shorter and of longer sequences, whether the number
- * of tokens or of positions bounds the length. A step is a run. */
+/* The search ends exactly when no beam can become better, whether shorter or longer sequences are preferred, and
+ * whether the number of tokens or of positions bounds the length. A step is a run. */
 static void test_end(void **state)
 {
     enum { MOST_TOKENS = 4, COUNT = 6 };
@@ -302,7 +302,7 @@ static void test_end(void **state)
     }
     stop_count = 1;
     prompt_tokens[2] = 0, prompt_tokens[3] = 2;
-    for (size_t p = 0; p < COUNT && !is_quick; p++) { /* so the bound matters */
+    for (size_t p = 0; p < COUNT && !is_quick; p++) { /* so that the bound matters */
         assert_true((early[0][p] > 0 && early[1][p] > 0) || penalties[p] > 1.0);
         assert_true(late[p] > 0 || penalties[p] < 1.0);
     }
@@ -323,7 +323,8 @@ static void clear_weight(bg_weights *weights, const char *name)
     free(zeros);
 }
 
-/* Every token is equally likely: the first beam comes first, then the smallest token, and an earlier result stays. */
+/* Every token is equally likely: the first beam has precedence, then the smallest token, and an earlier result remains.
+ */
 static void test_ties(void **state)
 {
     const bg_gpt_options model = make_model(VOCABULARY, POSITIONS);
@@ -353,7 +354,8 @@ static void test_ties(void **state)
     }
     bg_generation_clear(found, 3);
 
-    /* The stop token alone, then four of the five sequences that a second token makes: the last one equals them. */
+    /* The results are the stop token by itself, then four of the five sequences of two tokens; the fifth has the same
+     * sum. */
     options.beams = options.returned_beams = 5;
     options.stop_token_count = 1;
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
@@ -370,7 +372,7 @@ static void test_ties(void **state)
     options.length_penalty = 0.0;
     runs = 0;
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
-    assert_int_equal(runs, 5); /* a stop token each; what lives then is as good as the worst of them */
+    assert_int_equal(runs, 5); /* all end in a stop token; the live sequences are as good as the worst of them */
     for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(found[i].count, i + 1);
     bg_generation_clear(found, 5);
@@ -413,7 +415,7 @@ static bool read_token(void *user, const bg_generation_token *token)
     return r->count != r->leaves_at;
 }
 
-/* The text of a result is that of its tokens, without a stop string at the end; no text has one. */
+/* The text of a result is that of its tokens, without a stop string at the end; no text contains one. */
 static void check_text(const bg_tokenizer *tokenizer, const bg_generation *found, const char *stop)
 {
     const size_t stop_bytes = found->end == BG_GENERATION_STOP_STRING ? strlen(stop) : 0;
@@ -490,7 +492,7 @@ static void test_text(void **state)
     assert_true(stopped > 0 && has_prefix);
     assert_int_equal(heard.count, found[0].count);
     assert_int_equal(heard.last_count, 1);
-    assert_int_equal(heard.text_bytes, found[0].text_bytes); /* never a beginning of the stop string */
+    assert_int_equal(heard.text_bytes, found[0].text_bytes); /* never the beginning of the stop string */
     assert_memory_equal(heard.text, found[0].text, found[0].text_bytes);
     bg_generation_clear(found, BEAMS);
 
@@ -499,7 +501,7 @@ static void test_text(void **state)
     require(bg_generator_run(generator, &prompt, 1, &options, found, &error), &error);
     assert_int_equal(heard.count, 3);
     assert_int_equal(heard.last_count, 0);
-    assert_int_equal(found[0].count, TOKENS); /* the callback comes when the search is over */
+    assert_int_equal(found[0].count, TOKENS); /* the callback is called when the search has ended */
     bg_generation_clear(found, BEAMS);
     bg_generation_clear(plain, BEAMS);
     bg_tokenizer_destroy(tokenizer);
@@ -507,7 +509,7 @@ static void test_text(void **state)
     bg_weights_destroy(weights);
 }
 
-/* More successors end in a stop string than are ranked at first: the search continues with those that do not. */
+/* More successors end in a stop string than are ranked at first: the search continues with successors that do not. */
 static void test_many_stops(void **state)
 {
     enum { BEAMS = 2, STOPS = 9, TOKENS = 3 };
@@ -550,7 +552,7 @@ static void test_many_stops(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- the callback hears the best one of each prompt ---- */
+/* ---- the callback gets the best sequence of each prompt ---- */
 
 typedef struct listener {
     uint32_t tokens[2][LENGTH];

@@ -17,8 +17,8 @@
 
 typedef struct listener {
     char text[8192];
-    bg_trainer_event_kind at; /* does something at this event */
-    uint64_t batch;           /* of this batch, in a fit */
+    bg_trainer_event_kind at; /* the event at which the callback acts */
+    uint64_t batch;           /* the batch of a fit at which the callback acts */
     enum { NOTHING, STOP, CALL_STOP, INTERRUPT, FAIL, FAIL_SILENTLY } deed;
     bool brief; /* without batches and calls */
 } listener;
@@ -78,7 +78,7 @@ typedef struct rig {
     bg_trainer *trainer;
 } rig;
 
-/* 6 samples in batches of 4: one call, and a rest of an update each epoch. */
+/* 6 samples in batches of 4 make one call, and a rest of one update, in each epoch. */
 static void open_rig(rig *r)
 {
     memset(&error, 0, sizeof error);
@@ -192,7 +192,7 @@ static void shares_of_batches_are_lightnings(void **state)
     static const struct {
         double fit, validate, every;
         uint64_t number, epochs;      /* batch_limits, validate_epochs */
-        int batches, validations, of; /* batches of a validation */
+        int batches, validations, of; /* the batches of a validation */
     } cases[] = {
         {1.0, 1.0, 0.0, BG_ALL_BATCHES, 1, 8, 1, 8},
         {0.5, 0.25, 0.0, BG_ALL_BATCHES, 1, 4, 1, 2},
@@ -253,8 +253,8 @@ static void shares_that_cannot_be_are_errors(void **state)
     close_rig(&r);
 }
 
-/* A checkpoint is written after a fixed number of updates, independently of the updates of a call, and once more at the
- * end if some are not saved yet. */
+/* A checkpoint is written after a fixed number of updates, independent of the updates of a call, and again at the end
+ * if some updates are not saved yet. */
 static void updates_have_checkpoints(void **state)
 {
     rig r = {.listener = {.brief = true}};
@@ -274,7 +274,7 @@ static void updates_have_checkpoints(void **state)
                                          "fit epoch_end 2/2\nfit fit_end 3/0\n");
     bg_trainer_destroy(r.trainer);
 
-    /* A run that max_steps or a stop ends is saved where it ended. */
+    /* A run that ends by max_steps or a stop is saved at its end. */
     r.options.checkpoint_steps = 0;
     r.options.max_steps = 5;
     r.listener = (listener){.brief = true};
@@ -283,7 +283,7 @@ static void updates_have_checkpoints(void **state)
     assert_non_null(strstr(r.listener.text, "fit epoch_start 1/0\nfit save_checkpoint 1/1\nfit epoch_end 1/1\n"));
     r.listener = (listener){.brief = true};
     require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
-    assert_null(strstr(r.listener.text, "save")); /* nothing was done */
+    assert_null(strstr(r.listener.text, "save")); /* no update was made */
     bg_trainer_destroy(r.trainer);
     r.options.max_steps = 0;
     r.listener = (listener){.at = BG_ON_CALL_END, .brief = true, .deed = STOP};
@@ -313,7 +313,7 @@ static bg_status stop_early(void *user, bg_trainer_event *event, bg_error *unuse
     return BG_OK;
 }
 
-/* An epoch that is done counts, although a stop came with its last batch or after it, and its checkpoint is made. */
+/* A finished epoch counts even if a stop came with its last batch or after it, and its checkpoint is made. */
 static void an_early_stop_counts_the_epoch(void **state)
 {
     static const bg_trainer_event_kind kinds[] = {BG_ON_BATCH_END, BG_ON_VALIDATION_END, BG_ON_EPOCH_END};
@@ -340,7 +340,7 @@ static void an_early_stop_counts_the_epoch(void **state)
     }
 }
 
-/* The fit ends after the current batch, however it is asked to, and can be begun again. */
+/* The fit ends after the current batch, whichever way the stop is requested, and can be started again. */
 static void runs_can_be_stopped(void **state)
 {
     struct sigaction action = {.sa_handler = on_signal}, before;
@@ -364,7 +364,7 @@ static void runs_can_be_stopped(void **state)
         require(bg_trainer_fit(r.trainer, &r.data, NULL, &error));
         assert_false(bg_trainer_was_stopped(r.trainer));
         assert_int_equal(bg_trainer_step(r.trainer), 2 + 5 * 3);
-        interrupt = 1; /* before it begins */
+        interrupt = 1; /* before the fit begins */
         require(bg_trainer_test(r.trainer, &r.data, &error));
         assert_true(bg_trainer_was_stopped(r.trainer));
         assert_null(bg_trainer_session(r.trainer, BG_TRAINER_TEST));
@@ -373,7 +373,7 @@ static void runs_can_be_stopped(void **state)
     assert_int_equal(sigaction(SIGINT, &before, NULL), 0);
 }
 
-/* A signal that comes while a plan is made, once an event has come about. */
+/* A signal that arrives while a plan is made, after an event has occurred. */
 typedef struct signal_in_plan {
     bg_trainer_event_kind at;
     test_net *net;
@@ -435,8 +435,8 @@ static void fit_with_signal(signal_in_plan *s, bool validates, uint64_t most, bg
     close_rig(&r);
 }
 
-/* Once there was an update, a signal that comes while the plan of the smaller last batch or of a validation is made
- * ends the fit like one that comes with a call: it is stopped, not canceled, and the checkpoint is made. */
+/* After the first update, a signal while a plan (of the smaller last batch or of a validation) is made ends the fit
+ * like a signal during a call. The fit is stopped, not canceled, and the checkpoint is made. */
 static void a_signal_while_a_plan_is_made_loses_no_update(void **state)
 {
     signal_in_plan rest = {.at = BG_ON_BATCH_END}, validation = rest, first = {.at = BG_ON_FIT_START};
@@ -490,11 +490,11 @@ static void models_that_fail_name_their_task(void **state)
         assert_int_equal(run_task(&r, (bg_trainer_task)task), BG_ERROR_SHAPE);
         assert_ptr_equal(strstr(error.message, wanted), error.message);
         assert_non_null(strstr(error.message, "this model is broken"));
-        /* A caller that asks for a task knows which. */
+        /* A caller that runs a single task knows which one. */
         assert_int_equal(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &prepared), BG_ERROR_SHAPE);
         assert_string_equal(prepared.message, error.message + strlen(wanted));
         r.net.fails[task] = false;
-        require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* with a limit */
+        require(bg_trainer_prepare(r.trainer, (bg_trainer_task)task, &error)); /* with a limit of batches */
     }
     /* The plan of a rest fails when it is needed. */
     memset(&error, 0, sizeof error);
@@ -535,7 +535,7 @@ static void data_that_fail_are_reported(void **state)
     assert_non_null(strstr(error.message, "the disk is gone"));
     assert_int_equal(bg_trainer_step(r.trainer), 2);
 
-    /* An infeed's source fails: this is not an end of data, whatever status it returns. */
+    /* If an infeed's source fails, that is not the end of the data, whatever status it returns. */
     memset(&error, 0, sizeof error);
     data = (bg_trainer_data){0};
     require(bg_infeed_create_dataset(dataset, &infeed_options, &data.infeed, &error));

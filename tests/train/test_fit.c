@@ -24,9 +24,9 @@ typedef struct fit_case {
     const char *name;
     uint64_t samples, epochs, max_steps;
     uint32_t iterations, accumulation, replicas, device_count;
-    bool has_dropout, shuffles, has_schedule; /* of the learning rate */
+    bool has_dropout, shuffles, has_schedule; /* the schedule of the learning rate */
     double clip;
-    uint32_t group; /* replicas that get the same data, consecutive or orthogonal; 0: each has its own */
+    uint32_t group; /* groups of replicas that get the same data, consecutive or orthogonal; 0: each has its own data */
     bool is_orthogonal, has_mesh;
 } fit_case;
 
@@ -151,7 +151,7 @@ static uint64_t train_plainly(const fit_case *c, const test_net *net, const bg_d
     return step;
 }
 
-/* ---- the trainer's ---- */
+/* ---- the trainer's fit ---- */
 
 static void train_and_compare(const fit_case *c)
 {
@@ -242,7 +242,8 @@ static void clipping_and_accumulation_matter(void **state)
     assert_true(values[0] != values[1] && values[0] != values[2]);
 }
 
-/* A loader, a data set, an infeed: the same samples, the same weights. Iterations in one call or one by one too. */
+/* A loader, a data set and an infeed with the same samples give the same weights, and so do iterations in one call or
+ * one by one. */
 static void sources_agree(void **state)
 {
     static const fit_case whole = {"sources", 24, 2, 0, 3, 2, 1, 2, true, false, false, .clip = 0};
@@ -267,7 +268,7 @@ static void sources_agree(void **state)
         infeed_options.repeat = true;
         if (way == 1)
             require(bg_infeed_create_dataset(samples.dataset, &infeed_options, &data.infeed, &error), &error, "infeed");
-        if (way == 1) { /* its data have no end: a limit makes epochs */
+        if (way == 1) { /* its data have no end, so a limit makes epochs */
             bg_trainer_options limited = options;
             bg_trainer_destroy(trainers[way]);
             limited.batch_limits[BG_TRAINER_FIT] = 2;
@@ -286,8 +287,8 @@ static void sources_agree(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* With canonical reductions the number of replicas changes no bit, also of a smaller last batch, and not the metric,
- * which covers the micro-batches that the mode returns. */
+/* With canonical reductions the number of replicas does not change any bit, even of a smaller last batch, nor the
+ * metric, which covers the micro-batches that the mode returns. */
 static void canonical_fits_agree(void **state)
 {
     static const fit_case cases[] = {{"1 x 8", 2 * 32 + 11, 2, 0, 2, 8, 1, 1, true, true, true, .clip = 0.05},
@@ -333,7 +334,7 @@ static void canonical_fits_agree(void **state)
         bg_trainer_destroy(trainers[i]);
 }
 
-/* An infeed ends within a call: the updates before the end count, and a loader's first ten updates give the expected
+/* If an infeed ends within a call, the updates before the end count; a loader's first ten updates give the expected
  * values. */
 static void infeeds_end(void **state)
 {
@@ -356,7 +357,7 @@ static void infeeds_end(void **state)
     assert_int_equal(train_plainly(&ten, &net, samples.dataset, expected), 10);
     require(bg_trainer_create(&options, NULL, &trainer, &error), &error, "create");
     require(bg_infeed_create_dataset(samples.dataset, &infeed_options, &data.infeed, &error), &error, "infeed");
-    require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit"); /* nothing is left for a second epoch */
+    require(bg_trainer_fit(trainer, &data, NULL, &error), &error, "fit"); /* no data are left for a second epoch */
     assert_int_equal(bg_trainer_step(trainer), 10);
     assert_int_equal(bg_trainer_epoch(trainer), 1);
     test_weights_expect(bg_trainer_weights(trainer), expected);
@@ -368,7 +369,7 @@ static void infeeds_end(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* Stopped in the middle of an epoch and taken up by another trainer with the same weights. */
+/* A fit is stopped in the middle of an epoch and resumed by another trainer with the same weights. */
 typedef struct stopping {
     uint64_t at_step, epoch, batch, step;
 } stopping;
@@ -399,7 +400,8 @@ static void resumed_fits_are_as_never_stopped(void **state)
     test_net_samples_make(&samples, c.samples);
     data.dataset = samples.dataset;
     require(bg_weights_create(&expected, &error), &error, "weights");
-    assert_int_equal(train_plainly(&c, &net, samples.dataset, expected), 18); /* 2, 2 and 1 + 1 updates an epoch */
+    assert_int_equal(train_plainly(&c, &net, samples.dataset, expected),
+                     18); /* each epoch has 2, 2 and 1 + 1 updates */
     for (uint64_t at = 2; at <= 12; at += 2) {
         stopping s = {.at_step = at};
         const bg_trainer_callback callback = {stop_at, &s};
@@ -429,7 +431,7 @@ static void resumed_fits_are_as_never_stopped(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* New settings between two fits, which continue from the weights; another kind is refused. */
+/* New settings between two fits, which continue from the weights; another kind of optimizer is an error. */
 static void optimizers_change_their_numbers(void **state)
 {
     static const fit_case c = {"optimizer", 16, 1, 0, 2, 2, 1, 1, false, false, false, .clip = 0};
@@ -492,7 +494,7 @@ static bg_weights *fit_in_calls(uint32_t iterations, bool for_updates, uint32_t 
     return weights;
 }
 
-/* Updates of one call follow the schedule, also those of the call for the rest, as if each were a call. */
+/* Updates of one call, and of the call for the rest, follow the schedule as if each were a call. */
 static void rates_are_those_of_updates(void **state)
 {
     bg_weights *single = fit_in_calls(1, false, 2), *whole = fit_in_calls(5, true, 2),

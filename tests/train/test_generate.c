@@ -35,7 +35,7 @@ static bg_gpt_options small(void)
     return options;
 }
 
-/* Weights that are large enough for the model to have opinions: 10 times the first values. */
+/* Weights large enough for clear preferences of the model: 10 times the initial values. */
 static bg_weights *make_weights(void)
 {
     bg_options options = bg_options_defaults();
@@ -81,7 +81,7 @@ static bg_generator *open_generator(const bg_gpt_options *model, bg_weights *wei
 
 /* ---- against the whole model ---- */
 
-/* Continues `tokens` greedily up to all positions, running the whole model for each. */
+/* Continues `tokens` greedily up to the last position, running the whole model for each token. */
 static void continue_without_cache(bg_weights *weights, uint32_t *tokens, int64_t known)
 {
     static float logits[POSITIONS * VOCABULARY];
@@ -145,7 +145,7 @@ static void test_greedy(void **state)
             require(bg_generator_feed(generator, &token, 1, &error), &error);
         }
         assert_int_equal(bg_generator_length(generator), POSITIONS);
-        if (p == 0) /* a model that only gives one token would show nothing */
+        if (p == 0) /* a model that only gives one token would prove nothing */
             assert_true((kinds & (kinds - 1)) != 0);
     }
     bg_generator_destroy(generator);
@@ -154,7 +154,7 @@ static void test_greedy(void **state)
 
 /* ---- drawing ---- */
 
-/* Counts how often each token is drawn for the seeds 0, 1, ...; returns how many of them were drawn at all. */
+/* Counts how often each token is drawn for the seeds 0, 1, ...; returns the number of different tokens drawn. */
 static uint32_t count_draws(bg_generator *generator, bg_sampling sampling, uint32_t draws, uint32_t counts[VOCABULARY])
 {
     uint32_t kinds = 0;
@@ -171,7 +171,7 @@ static uint32_t count_draws(bg_generator *generator, bg_sampling sampling, uint3
     return kinds;
 }
 
-/* Shares of all tokens at a temperature, and the tokens in falling order. */
+/* The shares of all tokens at a temperature, and the tokens in descending order. */
 static void find_shares(const bg_generator *generator, double temperature, double *shares, uint32_t *order)
 {
     const float *logits = bg_generator_logits(generator);
@@ -221,7 +221,7 @@ static void test_shares(void **state)
             assert_true(counts[order[i]] > 0);
             sum += shares[order[i]];
         }
-        /* Just the share of the k largest, of all: the same tokens. */
+        /* A top_p of exactly the share of the k largest tokens keeps the same tokens. */
         sampling.top_k = 0;
         sampling.top_p = sum - 1e-9;
         assert_int_equal(count_draws(generator, sampling, draws, counts), k);
@@ -230,13 +230,13 @@ static void test_shares(void **state)
         assert_int_equal(count_draws(generator, sampling, draws, counts), k + 1);
         sampling.top_p = 1.0;
     }
-    /* The same place, seed and logits give the same token, another place another one at times. */
+    /* The same position, seed and logits give the same token; another position sometimes gives another one. */
     sampling.seed = 5;
     uint32_t first = 0, again = 0;
     require(bg_generator_sample(generator, &sampling, &first, NULL), NULL);
     require(bg_generator_sample(generator, &sampling, &again, NULL), NULL);
     assert_int_equal(first, again);
-    sampling.temperature = 1e6; /* all tokens equally likely */
+    sampling.temperature = 1e6; /* all tokens are equally likely */
     sampling.top_k = VOCABULARY - 1;
     assert_int_equal(count_draws(generator, sampling, draws, counts), VOCABULARY - 1);
     sampling.top_k = 0;
@@ -251,7 +251,7 @@ static void test_shares(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void refuse_sampling(bg_generator *generator, double temperature, double top_p, const char *part)
 {

@@ -1,6 +1,7 @@
 /*
- * test_generation.c: prompts of several lengths give, together and under every strategy, the results of each alone, bit
- * for bit. They end where they should, and their text comes in pieces that never show a stop string.
+ * test_generation.c: prompts of several lengths, generated together under any strategy, give the results of each prompt
+ * by itself, bit for bit. They end at the right places, and their text is returned in pieces that never contain a stop
+ * string.
  */
 #include <string.h>
 
@@ -31,7 +32,7 @@ static bg_generation_options make_options(void)
     return options;
 }
 
-/* Token by token, by hand. */
+/* Generates token by token with separate calls. */
 static void continue_by_hand(bg_generator *generator, const bg_generation_prompt *prompt,
                              const bg_generation_options *options, bg_generation *out)
 {
@@ -86,14 +87,14 @@ static void test_by_hand(void **state)
         assert_true(found[p].log_share < 0.0 && found[p].score == found[p].log_share);
         bg_generation_clear(&wanted, 1);
     }
-    assert_int_equal(found[5].count, POSITIONS - lengths[5]); /* no further position */
+    assert_int_equal(found[5].count, POSITIONS - lengths[5]); /* no position is left */
     assert_int_equal(found[0].count, 12);
     bg_generation_clear(found, PROMPTS);
     bg_generator_destroy(generator);
     bg_weights_destroy(weights);
 }
 
-/* A slot may hold the beginning of its next prompt already, or all of it and more. */
+/* A slot may already hold the beginning of its next prompt, or all of it and more. */
 static void test_same_beginnings(void **state)
 {
     static const size_t counts[] = {9, 4, 9, 1, 36, 5, 4};
@@ -126,7 +127,7 @@ static void test_same_beginnings(void **state)
     bg_weights_destroy(weights);
 }
 
-/* Any number of sequences, under every strategy of inference. */
+/* Generates for any number of sequences, under every strategy of inference. */
 static void test_strategies(void **state)
 {
     static const bg_strategy strategies[] = {BG_STRATEGY_SINGLE, BG_STRATEGY_SHARDED, BG_STRATEGY_PIPELINED,
@@ -222,7 +223,7 @@ static void test_ends(void **state)
     assert_true(heard.log_share == all.log_share);
     assert_int_equal(strlen(all.text) <= all.text_bytes, 1);
 
-    /* Three bytes from the middle, and a string that only begins so. */
+    /* One stop string is three bytes from the middle; another only begins like the text. */
     for (uint32_t i = 10; i < 13; i++)
         assert_in_range(all.tokens[i], 1, 255);
     memcpy(stops[0], all.text + 10, 3);
@@ -262,7 +263,7 @@ static void test_ends(void **state)
     bg_weights_destroy(weights);
 }
 
-/* ---- refusals ---- */
+/* ---- errors ---- */
 
 static void refuse(bg_generator *generator, const bg_generation_prompt *prompt, const bg_generation_options *options,
                    bg_status status, const char *part)

@@ -134,7 +134,7 @@ static void evaluate(const way *w, const test_net_samples *samples, bg_weights *
     bg_trainer_destroy(trainer);
 }
 
-/* The labels are the network's answers, so that every sample is right, which any padding would spoil. */
+/* The labels are the network's answers, so every sample is right, and counted padding would change the result. */
 static void label_as_predicted(const test_net_samples *samples, const totals *plain)
 {
     for (int i = 0; i < SAMPLES; i++) {
@@ -165,7 +165,7 @@ static void evaluation_is_that_of_a_plain_loop(void **state)
         {1, 1, BG_OUTPUT_SUM, NO_OPTIONS},     {3, 2, BG_OUTPUT_DEFAULT, NO_OPTIONS},
         {3, 2, BG_OUTPUT_SUM, NO_OPTIONS},     {3, 2, BG_OUTPUT_DEFAULT, PADDED},
         {4, 1, BG_OUTPUT_SUM, PADDED},         {3, 2, BG_OUTPUT_SUM, PADDED},
-        {64, 1, BG_OUTPUT_DEFAULT, DEFAULTS}, /* fewer samples than a call takes */
+        {64, 1, BG_OUTPUT_DEFAULT, DEFAULTS}, /* fewer samples than a call has */
     };
     test_net_samples samples;
     static totals expected;
@@ -189,7 +189,7 @@ static void evaluation_is_that_of_a_plain_loop(void **state)
     test_net_samples_clear(&samples);
 }
 
-/* Samples left out on request are reported: by drop_rest, or by the caller's loader. */
+/* Samples left out by drop_rest or by the caller's loader are reported. */
 static void what_is_left_out_is_said(void **state)
 {
     const test_net net = {.device_count = 1};
@@ -247,7 +247,7 @@ static bg_value square_model(void *user, bg_graph *graph, bg_trainer_task task, 
     return loss;
 }
 
-/* Batches of 8 micro-batches of 2 samples: of the last one 1 micro-batch has samples, 7 are padding. */
+/* Batches have 8 micro-batches of 2 samples; in the last batch, 1 micro-batch has samples and 7 are padding. */
 static void padding_has_no_weight_in_sums(void **state)
 {
     const bg_type type = bg_matrix(BG_FLOAT32, FIT_SAMPLES + 8, 1);

@@ -1,6 +1,6 @@
 /*
- * test_quantized.c: generating and evaluating with weights of 16, 8 and 4 bits: the bits of a float32 model whose
- * matrices were rounded, under every strategy; values that follow the parameters; perplexity; refusals.
+ * test_quantized.c: generating and evaluating with weights of 16, 8 and 4 bits gives the bits of a float32 model with
+ * rounded matrices, under every strategy; quantized values follow the parameters; perplexity; errors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ static void generate(const bg_gpt_options *model, const bg_options *options, bg_
     bg_generator_destroy(generator);
 }
 
-/* Float32 weights in which each matrix that the other weights have rounded is its rounded form. *out_count: how many.
- */
+/* Makes float32 weights whose matrices have the rounded values of the matrices that `from` has quantized. *out_count is
+ * the number of these matrices. */
 static bg_weights *dequantize(bg_weights *weights, bg_weights_type type, uint32_t *out_count)
 {
     const uint32_t bits = type == BG_WEIGHTS_BFLOAT16 ? 16 : type == BG_WEIGHTS_INT8 ? 8 : 4;
@@ -126,7 +126,7 @@ static void test_bits(void **state)
     bg_weights_destroy(weights);
 }
 
-/* With activations of bfloat16, too: the matrices are those that a model with float32 parameters casts in each step. */
+/* With activations of bfloat16, the matrices are those that a model with float32 parameters casts in each step. */
 static void test_bfloat16(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -156,7 +156,7 @@ static void test_bfloat16(void **state)
     bg_weights_destroy(weights);
 }
 
-/* A matrix that is set again is rounded again, for sessions that exist and for new ones. */
+/* A matrix that is set again is rounded again, for existing and for new sessions. */
 static void test_changes(void **state)
 {
     static float before[ADDED][VOCABULARY], after[ADDED][VOCABULARY], wanted[ADDED][VOCABULARY];
@@ -217,7 +217,7 @@ static bg_weights *copy_without(bg_weights *weights, const char *name)
     return copy;
 }
 
-/* Without weights: the parameters that are missing, or their first values, rounded. */
+/* Without weights, the missing parameters are an error, or get their rounded initial values. */
 static void test_missing(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -250,7 +250,7 @@ static void test_missing(void **state)
     bg_weights_destroy(others);
 }
 
-/* A plan from the cache, too. */
+/* The same with a plan from the cache. */
 static void test_cached(void **state)
 {
     static float wanted[ADDED][VOCABULARY], found[ADDED][VOCABULARY];
@@ -306,7 +306,7 @@ static void test_refused(void **state)
 
 enum { LENGTH = 32, BATCH = 8, STEPS = 150, WORDS = 40 };
 
-/* Made text: words of a fixed lexicon, each followed by one of three. */
+/* Synthetic text: words of a fixed lexicon, each followed by one of three words. */
 static void make_text(uint32_t seed, int32_t *tokens, int64_t count)
 {
     static const char alphabet[] = "etaoinshrdlu";
@@ -399,7 +399,7 @@ static void test_perplexity(void **state)
         run_batch(session, step * BATCH);
     bg_session_destroy(session);
     plain = find_perplexity(graph, BG_WEIGHTS_FLOAT, weights, &plain_bytes);
-    assert_true(plain < 3.5); /* it has learned: 27 tokens */
+    assert_true(plain < 3.5); /* it has learned: the vocabulary has 27 tokens */
     for (size_t t = 0; t < TYPES; t++) {
         rounded = find_perplexity(graph, types[t], weights, &bytes);
         if (!(fabs(rounded / plain - 1.0) < (types[t] == BG_WEIGHTS_INT4 ? 0.03 : 0.005)))

@@ -1,6 +1,6 @@
 /*
- * test_sampling.c: shares of tokens against shares computed by hand: temperature, each filter, penalties, and filters
- * one after the other.
+ * test_sampling.c: compares shares of tokens with values computed by hand, for temperature, each filter, penalties, and
+ * several filters in sequence.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static void assert_near(double found, double wanted, const char *what, uint32_t 
         fail_msg("%s: token %u has a share of %.9g, expected %.9g", what, token, found, wanted);
 }
 
-/* The first `count` tokens of a list remain, with their shares over those of all of them. */
+/* Checks that the first `count` tokens of the list remain, with their shares divided by their sum. */
 static void assert_kept(const bg_sampling *sampling, const int *ranks, int count, const char *what)
 {
     double shares[TOKENS], sum = 0.0, wanted[TOKENS] = {0};
@@ -83,23 +83,24 @@ static void test_filters(void **state)
     sampling.top_k = 3;
     assert_kept(&sampling, (int[]){0, 1, 2}, 3, "top_k 3");
     sampling.top_k = 0;
-    sampling.top_p = 0.7; /* 0.40 + 0.25 are less */
+    sampling.top_p = 0.7; /* 0.40 + 0.25 is less */
     assert_kept(&sampling, (int[]){0, 1, 2}, 3, "top_p 0.7");
     sampling.top_p = 1.0;
-    sampling.min_p = 0.2; /* of 0.40: 0.08 */
+    sampling.min_p = 0.2; /* 0.2 of 0.40 is 0.08 */
     assert_kept(&sampling, (int[]){0, 1, 2, 3}, 4, "min_p 0.2");
     sampling.min_p = 1.0;
     assert_kept(&sampling, (int[]){0}, 1, "min_p 1");
-    /* Each filter sees the result of the one before: two of 0.5, 0.3125, 0.1875 sum to 0.8. */
+    /* Each filter works on the result of the previous one: of 0.5, 0.3125, 0.1875, the first two sum to 0.8. */
     sampling.min_p = 0.0;
     sampling.top_k = 3;
     sampling.top_p = 0.8;
     assert_kept(&sampling, (int[]){0, 1}, 2, "top_k 3, then top_p 0.8");
-    sampling.min_p = 0.7; /* of 0.40: 0.28 */
+    sampling.min_p = 0.7; /* 0.7 of 0.40 is 0.28 */
     assert_kept(&sampling, (int[]){0}, 1, "then min_p 0.7");
 }
 
-/* Information of each: 0.92 1.39 1.90 2.30 2.81 3.22, the mean 1.529. Nearest first: ranks 1, 2, 0, 3, 4, 5. */
+/* The tokens have the information 0.92 1.39 1.90 2.30 2.81 3.22, and the mean is 1.529. From the nearest, the ranks are
+ * 1, 2, 0, 3, 4, 5. */
 static void test_typical(void **state)
 {
     bg_sampling sampling = bg_sampling_defaults();
@@ -113,14 +114,15 @@ static void test_typical(void **state)
     assert_kept(&sampling, (int[]){1, 2, 0}, 3, "typical_p 0.5");
     sampling.typical_p = 0.85;
     assert_kept(&sampling, (int[]){1, 2, 0, 3}, 4, "typical_p 0.85");
-    /* Only two tokens, 0.615 and 0.385, have the information 0.486 and 0.956; the mean is 0.666, so the first is
-     * nearer. */
+    /* Only two tokens remain. Their shares 0.615 and 0.385 have the information 0.486 and 0.956; the mean is 0.666, so
+     * the first is nearer. */
     sampling.typical_p = 0.5;
     sampling.top_k = 2;
     assert_kept(&sampling, (int[]){0}, 1, "top_k 2, then typical_p 0.5");
 }
 
-/* Prompt 3 2, then 3 0 0. Logits are log(share) + 2: those of ranks 0 to 4 are above 0, that of token 2 is below. */
+/* The prompt is 3 2, followed by 3 0 0. Logits are log(share) + 2: those of ranks 0 to 4 are above 0, that of token 2
+ * is below 0. */
 static void test_penalties(void **state)
 {
     static const uint32_t history[] = {3, 2, 3, 0, 0};
@@ -148,7 +150,7 @@ static void test_penalties(void **state)
     find_shares(&sampling, history, 5, 2, shares);
     for (uint32_t t = 0; t < TOKENS; t++)
         assert_near(shares[t], wanted[t] / sum, "penalties", t);
-    /* They also decide which is the largest. */
+    /* Penalties also affect which token is the largest. */
     sampling.temperature = 0.0;
     find_shares(&sampling, history, 5, 2, shares);
     assert_near(shares[3] + shares[0], 0.0, "the likeliest tokens were said", 3);

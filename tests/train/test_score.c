@@ -1,6 +1,6 @@
 /*
- * test_score.c: precision, recall, F1 and perplexity of a pass are PyTorch's of all its samples, for all batches,
- * replicas and output modes; refusals.
+ * test_score.c: precision, recall, F1 and perplexity of a pass equal PyTorch's over all its samples, for all batches,
+ * replicas and output modes; errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* Logits that a parameter of zeros is added to, so that there is something to train. */
+/* The logits are inputs plus a parameter of zeros, so that the model can be trained. */
 static bg_value model(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const bg_type logits_type = bg_matrix(BG_FLOAT32, micro_batch, CLASSES);
@@ -53,7 +53,7 @@ static bg_value model(void *user, bg_graph *graph, bg_trainer_task task, int64_t
 static const char *const kinds[] = {"f1", "precision", "recall"};
 static const char *const averages[] = {"macro", "micro", "weighted", "binary"};
 
-/* "classes f1_macro" and so on, and the perplexity. */
+/* The outputs "classes f1_macro" and so on, and the perplexity. */
 static uint32_t make_scores(bg_score scores[SCORES], char names[SCORES][48])
 {
     uint32_t count = 0;
@@ -195,7 +195,7 @@ static void sums_that_cannot_be_are_refused(void **state)
     says(bg_score_compute(NULL, sums, 6, &out, &error), BG_ERROR_INVALID, "score");
     assert_true(out == 7.0);
     s.average = BG_SCORE_MACRO;
-    require(bg_score_compute(&s, sums, 6, &out, &error)); /* of a class that occurs, F1 is 2 / 3 */
+    require(bg_score_compute(&s, sums, 6, &out, &error)); /* a class that occurs has F1 2 / 3 */
     assert_true(fabs(out - 2.0 / 3.0) < 1e-15);
     require(bg_score_compute(&s, (const double[3]){0}, 3, &out, &error));
     assert_true(out == 0.0);
@@ -240,7 +240,7 @@ static void scores_that_cannot_be_are_refused(void **state)
     bgi_test_oracle_close(oracle);
 }
 
-/* The threshold is that of predictions: targets are yes above one half. */
+/* The threshold applies to predictions; targets are positive above one half. */
 static void thresholds_are_of_predictions(void **state)
 {
     static const float predictions[] = {-2.0f, -0.5f, 1.0f}, targets[] = {0.0f, 1.0f, 0.0f};

@@ -1,5 +1,5 @@
 /*
- * test_strategy.c: the strategy's numbers as options and plans, and refusals.
+ * test_strategy.c: the strategy's numbers as options and plans, and errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void devices_from_text(void **state)
 {
     static const struct {
         const char *text;
-        uint32_t devices, replicas; /* devices 0: refused */
+        uint32_t devices, replicas; /* devices 0: an error is expected */
     } cases[] = {{"auto", BG_DEVICES_AUTO, 4},
                  {"1", 1, 1},
                  {"8", 8, 8},
@@ -75,7 +75,7 @@ static void devices_from_text(void **state)
     }
 }
 
-/* Devices are copies of the model: over two devices each, four copies take eight. */
+/* Four copies of a model over two devices each need eight devices. */
 static void devices_are_replicas(void **state)
 {
     const test_net net = {.device_count = 2};
@@ -133,7 +133,7 @@ static void given_options_win(void **state)
     assert_int_equal(bg_plan_summarize(bg_session_plan(bg_trainer_session(trainer, BG_TRAINER_FIT))).replicas, 2);
     bg_trainer_destroy(trainer);
 
-    /* Replicas of training hold for inference too when only training has options. */
+    /* If only training has options, its number of replicas also applies to inference. */
     training.replicas.count = 2;
     options.strategy.inference_options = NULL;
     assert_int_equal(bg_ipu_strategy_options(&options.strategy, false, 4, &found, &error), BG_OK);
@@ -154,7 +154,7 @@ static void accumulation_reaches_the_options(void **state)
     assert_int_equal(found.execution.gradient_accumulation, 1);
 }
 
-/* A model over four devices: three iterations are too few under the limits of IPUs, four are enough. */
+/* For a model over four devices, three iterations are too few under the limits of IPUs, and four are enough. */
 static void split_models_need_iterations(void **state)
 {
     const test_net net = {.device_count = 4};
@@ -178,7 +178,7 @@ static void split_models_need_iterations(void **state)
                 assert_true((bg_trainer_session(trainer, (bg_trainer_task)task) != NULL) == (wanted == BG_OK));
                 bg_trainer_destroy(trainer);
             }
-    /* Options that are given answer for themselves. */
+    /* Explicit options are used as they are. */
     given.execution.device_iterations = 3;
     given.execution.gradient_accumulation = 7;
     options.strategy.ipu_limits = true;
@@ -196,8 +196,8 @@ static void keep_iterations(void *user, bg_log_level level, const char *text)
         snprintf(user, 256, "%s", text);
 }
 
-/* A fit over four devices with fewer iterations gets a warning with the idle time, also with the caller's own
- * options. */
+/* A fit over four devices with fewer iterations gives a warning with the idle time, even with the caller's own options.
+ */
 static void split_fits_are_warned_of(void **state)
 {
     const test_net net = {.device_count = 4};
@@ -259,7 +259,7 @@ static void odd_numbers_are_said(void **state)
     assert_string_equal(line, "devices is 3, but the given options have 1 replicas, which are used");
 }
 
-/* Every problem, in one error. */
+/* One error lists every problem. */
 static void problems_are_listed(void **state)
 {
     static const bg_trainer_argument argument = {.kind = BG_ARGUMENT_STEP};
@@ -305,7 +305,7 @@ static void problems_are_listed(void **state)
     assert_non_null(strstr(error.message, "inference_options have input_group_size 3 and replicas 4"));
     training = bg_options_defaults();
 
-    /* Errors that only a plan can find. */
+    /* Errors that only compiling a plan can find. */
     options = options_for(&net);
     training.execution.device_iterations = 0;
     options.strategy.training_options = &training;
@@ -333,7 +333,7 @@ static void total_devices_are_copies(void **state)
     bg_trainer_metric found, expected;
 
     (void)state;
-    test_net_samples_make(&samples, 26); /* calls of 12, and a rest of one update and a smaller one */
+    test_net_samples_make(&samples, 26); /* calls of 12 samples, and a rest of one update and a smaller one */
     data.dataset = samples.dataset;
     loading.drop_last = false;
     data.loading = &loading;
@@ -359,7 +359,7 @@ static void total_devices_are_copies(void **state)
     bg_trainer_destroy(by_replicas);
     bg_trainer_destroy(by_total);
 
-    given.replicas.total_devices = 5; /* no multiple of two */
+    given.replicas.total_devices = 5; /* not a multiple of two */
     by_total = make(&options);
     assert_int_equal(bg_trainer_fit(by_total, &data, NULL, &error), BG_ERROR_INVALID);
     assert_non_null(strstr(error.message, "fit: "));

@@ -1,6 +1,6 @@
 /*
- * test_tasks.c: each task has its own plan over the same weights; what it returns, as metrics and as arrays; arguments,
- * casts and reports.
+ * test_tasks.c: each task has its own plan over the same weights; results as metrics and as arrays; arguments, casts
+ * and reports.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void require(bg_status status)
         fail_msg("%s", error.message);
 }
 
-/* Batches of 4 samples: 4, 4, 3. */
+/* The batches have 4, 4 and 3 samples. */
 static bg_trainer_options options_for(const test_net *net)
 {
     bg_trainer_options options = bg_trainer_options_defaults();
@@ -94,7 +94,7 @@ static bg_status run_task(rig *r, bg_trainer_task task, bg_array *arrays)
     }
 }
 
-/* Each task returns its own number, 1 to 4, in any order, and sees the newest weights. */
+/* Each task returns its own number, 1 to 4, in any order, and uses the newest weights. */
 static void tasks_have_their_own_plans(void **state)
 {
     static const bg_trainer_task order[] = {BG_TRAINER_PREDICT, BG_TRAINER_FIT,  BG_TRAINER_TEST,
@@ -134,7 +134,7 @@ static void tasks_have_their_own_plans(void **state)
     close_rig(&r);
 }
 
-/* Every sample counts once, for all batches: the mean of calls of one sample, and of padded ones. */
+/* Every sample counts once for all batch sizes: the mean is that of calls with one sample, even with padding. */
 static void metrics_are_weighted_by_samples(void **state)
 {
     double loss = 0, correct = 0;
@@ -161,7 +161,7 @@ static void metrics_are_weighted_by_samples(void **state)
             loss = found.mean, correct = find(&r, BG_TRAINER_VALIDATE, "correct").mean * SAMPLES;
         else if (way < 3)
             assert_true(fabs(found.mean - loss) < 1e-6);
-        /* Padding is like the last sample here: a loss over both is that of one, and the weight is one's. */
+        /* Padding repeats the last sample here: a mean loss over both is that of one sample, and so is the weight. */
         if (way == 3) {
             rig plain = {.net = {.device_count = 2}};
             options.micro_batch[BG_TRAINER_FIT] = 1;
@@ -203,7 +203,7 @@ static bg_status look_at_loss(void *user, bg_trainer_event *event, bg_error *unu
     return BG_OK;
 }
 
-/* The losses of a mode are those of mode ALL that it names: the last, every 8th, or the sum of all. */
+/* Each mode returns part of the losses of mode ALL: the last one, every 8th one, or the sum of all. */
 static void expect_chosen_losses(bg_output_mode mode, const seen_loss *found, const seen_loss *all)
 {
     assert_int_equal(found->calls, CALLS);
@@ -223,7 +223,7 @@ static void expect_chosen_losses(bg_output_mode mode, const seen_loss *found, co
     }
 }
 
-/* A call of 32 iterations returns its last loss, or with mode ALL 32, or one of their sum; the means fit together. */
+/* A call of 32 iterations returns its last loss, 32 losses with mode ALL, or their sum; the means are consistent. */
 static void output_modes_are_overridden(void **state)
 {
     static const bg_output_mode modes[] = {BG_OUTPUT_DEFAULT, BG_OUTPUT_ALL, BG_OUTPUT_SUM, BG_OUTPUT_EVERY_N};
@@ -305,8 +305,8 @@ static bg_status give_elements(void *user, void *const tensors[], bool *out_has_
     return BG_OK;
 }
 
-/* An inference run of an infeed counts as one call, and less than a call is left out. Without a call there are types
- * without rows. */
+/* An inference run of an infeed counts as one call, and data for less than a call are left out. Without a call, the
+ * result has types but no rows. */
 static void infeeds_in_inference(void **state)
 {
     static const uint64_t elements[] = {0, 1, 2, 7}, rows[] = {0, 0, 4, 12};
@@ -390,7 +390,7 @@ static void arguments_fill_their_inputs(void **state)
         }
 }
 
-/* Each sample in another type that holds the number, or rounded to the input's by hand. */
+/* Each sample has another type that represents its numbers, or is rounded to the input's type by the test. */
 static void convert_samples(rig *r, bg_dtype to, bg_dtype rounded)
 {
     bg_array *const samples = &r->samples.arrays[0];
@@ -412,8 +412,8 @@ static void convert_samples(rig *r, bg_dtype to, bg_dtype rounded)
     r->data.dataset = r->samples.dataset;
 }
 
-/* Float samples of another type than the input's are cast when asked; labels stay as they are. The net casts its input
- * to float32, so that samples that were rounded by hand give the same. */
+/* On request, float samples of another type than the input's are cast; labels do not change. The net casts its input to
+ * float32, so samples that the test rounded give the same results. */
 static void casts_touch_floats_only(void **state)
 {
     static const struct {
@@ -504,7 +504,7 @@ static void groups_count_once(void **state)
     }
 }
 
-/* Samples are counted by groups, so the mesh must know them. */
+/* Samples are counted by groups, so the mesh must have them. */
 static void meshes_need_groups(void **state)
 {
     rig r = {.net = {.device_count = 1, .has_mesh = true}};
@@ -518,7 +518,7 @@ static void meshes_need_groups(void **state)
     close_rig(&r);
 }
 
-/* A fit, a test of all samples, predictions of all samples. */
+/* Runs a fit, a test of all samples and predictions of all samples. */
 static void run_tasks(rig *r, const bg_trainer_options *options, bg_trainer_metric metrics[3], bg_array *arrays)
 {
     open_rig(r, options);
@@ -573,7 +573,7 @@ static void meshes_train_alike(void **state)
 
 /* ---- reports ---- */
 
-/* With several ranks the first one writes. */
+/* With several ranks, the first one writes the report. */
 static bool writes_reports(void)
 {
 #ifdef TEST_RANKS
@@ -583,7 +583,7 @@ static bool writes_reports(void)
 #endif
 }
 
-/* Whether the file tells of something that the device did. */
+/* Whether the file has an event of the device. */
 static bool tells_of_device(const char *path, int device)
 {
     static char text[1 << 20];
@@ -610,7 +610,7 @@ static void reports_have_their_folders(void **state)
     rig r = {.net = {.device_count = 2}};
     bg_trainer_options options = options_for(&r.net);
     options.strategy.report_folder = root;
-    options.max_steps = 1; /* a rest is all there is */
+    options.max_steps = 1; /* the data are only a rest */
     open_rig(&r, &options);
     for (int task = 0; task < BG_TRAINER_TASK_COUNT; task++) {
         snprintf(path, sizeof path, "%s/%s", root, folders[task]);

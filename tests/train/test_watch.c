@@ -1,6 +1,6 @@
 /*
- * test_watch.c: fits that end when a metric stops improving, what is kept of the best, which losses plateaus receive,
- * and averages of weights.
+ * test_watch.c: fits that end when a metric stops improving, the weights kept from the best epoch, the losses that
+ * plateaus receive, and averages of weights.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { SAMPLES = 8, MICRO_BATCH = 2, MOST_CALLS = 16 };
 
-/* The weights of the second layer after each call, and the average of them by its definition. */
+/* The weights of the second layer after each call, and their average by its definition. */
 typedef struct history {
     double values[MOST_CALLS][64];
     int64_t elements;
@@ -66,7 +66,7 @@ static bg_status write_down(void *user, bg_trainer_event *event, bg_error *why)
     return BG_OK;
 }
 
-/* A fit of `epochs` with these callbacks; the trained weights stay in `weights`. Returns the epochs that it took. */
+/* Runs a fit of `epochs` with these callbacks; `weights` has the trained weights. Returns the number of epochs. */
 static uint64_t fit(uint64_t epochs, const bg_trainer_callback *callbacks, uint32_t count,
                     double (*rate)(void *user, uint64_t step), void *rate_user, bg_weights *weights, bg_status expected)
 {
@@ -105,7 +105,7 @@ static bg_weights *make_weights(void)
     return weights;
 }
 
-/* Nothing is learned in the second epoch, nor from the fourth on. */
+/* The learning rate is 0 in the second epoch, and from the fourth on. */
 static double rate_with_pauses(void *user, uint64_t step)
 {
     const uint64_t epoch = step / (SAMPLES / MICRO_BATCH);
@@ -121,7 +121,7 @@ static void a_fit_ends_without_progress(void **state)
     bg_weights *weights = make_weights(), *first = make_weights();
 
     (void)state;
-    /* Training makes the loss fall, as desired, so nothing ends. */
+    /* Training makes the loss fall, so the fit is not ended early. */
     watch.patience = 0;
     assert_int_equal(fit(5, &callback, 1, NULL, NULL, weights, BG_OK), 5);
     assert_false(watch.has_stopped);
@@ -140,7 +140,7 @@ static void a_fit_ends_without_progress(void **state)
     fit(1, NULL, 0, NULL, NULL, first, BG_OK);
     test_weights_expect(watch.best_weights, first);
     bg_weights_destroy(watch.best_weights);
-    /* Progress ends the count: the fifth epoch is the second in a row without any. */
+    /* Progress resets the count: the fifth epoch is the second in a row without progress. */
     watch = bg_watch_defaults("loss");
     watch.patience = 1;
     bg_weights_destroy(weights);
@@ -175,7 +175,7 @@ static void plateaus_hear_of_it(void **state)
 
     (void)state;
     rate.patience = 1;
-    watch.rises = true; /* the other way round */
+    watch.rises = true; /* in the opposite order */
     watch.plateau = &rate;
     fit(3, &callback, 1, bg_rate_at, &rate, weights, BG_OK);
     assert_true(fabs(bg_rate_at(&rate, 0) - 0.005) < 1e-15);

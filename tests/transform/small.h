@@ -1,5 +1,5 @@
 /*
- * small.h: the small graphs that the tests of this room are written over.
+ * small.h: the small graphs that the tests of this folder use.
  */
 #ifndef BGI_TEST_SMALL_H
 #define BGI_TEST_SMALL_H

@@ -1,6 +1,6 @@
 /*
- * test_autodiff.c: which gradients there are, by block, and in which order they are added. Each op's gradient rule is
- * tested with the op.
+ * test_autodiff.c: which gradients exist, in which blocks, and in which order they are added. Each op's gradient rule
+ * is tested with the op.
  */
 #include "transform/small.h"
 
@@ -49,7 +49,7 @@ static void test_text(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A weight used twice in A and once in C: one gradient a block, that of A the sum of two. */
+/* A weight used twice in A and once in C has one gradient in each block; that of A is the sum of two. */
 static void test_tied_weights_are_kept_apart_by_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -76,8 +76,9 @@ static void test_tied_weights_are_kept_apart_by_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Contributions to one value are added last reader first: by its readers if they are in one block, so that the block
- * before gets a sum and not its summands; otherwise where the value is made. */
+/* Contributions to one value are added from the last reader to the first. If the readers are in one block, they are
+ * added there, so that the previous block gets the sum and not the summands; otherwise in the block that makes the
+ * value. */
 static void check_order_of_contributions(const char *third_block, const char *sum_block)
 {
     bg_graph *graph = small_create();
@@ -101,9 +102,9 @@ static void check_order_of_contributions(const char *third_block, const char *su
     assert_non_null(sum);
     assert_string_equal(graph->blocks[sum->block].name, sum_block);
     assert_int_equal(sum->input_count, 3);
-    for (uint32_t i = 0; i + 1 < 3; i++) /* made in the order of the walk: third, second, first */
+    for (uint32_t i = 0; i + 1 < 3; i++) /* made in the order of the backward walk: third, second, first */
         assert_true(sum->inputs[i].id < sum->inputs[i + 1].id);
-    /* The weight's gradient is made in its own block in any case. */
+    /* The weight's gradient is always made in its own block. */
     assert_string_equal(graph->blocks[graph->ops[graph->op_count - 1].block].name, "A");
     free(d.gradients);
     bg_graph_destroy(graph);
@@ -116,7 +117,7 @@ static void test_order_of_contributions(void **state)
     check_order_of_contributions("C", "A");
 }
 
-/* More contributions than one op takes, of which all are added. */
+/* There are more contributions than one op accepts, and all of them are added. */
 static void test_many_contributions(void **state)
 {
     bg_graph *graph = small_create();
@@ -159,7 +160,7 @@ static void test_no_gradient_where_none_flows(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The gradient of the loss itself is the weight that is given, or 1. */
+/* The gradient of the loss itself is the given weight, or 1. */
 static void test_the_weight_of_a_mean(void **state)
 {
     for (int weighted = 0; weighted < 2; weighted++) {

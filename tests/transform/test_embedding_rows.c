@@ -3,8 +3,8 @@
  */
 #include "transform/small.h"
 
-/* An embedding of [rows, 4] for 6 ids in E, a layer in M, and in H the embedding's table again, read as a matrix (how
- * often: `dense`) or by another embedding. */
+/* An embedding of [rows, 4] for 6 ids in E, a layer in M, and in H the embedding's table again, read `dense` times as a
+ * matrix, or by another embedding. */
 typedef struct form {
     int64_t rows;
     uint32_t accumulation, replicas, dense;
@@ -73,7 +73,7 @@ static uint32_t count_ops(const bg_graph *graph, const bg_op_type *type)
     return count;
 }
 
-/* 6 ids in each of 4 micro-batches: 24 rows of 16 bytes and 2 V + 1 numbers of 4, against V rows. */
+/* 6 ids in each of 4 micro-batches need 24 rows of 16 bytes and 2 V + 1 numbers of 4 bytes, compared with V rows. */
 static void test_conditions(void **state)
 {
     static const form forms[] = {
@@ -107,7 +107,7 @@ static void test_conditions(void **state)
     }
 }
 
-/* The rows go to the head's accumulator, which the norm and the update in the head's block read. */
+/* The rows are added to the head's accumulator, which the norm and the update in the head's block read. */
 static void test_graph(void **state)
 {
     const form f = {.rows = 100, .accumulation = 4, .replicas = 1, .dense = 1};

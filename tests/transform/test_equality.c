@@ -21,7 +21,7 @@ static void expect_axes(const bg_graph *graph, const uint8_t *axes, bg_value val
     assert_int_equal(axes[value.id], wanted);
 }
 
-/* On 2 x 3 replicas. */
+/* The mesh has 2 x 3 replicas. */
 static bg_graph *open_graph(void)
 {
     bg_graph *graph;
@@ -82,7 +82,7 @@ static void a_layer(void **state)
     bg_graph_destroy(graph);
 }
 
-/* ---- an op of somebody else's ---- */
+/* ---- a user's op ---- */
 
 static bg_status infer_same(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
@@ -104,7 +104,7 @@ static const bg_op_type their_op = {
     .output_count = 1,   .infer = infer_same, .kernel = refuse_kernel,
 };
 
-/* It may ask where its replica is. */
+/* The op may read its replica's place. */
 static void an_unknown_op(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 6);

@@ -27,7 +27,7 @@ static void train_and_fuse(bg_graph **graph, bg_value loss)
     small_expect(bgi_fuse_accumulation(graph, &error), BG_OK, &error, NULL);
 }
 
-/* A weight with its bias, each used once. */
+/* A weight and its bias, each used once. */
 static void test_weight_and_bias(void **state)
 {
     bg_graph *graph = small_create();
@@ -73,7 +73,7 @@ static void test_twice_in_a_block(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Used in two blocks: two accumulators, each with its own gradient. */
+/* A parameter used in two blocks has two accumulators, each with its own gradient. */
 static void test_once_in_each_block(void **state)
 {
     bg_graph *graph = small_create();
@@ -107,7 +107,7 @@ static void test_a_result_with_another_reader(void **state)
     bg_graph_destroy(graph);
 }
 
-/* bfloat16 gradients go into float32 accumulators: separate ops. */
+/* bfloat16 gradients are added to float32 accumulators by separate ops. */
 static void test_bfloat16(void **state)
 {
     bg_graph *graph = small_create();

@@ -1,5 +1,5 @@
 /*
- * test_fuse_convolutions.c: which chains of an inference become one op, which must not.
+ * test_fuse_convolutions.c: which chains of an inference become one op, and which must not.
  *
  */
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct chain {
     bool adds;          /* the input's own value */
     bool two;           /* another convolution of the input, with batch norm, is added */
     bool other_block;   /* batch norm is in another block, of the same stage */
-    bool other_stage;   /* and of another one */
+    bool other_stage;   /* batch norm is in another block, of another stage */
     bool second_reader; /* another op reads the convolution */
     bool marks_norm;    /* batch norm's result is an output of the graph */
     bool broadcasts;    /* the addend is one vector */
@@ -85,8 +85,8 @@ static void test_which_chains(void **state)
 {
     static const struct {
         chain how;
-        uint32_t fused, ops; /* in the new graph */
-        const char *steps;   /* of the last fused one: bias, norm, add, map */
+        uint32_t fused, ops; /* number of fused convolutions in the new graph */
+        const char *steps;   /* the steps of the last fused one: bias, norm, add, map */
     } cases[] = {
         {{0}, 1, 1, "-n-m"},
         {{.with_bias = true}, 1, 1, "bn-m"},

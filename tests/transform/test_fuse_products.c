@@ -59,7 +59,8 @@ static void test_inference(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Values that the backward reads stay; its own product includes the derivative, before the weights' gradient. */
+/* Values that the backward reads remain; the backward's product includes the derivative, before the weights' gradient.
+ */
 static void test_training(void **state)
 {
     bg_graph *graph = small_create();
@@ -134,7 +135,7 @@ static bg_value add_matrix(bg_graph *graph, bg_value x, bg_value w, bg_value b)
 
 static bg_value add_the_other_way(bg_graph *graph, bg_value x, bg_value w, bg_value b)
 {
-    return bg_add(graph, b, bg_matmul(graph, "product", x, w, false, false)); /* NaNs would differ */
+    return bg_add(graph, b, bg_matmul(graph, "product", x, w, false, false)); /* the bits of NaNs would differ */
 }
 
 static bg_value add_what_is_late(bg_graph *graph, bg_value x, bg_value w, bg_value b)
@@ -175,7 +176,8 @@ static void test_what_stays_apart(void **state)
     }
 }
 
-/* A linear layer's own bias is its product's; a bias that comes after it is an op. A function of a function too. */
+/* A linear layer's own bias belongs to its product; a later bias is a separate op, and so is a function of a function.
+ */
 static void test_one_follower(void **state)
 {
     bg_graph *graph = small_create();
@@ -192,7 +194,7 @@ static void test_one_follower(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The shape rule reports errors in operands and attributes. */
+/* The shape rule detects wrong operands and attributes. */
 static void test_shape_rule(void **state)
 {
     static const struct {

@@ -64,7 +64,7 @@ static void test_which_chains(void **state)
     } cases[] = {
         {{0}, true, true},
         {{.without_relu = true}, true, false},
-        {{.is_output = true}, true, false}, /* convolution and pool; relu separate */
+        {{.is_output = true}, true, false}, /* convolution and pool are fused, relu is separate */
         {{.other_block = true}, false, false},
         {{.second_reader = true}, false, false},
         {{.overlapping = true}, false, false},
@@ -106,7 +106,7 @@ static void test_text(void **state)
     bg_graph_destroy(fused);
 }
 
-/* The loss is a reader too, and is found again in the new graph; inputs without a reader stay. */
+/* The loss is a reader too, and exists in the new graph; inputs without a reader remain. */
 static void test_the_loss_is_mapped(void **state)
 {
     bg_graph *graph = small_create(), *fused = NULL;
@@ -122,7 +122,7 @@ static void test_the_loss_is_mapped(void **state)
     bg_graph_destroy(fused);
 }
 
-/* A mark inside a chain moves to the chain's result, and is printed; clones and rebuilt graphs have it too. */
+/* A mark inside a chain moves to the chain's result and is printed; clones and rebuilt graphs have it too. */
 static void test_marks_move_to_the_result(void **state)
 {
     (void)state;

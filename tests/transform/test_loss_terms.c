@@ -1,6 +1,6 @@
 /*
- * test_loss_terms.c: the terms into which a loss is split, by the labels over which they average; which ops may come
- * between a mean over counted labels and the loss, and which are refused.
+ * test_loss_terms.c: the terms into which a loss is split, by the labels over which they average; which ops may be
+ * between a mean over counted labels and the loss, and which are errors.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static bg_value add_mean(const rig *r, bg_value of)
     return bg_reduce(r->graph, NULL, BG_REDUCE_MEAN, bg_multiply(r->graph, of, of), NULL, 0, false);
 }
 
-/* A term for each letter: c has a weight, p (plain) none. */
+/* One term for each letter: c has a weight, p (plain) does not. */
 static uint32_t expect(const rig *r, bg_value loss, const char *kinds, bgi_loss_term *terms)
 {
     bg_error error = {0};
@@ -85,12 +85,12 @@ static void test_one_term(void **state)
     /* Two means over the same labels that ignore the same label count the same elements. */
     expect(&r, bg_add(r.graph, mean, mean), "c", terms);
     expect(&r, bg_subtract(r.graph, mean, add_loss(&r, r.labels, BG_LOSS_MEAN, -100)), "c", terms);
-    /* A term that trains nothing is not a term of the loss. */
+    /* A term without parameters is not a term of the loss. */
     expect(&r, bg_add(r.graph, mean, constant), "c", terms);
     expect(&r, bg_add(r.graph, mean, bg_multiply(r.graph, constant, constant)), "c", terms);
     ops = r.graph->op_count;
     expect(&r, bg_reduce(r.graph, NULL, BG_REDUCE_MEAN, r.weights, NULL, 0, false), "p", terms);
-    assert_int_equal(r.graph->op_count, ops + 1); /* of the test: nothing is added for one term */
+    assert_int_equal(r.graph->op_count, ops + 1); /* the op is the test's: one term adds no op */
     bg_graph_destroy(r.graph);
 }
 
@@ -105,7 +105,7 @@ static double alpha_of(const rig *r, bg_value value)
     return ((const bgi_scale_attributes *)op_of(r, value)->attributes)->alpha;
 }
 
-/* Summands of the loss itself are terms as they are; a common factor is applied to each. */
+/* Summands of the loss itself are terms without changes; a common factor is applied to each. */
 static void test_several_terms(void **state)
 {
     const rig r = open_rig();
@@ -132,7 +132,7 @@ static void test_several_terms(void **state)
     assert_int_equal(op_of(&r, terms[1].loss)->inputs[0].id, plain.id);
     expect(&r, bg_subtract(r.graph, first, plain), "cp", terms);
     assert_true(alpha_of(&r, terms[1].loss) == -1.0);
-    /* A factor that is trained stays a factor of each term. */
+    /* A trained factor remains a factor of each term. */
     expect(&r, bg_multiply(r.graph, factor, both), "cp", terms);
     for (int t = 0; t < 2; t++) {
         assert_true(op_of(&r, terms[t].loss)->type == &bgi_op_binary);
@@ -190,8 +190,8 @@ static void test_what_has_no_average(void **state)
     bg_graph_destroy(r.graph);
 }
 
-/* A whole batch in one micro-batch has one term; with only one mean it has its weight, so that its bits are those that
- * it has in several micro-batches. */
+/* A whole batch in one micro-batch has one term. With only one mean, the term has that mean's weight, so that it has
+ * the same bits as in several micro-batches. */
 static void test_a_whole_batch_is_not_split(void **state)
 {
     const rig r = open_rig();

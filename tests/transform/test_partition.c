@@ -101,7 +101,7 @@ static void test_inference_crossings(void **state)
     bg_scale(graph, "b", view, 2, 0);
     bg_block_start(graph, "C", BG_DEVICE_NONE);
     bg_scale(graph, "c", a, 2, 0);
-    bg_scale(graph, "d", x, 2, 0); /* inputs are delivered to each stage: they do not cross */
+    bg_scale(graph, "d", x, 2, 0); /* inputs are delivered to each stage, so they do not cross stages */
     c = make_cut(graph, (bg_value){0}, false, false);
     expect_crossings(&c, "a F0.0 -> F1.0..F\n"
                          "a F0.0 -> F2.0..F\n");
@@ -110,7 +110,7 @@ static void test_inference_crossings(void **state)
     clear_cut(&c);
 }
 
-/* An alias of a leaf that is sent to another stage, or that the host reads, has its own bytes. */
+/* An alias of a leaf has its own bytes if it is sent to another stage or read by the host. */
 static void test_aliases_of_leaves(void **state)
 {
     bg_graph *graph = small_create();
@@ -148,8 +148,8 @@ static uint32_t level_of(const cut *c, const bg_op_type *type, uint32_t stage)
     return 0;
 }
 
-/* The scale comes from the loss's stage, so other stages update one level later; loads and stores go with the update:
- * a store before it would keep the old state. */
+/* The scale is computed in the loss's stage, so other stages update one level later. Loads and stores are in the
+ * update's level: an earlier store would save the old state. */
 static void test_levels_of_offloaded_state(void **state)
 {
     bg_graph *graph = small_create();
@@ -175,7 +175,7 @@ static void test_levels_of_offloaded_state(void **state)
     clear_cut(&c);
 }
 
-/* Tied weight: accumulators meet at level 1, the copy is refreshed at level 2. */
+/* For a tied weight, accumulators are added at level 1 and the copy is refreshed at level 2. */
 static void test_levels_of_tied_weights(void **state)
 {
     bg_graph *graph = small_create();
@@ -194,7 +194,7 @@ static void test_levels_of_tied_weights(void **state)
     clear_cut(&c);
 }
 
-/* Split weights: ops that no other stage waits for are W. */
+/* With split weights, ops on which no other stage waits are W. */
 static void test_split_weights(void **state)
 {
     bg_graph *graph = small_create();

@@ -1,6 +1,6 @@
 /*
- * test_precision.c: which ops of a float32 graph take 16 bits. Each case compares a graph with one in which the casts
- * are written by hand.
+ * test_precision.c: which ops of a float32 graph use 16 bits. Each case compares a graph with one that has explicit
+ * casts.
  */
 #include "transform/small.h"
 
@@ -37,7 +37,7 @@ static void check(build_function build, bg_precision precision, bool is_returned
     bg_graph_destroy(wanted);
 }
 
-/* Products are narrow, the ops after them follow, and a loss is wide. */
+/* Products are narrow, the ops after them use their type, and a loss is wide. */
 static bg_value build_regression(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), y = small_input(graph, "y"), w = small_weight(graph, "w");
@@ -48,7 +48,7 @@ static bg_value build_regression(bg_graph *graph, bool c)
     return bg_pointwise_loss(graph, "mse", BG_LOSS_SQUARED, 0.0, cast(graph, z, BG_FLOAT32, c), y, BG_LOSS_MEAN);
 }
 
-/* A parameter uses the type of the operands beside it, an input does not, and the loss is float32 in the end. */
+/* A parameter gets the type of the operands beside it, an input does not, and the final loss is float32. */
 static bg_value build_sums(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -64,7 +64,7 @@ static bg_value build_sums(bg_graph *graph, bool c)
     return z;
 }
 
-/* Parameters stay wide until a product reads them; an exponential is wide, and so is a sum. */
+/* Parameters are wide until a product reads them; exponentials and sums are wide. */
 static bg_value build_functions(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w"), v = small_weight(graph, "v");
@@ -103,7 +103,7 @@ static bg_value build_blocks(bg_graph *graph, bool c)
     return cast(graph, small_loss(graph, "loss", z), BG_FLOAT32, c);
 }
 
-/* Running statistics stay, gamma and beta follow. */
+/* Running statistics remain float32; gamma and beta get the type of x. */
 static bg_value build_norm(bg_graph *graph, bool c)
 {
     const bg_value x = small_input(graph, "x"), w = small_weight(graph, "w");
@@ -190,7 +190,7 @@ static void test_parameters_are_kept_narrow(void **state)
     }
 }
 
-/* An op of the caller's own that doubles float32. */
+/* A caller's op that doubles float32 values. */
 static bg_status infer_double(const bg_op_signature *op, bg_type *outputs, bg_error *error)
 {
     outputs[0] = op->types[0];
@@ -209,7 +209,7 @@ static const bg_op_type own_op = {BG_OP_TYPE_DEFAULTS,    .name = "double",  .mi
                                   .maximum_inputs = 1,    .output_count = 1, .infer = infer_double,
                                   .kernel = select_double};
 
-/* It gets float32; a cast that the caller wrote stays; float64 and integers stay. */
+/* The op gets float32; the caller's casts, float64 and integers do not change. */
 static void test_what_the_caller_says_stays(void **state)
 {
     bg_graph *graph = small_create(), *narrowed = NULL;

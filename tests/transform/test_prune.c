@@ -1,5 +1,5 @@
 /*
- * test_prune.c: ops that the wanted outputs do not need are left out, with their inputs.
+ * test_prune.c: ops that the requested outputs do not need are left out, with their inputs.
  */
 #include "transform/small.h"
 

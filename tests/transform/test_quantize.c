@@ -1,5 +1,5 @@
 /*
- * test_quantize.c: which matrices become 8- or 4-bit buffers, and what reads them.
+ * test_quantize.c: which matrices become 8- or 4-bit buffers, and which ops read them.
  */
 #include "transform/small.h"
 
@@ -46,7 +46,7 @@ static void test_text(void **state)
     bg_graph_destroy(graph);
 }
 
-/* ---- what stays ---- */
+/* ---- unchanged matrices ---- */
 
 typedef enum refusal { PLAIN = 0, NO_PRODUCT, OTHER_READER, OUTPUT, BOTH_WAYS, SMALL, TRANSPOSED_A, BUFFER } refusal;
 

@@ -1,5 +1,5 @@
 /*
- * test_recompute.c: which ops run again, where they are, and what a choice costs in bytes.
+ * test_recompute.c: which ops are recomputed, where they run, and the memory of a choice in bytes.
  */
 #include "transform/small.h"
 
@@ -18,7 +18,7 @@ typedef struct pass {
     bgi_recomputed out;
 } pass;
 
-/* Training graph and analysis; every op costs 1. */
+/* A training graph and its analysis; every op costs 1. */
 static void begin(pass *p, bg_graph *graph, bg_value loss, bool is_single)
 {
     const bg_options options = {.execution.strategy = is_single ? BG_STRATEGY_SINGLE : BG_STRATEGY_PIPELINED,
@@ -63,7 +63,7 @@ static void end(pass *p)
     bg_graph_destroy(p->graph);
 }
 
-/* These names occur in this order among the ops that are neither forward nor update. */
+/* Checks that these names occur in this order among the ops that are neither forward nor update. */
 static void expect_order(const pass *p, const char *const *expected)
 {
     size_t at = 0;
@@ -96,7 +96,7 @@ static uint32_t count_again(const bg_graph *graph, const char *name)
     return count;
 }
 
-/* Squares: the backward of each reads its operand, so all but the last are kept when nothing runs again. */
+/* The backward of each square reads its operand, so all values except the last are kept without recomputation. */
 static bg_value add_chain(bg_graph *graph, bg_value x, const char *prefix, uint32_t length, uint32_t checkpoint)
 {
     for (uint32_t i = 0; i < length; i++) {
@@ -136,7 +136,7 @@ static void test_a_stage_keeps_what_enters_it(void **state)
     for (size_t o = 0; o < graph->op_count; o++)
         p.is_kept[o] = true;
     all = bgi_recompute_measure(&p.r, 0, p.is_kept, p.is_repeated);
-    assert_int_equal(all.own_bytes, 4 * LINE);   /* in, a0, a1, a2: a3 is read by B, which gets it as a message */
+    assert_int_equal(all.own_bytes, 4 * LINE);   /* in, a0, a1, a2; block B reads a3 and gets it as a message */
     assert_int_equal(all.stash_bytes, 5 * LINE); /* and x */
     assert_true(all.ns == 0.0);
     apply(&p, BG_RECOMPUTE_STAGE, 0, BG_RECOMPUTE_INTERLEAVED);
@@ -151,7 +151,7 @@ static void test_a_stage_keeps_what_enters_it(void **state)
     end(&p);
 }
 
-/* Between checkpoints: the last part first, each right before its backward. */
+/* Between checkpoints, the last part is recomputed first, and each part right before its backward. */
 static void test_parts_between_checkpoints(void **state)
 {
     bg_graph *graph = small_create();
@@ -172,14 +172,14 @@ static void test_parts_between_checkpoints(void **state)
     part = find(graph, "a2", BGI_PHASE_BACKWARD);
     early = find(graph, "in", BGI_PHASE_BACKWARD);
     assert_true(part != SIZE_MAX && early != SIZE_MAX && early > part + 1);
-    /* Right before the op that reads it. */
+    /* With EAGER, a value is recomputed right before the op that reads it. */
     reader = part + 1;
     assert_true(graph->ops[reader].inputs[0].id == graph->ops[part].outputs[0].id ||
                 graph->ops[reader].inputs[1].id == graph->ops[part].outputs[0].id);
     end(&p);
 }
 
-/* THEN: one run in the order of the forward, as a separate segment, before the backward. */
+/* With THEN, a separate segment before the backward recomputes all values in the order of the forward. */
 static void test_then(void **state)
 {
     bg_graph *graph = small_create();
@@ -251,7 +251,7 @@ static void test_split_weights(void **state)
     end(&p);
 }
 
-/* Dropout draws by the number in its attributes: the op that runs again has the same. Batch norm is never run twice. */
+/* Dropout draws by the number in its attributes, which the recomputed op shares. Batch norm is never recomputed. */
 static void test_dropout_and_batch_norm(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);
@@ -292,7 +292,7 @@ static void test_dropout_and_batch_norm(void **state)
     end(&p);
 }
 
-/* Each tenth saves more, and no more than was requested is recomputed. */
+/* Each tenth more saves more, and at most the requested amount is recomputed. */
 static void test_fractions(void **state)
 {
     size_t previous = SIZE_MAX;
@@ -347,7 +347,7 @@ static void test_cheapest_first(void **state)
     }
 }
 
-/* in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these are needed only to run the next one again. */
+/* in -> scale -> sigmoid -> scale -> sigmoid -> square: half of these are needed only to recompute the next one. */
 static bg_value build_pairs(bg_graph *graph)
 {
     bg_value x = small_linear(graph, "in", small_input(graph, "x"), small_weight(graph, "w"));
@@ -358,7 +358,7 @@ static bg_value build_pairs(bg_graph *graph)
     return bg_reduce(graph, "loss", BG_REDUCE_SUM, x, NULL, 0, false);
 }
 
-/* Giving ops up one by one has the same result as a measurement of the whole stage, in any order. */
+/* Changing ops one by one has the same result as a measurement of the whole stage, in any order. */
 static void test_giving_up_is_measured(void **state)
 {
     (void)state;
@@ -400,7 +400,7 @@ static void test_giving_up_is_measured(void **state)
     }
 }
 
-/* If a value that must be stashed replaces one of the same size, nothing is saved, and nothing is run again. */
+/* If stashing another value of the same size would replace a value, memory is not saved, and nothing is recomputed. */
 static void test_nothing_is_gained(void **state)
 {
     const bg_type type = bg_vector(BG_FLOAT32, 3);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* w (9 elements) is used in A and C, v (9) in B. Adam; remote state when `offload`; 0: no bound of the norm. */
+/* w (9 elements) is used in A and C, v (9) in B, with Adam; state is remote with `offload`; a norm of 0 means no bound.
+ */
 static bg_graph *train_bounded(bool offload, double norm, bool is_canonical, bg_options *options, bgi_stages *stages)
 {
     bg_graph *graph = small_create();
@@ -70,7 +71,7 @@ static void test_pieces(void **state)
         bg_graph *graph = train_shared(offload != 0, &options, &stages);
         assert_int_equal(bgi_shard_updates(graph, &options, NULL), BG_OK);
         for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-            assert_int_equal(find(graph, states[i])->piece, 3); /* 9 over 4: 3, 3, 3, nothing */
+            assert_int_equal(find(graph, states[i])->piece, 3); /* 9 over 4: 3, 3, 3, 0 */
             assert_true(find(graph, states[i])->is_piece);
         }
         for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) {
@@ -189,7 +190,7 @@ static void test_halves_and_scalars(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A norm of all gradients needs their whole sums; the update is still done in pieces. */
+/* A norm of all gradients needs their whole sums; the update still works on pieces. */
 static void test_gradients_that_are_read_whole(void **state)
 {
     bgi_stages stages = {0};
@@ -210,7 +211,7 @@ static void test_gradients_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
-/* Sums of squares, those of them that are made of pieces, and all-reduces between them and the bound. */
+/* Counts the sums of squares, those of them over pieces, and the all-reduces between them and the bound. */
 static void count_squares(const bg_graph *graph, uint32_t *all, uint32_t *of_pieces, uint32_t *meetings)
 {
     *all = *of_pieces = *meetings = 0;
@@ -255,7 +256,7 @@ static void test_squares(void **state)
     }
 }
 
-/* Bits that do not depend on the replicas' number are those of sums over the whole. */
+/* For bits that do not depend on the number of replicas, sums are over the whole. */
 static void test_canonical_squares(void **state)
 {
     bgi_stages stages = {0};
@@ -306,7 +307,7 @@ static void test_weights_that_are_read_whole(void **state)
     bg_graph_destroy(graph);
 }
 
-/* The processor time in seconds that the pass takes for this number of layers: the smallest of several measurements. */
+/* Returns the processor time in seconds of the pass for this number of layers, the smallest of several measurements. */
 static double time_layers(int layers)
 {
     double least = 1e30;
@@ -342,7 +343,7 @@ static double time_layers(int layers)
     return least;
 }
 
-/* For four times the number of layers the time is four times as long, not sixteen. */
+/* For four times the number of layers the time is four times as long, not sixteen times. */
 static void test_time_grows_with_layers(void **state)
 {
     const double few = time_layers(400), many = time_layers(1600);

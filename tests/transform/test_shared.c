@@ -1,9 +1,9 @@
 /*
- * test_shared.c: copies of tied parameters, and what must not be shared.
+ * test_shared.c: copies of tied parameters, and parameters that must not be shared.
  */
 #include "transform/small.h"
 
-/* w is used in each of the blocks A, B, C (one a stage), twice in C; in B through an alias. */
+/* w is used in each of the blocks A, B, C (each a stage), twice in C, and in B through an alias. */
 static bg_graph *train_tied(bgi_stages *stages)
 {
     bg_graph *graph = small_create();
@@ -53,7 +53,8 @@ static void test_copies(void **state)
     bg_graph_destroy(graph);
 }
 
-/* On one device, or with the last stage on another. `fixed`: B reads w without a gradient. Returns the refreshes. */
+/* Places the stages on one device, or the last one on another. With `fixed`, B reads w without a gradient. Returns the
+ * number of refreshes. */
 static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t *out_shared)
 {
     const bg_type w_type = bg_matrix(BG_FLOAT32, 3, 3);
@@ -91,7 +92,7 @@ static uint32_t share_homes(bool is_remote, bool is_apart, bool fixed, uint32_t 
     return refreshes;
 }
 
-/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and for which
+/* Values in the device's store are loaded from there. A stage that does not contribute to the gradient, and on which
  * the update does not wait, keeps its own copy. */
 static void test_homes_are_shared(void **state)
 {
@@ -108,7 +109,7 @@ static void test_homes_are_shared(void **state)
     assert_int_equal(shared, 0);
 }
 
-/* An alias of a copy has a lower number than the copy itself: it must still find the copy's bytes. */
+/* An alias of a copy has a lower number than the copy itself and must still use the copy's bytes. */
 static void test_aliases_of_copies_have_roots(void **state)
 {
     bgi_stages stages;
@@ -143,7 +144,7 @@ static bg_status refuse_kernel(const bg_op_signature *op, bg_kernel_policy polic
     return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this op never runs");
 }
 
-/* Running statistics: changed once a micro-batch of a training. */
+/* Running statistics change once in each micro-batch of a training. */
 static void test_what_micro_batches_change_is_not_shared(void **state)
 {
     static const bg_op_type tick = {BG_OP_TYPE_DEFAULTS,        .name = "tick",      .minimum_inputs = 2,
@@ -171,7 +172,7 @@ static void test_what_micro_batches_change_is_not_shared(void **state)
         small_expect(bgi_copy_shared_variables(graph, &stages, NULL, true, &error), BG_ERROR_INVALID, &error,
                      both ? "`running` is changed in stage 0 and in stage 1"
                           : "`running` is changed by stage 0 in each micro-batch and read by stage 1");
-        /* In inference it only reads them. */
+        /* In inference, batch norm only reads them. */
         small_expect(bgi_copy_shared_variables(graph, &stages, NULL, false, &error), BG_OK, &error, NULL);
         bgi_stages_clear(&stages);
         bg_graph_destroy(graph);

@@ -1,6 +1,6 @@
 /*
- * test_slice_gradients.c: the gradient of a value that is read in slices: the right numbers, and no more work than
- * writing the value twice.
+ * test_slice_gradients.c: the gradient of a value that is read in slices has the right numbers, and costs at most as
+ * much as writing the value twice.
  */
 #include "transform/small.h"
 
@@ -70,7 +70,7 @@ static uint32_t count_ops(const rig *r, const bg_op_type *type)
     return count;
 }
 
-/* Slice i is multiplied by 1, 2, 3, ... plus 100 i; the factors of each element of w add up. */
+/* Slice i is multiplied by 1, 2, 3, ... plus 100 i; the factors of each element of w are added. */
 static void check_numbers(int64_t rows, int64_t columns, const reading *readings, uint32_t count, bool reads_whole)
 {
     const size_t size = (size_t)(rows * columns);
@@ -128,7 +128,7 @@ static void test_numbers(void **state)
     }
 }
 
-/* Slices that make up the whole are concatenated as they are; nothing is padded, nothing is added. */
+/* Slices that make up the whole are concatenated without padding or additions. */
 static void test_pieces_of_a_whole(void **state)
 {
     static const reading readings[] = {{0, 4, 7, 1}, {0, 0, 2, 1}, {0, 2, 4, 1}};
@@ -142,7 +142,7 @@ static void test_pieces_of_a_whole(void **state)
     close_rig(&r);
 }
 
-/* The bytes that the ops write which put `count` slices together, in sizes of the whole. */
+/* The bytes written by the ops that combine `count` slices, in multiples of the whole. */
 static double measure_joining(uint32_t count, int64_t gap)
 {
     static reading readings[MOST_SLICES];
@@ -169,7 +169,7 @@ static void test_slices_cost_their_own_bytes(void **state)
     (void)state;
     assert_true(measure_joining(512, 0) == 2.0);
     assert_true(measure_joining(30, 0) == 1.0);
-    assert_true(measure_joining(512, 1) == 3.0); /* and each is padded to its neighbor */
+    assert_true(measure_joining(512, 1) == 3.0); /* each one is also padded to its neighbor */
 }
 
 int main(void)

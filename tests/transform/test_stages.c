@@ -1,11 +1,12 @@
 /*
- * test_stages.c: blocks to stages and devices: explicit, automatic, and every refusal.
+ * test_stages.c: the mapping of blocks to stages and devices: explicit, automatic, and every error.
  */
 #include "transform/small.h"
 
 #include <stdio.h>
 
-/* One op a letter, in that block ("A@2": the block's device; "-": after a scope has closed; "^": before any). */
+/* Adds one op for each letter, in that block ("A@2": the block's device; "-": after a scope has closed; "^": before any
+ * block). */
 static bg_graph *chain(const char *const *blocks)
 {
     bg_graph *graph = small_create();
@@ -68,15 +69,15 @@ static void test_explicit(void **state)
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_SHARDED, " A @1 | B , C @ 0", "0@1 1@0 1@0");
     check(BLOCKS("A", "B", "C", "D"), BG_STRATEGY_PIPELINED, "A@0|B@1|C@2|D@1", "0@0 1@1 2@2 3@1");
     check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A@0|B@1", "0@0 1@1"); /* the stage's device counts */
-    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* otherwise its blocks' */
+    check(BLOCKS("A@7", "B"), BG_STRATEGY_PIPELINED, "A|B@1", "0@7 1@1");   /* otherwise its blocks' device */
     check(BLOCKS("A@1", "B", "C@1"), BG_STRATEGY_PIPELINED, "A,B|C", "0@1 0@1 0@1");
     check(BLOCKS("A", "B", "C"), BG_STRATEGY_PIPELINED, "A@0|B@0|C@1", "0@0 0@0 1@1"); /* neighbors merge */
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, "A|B", "0@- 0@- 1@-");
-    check(BLOCKS("L10", "L1", "L"), BG_STRATEGY_PIPELINED, "L10|L1|L", "0@- 1@- 2@-"); /* names are whole */
+    check(BLOCKS("L10", "L1", "L"), BG_STRATEGY_PIPELINED, "L10|L1|L", "0@- 1@- 2@-"); /* names match as a whole */
     check(BLOCKS("A", "B", "A"), BG_STRATEGY_SINGLE, "A|B", "0@0 0@0 0@0");
 }
 
-/* If a schedule folds the line of stages, its middle pair stays two stages. */
+/* If a schedule folds the line of stages, its middle pair remains two stages. */
 static void test_neighbors_that_stay(void **state)
 {
     const bg_options text = {.execution.strategy = BG_STRATEGY_PIPELINED, .execution.stages = "A@0|B@1|C@1|D@0"};
@@ -99,7 +100,7 @@ static void test_automatic(void **state)
     check(BLOCKS("^", "A", "B"), BG_STRATEGY_PIPELINED, NULL, "0@- 0@- 1@-");
 }
 
-/* Numbers begin with 1; stage 0 is the part before the first block, and is omitted if that part is empty. */
+/* Numbers begin at 1; stage 0 is the part before the first block, and is omitted if that part is empty. */
 static void test_auto_increment(void **state)
 {
     const bg_options options = {.execution.strategy = BG_STRATEGY_PIPELINED,
@@ -115,7 +116,7 @@ static void test_auto_increment(void **state)
     check_options(BLOCKS("^"), &options, true, "0@-");
 }
 
-/* x -> A -> (B, C) -> D = concat(B, C), each with a weight; `shared`: C has B's weight, or reads B. */
+/* x -> A -> (B, C) -> D = concat(B, C), each with a weight; with `shared`, C has B's weight, or reads B. */
 static bg_graph *diamond(const char *shared)
 {
     bg_graph *graph = small_create();

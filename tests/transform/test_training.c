@@ -67,7 +67,7 @@ static void test_sgd_without_momentum(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A mean over micro-batches of equal size: one constant over accumulation and replicas; a sum: 1. */
+/* A mean over micro-batches of equal size is scaled by one constant over accumulation and replicas; a sum by 1. */
 static void test_constant_scales(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void test_loss_scaling(void **state)
     }
 }
 
-/* A mean over labels: their number is added up beside the gradients, in the loss's block. */
+/* For a mean over labels, their number is added up like the gradients, in the loss's block. */
 static void test_counted_scale(void **state)
 {
     bg_value loss;
@@ -178,7 +178,7 @@ static void test_bfloat16_parameters(void **state)
     bg_graph_destroy(graph);
 }
 
-/* A weight used in two blocks: two accumulators, one update, in the block that comes first. */
+/* A weight used in two blocks has two accumulators and one update, in the first block. */
 static void test_tied_weight_has_one_update(void **state)
 {
     bg_graph *graph = small_create();
@@ -201,7 +201,8 @@ static void test_tied_weight_has_one_update(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One weight of 16 bits: the types of its accumulator and state, by the options; "" or the error message. */
+/* The types of the accumulator and the state of one 16-bit weight, depending on the options; "" or the error message.
+ */
 static bg_dtype choose(void *user, const char *name, const bg_type *type)
 {
     assert_string_equal(name, "w");
@@ -321,7 +322,7 @@ static void test_gradients_of_another_type(void **state)
     check_types(BG_BFLOAT16, options, BG_BFLOAT16, BG_FLOAT32, NULL);
 }
 
-/* A model must not accumulate as well. */
+/* The model itself must not accumulate. */
 static void test_an_accumulator_of_the_model_is_refused(void **state)
 {
     const bg_optimizer optimizer = bg_sgd(0.1);
@@ -338,7 +339,7 @@ static void test_an_accumulator_of_the_model_is_refused(void **state)
     bg_graph_destroy(graph);
 }
 
-/* One sum of squares for each parameter, in its block; the clipped scale goes to the updates. Off at infinity. */
+/* Each parameter has one sum of squares, in its block; updates get the clipped scale. Infinity disables clipping. */
 static void test_clipping(void **state)
 {
     bg_options options = small_options();
@@ -366,7 +367,7 @@ static void test_clipping(void **state)
     }
 }
 
-/* A running mean's shares are made in the loss's block, once a micro-batch. */
+/* A running mean's factors are computed in the loss's block, once in each micro-batch. */
 static void test_running_mean(void **state)
 {
     bg_options options = small_options();

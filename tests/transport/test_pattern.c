@@ -1,6 +1,6 @@
 /*
- * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes:
- * each element is summed once, by one member; each reader receives all of its elements once, and no others.
+ * test_pattern.c: the elements that each member sums and receives, for groups of 1 to 33 members and awkward sizes.
+ * Each element is summed once, by one member. Each reader receives exactly its elements, once.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static size_t element_at(const bgi_region *region, size_t i)
     return region->first + i / region->length * region->stride + i % region->length;
 }
 
-/* Marks a region with `mark`; fails when an element lies outside or has a mark. */
+/* Marks a region with `mark`; fails when an element is outside or already has a mark. */
 static void mark(int *marks, size_t count, const bgi_region *region, int with)
 {
     for (size_t i = 0; i < size_of(region); i++) {
@@ -51,7 +51,7 @@ static bool all_marked(const int *marks, size_t count)
     return true;
 }
 
-/* A member takes the same elements from all members; what it puts has the same length and order. */
+/* A member reads the same elements from all members; its results have the same length and order. */
 static void check_sum(const bgi_pattern *pattern, size_t source_count, size_t destination_count, bool all_get_all)
 {
     static int taken[MOST_ELEMENTS], got[MOST_ELEMENTS];
@@ -122,7 +122,7 @@ static void sums_of_ones_own(void **state)
     }
 }
 
-/* Pieces stay where they lie in the whole; the last ones end with it. */
+/* Pieces remain at their places in the whole; the last ones end with it. */
 static void pieces_keep_their_places(void **state)
 {
     const bgi_pattern pattern = {.kind = BGI_PATTERN_SUM_PIECES, .size = 4, .count = 10, .piece = 3};
@@ -150,7 +150,7 @@ static void sums_of_rows(void **state)
             }
 }
 
-/* Every reader's whole is what each member had, in the members' order along the row. */
+/* Every reader's whole has each member's elements, in the members' order along the row. */
 static void gathers(void **state)
 {
     static int got[MOST_ELEMENTS];

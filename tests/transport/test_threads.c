@@ -1,7 +1,7 @@
 /*
  * test_threads.c: the behavior of any transport: messages in order and within their credits, meetings of random groups
- * with random patterns, pieces of other stores, notes. Over threads that share their memory; tests/copied runs the same
- * over copies. Threads also promise that nothing is copied.
+ * with random patterns, pieces of other stores, notes. These tests use threads that share memory; tests/copied runs
+ * them over copies. They also check that threads do not copy data.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void take_note(void *user, uint32_t to, const bgi_note *note)
     r->told[r->told_count++] = *note;
 }
 
-/* `count` devices, all in one group. */
+/* A transport of `count` devices, all in one group. */
 static void open_rig(rig *r, uint32_t count)
 {
     bgi_transport_setup setup = {
@@ -114,7 +114,7 @@ static void messages_arrive_in_their_slots(void **state)
         assert_ptr_equal(window, r.devices[1]->arena + SLOTS_AT + sequence % DEPTH * SLOT_BYTES);
 #endif
         memcpy(window, expected, sizeof expected);
-        assert_memory_equal(window, expected, sizeof expected); /* the sender's until it is posted */
+        assert_memory_equal(window, expected, sizeof expected); /* the sender owns it until it is posted */
         assert_int_equal(value_of(TEST_TRANSPORT.arrived(r.transport, 0)), sequence);
         assert_int_equal(TEST_TRANSPORT.post(r.transport, 0, sequence), sequence);
         settle(&r);
@@ -123,14 +123,14 @@ static void messages_arrive_in_their_slots(void **state)
         TEST_DEVICE.copy_out(r.devices[1], seen, r.devices[1]->arena + SLOTS_AT + sequence % DEPTH * SLOT_BYTES,
                              sizeof seen);
         assert_memory_equal(seen, expected, sizeof seen);
-        if (sequence >= 2) { /* two are kept */
+        if (sequence >= 2) { /* two messages are kept */
             assert_int_equal(TEST_TRANSPORT.release(r.transport, 0, sequence - 2), sequence - 2);
             settle(&r);
             assert_int_equal(value_of(TEST_TRANSPORT.credit(r.transport, 0)), sequence - 1);
             assert_int_equal(r.raises[0], sequence - 1);
         }
     }
-    assert_int_equal(value_of(TEST_TRANSPORT.arrived(r.transport, 1)), 0); /* the way back is another link */
+    assert_int_equal(value_of(TEST_TRANSPORT.arrived(r.transport, 1)), 0); /* the opposite direction is another link */
     close_rig(&r);
 }
 
@@ -218,7 +218,7 @@ static void compute(const bgi_pattern *p, const bgi_exchange *exchange, double (
     }
 }
 
-/* One after the other, as one worker would: all offer, all do their share, all are done. */
+/* Members run one after the other, as on one worker: all offer, all compute their share, all finish. */
 static void meet(rig *r, uint32_t size, uint32_t *random)
 {
     static double from[MOST_EXCHANGES][MOST_DEVICES][256], wanted[256], seen[256];
@@ -281,7 +281,7 @@ static void members_get_what_the_pattern_says(void **state)
         for (uint32_t meeting = 0; meeting < 40; meeting++)
             meet(&r, size, &random);
 #ifndef TEST_COPIED
-        assert_int_equal(r.changes, 2 * 40); /* the last to come wakes the others */
+        assert_int_equal(r.changes, 2 * 40); /* the last to arrive wakes the others */
 #endif
         close_rig(&r);
     }

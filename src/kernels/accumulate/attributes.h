@@ -8,34 +8,40 @@
 
 #include "kernels/pieces.h"
 
-/* ACCUMULATE  accumulator!, gradient, factors?   (no outputs: the first micro-batch of a step sets, later ones add)
- *             with factors [2]: accumulator factors[0] + gradient factors[1], each operation rounded; a gradient whose
- *             factor is 0 is not read (the mean over nothing need not be a number)
- * ACCUMULATE_TREE accumulator!, gradient, partials?!   (bgi_accumulate_tree_attributes; no outputs: the accumulator
- *             has the sum after the last micro-batch of a step)
- * ADD_N       x0, x1, ... -> y           (in order)
- * SCALED_SUM  x0, scale0, x1, scale1, ... -> y   (scales are float32 scalars; (x0 scale0) + (x1 scale1) + ..., in
- *             order, each operation rounded to float32 but for a float64 y; an x whose scale is 0 is not read)
- * TOTAL_SCALE total -> y                 (scalars; y = factor / total, 0 when total is 0)
- * RUNNING_FACTORS total!, weight? -> factors [2]   (c = weight, or 1; n = total, 0 at the first micro-batch of a step:
- *             n / (n + c), c / (n + c); 0, 0 when n + c is 0; at the last micro-batch n, c with ends_in_sum; total = n
- *             + c)
- * SQUARE_SUM  x -> y                     (bgi_square_sum_attributes; float64 [pieces]: of each piece, kernels/pieces.h;
- *             in double, in an order by the piece's size)
- * GRADIENT_NORM squares, scale -> y      (squares are float64 [pieces] and are added up in their order; y is a scalar:
- *             |scale| sqrt(sum of squares))
- * CLIP_SCALE  squares, scale -> y        (as GRADIENT_NORM; y = scale maximum / max(|scale| sqrt(sum), maximum)) */
+/*
+ * Kernels:
+ *
+ *     ACCUMULATE       accumulator!, gradient, factors?      no outputs: the first micro-batch of a step sets the
+ *                      accumulator, later ones add to it. With factors [2]: accumulator factors[0] + gradient
+ *                      factors[1], each operation rounded; a gradient whose factor is 0 is not read, because the mean
+ *                      over nothing may be NaN
+ *     ACCUMULATE_TREE  accumulator!, gradient, partials?!    bgi_accumulate_tree_attributes; no outputs: the
+ *                      accumulator has the sum after the last micro-batch of a step
+ *     ADD_N            x0, x1, ... -> y                      in order
+ *     SCALED_SUM       x0, scale0, x1, scale1, ... -> y      (x0 scale0) + (x1 scale1) + ..., in order, each operation
+ *                      rounded to float32 except for a float64 y; scales are float32 scalars; an x whose scale is 0 is
+ *                      not read
+ *     TOTAL_SCALE      total -> y                            scalars; y = factor / total, 0 when total is 0
+ *     RUNNING_FACTORS  total!, weight? -> factors [2]        n / (n + c), c / (n + c), or 0, 0 when n + c is 0, with
+ *                      c = weight, or 1, and n = total, 0 at the first micro-batch of a step; with ends_in_sum n, c at
+ *                      the last micro-batch; total = n + c
+ *     SQUARE_SUM       x -> y float64 [pieces]               bgi_square_sum_attributes; one sum for each piece
+ *                      (kernels/pieces.h), in double; the order depends on the piece's size
+ *     GRADIENT_NORM    squares float64 [pieces], scale -> y  a scalar: |scale| sqrt(sum of squares, in their order)
+ *     CLIP_SCALE       squares, scale -> y                   as GRADIENT_NORM;
+ *                      y = scale maximum / max(|scale| sqrt(sum), maximum)
+ */
 
 /*
- * A tree over the micro-batches of a step, which are leaves in their order. n of them are split at the largest power of
- * two below n:
+ * A tree whose leaves are the micro-batches of a step, in their order. n leaves are split at the largest power of two
+ * below n:
  *
  *     sum(n) = sum(first p) + sum(other n - p)                  5: ((g0 + g1) + (g2 + g3)) + g4
  *
- * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches come one by one, and one sum waits
- * for its other half for each set bit of their number. As in a binary counter, a gradient is added to the waiting sums
- * of 1, 2, 4, ... micro-batches, and the result waits in the first empty place. The last place is the accumulator, the
- * others are rows of `partials` [places - 1, elements].
+ * A gradient is rounded to the accumulator's type, and so is each sum. Micro-batches arrive one by one; for each set
+ * bit of their number so far, one sum waits for its other half. As in a binary counter, a gradient is added to the
+ * waiting sums of 1, 2, 4, ... micro-batches, and the result waits in the first empty place. The last place is the
+ * accumulator, and the others are rows of `partials` [places - 1, elements].
  */
 typedef struct bgi_accumulate_tree_attributes {
     uint32_t micro_batches; /* of a step */
@@ -86,7 +92,7 @@ typedef struct bgi_running_factors_attributes {
 } bgi_running_factors_attributes;
 
 typedef struct bgi_square_sum_attributes {
-    int64_t elements; /* of the whole x */
+    int64_t elements; /* elements of the whole x */
     uint32_t pieces;
     uint8_t unused[4]; /* fills the padding: see bg_op_type */
 } bgi_square_sum_attributes;

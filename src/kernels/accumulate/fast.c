@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast sums of gradients. fast_body.h computes them.
+ * fast.c: the shapes of fast sums of gradients. fast_body.h has the computation.
  */
 #include "kernels/accumulate/attributes.h"
 #include "kernels/elementwise/fast.h"

@@ -1,5 +1,5 @@
 /*
- * fast_body.h: sums of gradients, with every product and sum rounded by itself, and sums of squares.
+ * fast_body.h: sums of gradients, in which every product and every sum is rounded, and sums of squares.
  */
 #ifndef BGI_KERNELS_ACCUMULATE_FAST_BODY_H
 #define BGI_KERNELS_ACCUMULATE_FAST_BODY_H
@@ -52,7 +52,7 @@ static void run_accumulate(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Rounds sums that are stored as `dtype` in place. */
+/* Rounds, in place, sums that are stored as `dtype`. */
 static inline void round_sums(bg_dtype dtype, int64_t count, float *x)
 {
     uint16_t narrow[BGI_ELEMENTWISE_CHUNK];
@@ -112,7 +112,7 @@ static void run_scaled_sum(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Eight sums over every eighth element each, which are added in order; then the parts' sums, in order. */
+/* Each of eight sums covers every eighth element; they are added in order, then the parts' sums in order. */
 enum { SQUARE_SUMS = 8 };
 
 static inline void add_squares(const float *x, int64_t count, double *sums)

@@ -10,34 +10,44 @@
 
 #include "kernels/mesh.h"
 
-/* ATTENTION qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S] (H heads of width D) ATTENTION_BACKWARD dy,
- * qkv, y, log_sum_exp -> dqkv ATTENTION_CACHED qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD] A row of
- * qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, float64 for float64. In
- * training, the share that query i of head h gives to key j is kept when word j % 4 of Philox4x32-10(counter {(h S + i)
- * ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's) is at least probability 2^32, and then
- * divided by 1 - probability; where heads are cut over an axis, h counts from the first head of the whole. CACHED works
- * on one sequence, whose next S tokens have positions p, p + 1, ...; p is the first of the positions, clamped to 0..L -
- * S. Their keys and values become rows p, p + 1, ... of the cache, and the token at p + i sees rows 0..p + i. It is
- * causal and has no dropout. A kernel may use `serialization` to cut its work; results do not depend on it.
+/*
+ *     ATTENTION           qkv [N,S,3HD] or [NS,3HD] -> y [.., HD], log_sum_exp [N,H,S]    (H heads of width D)
+ *     ATTENTION_BACKWARD  dy, qkv, y, log_sum_exp -> dqkv
+ *     ATTENTION_CACHED    qkv [S,3HD], cache [L,2HD], positions int32 [..] -> y [S,HD]
  *
- * DOT_PRODUCT_ATTENTION q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
- *                                      log_sum_exp [N,H,S]
- * DOT_PRODUCT_ATTENTION_BACKWARD dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv DOT_PRODUCT_ATTENTION_BIAS_BACKWARD
- * dy, q, k, v, y, log_sum_exp, bias -> dbias DOT_PRODUCT_ATTENTION_CACHED q [N,S,HD], k and v [N,S,GD], key cache and
- * value cache [N,L,GD], positions int32 [N] -> y [N,S,HD] Heads h of queries H / G share head h / (H / G) of keys and
- * values. Query i is at position i + offset, key j at j. A bias of uint8 marks the visible keys (not 0); a bias of
- * floats, of q's type or float32, is added to the scaled scores. A query that sees no key gives zeros, and its
- * log_sum_exp is 0. Dropout counts keys by T: the word's counter is (h S + i) ceil(T / 4) + j / 4. CACHED: sample n's
- * tokens are at p, p + 1, ..., where p is its position clamped to 0..L - S, and become these rows of the caches; it is
- * causal, with offset 0 and without dropout. These read neither sequence_length nor serialization. */
+ * A row of qkv has the queries of all heads, then their keys, then their values. log_sum_exp is float32, or float64 for
+ * float64. In training, the weight of query i of head h for key j is kept when word j % 4 of
+ *
+ *     Philox4x32-10(counter {(h S + i) ceil(S / 4) + j / 4, global sample, random_id, step low}, key as DROPOUT's)
+ *
+ * is at least probability 2^32, and then divided by 1 - probability; when heads are cut over an axis, h counts from the
+ * first head of the whole. CACHED works on one sequence, whose next S tokens have positions p, p + 1, ...; p is the
+ * first of the positions, clamped to 0..L - S. Their keys and values become rows p, p + 1, ... of the cache, and the
+ * token at p + i sees rows 0..p + i. It is causal and has no dropout. A kernel may use `serialization` to cut its work;
+ * results do not depend on it.
+ *
+ *     DOT_PRODUCT_ATTENTION                q [N,S,HD], k [N,T,GD], v [N,T,GD], bias [N|1,H|1,S|1,T]? -> y [N,S,HD],
+ *                                          log_sum_exp [N,H,S]
+ *     DOT_PRODUCT_ATTENTION_BACKWARD       dy, q, k, v, y, log_sum_exp, bias? -> dq, dk, dv
+ *     DOT_PRODUCT_ATTENTION_BIAS_BACKWARD  dy, q, k, v, y, log_sum_exp, bias -> dbias
+ *     DOT_PRODUCT_ATTENTION_CACHED         q [N,S,HD], k and v [N,S,GD], key cache and value cache [N,L,GD],
+ *                                          positions int32 [N] -> y [N,S,HD]
+ *
+ * Head h of the queries uses head h / (H / G) of the keys and values. Query i is at position i + offset, key j at j. A
+ * bias of uint8 marks the visible keys (not 0); a bias of floats, of q's type or float32, is added to the scaled
+ * scores. A query that sees no key gives zeros, and its log_sum_exp is 0. Dropout counts keys by T: the word's counter
+ * is (h S + i) ceil(T / 4) + j / 4. For CACHED, sample n's tokens are at p, p + 1, ..., where p is its position clamped
+ * to 0..L - S, and become these rows of the caches. CACHED is causal, with offset 0 and without dropout. These kernels
+ * read neither sequence_length nor serialization.
+ */
 typedef struct bgi_attention_attributes {
     int64_t heads, sequence_length;
     uint8_t causal;
     double scale;
     double probability;
     uint32_t random_id;
-    int64_t serialization; /* number of pieces of queries */
-    bg_mesh_axis axis;     /* over which heads are cut; `heads` is a replica's number */
+    int64_t serialization; /* the number of pieces into which queries are cut */
+    bg_mesh_axis axis;     /* heads are cut over this axis; `heads` is the number on one replica */
     /* Used only by DOT_PRODUCT_ATTENTION; 0 in the others: */
     int64_t key_heads;
     int64_t window; /* a query sees keys at a distance below this; 0: all */
@@ -45,7 +55,7 @@ typedef struct bgi_attention_attributes {
     double alibi;   /* the exponent of the smallest slope: 8 in the paper; 0: no slopes */
 } bgi_attention_attributes;
 
-/* The keys that a query may see are those from the first to before the end; there may be none. */
+/* A query may see the keys from the first to before the end; the range may be empty. */
 static inline int64_t bgi_attention_first_key(const bgi_attention_attributes *attributes, int64_t query)
 {
     const int64_t first = query + attributes->offset - attributes->window + 1;
@@ -61,9 +71,9 @@ static inline int64_t bgi_attention_end_key(const bgi_attention_attributes *attr
     return end < 0 ? 0 : end < keys ? end : keys;
 }
 
-/* How much a key's bias decreases with each position of distance from the query (Press, Smith, Lewis, "Train Short,
- * Test Long", 2022): powers of 2^(-alibi / heads); when heads are not a power of two, those of the next lower power,
- * followed by every second one of the next higher power. */
+/* The decrease of a key's bias with each position of distance from the query (Press, Smith, Lewis, "Train Short, Test
+ * Long", 2022). The slopes are powers of 2^(-alibi / heads). If heads is not a power of two, they are those of the next
+ * lower power, then every second one of the next higher power. */
 static inline double bgi_attention_slope(const bgi_attention_attributes *attributes, int64_t head)
 {
     int64_t power = 1;

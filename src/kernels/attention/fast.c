@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast attention kernels. fast_body.h computes them.
+ * fast.c: the shapes of fast attention kernels. fast_body.h has the computation.
  */
 #include "kernels/attention/fast.h"
 

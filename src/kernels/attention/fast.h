@@ -1,6 +1,6 @@
 /*
- * fast.h: how attention cuts its work. A piece of the forward pass is a run of queries of one head, and of the backward
- * pass a whole head, so every sum, over keys as well as over queries, is made by one part, in order.
+ * fast.h: how attention cuts its work. A piece of the forward pass is a run of queries of one head; a piece of the
+ * backward pass is a whole head. So one part computes every sum over keys or queries, in order.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_H
 #define BGI_KERNELS_ATTENTION_FAST_H
@@ -9,8 +9,8 @@
 #include "kernels/cpu/variant.h"
 
 enum {
-    BGI_ATTENTION_KEYS = 96,    /* in a block of scores: whole panels in every instruction set */
-    BGI_ATTENTION_QUERIES = 32, /* in a block of scores; divides KEYS, so that causal blocks share a diagonal */
+    BGI_ATTENTION_KEYS = 96,    /* keys in a block of scores: whole panels in every instruction set */
+    BGI_ATTENTION_QUERIES = 32, /* queries in a block of scores; divides KEYS, so that causal blocks share a diagonal */
     BGI_ATTENTION_RUN = 128     /* queries that use a block of keys in the forward pass, once it is laid out */
 };
 #define BGI_ATTENTION_PART_FLOPS 1.3e6
@@ -23,7 +23,7 @@ typedef struct bgi_attention {
     int64_t width;       /* heads x depth */
     int64_t padded;      /* depth, rounded up to whole cache lines */
     int64_t runs;        /* pieces of a head in the forward pass */
-    int64_t pieces;      /* over all heads */
+    int64_t pieces;      /* pieces of all heads */
     uint32_t parts;
     int64_t part_floats; /* scratch */
 } bgi_attention;
@@ -64,7 +64,7 @@ static inline double bgi_attention_flops(const bgi_attention *a, bool is_causal,
            (is_causal ? 0.5 : 1.0);
 }
 
-/* Floats of one part. */
+/* The floats of one part. */
 static inline int64_t bgi_attention_forward_floats(const bgi_attention *a)
 {
     return 2 * BGI_ATTENTION_KEYS * a->padded + 2 * BGI_ATTENTION_RUN * (a->padded + 1) +
@@ -92,8 +92,7 @@ static inline bgi_attention bgi_attention_apart_plan(const bg_type *q, const bg_
     return bgi_attention_cut_forward(bgi_attention_read_apart(q, k, attributes), attributes);
 }
 
-/* It needs the same scratch. A piece is a head, which is the only one that reads and writes its columns of the
- * cache. */
+/* It needs the same scratch. A piece is a head: no other head reads or writes its columns of the cache. */
 static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, const bgi_attention_attributes *attributes)
 {
     bgi_attention a = bgi_attention_read(&types[0], attributes);
@@ -106,8 +105,8 @@ static inline bgi_attention bgi_attention_cached_plan(const bg_type *types, cons
     return a;
 }
 
-/* It needs the same scratch. A piece is the heads of a sample that share keys, which are the only ones that read and
- * write their columns of its caches. */
+/* It needs the same scratch. A piece is the heads of a sample that share keys: no other head reads or writes their
+ * columns of the sample's caches. */
 static inline bgi_attention bgi_attention_apart_cached_plan(const bg_type *types,
                                                             const bgi_attention_attributes *attributes)
 {
@@ -120,7 +119,7 @@ static inline bgi_attention bgi_attention_apart_cached_plan(const bg_type *types
 }
 
 /* A piece is all heads that share keys. Scratch: a block's keys, keys transposed, values transposed, and both
- * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for other types than float32
+ * gradients; a block's queries and dy; scores and their gradients; dy . y of every query; for types other than float32
  * the heads' dq in float32. */
 static inline bgi_attention bgi_attention_cut_backward(bgi_attention a, const bgi_attention_attributes *attributes)
 {
@@ -143,9 +142,9 @@ static inline bgi_attention bgi_attention_apart_backward_plan(const bg_type *q, 
     return bgi_attention_cut_backward(bgi_attention_read_apart(q, k, attributes), attributes);
 }
 
-/* The plan of the bias's gradient. A piece is a run of the bias's rows, for which it sums all samples and heads, and
- * queries, that share them. Scratch: as in the backward pass, for one head and a block of queries; and the piece's sums
- * for a block of keys. */
+/* The plan of the bias's gradient. A piece is a run of the bias's rows; for each row it sums over all samples, heads
+ * and queries that share the row. Scratch: as in the backward pass, for one head and a block of queries; and the
+ * piece's sums for a block of keys. */
 static inline bgi_attention bgi_attention_bias_plan(const bg_type *q, const bg_type *k, const bg_type *bias,
                                                     const bgi_attention_attributes *attributes)
 {

@@ -10,8 +10,8 @@
  *
  * The backward pass (from the same paper) has blocks of keys in the outer loop, whose gradients stay in scratch; scores
  * are computed again from queries, keys and the saved log_sum_exp. With causal attention, blocks above the diagonal are
- * skipped, and elements above it in a block count as shares of zero: a NaN there spreads over the block. Names and
- * formulas: reference.c.
+ * skipped. In a block, elements above the diagonal have shares of zero, so a NaN there spreads over the block.
+ * reference.c defines names and formulas.
  */
 #ifndef BGI_KERNELS_ATTENTION_FAST_BODY_H
 #define BGI_KERNELS_ATTENTION_FAST_BODY_H
@@ -22,7 +22,7 @@
 #include "kernels/linear/gemm_body.h"
 #include "kernels/loss/fast_body.h"
 
-/* The operands of a call, in either form. In the packed form queries, keys and values are all qkv. */
+/* The operands of a call, in either form. In the packed form, qkv holds queries, keys and values. */
 typedef struct attention_operands {
     const void *inputs[3];
     const void *bias; /* or NULL */
@@ -43,13 +43,13 @@ typedef struct attention_head {
     const bgi_attention *plan;
     const bgi_attention_attributes *attributes;
     attention_rows inputs[3]; /* queries, keys, values */
-    attention_rows y;         /* and dy, without data */
+    attention_rows y;         /* rows of y and dy, without data */
     attention_rows bias;
     bg_dtype bias_dtype;
     float slope;
     bool is_biased;
     int64_t sample, index;
-    int64_t number; /* in the whole model, for random numbers */
+    int64_t number; /* the head's number in the whole model, for random numbers */
     dropout_mask mask;
     bool drops;
 } attention_head;
@@ -69,7 +69,7 @@ static attention_rows find_rows(const attention_head *head, const attention_oper
                             heads * a->depth};
 }
 
-/* Head `number`, counted over all samples. */
+/* The head with this number, counted over all samples. */
 static attention_head find_head(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                                 int64_t number)
 {
@@ -106,7 +106,7 @@ static void gather_rows(const bgi_attention *a, const attention_rows *rows, int6
     }
 }
 
-/* The same for y or dy. */
+/* gather_rows for y or dy. */
 static void gather_results(const attention_head *head, const void *data, int64_t first, int64_t count, float *to)
 {
     gather_rows(head->plan, &(attention_rows){data, head->y.start, head->y.stride}, first, count, to);
@@ -123,7 +123,7 @@ typedef struct score_block {
     int64_t q0, q_count, k0, k_count;
 } score_block;
 
-/* Has the keys that the last query of the block sees, at most; 0 keys when no query from the first on sees one. */
+/* Has at most the keys that the last query of the block sees; 0 keys when no query of the block sees one. */
 static score_block cut_block(const attention_head *head, int64_t q0, int64_t q_end, int64_t k0)
 {
     const int64_t q_count = clip(q_end - q0, BGI_ATTENTION_QUERIES);
@@ -146,7 +146,7 @@ static int64_t count_seen(const attention_head *head, const score_block *block, 
     return seen;
 }
 
-/* The values added to the scores of the block's query `i`, in whole vectors; NULL: none. */
+/* The values added to the scores of the block's query `i`, in whole vectors; NULL: no bias. */
 static const float *make_row_bias(const attention_head *head, const score_block *block, int64_t i, float *bias)
 {
     const int64_t at = head->bias.start + (block->q0 + i) * head->bias.stride + block->k0;
@@ -197,7 +197,7 @@ static forward_scratch cut_forward_scratch(const bgi_attention *a, float *scratc
 }
 
 /* Scales one row of scores and adds its bias, up to whole vectors; scores of keys that are not seen become minus
- * infinity. Returns the largest score; NaN when there is one. */
+ * infinity. Returns the largest score, or NaN if a score is NaN. */
 static float scale_scores(float *scores, float scale, const float *bias, int64_t from, int64_t seen)
 {
     const int64_t end = bgi_cpu_round_up(seen, LANES);
@@ -293,8 +293,8 @@ static void attend_block(const attention_head *head, const score_block *block, i
                                  .add = !is_first});
 }
 
-/* In the packed form it is known which blocks a row meets, because its first one has key 0. Otherwise rows begin with
- * empty sums. */
+/* In the packed form, the first block of each row is the one with key 0. In the other form, rows begin with empty sums.
+ */
 static void begin_rows(const bgi_attention *a, const forward_scratch *s, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -364,7 +364,7 @@ static void run_attention(const bg_kernel_call *call, uint32_t part)
     attend_part(call, &a, &(attention_operands){.inputs = {qkv, qkv, qkv}}, part, call->operands[1], call->operands[2]);
 }
 
-/* The bias is input `number`, if there is one. */
+/* The bias, if any, is input `number`. */
 static attention_operands find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     attention_operands operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -465,9 +465,9 @@ typedef struct backward_scratch {
     float *dk, *dv;
     float *queries, *dy;
     float *shares, *gradients; /* m_ij p_ij; and scale ds_ij */
-    float *along;              /* dy . y of the head's queries; for a bias's gradient, of a block of them */
-    float *sums;               /* of a bias's gradient */
-    float *dq; /* the head's rows of dq with stride dq_row: in the result itself where that is float32 */
+    float *along;              /* dy . y of the head's queries, or of a block of queries for a bias's gradient */
+    float *sums;               /* sums of a bias's gradient */
+    float *dq; /* the head's rows of dq with stride dq_row: in the result itself if the result is float32 */
     int64_t dq_row;
 } backward_scratch;
 
@@ -543,7 +543,8 @@ static void differentiate_scores(float *shares, float *gradients, const float *f
     memset(gradients + seen, 0, (size_t)(width - seen) * sizeof(float));
 }
 
-/* Computes shares = q k^T and gradients = dy v^T, then both as above. `along`: from the block's first query on. */
+/* Computes shares = q k^T and gradients = dy v^T, then finishes both with differentiate_scores. `along`: from the
+ * block's first query on. */
 static void differentiate_block(const attention_head *head, const score_block *block, const float *log_sums,
                                 const float *along, float gradient_scale, const backward_scratch *s)
 {
@@ -653,7 +654,7 @@ static void differentiate_keys(const attention_head *head, const attention_opera
     }
 }
 
-/* Computes dy . y of every query; clears dq where no first block sets it. */
+/* Computes dy . y of every query; clears dq if the first block does not set it. */
 static void begin_head(const attention_head *head, const attention_operands *operands, const backward_scratch *s)
 {
     const bgi_attention *a = head->plan;
@@ -664,7 +665,7 @@ static void begin_head(const attention_head *head, const attention_operands *ope
         memset(s->dq + q * s->dq_row, 0, (size_t)a->depth * sizeof(float));
 }
 
-/* Differentiates the heads from `number` on that share keys. */
+/* Differentiates a group of heads that share keys, of which `number` is the first. */
 static void differentiate_group(const bg_kernel_call *call, const bgi_attention *a, const attention_operands *operands,
                                 int64_t number, float *scratch)
 {
@@ -744,7 +745,7 @@ static void run_dot_product_attention_backward(const bg_kernel_call *call, uint3
     differentiate_part(call, &a, &operands, part);
 }
 
-/* ---- the bias's gradient: scores and their gradients once more, summed up in the bias's shape ---- */
+/* ---- the bias's gradient: scores and their gradients are computed again and summed in the bias's shape ---- */
 
 /* Adds the gradients of one head's queries first..end to the sums for a block of keys. */
 static void add_head_bias(const attention_head *head, const attention_operands *operands, int64_t first, int64_t end,

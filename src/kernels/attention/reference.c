@@ -19,7 +19,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/operands.h"
 
-enum { COLUMNS = 64 }; /* sums are kept in double for this many columns at a time */
+enum { COLUMNS = 64 }; /* sums in double are kept for this many columns at a time */
 
 /* Row `token` of a head begins at element start + token x stride. */
 typedef struct rows_of {
@@ -27,7 +27,7 @@ typedef struct rows_of {
     int64_t start, stride;
 } rows_of;
 
-/* The operands of a call, in either form. In the packed form queries, keys and values are all qkv. */
+/* The operands of a call, in either form. In the packed form, qkv holds queries, keys and values. */
 typedef struct operands_of {
     const void *inputs[3];
     const void *dy, *y, *log_sums;
@@ -49,7 +49,7 @@ typedef struct head_of {
     int64_t depth, length, keys; /* D, S, T */
     int64_t index;               /* the head's */
     int64_t group;               /* heads that share keys and values */
-    int64_t sample;              /* of the micro-batch */
+    int64_t sample;              /* index of the sample in the micro-batch */
     uint32_t global_sample;
     double slope;
 } head_of;
@@ -159,7 +159,7 @@ static void for_each_packed_head(const bg_kernel_call *call, uint32_t qkv, const
         }
 }
 
-/* Queries are input q, keys and values the following inputs. */
+/* Input q has the queries; the following inputs have keys and values. */
 static head_of find_head_apart(const bg_kernel_call *call, uint32_t q, const operands_of *operands, int64_t n,
                                int64_t h)
 {
@@ -200,7 +200,7 @@ static void for_each_head_apart(const bg_kernel_call *call, uint32_t q, const op
         }
 }
 
-/* Queries, keys, values are inputs q, q + 1, q + 2; the bias is input `bias`, if there is one. */
+/* Queries, keys and values are inputs q, q + 1 and q + 2; the bias, if any, is input `bias`. */
 static operands_of find_operands_apart(const bg_kernel_call *call, uint32_t q, uint32_t bias)
 {
     operands_of operands = {.inputs = {call->operands[q], call->operands[q + 1], call->operands[q + 2]}};
@@ -275,8 +275,7 @@ void bgi_reference_dot_product_attention(const bg_kernel_call *call, uint32_t pa
     for_each_head_apart(call, 0, &operands, compute_head);
 }
 
-/* Queries are at positions `before` and on; keys and values are in the cache, to which the new ones are copied
- * first. */
+/* Queries begin at position `before`. Keys and values are in the cache, after the new ones have been copied there. */
 static void compute_cached_head(const head_of *head, int64_t statistics)
 {
     const int64_t before = bgi_attention_position(head->call), width = head->results.stride;

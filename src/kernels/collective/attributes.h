@@ -6,10 +6,13 @@
 
 #include <brigade/ops.h>
 
-/* Collectives have no kernels: the engine lets the replicas of a group meet (runtime/collective.c).
- * ALL_REDUCE      x -> y
- * ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
- * REDUCE_SCATTER  x -> y        the other way round */
+/*
+ * Collectives have no kernels: the engine makes the replicas of a group meet (runtime/collective.c).
+ *
+ *     ALL_REDUCE      x -> y
+ *     ALL_GATHER      x -> y        dim `axis` of y is `members` times that of x
+ *     REDUCE_SCATTER  x -> y        dim `axis` of x is `members` times that of y
+ */
 typedef enum bgi_collective_kind {
     BGI_COLLECTIVE_REDUCE = 0,
     BGI_COLLECTIVE_GATHER,
@@ -19,9 +22,9 @@ typedef enum bgi_collective_kind {
 typedef struct bgi_collective_attributes {
     bgi_collective_kind kind;
     bg_reduction function;    /* SUM or MAX */
-    uint32_t axes;            /* of the mesh */
-    uint32_t members;         /* of a group along the axes */
-    uint32_t axis;            /* of the tensor */
+    uint32_t axes;            /* axes of the mesh */
+    uint32_t members;         /* replicas of a group along the axes */
+    uint32_t axis;            /* axis of the tensor */
     uint32_t passes_gradient; /* 0 or 1, REDUCE: the gradient passes unchanged */
 } bgi_collective_attributes;
 

@@ -11,13 +11,15 @@
  * true when it is not 0 (NaN is true). */
 enum { BGI_COMPARE_LOGIC = BG_COMPARISON_COUNT, BGI_COMPARE_COUNT = BGI_COMPARE_LOGIC + BG_LOGIC_COUNT };
 
-/* COMPARE         a, b -> y uint8                 (broadcasting; any type, a's and b's the same) */
+/*     COMPARE         a, b -> y uint8                 (broadcasting; any type, a's and b's the same) */
 typedef struct bgi_compare_attributes {
     uint32_t function;
 } bgi_compare_attributes;
 
-/* WHERE           condition uint8, a, b -> y      (broadcasting; any type; kernels look at the types only)
- * WHERE_GRADIENT  dy, condition -> da             (dy's shape: dy where the condition chose the operand, else 0) */
+/*
+ *     WHERE           condition uint8, a, b -> y      (broadcasting; any type; kernels look at the types only)
+ *     WHERE_GRADIENT  dy, condition -> da             (dy's shape: dy where the condition chose the operand, else 0)
+ */
 typedef struct bgi_where_gradient_attributes {
     uint8_t is_second; /* the gradient is that of b, which is chosen where the condition is 0 */
 } bgi_where_gradient_attributes;

@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast comparisons and choices. fast_body.h computes them.
+ * fast.c: the shapes of fast comparisons and choices. fast_body.h has the computation.
  */
 #include "kernels/compare/attributes.h"
 #include "kernels/elementwise/fast.h"

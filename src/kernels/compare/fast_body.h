@@ -170,7 +170,7 @@ static void compare_integers(const bg_kernel_call *call, uint32_t part)
     bgi_broadcast_view_make(type, &call->types[0], &a);
     bgi_broadcast_view_make(type, &call->types[1], &b);
     if (a.run == 1 && a.count == count && b.run == 1 && b.count == count)
-        step = count; /* nothing is gathered in buffers */
+        step = count; /* no elements are gathered in buffers */
     for (int64_t i = bgi_elementwise_start(count, part); i < end; i += step) {
         const int64_t chunk = clip(end - i, step);
 

@@ -6,9 +6,11 @@
 
 #include <brigade/ops.h>
 
-/* CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
- * CONV2D_BACKWARD_INPUT    dy, w -> dx            (dx's shape is the output type)
- * CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?   (+) */
+/*
+ *     CONV2D                   x [N,C,H,W], w [O,C/G,KH,KW], b? [O] -> y
+ *     CONV2D_BACKWARD_INPUT    dy, w -> dx            (dx's shape is the output type)
+ *     CONV2D_BACKWARD_WEIGHTS  dy, x -> dw, db?   (+)
+ */
 typedef struct bgi_conv2d_attributes {
     bg_conv2d_options options;
 } bgi_conv2d_attributes;
@@ -17,14 +19,14 @@ typedef struct bgi_conv2d_attributes {
  * first, so that kernels may read these as forward attributes. */
 typedef struct bgi_conv2d_backward_attributes {
     bgi_conv2d_attributes forward;
-    bg_type result;    /* of dx or dw */
+    bg_type result;    /* type of dx or dw */
     uint8_t with_bias; /* BACKWARD_WEIGHTS: computes db too */
 } bgi_conv2d_backward_attributes;
 
 /* A transposed convolution is CONV2D_BACKWARD_INPUT: x is its dy. */
 typedef struct bgi_conv_transpose2d_attributes {
     bgi_conv2d_attributes forward;
-    int64_t output_padding[2]; /* below the stride */
+    int64_t output_padding[2]; /* smaller than the stride */
 } bgi_conv_transpose2d_attributes;
 
 #endif

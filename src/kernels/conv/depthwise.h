@@ -1,7 +1,7 @@
 /*
  * depthwise.h: the geometry of convolutions with one filter for each channel, only for float32. Each channel of results
- * reads one channel, so there are few sums, and copies and tables take most of the time: copies are made for one
- * channel of one image (a plane) at a time, as described in direct.h, and the tables once for all planes of a part.
+ * reads one channel, so the sums are short, and copies and tables take most of the time. Copies (direct.h) are made for
+ * one channel of one image (a plane) at a time, and tables once for all planes of a part.
  */
 #ifndef BGI_KERNELS_CONV_DEPTHWISE_H
 #define BGI_KERNELS_CONV_DEPTHWISE_H
@@ -10,7 +10,7 @@
 
 enum {
     BGI_DEPTHWISE_MOST_TAPS = 64,
-    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* of results, or of positions that are summed */
+    BGI_DEPTHWISE_PART_FLOATS = 64 * 1024, /* floats of results, or of positions that are summed */
     BGI_DEPTHWISE_MOST_PHASES = BGI_DIRECT_MOST_STRIDE * BGI_DIRECT_MOST_STRIDE
 };
 
@@ -36,7 +36,7 @@ static inline void bgi_depthwise_plan_parts(const bgi_conv *s, int64_t items, bg
     plan->parts = bgi_cpu_part_count(items, (double)results, BGI_DEPTHWISE_PART_FLOATS);
 }
 
-/* For the forward pass and for dw. */
+/* The plan of the forward pass and of dw. */
 static inline bgi_depthwise_plan bgi_depthwise_forward(const bgi_conv *s, int64_t items, int64_t lanes, bgi_direct *d)
 {
     bgi_depthwise_plan plan = {0};

@@ -10,7 +10,7 @@
 #include "kernels/conv/depthwise.h"
 #include "kernels/conv/direct_body.h"
 
-enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* summed at a time */
+enum { PLANE_VECTORS = 8, PLANE_TAPS = 9 }; /* vectors and taps that are summed at a time */
 
 /* ---- a plane ---- */
 
@@ -174,7 +174,7 @@ static void convolve_depthwise_backward(const bg_kernel_call *call, uint32_t par
 
 /* ---- the gradient of the weights ---- */
 
-/* Adds the lanes of each tap to its sum, and begins again. */
+/* Adds the lanes of each tap to its sum, then clears the lanes. */
 static void settle_lanes(vf *lanes, int64_t taps, float *sums)
 {
     for (int64_t t = 0; t < taps; t++) {

@@ -2,9 +2,9 @@
  * direct.h: the geometry of convolutions without a matrix of patches, only for float32.
  *
  * A channel is copied once for each column of the filter, shifted by that column, with its padding written out. Rows of
- * a copy are as wide as rows of results, so that neighboring rows of results are adjacent in the copy as they are in
- * the result: a vector of results covers any run of positions, however narrow its rows are. A tap in row ky of the
- * filter reads the same copy, ky rows further on.
+ * a copy are as wide as rows of results, so neighboring rows are adjacent in the copy as they are in the result. A
+ * vector of results therefore covers any run of positions, even in narrow rows. A tap in row ky of the filter reads the
+ * same copy, ky rows further on.
  *
  *     a b c      copies for columns 0, 1, 2      0 a b      a b c      b c 0
  *     d e f      of a filter 3 wide              0 d e      d e f      e f 0
@@ -12,13 +12,13 @@
  * Rows of whole vectors are copied only once, with a margin of a vector of zeros between them: taps in other columns
  * read beside the row.
  *
- * A stride of s divides an image into s x s phases, images of every s-th row and column, which are copied, so that
- * neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
+ * A stride of s divides an image into s x s phases, which are images of every s-th row and column. Phases are copied,
+ * so neighbors in the result are neighbors in the copies too. The gradient of the input is such a convolution of dy for
  * each phase of dx, with the taps that reach the phase.
  *
- * Weights are laid out once a call, by parts of their own, in the order in which tiles read them. Sums run over
- * channels, then taps, in blocks (product.h), so the forward pass has the bits of the matrix product. Only the channels
- * that a block reads are copied at a time, for as many images as fill a second-level cache.
+ * Separate parts lay out the weights once a call, in the order in which tiles read them. Sums run over channels, then
+ * taps, in blocks (product.h), so the forward pass has the bits of the matrix product. Only the channels that a block
+ * reads are copied at a time, for as many images as fill a second-level cache.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_H
 #define BGI_KERNELS_CONV_DIRECT_H
@@ -26,22 +26,22 @@
 #include "kernels/conv/fast.h"
 
 enum {
-    BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* of copied channels: they stay in a second-level cache */
+    BGI_DIRECT_COPY_FLOATS = 64 * 1024,  /* floats of copied channels: they stay in a second-level cache */
     BGI_DIRECT_RUN_VECTORS = 24,         /* approximate size of a unit's results in each of its channels */
     BGI_DIRECT_CHUNK_FLOATS = 32 * 1024, /* size of laid-out weights that are used with all vectors before the next ones
                                             are read */
-    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* the most laid-out weights that stay in a second-level cache as a whole, */
-    BGI_DIRECT_LEAST_VECTORS = 6,        /* so that units of as few vectors read all of them */
+    BGI_DIRECT_SMALL_FLOATS = 64 * 1024, /* up to this size all laid-out weights stay in a second-level cache, */
+    BGI_DIRECT_LEAST_VECTORS = 6,        /* so units of at least this many vectors read all of them */
     BGI_DIRECT_SPREAD_CHANNELS = 64,     /* channels of results that wait for the other phases of their row */
     BGI_DIRECT_SUM_CHANNELS = 127,       /* the most result channels for dw: with more the matrix product is faster */
     BGI_DIRECT_SUM_POSITIONS = 1024,     /* approximate number of positions in a sum of dw */
-    BGI_DIRECT_LEAST_POSITIONS = 512,    /* in fewer of them, adding up lanes would take too long */
-    BGI_DIRECT_FORWARD_MATRIX = 32,      /* the most positions in which a matrix product of several images at once is */
-    BGI_DIRECT_INPUT_MATRIX = 64,        /* faster than one of each image: forward, and for dx */
-    BGI_DIRECT_LAID_CHANNELS = 8,        /* of dy, whose weights are laid out for one tile after another */
-    BGI_DIRECT_MASKED_VECTORS = 8,       /* the largest copies that have a mask for each place */
+    BGI_DIRECT_LEAST_POSITIONS = 512,    /* with fewer positions, adding up lanes would take too long */
+    BGI_DIRECT_FORWARD_MATRIX = 32, /* the most positions for which a matrix product of several images at once is */
+    BGI_DIRECT_INPUT_MATRIX = 64,   /* faster than one for each image: forward, and for dx */
+    BGI_DIRECT_LAID_CHANNELS = 8,   /* channels of dy whose weights are laid out for one tile after another */
+    BGI_DIRECT_MASKED_VECTORS = 8,  /* the largest copies, in vectors, that have a mask for each place */
     BGI_DIRECT_MOST_STRIDE = 4,
-    BGI_DIRECT_MOST_COLUMNS = 16 /* of a filter */
+    BGI_DIRECT_MOST_COLUMNS = 16 /* columns of a filter */
 };
 
 /* One convolution: `channels` planes in, results in `rows` x `columns`. */
@@ -49,11 +49,11 @@ typedef struct bgi_direct {
     int64_t channels, h, w; /* in */
     int64_t step[2];        /* distances of rows and of columns between neighboring places of a copy */
     int64_t padding;        /* place r of phase f is row r step + f - padding */
-    uint32_t phases;        /* of rows; bit f: some tap reads phase f */
-    int64_t phase_count;    /* of them */
-    int64_t taps[2];        /* that reach the results, in rows and columns */
+    uint32_t phases;        /* phases of rows; bit f: some tap reads phase f */
+    int64_t phase_count;    /* the number of these phases */
+    int64_t taps[2];        /* the numbers of taps that reach the results, in rows and columns */
     int64_t offsets[BGI_DIRECT_MOST_COLUMNS]; /* place x of copy j is column x step + offsets[j] */
-    int64_t reach;                            /* how many places further down taps reach */
+    int64_t reach;                            /* how many places below the first one taps reach */
     int64_t rows, columns;                    /* out */
     int64_t margin; /* zeros before each row of the only copy, which taps of all columns read; 0: each has a copy */
 } bgi_direct;
@@ -91,8 +91,8 @@ static inline bool bgi_direct_shifts(const bgi_direct *d)
     return !is_single && (d->w + d->step[1] - 1) / d->step[1] == d->columns;
 }
 
-/* Gives rows that are whole vectors a margin of a vector of zeros, in place of copies for other columns: taps read
- * beside the row. */
+/* Gives rows of whole vectors a margin of a vector of zeros, so that taps read beside the row and no copies for other
+ * columns are needed. */
 static inline void bgi_direct_take_margin(bgi_direct *d, int64_t lanes)
 {
     bool fits = d->step[0] * d->step[1] == 1 && d->taps[1] > 1 && d->w == d->columns && d->columns % lanes == 0;
@@ -113,8 +113,8 @@ static inline int64_t bgi_direct_phase_floats(const bgi_direct *d)
     return (d->h + d->step[0] - 1) / d->step[0] * d->columns;
 }
 
-/* Floats of the masks of whole copies for each column of the filter: only of small images, where finding the first and
- * last places inside the image would take longer than copying. 0: there are none. */
+/* Floats of the masks of whole copies for each column of the filter. Only small images have masks: there, finding the
+ * first and last places inside the image would take longer than copying. 0: no masks. */
 static inline int64_t bgi_direct_mask_floats(const bgi_direct *d, int64_t lanes)
 {
     const int64_t size = (d->rows + d->reach) * d->columns, floats = bgi_cpu_round_up(size, lanes);
@@ -143,8 +143,8 @@ static inline bgi_direct bgi_direct_forward(const bgi_conv *s)
     return d;
 }
 
-/* Along a dim: the first place of dx in phase q, the number of places, and where dy is read for the first one through
- * tap k; the phase's taps are those with k dilation = q, modulo the stride. */
+/* Along a dim: the first place of dx in phase q, the number of places, and the place of dy that the first one reads
+ * through tap k. The phase's taps are those with k dilation = q, modulo the stride. */
 static inline int64_t bgi_direct_first(const bgi_conv *s, int dim, int64_t q)
 {
     const int64_t stride = s->options.stride[dim], before = s->options.padding[dim] % stride;
@@ -203,7 +203,7 @@ static inline bool bgi_direct_backward(const bgi_conv *s, const int64_t q[2], bg
     return true;
 }
 
-/* ---- what is taken ---- */
+/* ---- which convolutions are supported ---- */
 
 static inline double bgi_direct_flops(const bgi_conv *s)
 {
@@ -224,7 +224,7 @@ static inline bool bgi_direct_may(const bgi_conv *s)
            s->options.stride[1] <= BGI_DIRECT_MOST_STRIDE && s->kw <= BGI_DIRECT_MOST_COLUMNS;
 }
 
-/* Whether vectors are sufficiently filled, and so many that the cost of laying out weights is small. */
+/* Whether vectors are sufficiently filled, and numerous enough that the cost of laying out weights is small. */
 static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t lanes)
 {
     const int64_t vectors = bgi_direct_vectors(d, d->rows, lanes);
@@ -238,8 +238,8 @@ static inline bool bgi_direct_fills(const bgi_direct *d, int64_t images, int64_t
  * weights; then for each runner tables, copies, and results of phases of dx that are not stored yet. */
 typedef struct bgi_direct_plan {
     int64_t together;           /* images of a unit */
-    int64_t strips, strip_rows; /* of results; one strip when a unit has several images */
-    int64_t chunks;             /* of tiles of channels */
+    int64_t strips, strip_rows; /* strips of results, and their rows; one strip when a unit has several images */
+    int64_t chunks;             /* runs of tiles of channels */
     int64_t units;
     int64_t weights_floats, table_floats, copy_floats, spread_floats, part_floats;
     uint32_t parts;
@@ -290,7 +290,7 @@ static inline void bgi_direct_cut(const bgi_conv *s, const bgi_direct *d, int64_
            (s->n + plan->together - 1) / plan->together * s->options.groups < wanted)
         plan->together--;
     plan->strips = 1;
-    if (fit < 1 && may_strip) { /* rows that fit, but not strips of a few rows */
+    if (fit < 1 && may_strip) { /* as many rows as fit, but not strips of only a few rows */
         int64_t rows = BGI_DIRECT_COPY_FLOATS / bgi_direct_copy_floats(d, 1 - d->reach) - d->reach;
 
         rows = rows < 4 ? 4 : rows;
@@ -335,7 +335,7 @@ static inline int64_t bgi_direct_table_floats(const bgi_direct *d, int64_t terms
     return bgi_cpu_round_up(d->taps[0] * d->taps[1] + terms + masks, 16) + bgi_cpu_round_up(phases, 16);
 }
 
-/* The laid-out weights of one group. */
+/* The floats of one group's laid-out weights. */
 static inline int64_t bgi_direct_weights_floats(const bgi_direct *d, int64_t channels, int64_t lanes)
 {
     return bgi_direct_tiles(channels, lanes) * BGI_GEMM_TILE_ROWS_OF(lanes) * bgi_direct_terms(d);
@@ -362,13 +362,13 @@ static inline bool bgi_direct_forward_plan(const bgi_conv *s, int64_t lanes, uin
     return true;
 }
 
-/* Whether there are several phases of dx, each made by a convolution of its own. */
+/* Whether dx has several phases, each of which a separate convolution computes. */
 static inline bool bgi_direct_spreads(const bgi_conv *s)
 {
     return s->options.stride[0] * s->options.stride[1] > 1;
 }
 
-/* The largest phase of dx is `direct`, which determines how the work is cut. */
+/* `direct` is the largest phase of dx; it determines how the work is cut. */
 static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_direct_plan *out)
 {
     bgi_direct_plan plan = {0};
@@ -418,14 +418,14 @@ static inline bool bgi_direct_input_plan(const bgi_conv *s, int64_t lanes, uint6
 
 /* ---- division of the work of dw ---- */
 
-/* Strips of images follow one another. Each part sums over a run of strips, for some channels, into sums of its own,
- * which are added in order, or into dw when there is one run. The number of runs affects the result, so limits of
+/* Strips of images follow one another. Each part sums over a run of strips, for some channels, into separate sums,
+ * which are added in order, or into dw when there is only one run. The number of runs affects the result, so limits of
  * scratch are not applied to it. Scratch: the runs' sums; then for each runner tables, copies and a tile's rows of dy,
  * which are copied when a sum covers several images: those of one image are too short. */
 typedef struct bgi_direct_weights_plan {
     int64_t strips, strip_rows;
     int64_t together;    /* strips of one sum */
-    int64_t channels;    /* copied at a time */
+    int64_t channels;    /* channels copied at a time */
     uint32_t runs, cuts; /* runs of strips, and cuts of channels: a part is one of each */
     bool is_whole;       /* dw has the sums */
     int64_t sums_floats, table_floats, copy_floats, row_floats, runner_floats;

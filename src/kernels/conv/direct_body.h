@@ -1,9 +1,9 @@
 /*
  * direct_body.h: convolutions without a matrix of patches. direct.h describes the geometry and the copies of channels.
  *
- * In the forward pass a tile is a few output channels by up to three vectors of results; for each term of their sums,
- * one weight of each channel multiplies the vectors at the term's place. For dw a tile is a few output channels by
- * three terms: sums run over all positions in lanes, which are added at the end.
+ * In the forward pass a tile is a few output channels by up to three vectors of results. For each term of the sums, one
+ * weight of each channel multiplies the vectors at the term's place. For dw a tile is a few output channels by three
+ * terms: sums run over all positions in lanes, which are added at the end.
  */
 #ifndef BGI_KERNELS_CONV_DIRECT_BODY_H
 #define BGI_KERNELS_CONV_DIRECT_BODY_H
@@ -13,8 +13,8 @@
 
 /* ---- tables ---- */
 
-/* A runner's tables of a convolution: the places of a channel's taps and of a block's terms, and the columns of shifted
- * copies that are inside the image; memory for the places of whole copies that are, and for the phases of a channel. */
+/* A runner's tables of a convolution: the places of a channel's taps and of a block's terms, and masks of the places of
+ * copies that are inside the image; also memory for the phases of a channel. */
 typedef struct direct_tables {
     int32_t *taps, *places, *masks, *whole_masks;
     float *phases;
@@ -50,7 +50,7 @@ static inline int64_t phase_index(const bgi_direct *d, int64_t f)
     return __builtin_popcount(d->phases & ((1u << f) - 1u));
 }
 
-/* Where column j of the filter reads a copy: beside the only one, or one of its own, `height` rows long. */
+/* Where column j of the filter reads: beside the only copy, or in that column's copy, which has `height` rows. */
 static inline int64_t find_column(const bgi_direct *d, int64_t j, int64_t height)
 {
     return d->margin > 0 ? d->margin + d->offsets[j] : j * height * d->columns;
@@ -97,8 +97,8 @@ static void find_places(const bgi_direct *d, int64_t plane, int64_t from, int64_
 
 /* ---- copies ---- */
 
-/* The places of a row of a copy for one column of the filter: place i is element i step + first of a row of `w`
- * elements, where begin <= i < end; the others are outside the image. */
+/* The places of a row of a copy for one column of the filter: for begin <= i < end, place i is element i step + first
+ * of a row of `w` elements. Other places are outside the image. */
 typedef struct direct_row {
     int64_t first, step, w, begin, end, count;
 } direct_row;
@@ -141,7 +141,7 @@ static void copy_row(const direct_row *row, const float *x, float *to)
  * the others are zero. `head` is the first whole vector of `to`; masks begin there, and at `begin`. */
 typedef struct direct_shift {
     int64_t phase, shift, size, begin, head, end;
-    int64_t column, turn, columns; /* of `head`; and the distance of vectors, modulo the columns */
+    int64_t column, turn, columns; /* the column of `head`; and the distance of vectors, modulo the columns */
     const int32_t *masks, *head_masks;
     bool is_whole; /* no column is masked */
 } direct_shift;
@@ -179,7 +179,7 @@ static inline void copy_masked(const float *x, int64_t count, const int32_t *mas
  * Stores are aligned to cache lines where `to` is. */
 static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 {
-    const direct_shift s = *shift; /* not read again after each store */
+    const direct_shift s = *shift; /* a local copy, so that it is not read again after each store */
     int64_t p, column = s.column;
 
     for (p = 0; p < s.begin; p += LANES)
@@ -210,10 +210,10 @@ static void copy_shifted(const direct_shift *shift, const float *x, float *to)
 }
 
 /* Copies that have a mask for each place: one shift for each column of the filter. Their vectors begin every LANES
- * places, but the last one ends where a copy does, so that nothing is stored outside. */
+ * places, but the last one ends where a copy does, so that stores stay inside. */
 typedef struct direct_masked {
     direct_shift shifts[BGI_DIRECT_MOST_COLUMNS];
-    int32_t *masks;        /* of the vectors of a copy, one copy after another */
+    int32_t *masks;        /* masks of the vectors of a copy, one copy after another */
     int64_t size, vectors; /* of a copy */
 } direct_masked;
 
@@ -265,8 +265,8 @@ static void copy_unmasked(const bgi_direct *d, const direct_masked *masked, cons
             copy_shifted(&masked->shifts[j], x + c * d->h * d->w, to + (c * d->taps[1] + j) * masked->size);
 }
 
-/* Copies `channels` channels from `x` on: the first and the last ones, beside which there may be nothing to read,
- * without masks. */
+/* Copies `channels` channels from `x` on. The first and the last channels are copied without masks, because memory
+ * beside them may not be readable. */
 static void copy_masked_channels(const bgi_direct *d, const direct_masked *masked, const float *x, int64_t channels,
                                  float *to)
 {
@@ -310,7 +310,7 @@ static void part_row(const float *row, int64_t w, int64_t step, int64_t columns,
             to[q * apart + i] = i * step + q < w ? row[i * step + q] : 0.0f;
 }
 
-/* Copies the phases of a channel that results in rows first..first + height - 1 of copies read. */
+/* Copies those phases of a channel that rows first..first + height - 1 of copies need. */
 static void part_channel(const bgi_direct *d, const float *x, int64_t first, int64_t height, float *phases)
 {
     const int64_t floats = bgi_direct_phase_floats(d), top = first * d->step[0] - d->padding;
@@ -327,8 +327,8 @@ static void part_channel(const bgi_direct *d, const float *x, int64_t first, int
     }
 }
 
-/* `channels` channels from `x` on, for results in rows first..first + rows - 1, whose phases are as wide as rows of
- * results. */
+/* Copies `channels` channels from `x` on, for results in rows first..first + rows - 1; their phases are as wide as rows
+ * of results. */
 static void copy_phases(const bgi_direct *d, const float *x, int64_t channels, int64_t first, int64_t rows,
                         const direct_tables *tables, float *to)
 {
@@ -349,7 +349,7 @@ static void copy_phases(const bgi_direct *d, const float *x, int64_t channels, i
     }
 }
 
-/* `channels` channels from `x` on, for results in rows first..first + rows - 1. */
+/* Copies `channels` channels from `x` on, for results in rows first..first + rows - 1. */
 static void copy_channels(const bgi_direct *d, const float *x, int64_t channels, int64_t first, int64_t rows,
                           const direct_tables *tables, float *to)
 {
@@ -421,9 +421,9 @@ ALWAYS_INLINE void lay_taps_out(const bgi_conv *s, const phase_taps *taps, const
         }
 }
 
-/* Lays out tiles first..end - 1 of the weights of a group for phase q of dx, which some taps reach: terms are output
- * channels, then these taps, `of_channel` of them. Tiles take a few output channels in turns, because weights of an
- * output channel are adjacent. */
+/* Lays out tiles first..end - 1 of the weights of a group for a phase q of dx that some taps reach. Terms are output
+ * channels, then the `of_channel` taps of each. Tiles take a few output channels in turns, because weights of an output
+ * channel are adjacent. */
 static void lay_phase_out(const bgi_conv *s, const int64_t q[2], int64_t of_channel, const float *w, int64_t first,
                           int64_t end, float *to)
 {
@@ -461,15 +461,15 @@ static void find_laid_tiles(int64_t groups, int64_t group, int64_t tiles, uint32
 
 /* ---- forward ---- */
 
-/* Steps on complete results: batch norm by channel, then a sum, then a relu. */
+/* Steps on complete results: batch norm for each channel, then a sum, then a relu. */
 typedef struct conv_steps {
-    const float *mean, *scale, *shift; /* by channel; or NULL */
-    const float *other, *y;            /* what is added, of y's shape, or NULL; and all results */
+    const float *mean, *scale, *shift; /* one for each channel; or NULL */
+    const float *other, *y;            /* the operand that is added, of y's shape, or NULL; and all results */
     bool is_relu;
 } conv_steps;
 
-/* What follows a convolution: steps, on results in registers where they are there, and a function of one element, on
- * `count` adjacent results while they are in the cache. */
+/* The operations after a convolution: steps, on results in registers if possible, and a function of one element, on
+ * `count` adjacent results while these are in the cache. */
 typedef struct conv_finish {
     conv_steps steps;
     void (*map)(const void *source, int64_t count, float *y); /* or NULL */
@@ -489,7 +489,7 @@ ALWAYS_INLINE channel_steps find_channel_steps(const conv_steps *s, int64_t chan
                            vset(norms ? s->shift[channel] : 0.0f)};
 }
 
-/* The steps on the first `live` lanes, whose place is y. */
+/* Applies the steps to the first `live` lanes, whose place is y. */
 ALWAYS_INLINE vf take_steps(const conv_steps *s, const channel_steps *c, const float *y, int64_t live, vf value)
 {
     if (s->mean)
@@ -499,7 +499,7 @@ ALWAYS_INLINE vf take_steps(const conv_steps *s, const channel_steps *c, const f
     return s->is_relu ? vselect(vgreater(vset(0.0f), value), vset(0.0f), value) : value; /* NaN stays */
 }
 
-/* Everything that follows, on `count` adjacent results of one channel that are stored. */
+/* Applies all following operations to `count` adjacent stored results of one channel. */
 static void finish_stored(const conv_finish *finish, int64_t channel, int64_t count, float *y)
 {
     const channel_steps c = find_channel_steps(&finish->steps, channel);
@@ -518,12 +518,12 @@ typedef struct direct_tile {
     const int32_t *places;
     int64_t depth;
     const float *b[BGI_GEMM_PANEL_VECTORS];
-    float *c[BGI_GEMM_PANEL_VECTORS]; /* of the first channel */
+    float *c[BGI_GEMM_PANEL_VECTORS]; /* results of the first channel */
     int64_t live[BGI_GEMM_PANEL_VECTORS];
     int64_t c_row;
     const float *bias; /* or NULL */
     bool add;
-    const conv_steps *steps; /* of complete results, or NULL; and their first channel */
+    const conv_steps *steps; /* steps on complete results, or NULL; and the results' first channel */
     int64_t channel;
 } direct_tile;
 
@@ -538,7 +538,7 @@ ALWAYS_INLINE void convolve_tile(const direct_tile *t, const int rows, const int
         UNROLL
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
-            __builtin_prefetch(t->c[v] + r * t->c_row, 1, 3); /* arrives before the sums are complete */
+            __builtin_prefetch(t->c[v] + r * t->c_row, 1, 3); /* the line arrives before the sums are complete */
         }
     }
     for (int64_t k = 0; k < t->depth; k++, a += TILE_ROWS) {
@@ -614,11 +614,11 @@ typedef struct direct_job {
     int64_t first_row, rows;
     const float *a; /* laid out, all tiles */
     int64_t results, first, end;
-    float *y; /* of the first tile */
+    float *y; /* results of the first tile */
     int64_t y_image, y_plane;
-    const float *bias;         /* of all results, or NULL */
+    const float *bias;         /* bias of all results, or NULL */
     const conv_finish *finish; /* or NULL */
-    int64_t channel;           /* of the first of all tiles */
+    int64_t channel;           /* channel of the first of all tiles */
     direct_tables tables;
     float *copies;
 } direct_job;
@@ -666,7 +666,7 @@ static void copy_with_margins(const bgi_direct *d, const float *x, int64_t chann
     }
 }
 
-/* `masked` may be NULL. */
+/* The argument `masked` may be NULL. */
 static void convolve_block(const direct_job *job, const direct_masked *masked, int64_t k0, int64_t depth)
 {
     const bgi_direct *d = job->direct;
@@ -798,7 +798,7 @@ typedef struct direct_phase {
     int64_t weights, group_weights; /* floats: of the first group; and from one to the next */
 } direct_phase;
 
-/* Phases come in rows, each after the weights of the previous one; `weights` is advanced by the phase's own. */
+/* Weights of phases follow each other in the order of rows of phases; `weights` is advanced by this phase's. */
 static direct_phase find_phase(const bgi_conv *s, int64_t qy, int64_t qx, int64_t *weights)
 {
     direct_phase phase = {.q = {qy, qx}, .weights = *weights};
@@ -829,7 +829,7 @@ static void lay_backward_out(const bg_kernel_call *call, uint32_t part, const bg
         }
 }
 
-/* Makes a row of dx from the rows of its phases, one after another; NULL: zeros. */
+/* Writes a row of dx from the rows of its phases, which are stored one after another; NULL: zeros. */
 static void join_row(const bgi_conv *s, const float *const *phases, float *row)
 {
     const int64_t stride = s->options.stride[1];
@@ -861,8 +861,8 @@ static void join_row(const bgi_conv *s, const float *const *phases, float *row)
     }
 }
 
-/* Stores the rows of phases (qy, ...) of dx from `spread`: for each phase reached, of `images` images and `channels`
- * channels from dx on. */
+/* Stores the rows of phases (qy, ...) from `spread` in dx, for each phase that a tap reaches, for `images` images and
+ * `channels` channels from dx on. */
 static void join_rows(const bgi_conv *s, int64_t qy, const float *const *spread, int64_t images, int64_t channels,
                       float *dx)
 {
@@ -962,11 +962,11 @@ typedef struct direct_sums {
     float *sums;
     int64_t sums_row;
     bool adds;   /* to sums */
-    float *rows; /* for a copy of a tile's rows of dy; or NULL */
+    float *rows; /* memory for a copy of a tile's rows of dy; or NULL */
 } direct_sums;
 
-/* totals[i] = vsum(v[i]) for up to LANES vectors, with its bits: what vsum adds, it adds for several vectors at once.
- */
+/* totals[i] = vsum(v[i]) for up to LANES vectors, with the same bits: it does vsum's additions for several vectors at
+ * once. */
 ALWAYS_INLINE void sum_lanes(const vf *v, const int count, float *totals)
 {
 #if LANES == 16
@@ -1140,7 +1140,7 @@ static void sum_strips(const bgi_conv *s, const direct_sums *all, int64_t terms)
     }
 }
 
-/* Sums strips first..end - 1 and channels from..until - 1 of every group; `adds`: to what `sums` has. */
+/* Sums strips first..end - 1 and channels from..until - 1 of every group; `adds`: to the values in `sums`. */
 static void sum_weights(const bg_kernel_call *call, const bgi_conv *s, const bgi_direct *d,
                         const bgi_direct_weights_plan *plan, int64_t first, int64_t end, int64_t from, int64_t until,
                         float *sums, bool adds)
@@ -1217,7 +1217,8 @@ static void sum_bias_gradient(const bgi_conv *s, const void *dy, int64_t from, i
     }
 }
 
-/* Sums of dw at the beginning of the scratch, for each run of strips or of images. No floats: dw has them. */
+/* Sums of dw at the beginning of the scratch, for each run of strips or of images. If it has no floats, dw itself holds
+ * the sums. */
 typedef struct conv_runs {
     int64_t count, floats;
 } conv_runs;

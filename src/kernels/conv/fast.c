@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast convolutions: their parts and their scratch. fast_body.h computes them.
+ * fast.c: the shapes of fast convolutions: their parts and their scratch. fast_body.h has the computation.
  */
 #include "kernels/conv/attributes.h"
 #include "kernels/conv/depthwise.h"

@@ -48,14 +48,14 @@ enum {
     BGI_CONV_SUM_PART = 16384 /* approximate number of sums that a part adds */
 };
 
-/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K]; or added to an accumulator.
+/* dw of a group [OG,K] = the sum over images of dy [OG,P] patches^T [P,K], or that added to an accumulator.
  *
- * A dw of few panels is few units of work, so images are cut into runs, whose sums are added in order. The number of
- * runs affects the result, so it depends on nothing but the shape; limits of scratch are applied to parts alone. */
+ * A dw of few panels makes few units of work, so images are cut into runs, whose sums are added in order. The number of
+ * runs affects the result, so it depends only on the shape; limits of scratch are applied only to parts. */
 typedef struct bgi_conv_weights_plan {
-    bgi_gemm gemm;       /* of a run of images */
+    bgi_gemm gemm;       /* the product of a run of images */
     int64_t runs;        /* 1: dw has the sums */
-    int64_t sums_floats; /* of a run; 0 when there is one */
+    int64_t sums_floats; /* floats of a run's sums; 0 when there is only one run */
     uint32_t parts, combines;
 } bgi_conv_weights_plan;
 

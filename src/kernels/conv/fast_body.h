@@ -1,7 +1,7 @@
 /*
- * fast_body.h: convolutions of any stride, padding, dilation and groups: direct.h does some, matrix products the
- * others. The matrix of patches is never stored as a whole: the product packs the panel that it needs directly from the
- * image. Letters: fast.h.
+ * fast_body.h: convolutions of any stride, padding, dilation and groups: direct.h does some of them, matrix products
+ * the others. The matrix of patches is never stored as a whole: the product packs the panel that it needs directly from
+ * the image. Letters: fast.h.
  */
 #ifndef BGI_KERNELS_CONV_FAST_BODY_H
 #define BGI_KERNELS_CONV_FAST_BODY_H
@@ -97,7 +97,7 @@ static void pack_patch_rows(const bgi_conv *s, const void *x, int64_t image, int
     }
 }
 
-/* Forward: B is the patches' matrix of one image and group. */
+/* In the forward pass, B is the patches' matrix of one image and group. */
 static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                          int64_t width, float *to, float *spare)
 {
@@ -109,7 +109,7 @@ static void pack_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_
                     width, to);
 }
 
-/* Backward, weights: B is its transpose, one image at a time; the job's batch is the group. */
+/* For the gradient of weights, B is its transpose, one image at a time; the job's batch is the group. */
 static void pack_transposed_patches(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0,
                                     int64_t count, int64_t width, float *to, float *spare)
 {
@@ -275,7 +275,7 @@ static void run_conv2d_backward_weights(const bg_kernel_call *call, uint32_t par
     multiply_weights(call, part, &s, &product);
 }
 
-/* Adds the sums of runs, and sums db. */
+/* Adds the sums of the runs, and computes db. */
 static void combine_conv2d_backward_weights(const bg_kernel_call *call, uint32_t part)
 {
     const bgi_conv2d_attributes *attributes = call->attributes;

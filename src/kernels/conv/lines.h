@@ -3,7 +3,7 @@
  *
  * Channels of a copy of x are adjacent, a vector of them at each place, and its padding is written out. A *line* is one
  * tap of the filter of one vector of channels: the vector at the tap's place multiplies one element of dy, for each
- * position of the results. So one copy serves all taps, any stride and any dilation.
+ * position of the results. So one copy is enough for all taps, any stride and any dilation.
  *
  * A tile is a few rows of dw (channels of results) by up to three lines. Its sums run over the positions of a *chain*,
  * which is some rows of results of an image, or some small images. A chain's sums are added to those of the chains
@@ -18,31 +18,32 @@ enum {
     BGI_LINES_POSITIONS = 256,         /* approximate length of a chain */
     BGI_LINES_ROWS = 256,              /* the most rows of dw in a unit */
     BGI_LINES_SUM_FLOATS = 64 * 1024,  /* the most sums of a unit: they stay in a second-level cache */
-    BGI_LINES_COPY_FLOATS = 64 * 1024, /* and the most floats of its copies */
-    BGI_LINES_LEAST_CHANNELS = 12,     /* with fewer of them copies and rows of dy are read too seldom */
-    BGI_LINES_MATRIX = 32,             /* the most positions in which the matrix product of a 1 x 1 filter is slower */
-    BGI_LINES_MOST_PARTS = 32,         /* each has scratch for a whole unit */
+    BGI_LINES_COPY_FLOATS = 64 * 1024, /* the most floats of a unit's copies */
+    BGI_LINES_LEAST_CHANNELS = 12,     /* with fewer channels, copies and rows of dy are read too seldom */
+    BGI_LINES_MATRIX = 32,             /* the most positions for which the matrix product of a 1 x 1 filter is slower */
+    BGI_LINES_MOST_PARTS = 32,         /* each part has scratch for a whole unit */
     BGI_LINES_MOST_TAPS = 64
 };
 
 /* A unit is a run of chains, some rows of dw of a group, and some vectors of its channels. The number of runs and the
- * length of chains affect the result, so they depend on nothing but the shape; limits of scratch are applied to parts
- * alone. Scratch: the runs' sums, when there are several; then for each runner places, copies of x and dy, and sums. */
+ * length of chains affect the result, so they depend only on the shape; limits of scratch are applied only to parts.
+ * Scratch: the runs' sums, when there are several; then for each runner places, copies of x and dy, and sums. */
 typedef struct bgi_lines_plan {
-    int64_t images, rows;      /* of a chain; all rows when it has several images */
-    int64_t strips;            /* chains of an image; 1 when they have several images */
-    int64_t chains;            /* of all images */
-    int64_t height, width;     /* of a copied image */
-    int64_t vectors, lines;    /* of a unit */
+    int64_t images, rows;      /* size of a chain; all rows when it has several images */
+    int64_t strips;            /* chains in an image; 1 when a chain has several images */
+    int64_t chains;            /* chains of all images */
+    int64_t height, width;     /* size of a copied image */
+    int64_t vectors, lines;    /* numbers in a unit */
     int64_t blocks;            /* runs of vectors of a group */
-    int64_t row_blocks;        /* of a group */
-    int64_t runs, sums_floats; /* sums_floats: of a run's dw; 0 when there is one */
+    int64_t row_blocks;        /* blocks of rows of a group */
+    int64_t runs, sums_floats; /* sums_floats: size of a run's dw; 0 when there is only one run */
     int64_t units;
     int64_t place_floats, copy_floats, row_floats, part_floats;
     uint32_t parts, combines;
 } bgi_lines_plan;
 
-/* The most floats of a channel that a chain reads, and its places: false when even a row of results needs too many. */
+/* Chooses the rows and images of a chain and the size of its copies; false when even one row of results needs too many
+ * floats. */
 static inline bool bgi_lines_cut_chains(const bgi_conv *s, int64_t lanes, bgi_lines_plan *plan)
 {
     const bg_conv2d_options *o = &s->options;
@@ -102,7 +103,7 @@ static inline int64_t bgi_lines_unit_rows(const bgi_conv *s, const bgi_lines_pla
     return (s->og + plan->row_blocks - 1) / plan->row_blocks;
 }
 
-/* False: another plan sums dw. */
+/* Returns false when another plan sums dw. */
 static inline bool bgi_lines_weights(const bgi_conv *s, int64_t lanes, uint64_t limit_bytes, bgi_lines_plan *out)
 {
     const int64_t tile = BGI_GEMM_TILE_ROWS_OF(lanes), all = (s->cg + lanes - 1) / lanes;
@@ -114,7 +115,7 @@ static inline bool bgi_lines_weights(const bgi_conv *s, int64_t lanes, uint64_t 
         return false;
     if (s->dtype != BG_FLOAT32 || s->og < tile || 4 * s->cg < 3 * all * lanes || s->taps > BGI_LINES_MOST_TAPS)
         return false;
-    plan.vectors = (BGI_GEMM_PANEL_VECTORS + s->taps - 1) / s->taps; /* at least a whole tile */
+    plan.vectors = (BGI_GEMM_PANEL_VECTORS + s->taps - 1) / s->taps; /* vectors of at least a whole tile */
     plan.vectors = plan.vectors < all ? plan.vectors : all;
     plan.lines = plan.vectors * s->taps;
     if (!bgi_lines_cut_chains(s, lanes, &plan))

@@ -10,11 +10,11 @@
 /* ---- a tile ---- */
 
 typedef struct lines_tile {
-    const float *dy; /* rows of it, row floats apart */
+    const float *dy; /* rows of dy, `row` floats apart */
     int64_t row, depth;
-    const int32_t *places; /* of x at each position */
+    const int32_t *places; /* places of x at each position */
     const float *x[BGI_GEMM_PANEL_VECTORS];
-    float *sums; /* a vector of each line; rows are sums_row apart */
+    float *sums; /* one vector for each line; rows are sums_row apart */
     int64_t sums_row;
     bool adds;
 } lines_tile;
@@ -135,7 +135,7 @@ static void copy_lines(const bgi_conv *s, const bgi_lines_plan *plan, const floa
     }
 }
 
-/* What a unit sums: rows `row`.. of dw of a group, and its channels from `channel` on. */
+/* The content of a unit: rows `row`.. of dw of a group, and its channels from `channel` on. */
 typedef struct lines_unit {
     int64_t run, group, row, rows, channel, channels, lines;
 } lines_unit;
@@ -156,7 +156,7 @@ static lines_unit find_lines_unit(const bgi_conv *s, const bgi_lines_plan *plan,
                         .lines = (channels + LANES - 1) / LANES * s->taps};
 }
 
-/* Where line `line` reads the first position, from the beginning of the copies. */
+/* The offset in the copies at which line `line` reads the first position. */
 static int64_t find_line(const bgi_conv *s, const bgi_lines_plan *plan, int64_t line)
 {
     const int64_t vector = line / s->taps, tap = line % s->taps;
@@ -165,7 +165,7 @@ static int64_t find_line(const bgi_conv *s, const bgi_lines_plan *plan, int64_t 
     return (vector * plan->images * plan->height * plan->width + y * plan->width + x) * LANES;
 }
 
-/* Adds a chain to the sums of a unit; the first chain begins them. dy and x are those of the chain's first image. */
+/* Adds a chain to the sums of a unit; the first chain sets them. dy and x are those of the chain's first image. */
 static void sum_chain(const bgi_conv *s, const bgi_lines_plan *plan, const lines_unit *u, const lines_scratch *own,
                       const float *dy, const float *x, int64_t images, int64_t first_row, bool adds)
 {

@@ -17,7 +17,7 @@ typedef struct bgi_conv_geometry {
     bg_conv2d_options options;
 } bgi_conv_geometry;
 
-/* `x` and `weight` are the types of the forward op's operands (or of their gradients). */
+/* The types `x` and `weight` are those of the forward op's operands (or of their gradients). */
 static inline bgi_conv_geometry bgi_conv_geometry_make(const bg_type *x, const bg_type *weight, int64_t oh, int64_t ow,
                                                        const bg_conv2d_options *options)
 {
@@ -55,7 +55,8 @@ static inline double bgi_convolve_at(const bgi_conv_geometry *g, bg_dtype dtype,
     return sum;
 }
 
-/* Reads the gradient of the convolution's output; that of a pooled one is mostly zero and not stored as a tensor. */
+/* Reads the gradient of the convolution's output. The gradient of a pooled convolution is mostly zero and not stored as
+ * a tensor. */
 typedef double (*bgi_read_dy)(const void *source, const bgi_conv_geometry *g, int64_t n, int64_t o, int64_t oh,
                               int64_t ow);
 
@@ -111,8 +112,8 @@ static inline double bgi_convolve_backward_weight_at(const bgi_conv_geometry *g,
     return sum;
 }
 
-/* Computes dx, or dw and db, operands `dw` and `dw` + 1 (if present) of a call that may be of the accumulating form.
- * Every element is one of the sums above. */
+/* Computes dx, or dw and db, which are operands `dw` and `dw` + 1 (if present) of a call; the call may have the
+ * accumulating form. Every element is one of the sums above. */
 static inline void bgi_convolve_backward_input(const bgi_conv_geometry *g, bg_dtype dtype, bgi_read_dy read_dy,
                                                const void *dy, const void *weight, void *dx)
 {

@@ -7,21 +7,26 @@
 
 #include <brigade/graph.h>
 
-/* The fused class (stride, dilation, groups 1; windows do not overlap): convolution, bias, max pool, optional relu:
- * CONV2D_POOL                   x, w, b -> y, where
- * CONV2D_POOL_BACKWARD_INPUT    dy, where, w -> dx
- * CONV2D_POOL_BACKWARD_WEIGHTS  dy, where, x -> dw, db   (+)
- * where is uint8: the offset of the largest element in its window, row-major; 255: relu is on and nothing is above 0.
+/*
+ * The fused class (stride, dilation and groups are 1; windows do not overlap): convolution, bias, max pool, optional
+ * relu:
+ *
+ *     CONV2D_POOL                   x, w, b -> y, where
+ *     CONV2D_POOL_BACKWARD_INPUT    dy, where, w -> dx
+ *     CONV2D_POOL_BACKWARD_WEIGHTS  dy, where, x -> dw, db   (+)
+ *
+ * `where` is uint8: the row-major offset of the largest element in its window; 255 means that relu is on and no element
+ * is above 0.
  */
 typedef struct bgi_conv2d_pool_attributes {
-    int64_t padding[2]; /* of the convolution */
+    int64_t padding[2]; /* padding of the convolution */
     int64_t pool[2];    /* window and stride */
     uint8_t relu;
 } bgi_conv2d_pool_attributes;
 
 typedef struct bgi_conv2d_pool_backward_attributes {
     bgi_conv2d_pool_attributes forward;
-    bg_type result; /* of dx or dw */
+    bg_type result; /* type of dx or dw */
 } bgi_conv2d_pool_backward_attributes;
 
 #endif

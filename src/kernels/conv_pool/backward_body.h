@@ -2,10 +2,12 @@
  * backward_body.h: gradients of the fused convolution, max pool and relu.
  *
  * At most one position of each pooling window has a gradient, which `where` identifies. So for one output channel the
- * positions with a gradient are listed first (without a branch for each), and then
- *   dw[o] += gradient x patch    keeps a block of dw[o] in registers while it walks over the list,
- *   dx patch += gradient x w[o]  keeps a block of w[o] in registers.
- * Patches are rows of a channels-last image. Letters and layout: fast.h.
+ * positions with a gradient are listed first (without a branch for each), and two loops walk over the list:
+ *
+ *     dw[o] += gradient x patch    keeps a block of dw[o] in registers
+ *     dx patch += gradient x w[o]  keeps a block of w[o] in registers
+ *
+ * Patches are rows of a channels-last image. fast.h defines the letters and the layout.
  */
 #ifndef BGI_KERNELS_CONV_POOL_BACKWARD_BODY_H
 #define BGI_KERNELS_CONV_POOL_BACKWARD_BODY_H
@@ -15,7 +17,7 @@
 #include "kernels/cpu/transpose_body.h"
 
 #if LANES == 16
-#define BLOCK_ROWS    5 /* of a patch, times BLOCK_VECTORS: the size held in registers */
+#define BLOCK_ROWS    5 /* rows of a patch that are held in registers, each of BLOCK_VECTORS vectors */
 #define BLOCK_VECTORS 5
 #else
 #define BLOCK_ROWS    3
@@ -24,7 +26,7 @@
 
 /* Positions with a gradient, of one output channel. */
 typedef struct live_list {
-    int32_t *offset; /* of the patch, in floats */
+    int32_t *offset; /* offset of the patch, in floats */
     float *gradient;
     int64_t count;
 } live_list;
@@ -79,8 +81,8 @@ static void fill_positions(const bgi_conv_pool *s, const bgi_conv_pool_patches *
 
 typedef struct patch_block {
     const live_list *list;
-    float *image;       /* at the block's first row and column */
-    int64_t row_stride; /* of the image */
+    float *image;       /* the image at the block's first row and column */
+    int64_t row_stride; /* row stride of the image */
     float *filter;      /* dw (read and written) or w (read), at the block */
     int64_t filter_stride;
 } patch_block;
@@ -363,8 +365,8 @@ static void patch_to_filter(const bgi_conv_pool *s, const bgi_conv_pool_patches 
 /* The data that `prepare` makes for all parts, at the beginning of the scratch. */
 typedef struct patch_shared {
     int32_t *window, *position;
-    float *filters; /* of the inputs' kernel, unchanged */
-    float *filter;  /* float32 copy of one of another type */
+    float *filters; /* filters for the inputs' kernel; parts only read them */
+    float *filter;  /* float32 copy of an operand of another type */
 } patch_shared;
 
 static patch_shared cut_shared(const bgi_conv_pool *s, const bgi_conv_pool_patches *p, void *scratch)

@@ -1,6 +1,6 @@
 /*
  * fast.c: the shapes of the fused convolution kernels: supported requests, parts and scratch. forward_body.h and
- * backward_body.h compute them.
+ * backward_body.h have the computation.
  */
 #include "kernels/conv_pool/fast.h"
 

@@ -1,8 +1,8 @@
 /*
  * fast.h: the geometry of the fused convolution, max pool and relu, and of its backward kernels.
  *
- * Letters: N images, C channels in, O channels out, H x W the input plane, KH x KW the filter, K = C KH KW;
- * PH x PW windows of pooling, Q = QH QW pooled outputs of a plane.
+ * Letters: N images, C channels in, O channels out, H x W the input plane, KH x KW the filter, K = C KH KW; PH x PW the
+ * pooling window, Q = QH QW pooled outputs of a plane.
  */
 #ifndef BGI_KERNELS_CONV_POOL_FAST_H
 #define BGI_KERNELS_CONV_POOL_FAST_H
@@ -20,8 +20,8 @@ typedef struct bgi_conv_pool {
 enum {
     BGI_CONV_POOL_MAX_OFFSETS = 512,       /* windows x KH of the forward kernel's table */
     BGI_CONV_POOL_SLACK = 64,              /* floats that a vector may reach past the end of a buffer */
-    BGI_CONV_POOL_BAND_FLOATS = 48 * 1024, /* of shifted planes: half of a usual second-level cache */
-    BGI_CONV_POOL_GROUP_FLOATS = 8 * 1024  /* images handled at once: as many as a first-level cache holds */
+    BGI_CONV_POOL_BAND_FLOATS = 48 * 1024, /* floats of shifted planes: half of a usual second-level cache */
+    BGI_CONV_POOL_GROUP_FLOATS = 8 * 1024  /* floats of images handled at once: the size of a first-level cache */
 };
 
 static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *w, const bg_type *y,
@@ -50,8 +50,8 @@ static inline bgi_conv_pool bgi_conv_pool_read(const bg_type *x, const bg_type *
 }
 
 /* The forward kernel reads an image as planes shifted by every column offset: shift s, row r, pooled column j holds
- * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift lie one after another, so that all pooled positions of a
- * band, for any filter tap and window element, are one run of memory. */
+ * x[r][j PW + s]. Rows r, r + PH, r + 2 PH, ... of one shift follow each other. So for any filter tap and window
+ * element, all pooled positions of a band are one run of memory. */
 typedef struct bgi_conv_pool_planes {
     int64_t shifts;         /* KW + PW - 1 */
     int64_t band;           /* pooled rows handled at once */
@@ -60,8 +60,8 @@ typedef struct bgi_conv_pool_planes {
     int64_t shift_stride;   /* PH residues */
     int64_t channel_stride; /* shifts */
     int64_t planes_floats;
-    int64_t line_floats;   /* of one of PW interleaved parts of a row */
-    int64_t shared_floats; /* scratch that all parts read, before their own */
+    int64_t line_floats;   /* floats of one of PW interleaved parts of a row */
+    int64_t shared_floats; /* scratch that all parts read; it precedes their own */
     int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_planes;
 
@@ -94,9 +94,9 @@ typedef struct bgi_conv_pool_patches {
     int64_t row_floats;    /* row_vectors in floats */
     int64_t image_floats;  /* XH XW CP */
     int64_t group;         /* images that the weights' kernel handles at once */
-    int64_t filter_floats; /* of all filters */
-    int64_t sums_floats;   /* of dw and db, per part */
-    int64_t shared_floats; /* scratch that all parts read, before their own */
+    int64_t filter_floats; /* floats of all filters */
+    int64_t sums_floats;   /* floats of dw and db, per part */
+    int64_t shared_floats; /* scratch that all parts read; it precedes their own */
     int64_t part_floats;   /* scratch of one part */
 } bgi_conv_pool_patches;
 
@@ -141,9 +141,9 @@ static inline uint32_t bgi_conv_pool_parts(const bgi_conv_pool *s, double flops_
     return bgi_cpu_part_count(s->n, 2.0 * (double)(s->n * s->o * s->q * s->windows) * (double)s->k, flops_per_part);
 }
 
-/* Parts of the forward and inputs' kernels, by image: they take at most ten microseconds, so that two workers that
- * share a call end together, and have equally many images if that needs no more parts than the limit: 40 images that
- * ask for 9 parts get 10. */
+/* Parts of the forward and inputs' kernels, which are runs of images. A part takes at most ten microseconds, so that
+ * two workers that share a call end together. Parts get the same number of images if that does not exceed the limit of
+ * parts: 40 images that ask for 9 parts get 10. */
 static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
 {
     const int64_t parts = bgi_conv_pool_parts(s, 1.3e6), images = s->n / parts;
@@ -152,7 +152,8 @@ static inline uint32_t bgi_conv_pool_image_parts(const bgi_conv_pool *s)
     return (uint32_t)(even <= BGI_CPU_MOST_PARTS ? even : parts);
 }
 
-/* As many parts as scratch allows (bgi_product_limit), at least one: results do not depend on the part of an image. */
+/* At most as many parts as the limit of scratch allows (bgi_product_limit), at least one. Results do not depend on
+ * which part computes an image. */
 static inline uint32_t bgi_conv_pool_bound_parts(uint32_t parts, int64_t shared_floats, int64_t part_floats,
                                                  uint64_t limit_bytes)
 {
@@ -171,7 +172,7 @@ static inline uint32_t bgi_conv_pool_weights_parts(const bgi_conv_pool *s)
     return bgi_conv_pool_parts(s, sums > 2.6e6 ? sums : 2.6e6);
 }
 
-/* Pieces of some output channels, in which the sums of `parts` parts are added, each taking about a microsecond. */
+/* Pieces of some output channels, in which the sums of `parts` parts are added. A piece takes about a microsecond. */
 static inline uint32_t bgi_conv_pool_weights_pieces(const bgi_conv_pool *s, const bgi_conv_pool_patches *p,
                                                     uint32_t parts)
 {

@@ -21,10 +21,10 @@
 typedef struct pool_band {
     const bgi_conv_pool *shape;
     const float *planes;
-    const int64_t *offset; /* [KH][windows]: of a window element at a filter row */
+    const int64_t *offset; /* [KH][windows]: the place of a window element at a filter row */
     int64_t shift_stride, channel_stride, count;
-    const float *weights, *bias; /* of the tile's first channel */
-    void *y;                     /* of the tile's first channel, at the band's first position */
+    const float *weights, *bias; /* weights and bias of the tile's first channel */
+    void *y;                     /* results of the tile's first channel, at the band's first position */
     uint8_t *where;
 } pool_band;
 

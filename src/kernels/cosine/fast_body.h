@@ -1,6 +1,6 @@
 /*
- * fast_body.h: the cosine between vectors. The elements of a vector are adjacent, or those of its neighbors are beside
- * them; in the second case a block of neighbors is summed at once.
+ * fast_body.h: the cosine between vectors. The elements of a vector are adjacent, or interleaved with those of
+ * neighboring vectors; in the second case a block of neighbors is summed at once.
  */
 #ifndef BGI_KERNELS_COSINE_FAST_BODY_H
 #define BGI_KERNELS_COSINE_FAST_BODY_H
@@ -59,7 +59,7 @@ static void store_cosine(const bg_kernel_call *call, int64_t row, float product,
     ((float *)call->operands[2])[row] = product * fabsf(inverse[0]) * fabsf(inverse[1]);
 }
 
-/* A block of vectors beside each other, from vector `row` on, whose first element is at `at`. */
+/* A block of interleaved vectors from vector `row` on, whose first element is at `at`. */
 static void cosine_block(const bg_kernel_call *call, const bgi_axis_view *view, int64_t row, int64_t at, int64_t count)
 {
     const bg_dtype dtype = call->types[0].dtype;

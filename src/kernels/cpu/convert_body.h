@@ -98,7 +98,7 @@ static inline void narrow_float16(const float *from, int64_t count, uint16_t *to
 
 #endif
 
-/* ---- either type of 16 bits ---- */
+/* ---- both 16-bit types ---- */
 
 static inline void widen(bg_dtype dtype, const uint16_t *from, int64_t count, float *to)
 {
@@ -135,7 +135,8 @@ static inline void write_floats(bg_dtype dtype, void *data, int64_t index, int64
         narrow(dtype, from, count, (uint16_t *)data + index);
 }
 
-/* The same, added to the existing values when `add` (float32 only: accumulators). */
+/* Writes `count` floats in the other direction; with `add` it adds them to the existing values (only float32:
+ * accumulators). */
 static inline void put_floats(bool add, bg_dtype dtype, void *data, int64_t index, int64_t count, const float *from)
 {
     if (add)

@@ -36,8 +36,8 @@ ALWAYS_INLINE vf vpower_of_two(vi n)
     return (vf)((n + vset_int(127)) << 23);
 }
 
-/* e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). 2^n in two steps reaches infinity and the subnormals.
- */
+/* e^x = 2^n e^r with |r| <= log(2) / 2; e^r = 1 + r + r^2 p(r). Multiplying by 2^n in two steps reaches infinity and
+ * the subnormals. */
 ALWAYS_INLINE vf vexp(vf x)
 {
     static const float p[] = {5.000000000e-01f, 1.666656963e-01f, 4.166654542e-02f, 8.364380693e-03f, 1.392768462e-03f};

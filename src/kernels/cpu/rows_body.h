@@ -1,6 +1,6 @@
 /*
- * rows_body.h: iterates over a row in vectors. Sums over a row run in LANES interleaved chains, added pairwise at the
- * end.
+ * rows_body.h: iterates over a row in vectors. Sums over a row run in LANES interleaved chains, which are added
+ * pairwise at the end.
  */
 #ifndef BGI_CPU_ROWS_BODY_H
 #define BGI_CPU_ROWS_BODY_H

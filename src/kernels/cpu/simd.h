@@ -40,8 +40,8 @@
 #define UNROLL _Pragma("GCC unroll 64")
 #endif
 
-/* Hides the origin of a pointer from the compiler, so that it increments the pointer instead of keeping many sums of
- * it. */
+/* Hides the origin of a pointer, so that the compiler increments the pointer instead of keeping many sums of it in
+ * registers. */
 #define FORGET(pointer) __asm__("" : "+r"(pointer))
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
@@ -170,7 +170,7 @@ ALWAYS_INLINE vf vto_float(vi a)
 
 typedef vi vm;
 
-/* Written in full, because for `0 + x` compilers would keep the sum, and a register for the 0. */
+/* Written in full, because compilers would compute `0 + x` and keep the 0 in a register. */
 ALWAYS_INLINE vf vset(float x)
 {
 #if LANES == 8
@@ -391,8 +391,8 @@ ALWAYS_INLINE vf vround_to(const bg_dtype dtype, vf a)
     return dtype == BG_FLOAT32 ? a : dtype == BG_BFLOAT16 ? vround_bfloat16(a) : vround_float16(a);
 }
 
-/* LANES bytes, or bfloat16 numbers, as integers and floats. Written in intrinsics, because for conversions of narrow
- * vectors compilers take the elements apart. */
+/* LANES bytes, or bfloat16 numbers, as integers and floats. Written in intrinsics, because compilers convert narrow
+ * vectors element by element. */
 ALWAYS_INLINE vi vload_int8(const int8_t *p)
 {
 #if LANES == 16
@@ -517,8 +517,8 @@ ALWAYS_INLINE void vinterleave(vf even, vf odd, vf *low, vf *high)
 #endif
 }
 
-/* `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even places, so that they
- * do not reach over the end for the last odd one. */
+/* Reads `live` elements from row[at] on, 1 or 2 apart, of a row that ends at `end`. Pairs begin at even places, so that
+ * they do not reach over the end for the last odd one. */
 ALWAYS_INLINE vf vload_apart(const float *row, int64_t at, int64_t end, const int64_t apart, int64_t live)
 {
     const int64_t from = at - at % 2, left = end - from;

@@ -1,10 +1,10 @@
 /*
  * variant.h: the fast kernels as compiled for each instruction set, and the choice between them.
  *
- * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, free of any instruction set)
- * says whether a request fits, how many parts it has and how much scratch it needs. Its *body* (fast_body.h) computes;
- * it is compiled once for each instruction set by variant_*.c. Both read the same geometry from the operands' types, so
- * a kernel needs no state.
+ * A kernel consists of a shape and a body. Its *shape* (a function of its family's fast.c, independent of instruction
+ * sets) decides whether a request is supported, and computes its number of parts and its scratch. Its *body*
+ * (fast_body.h) computes; it is compiled once for each instruction set by variant_*.c. Both read the same geometry from
+ * the operands' types, so a kernel needs no state.
  */
 #ifndef BGI_CPU_VARIANT_H
 #define BGI_CPU_VARIANT_H
@@ -13,7 +13,8 @@
 #include "core/narrow.h"
 #include "kernels/kernels.h"
 
-/* A kernel's shape: false declines. `kernel` has its name and functions, one part of each kind and no scratch. */
+/* A kernel's shape; it returns false to decline the request. `kernel` has its name and functions, one part of each kind
+ * and no scratch. */
 typedef bool (*bgi_cpu_shape)(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel);
 
 typedef struct bgi_cpu_routine {
@@ -43,7 +44,7 @@ bool bgi_cpu_select(const bgi_kernel_request *request, bgi_isa isa, bg_kernel *o
 
 enum { BGI_CPU_MOST_PARTS = 64 };
 
-/* The number of parts for `items` equal pieces of work: about `flops_per_part` each, never more than items or 64. It
+/* The number of parts for `items` equal pieces of work: about `flops_per_part` each, at most `items` and at most 64. It
  * depends only on shapes, as the contract of kernels requires. */
 static inline uint32_t bgi_cpu_part_count(int64_t items, double flops, double flops_per_part)
 {
@@ -76,7 +77,8 @@ static inline bool bgi_cpu_has_operand(const bg_kernel_call *call, uint32_t oper
     return operand < call->input_count + call->output_count && call->types[operand].dtype != BG_DTYPE_NONE;
 }
 
-/* `part_floats` for every part: memory that a part needs only while it runs. A call without scratch has none. */
+/* Scratch of `part_floats` for every part, which a part needs only while it runs. It is NULL for a call without
+ * scratch. */
 static inline float *bgi_cpu_part_scratch(const bg_kernel_call *call, int64_t part_floats)
 {
     float *scratch = call->scratch;

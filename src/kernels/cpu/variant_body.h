@@ -1,6 +1,6 @@
 /*
- * variant_body.h: every fast kernel, for the instruction set of the including file, and their table, both as
- * kernels.def lists them. The includer defines BGI_VARIANT, the table's name.
+ * variant_body.h: all fast kernels for the instruction set of the including file, and their table, in the order of
+ * kernels.def. The includer defines BGI_VARIANT, the table's name.
  */
 #include "kernels/cpu/variant.h"
 

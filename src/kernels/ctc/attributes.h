@@ -7,13 +7,15 @@
 
 #include <brigade/ops.h>
 
-/* The operands of N samples: x float [N, T, C] are logarithms of probabilities, targets int32 [N, S], lengths int32 [N]
- * of both. The path of a sample has L = 2 S + 1 places: a blank, its first target, a blank, and so on to the last
- * blank.
+/*
+ * The operands of N samples: x float [N, T, C] has logarithms of probabilities, targets are int32 [N, S], and both
+ * lengths int32 [N]. The path of a sample has L = 2 S + 1 places: a blank, its first target, a blank, and so on to the
+ * last blank.
  *
- * CTC_LOSS x, targets, lengths, target_lengths -> loss [N], alpha float64 [N, T, L]
- *                    alpha: the logarithm of the probability of all ways to be at a place after a step
- * CTC_LOSS_BACKWARD dloss, x, targets, lengths, target_lengths, alpha -> dx, room float64 [N, L + C] */
+ *     CTC_LOSS           x, targets, lengths, target_lengths -> loss [N], alpha float64 [N, T, L]
+ *                        alpha: the logarithm of the probability of all ways to be at a place after a step
+ *     CTC_LOSS_BACKWARD  dloss, x, targets, lengths, target_lengths, alpha -> dx, room float64 [N, L + C]
+ */
 typedef struct bgi_ctc_attributes {
     int32_t blank;
     uint32_t zeroes_infinity; /* an infinite loss, whose targets need more steps, counts as 0 */

@@ -1,9 +1,9 @@
 /*
- * fast.c: each sample is a part. fast_body.h computes them.
+ * fast.c: each sample is a part. fast_body.h has the computation.
  */
 #include "kernels/ctc/fast.h"
 
-/* `x`: the number of that operand; the targets follow it. */
+/* `x` is the number of that operand; the targets follow it. */
 static bool take_samples(const bgi_kernel_request *request, uint32_t x, bg_kernel *kernel)
 {
     kernel->part_count = (uint32_t)request->types[x].dims[0];

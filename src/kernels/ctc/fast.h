@@ -1,6 +1,6 @@
 /*
- * fast.h: the scratch of a sample: rows over the places of its path, in double, with room on both sides, so that whole
- * vectors can be read.
+ * fast.h: the scratch of a sample: rows over the places of its path, in double, with spare places on both sides, so
+ * that whole vectors can be read.
  */
 #ifndef BGI_KERNELS_CTC_FAST_H
 #define BGI_KERNELS_CTC_FAST_H

@@ -31,8 +31,7 @@ ALWAYS_INLINE vd vselect_d(vl mask, vd yes, vd no)
     return (vd)(((vl)yes & mask) | ((vl)no & ~mask));
 }
 
-/* e^x for x up to 709: by e^r 2^n with |r| up to log(2) / 2. Below -708 it is that of -708, which is next to nothing.
- */
+/* e^x for x up to 709: by e^r 2^n with |r| up to log(2) / 2. Below -708 it uses -708, whose exponential is almost 0. */
 ALWAYS_INLINE vd vexp_d(vd x)
 {
     static const double terms[] = {
@@ -103,7 +102,7 @@ static void read_emissions(const bgi_ctc_sample *s, int64_t step, double *row)
     }
 }
 
-/* 0 where a path may come from the place two before; elsewhere the logarithm of nothing. */
+/* 0 where a path may come from the place two before; elsewhere the value for a probability of 0. */
 static void read_skips(const bgi_ctc_sample *s, double *row)
 {
     for (int64_t p = 0; p < s->places; p++)

@@ -15,10 +15,10 @@ typedef struct bgi_ctc_sample {
     const bgi_ctc_attributes *attributes;
     const void *x;
     bg_dtype dtype;
-    int64_t first, classes; /* first: the beginning of the sample's x */
+    int64_t first, classes; /* `first` is the beginning of the sample's x */
     const int32_t *targets;
     int64_t steps, targets_count;
-    int64_t places, stride; /* of its path; of the longest path */
+    int64_t places, stride; /* the places of its path; those of the longest path */
     double *alpha;
     bool is_valid; /* lengths and targets are in range */
 } bgi_ctc_sample;
@@ -57,7 +57,7 @@ static inline double bgi_ctc_x(const bgi_ctc_sample *s, int64_t step, int64_t pl
     return bgi_load(s->dtype, s->x, s->first + step * s->classes + bgi_ctc_class(s, place));
 }
 
-/* Whether a path may go from the place two before to this one: over a blank between two different targets. */
+/* Whether a path may jump to this place from the place two before, over a blank between two different targets. */
 static inline bool bgi_ctc_skips(const bgi_ctc_sample *s, int64_t place)
 {
     return place >= 2 && place % 2 == 1 && s->targets[place / 2] != s->targets[place / 2 - 1];
@@ -105,8 +105,8 @@ static inline double bgi_ctc_forward(const bgi_ctc_sample *s)
     return likelihood == -INFINITY && s->attributes->zeroes_infinity ? 0.0 : -likelihood;
 }
 
-/* The gradient of each x: minus the probability that a path with the targets goes through it. beta is like alpha, from
- * the end: a row that becomes that of the previous step as the walk proceeds; shares: for each class. */
+/* The gradient of each x: minus the probability that a path with the targets goes through it. `beta` is alpha's
+ * counterpart from the end of the path, one row that each step overwrites; `shares` has a value for each class. */
 static inline void bgi_ctc_backward(const bgi_ctc_sample *s, double dloss, int64_t most_steps, double *beta,
                                     double *shares, void *dx)
 {

@@ -6,7 +6,7 @@
 
 #include <brigade/ops.h>
 
-/* CUMULATIVE_SUM  x -> y  (floats in double; int32 and int64 exactly, wrapping around) */
+/*     CUMULATIVE_SUM  x -> y  (floats in double; int32 and int64 exactly, wrapping around) */
 typedef struct bgi_cumulative_attributes {
     uint32_t axis;
     uint32_t is_exclusive, is_reverse; /* 0 or 1 */

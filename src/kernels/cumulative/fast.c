@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast cumulative sums. fast_body.h computes them.
+ * fast.c: the shapes of fast cumulative sums. fast_body.h has the computation.
  */
 #include "kernels/cumulative/fast.h"
 

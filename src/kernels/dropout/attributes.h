@@ -8,22 +8,28 @@
 
 #include "kernels/mesh.h"
 
-/* DROPOUT x -> y (in training; copies otherwise) The mask of element e of sample n is word e % 4 of
- * Philox4x32-10(counter {e / 4, global sample, random_id, step low}, key {seed low, seed high ^ step high}), kept when
- * word * 2^-32 >= probability; global sample = micro_batch * N + n. Its gradient is the same kernel applied to dy. When
- * the last dim of x is cut over an axis, elements are numbered in the whole: replicas with the same piece drop the same
- * elements, and together they drop what one replica would. */
+/*
+ *     DROPOUT x -> y (in training; copies otherwise)
+ *
+ * The mask of element e of sample n is word e % 4 of
+ *
+ *     Philox4x32-10(counter {e / 4, global sample, random_id, step low}, key {seed low, seed high ^ step high})
+ *
+ * with global sample = micro_batch * N + n. The element is kept when word * 2^-32 >= probability. Its gradient is the
+ * same kernel applied to dy. When the last dim of x is cut over an axis, elements are numbered in the whole tensor:
+ * replicas with the same piece drop the same elements, and together they drop what one replica would.
+ */
 typedef struct bgi_dropout_attributes {
     double probability;
     uint32_t random_id;
     bg_mesh_axis axis;
-    uint32_t pieces; /* of the last dim; 0 means 1 */
+    uint32_t pieces; /* pieces of the last dim; 0 means 1 */
 } bgi_dropout_attributes;
 
 /* Runs of a sample's elements that are adjacent in the whole. */
 typedef struct bgi_dropout_runs {
     int64_t length, count; /* elements of a run; number of runs */
-    int64_t first, stride; /* in the whole: the beginning of the first run; the distance between runs */
+    int64_t first, stride; /* the beginning of the first run and the distance between runs, in the whole */
 } bgi_dropout_runs;
 
 static inline bgi_dropout_runs bgi_dropout_find_runs(const bg_kernel_call *call, int64_t elements)

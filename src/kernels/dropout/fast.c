@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast dropouts. fast_body.h computes them.
+ * fast.c: the shapes of fast dropouts. fast_body.h has the computation.
  */
 #include "kernels/cpu/move.h"
 

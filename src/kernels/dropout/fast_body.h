@@ -1,5 +1,5 @@
 /*
- * fast_body.h: dropout, which mostly computes random numbers. Attention drops shares by the same numbers.
+ * fast_body.h: dropout, which mostly computes random numbers. Attention's dropout uses the same numbers.
  */
 #ifndef BGI_KERNELS_DROPOUT_FAST_BODY_H
 #define BGI_KERNELS_DROPOUT_FAST_BODY_H
@@ -11,9 +11,9 @@
 
 /* The random numbers of one sample, and what they decide. */
 typedef struct dropout_mask {
-    uint32_t rest[3], key[2]; /* the counter after its first word */
-    double bound;             /* words at or above it are kept: 2^32 keeps none */
-    float scale;              /* of kept elements */
+    uint32_t rest[3], key[2]; /* words of the counter after the first */
+    double bound;             /* elements whose word is at or above it are kept; with 2^32 all are dropped */
+    float scale;              /* factor of kept elements */
 } dropout_mask;
 
 static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint32_t random_id, uint32_t sample)
@@ -24,8 +24,8 @@ static dropout_mask find_mask(const bg_kernel_env *env, double probability, uint
                           (float)(1.0 / (1.0 - probability))};
 }
 
-/* The factors of `count` elements, up to 4 PHILOX_GROUP, of which the first belongs to word 0 of counter `first`; up to
- * three more are written. */
+/* Writes the factors of `count` elements, at most 4 PHILOX_GROUP, and of up to three more. The first element belongs to
+ * word 0 of counter `first`. */
 static void make_factors(const dropout_mask *mask, uint32_t first, int64_t count, float *factors)
 {
     const int64_t counters = (count + 3) / 4;
@@ -49,7 +49,7 @@ static void drop_elements(const float *x, const float *factors, float *y, int64_
         y[e] = factors[e] == 0.0f ? 0.0f : x[e] * factors[e];
 }
 
-/* Drops `length` elements from `at` on, which are elements `first` and so on of the whole sample. */
+/* Drops `length` elements from `at` on; the first of them is element `first` of the whole sample. */
 static void drop_run(const bg_kernel_call *call, const dropout_mask *mask, int64_t at, int64_t first, int64_t length)
 {
     const bg_dtype dtype = call->types[0].dtype;

@@ -8,10 +8,13 @@
 
 #include <stdbool.h>
 
-/* UNARY           x -> y
- * UNARY_BACKWARD  dy, x, y -> dx
- * So that only one of x and y must be kept for the backward pass, the other operand may be the same one again: kernels
- * use y for those of bgi_unary_derives_from_output (x may be y), and x for the rest (y may be x). */
+/*
+ *     UNARY           x -> y
+ *     UNARY_BACKWARD  dy, x, y -> dx
+ *
+ * The backward pass needs only one of x and y, and the other operand may be the same one again. Kernels use y for
+ * functions of bgi_unary_derives_from_output (x may be y), and x for the others (y may be x).
+ */
 typedef struct bgi_unary_attributes {
     bg_unary function;
     double a, b; /* its parameters; 0 for functions without parameters */
@@ -23,7 +26,7 @@ static inline bool bgi_unary_derives_from_output(bg_unary function)
            function == BG_SQRT || function == BG_RECIPROCAL || function == BG_RSQRT || function == BG_TAN;
 }
 
-/* Whether it can follow a product in the same kernel: it has no parameters, and a vector form. */
+/* Whether the function can follow a product in the same kernel: it has no parameters, and a vector form. */
 static inline bool bgi_unary_fuses(bg_unary function)
 {
     return function < BG_TAN;
@@ -34,8 +37,10 @@ static inline bool bgi_unary_has_parameters(bg_unary function)
     return function >= BG_SOFTPLUS;
 }
 
-/* BINARY           a, b -> y                      (broadcasting; floats, int32, int64)
- * SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM: dy where a wins, half where equal; dy's shape)
+/*
+ *     BINARY           a, b -> y                      (broadcasting; floats, int32, int64)
+ *     SELECT_GRADIENT  dy, a, b -> da                 (for MAXIMUM, MINIMUM: dy where a wins, half where equal; dy's
+ *                                                      shape)
  */
 typedef struct bgi_binary_attributes {
     bg_binary function;
@@ -46,8 +51,10 @@ typedef struct bgi_scale_attributes {
     double alpha, beta;
 } bgi_scale_attributes;
 
-/* CAST         x -> y                             (kernels look at the types only)
- * STANDARDIZE  x -> y */
+/*
+ *     CAST         x -> y                             (kernels look at the types only)
+ *     STANDARDIZE  x -> y
+ */
 typedef struct bgi_standardize_attributes {
     float divisor, mean, deviation;
     bg_dtype dtype; /* of y */

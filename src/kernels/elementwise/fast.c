@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast functions of one or two elements. fast_body.h computes them.
+ * fast.c: the shapes of fast functions of one or two elements. fast_body.h has the computation.
  */
 #include "kernels/elementwise/attributes.h"
 #include "kernels/elementwise/fast.h"

@@ -1,6 +1,6 @@
 /*
  * fast_body.h: functions of one element, or of two with broadcasting. Every kernel iterates over its part in chunks
- * that fit the first-level cache: 16-bit values are widened into a buffer and narrowed out of one; float32 is read and
+ * that fit the first-level cache. 16-bit values are widened to a buffer and narrowed from one; float32 is read and
  * written in place. A chunk is read before it is written, so a result may overwrite an operand of the same shape.
  */
 #ifndef BGI_KERNELS_ELEMENTWISE_FAST_BODY_H
@@ -36,7 +36,7 @@ ALWAYS_INLINE vf vclamp(vf x, vf lowest, vf highest)
     return vselect(vgreater(lowest, x), lowest, vselect(vgreater(x, highest), highest, x));
 }
 
-/* `p`: the parameters of functions that have some. */
+/* `p` has the function's parameters, if any. */
 ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_attributes *p)
 {
     const vf one = vset(1.0f), zero = vset(0.0f);
@@ -74,7 +74,7 @@ ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_at
     case BG_SILU:
         return x * vsigmoid(x);
     case BG_MISH: {
-        /* tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2), which is 1 to the last bit for large e */
+        /* tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2), which rounds to 1 for large e */
         const vf e = vexp(vmin(x, vset(20.0f))), n = vfma(e, e, e + e);
 
         return x * (n / (n + vset(2.0f)));
@@ -123,7 +123,7 @@ ALWAYS_INLINE vf compute_unary(const bg_unary function, vf x, const bgi_unary_at
     }
 }
 
-/* dx; `s` is the operand that the function saves, x or y (attributes.h). */
+/* Computes dx; `s` is the operand that the function saves, x or y (attributes.h). */
 ALWAYS_INLINE vf compute_unary_backward(const bg_unary function, vf dy, vf s, const bgi_unary_attributes *p)
 {
     const vf one = vset(1.0f), zero = vset(0.0f);
@@ -519,7 +519,7 @@ static void run_binary(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* dy where a wins over b, half of it where neither wins; dy where an operand is NaN. `sign` -1: the smaller one
+/* Gives dy where a wins over b or an operand is NaN, and half of dy where neither wins. With `sign` -1 the smaller one
  * wins. */
 static void select_loop(const float *dy, const float *a, const float *b, float sign, float *da, int64_t count)
 {
@@ -581,7 +581,7 @@ static void run_scale(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Integers to integers: those that do not fit become the nearest that do. */
+/* Casts integers to integers; a value that does not fit becomes the nearest one that does. */
 #define CAST_INTEGERS(name, source, target, lowest, highest)                                                           \
     static void name(const void *x, int64_t first, int64_t end, void *y)                                               \
     {                                                                                                                  \
@@ -614,7 +614,7 @@ WIDEN_INTEGERS(cast_uint8_int64, uint8_t, int64_t)
 WIDEN_INTEGERS(cast_int32_int64, int32_t, int64_t)
 WIDEN_INTEGERS(cast_int64_float32, int64_t, float)
 
-/* False: the other casts go through floats. */
+/* Returns false for the other casts, which go through floats. */
 static bool cast_integers(bg_dtype from, bg_dtype to, const void *x, int64_t first, int64_t end, void *y)
 {
     static const struct {

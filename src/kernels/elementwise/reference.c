@@ -143,7 +143,7 @@ static double derive_mish(double x)
     return t + x * sigmoid(x) * (1.0 - t * t);
 }
 
-/* The derivative, from x or y, whichever is given (bgi_unary_derives_from_output says which). */
+/* The derivative, from x or y: bgi_unary_derives_from_output determines which one is given. */
 static double derive_unary(const bgi_unary_attributes *attributes, double x, double y)
 {
     const double a = attributes->a, b = attributes->b;
@@ -313,7 +313,7 @@ static uint64_t compute_integers(bg_binary function, int64_t a, int64_t b)
         return (uint64_t)a - (uint64_t)b;
     case BG_MULTIPLY:
         return (uint64_t)a * (uint64_t)b;
-    case BG_DIVIDE: /* C does not define division by 0, and of the smallest number by -1 */
+    case BG_DIVIDE: /* C does not define division by 0, nor division of the smallest number by -1 */
         return b == 0 ? 0 : b == -1 ? 0 - (uint64_t)a : (uint64_t)(a / b);
     case BG_MAXIMUM:
         return (uint64_t)(a > b ? a : b);
@@ -379,7 +379,7 @@ void bgi_reference_cast(const bg_kernel_call *call, uint32_t part)
 
     (void)part;
     for (int64_t i = 0; i < count; i++)
-        if (from == BG_INT64 && to == BG_FLOAT32) /* through double it would be rounded twice */
+        if (from == BG_INT64 && to == BG_FLOAT32) /* a conversion through double would round twice */
             ((float *)call->operands[1])[i] = (float)((const int64_t *)call->operands[0])[i];
         else
             bgi_store(to, call->operands[1], i, bgi_load(from, call->operands[0], i));

@@ -8,18 +8,21 @@
 
 #include "kernels/mesh.h"
 
-/* EMBEDDING           table, ids -> y
- * EMBEDDING_BACKWARD  dy, ids -> dtable
- * EMBEDDING_SLOTS     ids, slots! -> uses       which row of `rows` each row of the table has, given at its first use
- * EMBEDDING_ROWS      dy, uses, rows!           dtable of a micro-batch, added to the rows that are used
- * EMBEDDING_ROWS_ADD  gradient!, rows, slots    all rows, added to a gradient of the whole table
- * Of a table that is cut by rows over an axis, ids count from the first row of the whole. */
+/*
+ *     EMBEDDING           table, ids -> y
+ *     EMBEDDING_BACKWARD  dy, ids -> dtable
+ *     EMBEDDING_SLOTS     ids, slots! -> uses       which row of `rows` each row of the table has, given at first use
+ *     EMBEDDING_ROWS      dy, uses, rows!           dtable of a micro-batch, added to the rows that are used
+ *     EMBEDDING_ROWS_ADD  gradient!, rows, slots    all rows, added to a gradient of the whole table
+ *
+ * When a table is cut by rows over an axis, ids count from the first row of the whole table.
+ */
 typedef struct bgi_embedding_attributes {
     int64_t padding_index;
     bg_mesh_axis axis;
 } bgi_embedding_attributes;
 
-/* The id as a row of the replica's table, which has `rows` rows; -1: it has no such row. */
+/* The id as a row of the replica's table, which has `rows` rows; -1: the table has no such row. */
 static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_embedding_attributes *attributes,
                                         int32_t id, int64_t rows)
 {
@@ -29,10 +32,10 @@ static inline int64_t bgi_embedding_row(const bg_kernel_call *call, const bgi_em
 }
 
 /* `slots`, int32 [2 V + 1] for a table of V rows, is empty when a step begins. The second part is scratch of
- * EMBEDDING_SLOTS, zeros between calls. */
+ * EMBEDDING_SLOTS; it is zero between calls. */
 typedef struct bgi_embedding_slots {
-    int32_t *of_row;   /* by row: 1 + its slot; 0: not used in this step */
-    int32_t *last_use; /* by row: 1 + its last use so far in the micro-batch; 0: none */
+    int32_t *of_row;   /* for each row: 1 + its slot; 0: not used in this step */
+    int32_t *last_use; /* for each row: 1 + its last use so far in the micro-batch; 0: no use */
     int32_t *used;     /* the number of used slots */
 } bgi_embedding_slots;
 
@@ -41,12 +44,13 @@ static inline bgi_embedding_slots bgi_embedding_view_slots(int32_t *slots, int64
     return (bgi_embedding_slots){slots, slots + rows, slots + 2 * rows};
 }
 
-/* `uses`, int32 [2, n] for n ids: at an id's first use in the micro-batch 1 + its slot, negative when the slot is new
- * in this step, 0 elsewhere; behind them 1 + the next use of the same id, 0 at the last one. */
+/* `uses` is int32 [2, n] for n ids. The first row has 1 + the slot at an id's first use in the micro-batch, negative
+ * when the slot is new in this step, and 0 elsewhere. The second row has 1 + the next use of the same id, 0 at its last
+ * use. */
 
 typedef struct bgi_embedding_backward_attributes {
     bgi_embedding_attributes forward;
-    bg_type result; /* of dtable */
+    bg_type result; /* type of dtable */
 } bgi_embedding_backward_attributes;
 
 #endif

@@ -11,8 +11,8 @@
 /* Lists in scratch, in the order of ids. */
 typedef struct bgi_embedding_uses {
     int64_t rows, count;
-    int32_t *first; /* by row of the table: 1 + its first use; 0: none */
-    int32_t *next;  /* by use: 1 + the next use of the same row; 0: none */
+    int32_t *first; /* for each row of the table: 1 + its first use; 0: no use */
+    int32_t *next;  /* for each use: 1 + the next use of the same row; 0: the last use */
 } bgi_embedding_uses;
 
 static inline bgi_embedding_uses bgi_embedding_uses_view(void *scratch, const bg_type *ids, const bg_type *table)

@@ -47,9 +47,8 @@ static void prepare_embedding_backward(const bg_kernel_call *call)
 
 enum { EMBEDDING_COLUMNS = 512 };
 
-/* The rows of dy in the list that begins at use `first` - 1, summed in its order: columns `begin` to begin + columns
- * - 1.
- */
+/* Sums the rows of dy in the list that begins at use `first` - 1, in the list's order, for `columns` columns from
+ * `begin` on. */
 ALWAYS_INLINE void sum_uses(const bg_kernel_call *call, const int32_t *next, int64_t first, int64_t width,
                             int64_t begin, int64_t columns, float *sums)
 {
@@ -87,7 +86,7 @@ static void run_embedding_backward(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the uses, and the rows of those that are the first of their id. The sum over the micro-batch is
+/* A part owns a run of the uses, and the rows whose first use is in the run. The sum over the micro-batch is
  * complete, and rounded to dy's type, before it is added to a row, as with EMBEDDING_BACKWARD and ACCUMULATE. */
 static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
 {
@@ -119,7 +118,7 @@ static void run_embedding_rows(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* A part owns a run of the table's rows. Unused rows get +0 added, which gives the bits of a dense sum for -0 too. */
+/* A part owns a run of the table's rows. It adds +0 to unused rows, which gives the bits of a dense sum for -0 too. */
 static void run_embedding_rows_add(const bg_kernel_call *call, uint32_t part)
 {
     const bg_type *table = &call->types[0];

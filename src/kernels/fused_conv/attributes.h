@@ -7,11 +7,15 @@
 #include "kernels/conv/attributes.h"
 #include "kernels/elementwise/attributes.h"
 
-/* FUSED_CONV2D x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y float32 alone The convolution,
- * then each step that the attributes name, in this order: batch norm by the running statistics, the sum with `other`,
- * which has y's shape, and a function of one element. Every step does the float operations of its separate kernel. */
+/*
+ *     FUSED_CONV2D x, w, bias?, (gamma, beta, running_mean, running_variance)?, other? -> y      only float32
+ *
+ * The convolution, then each step that the attributes name, in this order: batch norm by the running statistics, the
+ * sum with `other`, which has y's shape, and a function of one element. Every step does the float operations of its
+ * separate kernel.
+ */
 typedef struct bgi_fused_conv2d_attributes {
-    bgi_conv2d_attributes conv; /* first: kernels of convolutions may read these as their own */
+    bgi_conv2d_attributes conv; /* the first field, so that kernels of convolutions may read these as their own */
     bgi_unary_attributes unary;
     double epsilon;
     uint8_t has_bias, norms, adds, maps; /* 0: no */

@@ -1,5 +1,5 @@
 /*
- * fast.c: fused convolutions are supported where the convolution is. fast_body.h computes them.
+ * fast.c: fused convolutions are supported where the convolution is. fast_body.h has the computation.
  */
 #include "kernels/fused_conv/fast.h"
 

@@ -45,7 +45,7 @@ static inline void bgi_fused_conv2d_call_make(const bg_kernel_call *fused, bgi_f
     for (uint32_t i = 0; i < out->call.input_count; i++)
         out->operands[i] = fused->operands[i];
     out->operands[out->call.input_count] = fused->operands[fused->input_count];
-    if (fused->scratch != NULL) /* plain bodies have no scratch */
+    if (fused->scratch != NULL) /* plain bodies need no scratch */
         out->call.scratch = (float *)fused->scratch + bgi_fused_conv2d_floats(&fused->types[1], attributes);
 }
 

@@ -1,6 +1,6 @@
 /*
- * fast_body.h: convolutions that process their results further before they are stored, or while these are in the
- * first-level cache: a tile's rows, when their sums are complete.
+ * fast_body.h: convolutions that apply following steps to a tile's rows once their sums are complete, before they are
+ * stored or while they are in the first-level cache.
  */
 #ifndef BGI_KERNELS_FUSED_CONV_FAST_BODY_H
 #define BGI_KERNELS_FUSED_CONV_FAST_BODY_H
@@ -33,7 +33,7 @@ static void prepare_fused_conv2d(const bg_kernel_call *call)
     }
 }
 
-/* Calls `convolve_part` with the convolution alone and what follows it. */
+/* Calls `convolve_part` with the plain convolution and the steps that follow it. */
 static void pass_fused_conv2d(const bg_kernel_call *call, uint32_t part,
                               void (*convolve_part)(const bg_kernel_call *call, uint32_t part,
                                                     const conv_finish *finish))

@@ -10,17 +10,21 @@
 #include "kernels/axis.h"
 #include "kernels/reference/element.h"
 
-/* GATHER              x, ids -> y     y[.., ids.., ..] = x[.., id, ..]
- * SCATTER             dy, ids -> dx   zeros, and what each id brings, in the order of ids
- * GATHER_ELEMENTS     x, ids -> y     ids in y's shape
- * SCATTER_ELEMENTS    dy, ids -> dx
- * TOP_K               x -> values, numbers      along the last axis
- * ONE_HOT             ids -> y                  y[.., id] = 1, all else 0, of any type; kernels look at the types only
- * Ids are int32, int64 or uint8. */
+/*
+ *     GATHER              x, ids -> y     y[.., ids.., ..] = x[.., id, ..]
+ *     SCATTER             dy, ids -> dx   zeros, plus the contribution of each id, in the order of ids
+ *     GATHER_ELEMENTS     x, ids -> y     ids in y's shape
+ *     SCATTER_ELEMENTS    dy, ids -> dx
+ *     TOP_K               x -> values, numbers      along the last axis
+ *     ONE_HOT             ids -> y                  y[.., id] = 1, other elements 0, of any type; kernels look at the
+ *                                                   types only
+ *
+ * Ids are int32, int64 or uint8.
+ */
 typedef struct bgi_index_attributes {
     uint32_t axis; /* of x */
     uint32_t unused;
-    bg_type whole; /* x's; read by scatters */
+    bg_type whole; /* type of x, which scatters read */
 } bgi_index_attributes;
 
 typedef struct bgi_top_k_attributes {
@@ -29,7 +33,7 @@ typedef struct bgi_top_k_attributes {
     uint32_t unused;
 } bgi_top_k_attributes;
 
-/* Of the op alone. */
+/* Only the op uses these attributes. */
 typedef struct bgi_one_hot_attributes {
     int64_t classes;
     bg_dtype dtype;

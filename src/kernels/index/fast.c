@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast kernels of elements by index, and their parts. fast_body.h computes them.
+ * fast.c: the shapes of fast kernels of elements by index, and their parts. fast_body.h has the computation.
  */
 #include "kernels/index/fast.h"
 

@@ -41,7 +41,7 @@ ALWAYS_INLINE bool find_index_places(const bg_dtype dtype, const void *ids, int6
     return outside == 0;
 }
 
-/* Calls an inline function with the type of ids as a constant. */
+/* Calls an inline function that gets the type of ids as a constant. */
 #define WITH_IDS(dtype, function, ...)                                                                                 \
     do {                                                                                                               \
         if ((dtype) == BG_INT32)                                                                                       \
@@ -54,7 +54,7 @@ ALWAYS_INLINE bool find_index_places(const bg_dtype dtype, const void *ids, int6
 
 /* ---- rows ---- */
 
-/* Rows first..first + count - 1 of one outer index. */
+/* Gathers rows first..first + count - 1 of one outer index. */
 ALWAYS_INLINE void copy_rows(const bg_dtype dtype, const void *ids, int64_t first, int64_t count, int64_t size,
                              const char *x, size_t bytes, char *to)
 {
@@ -86,7 +86,7 @@ static void run_gather(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* dx's rows low..high - 1 of an outer index: zeros, plus each row of dy whose id is there. */
+/* Computes dx's rows low..high - 1 of an outer index: zeros, plus each row of dy whose id is in this range. */
 ALWAYS_INLINE void add_rows_between(const bg_dtype dtype, const bg_kernel_call *call, const bgi_scatter *s,
                                     int64_t outer, int64_t low, int64_t high, int64_t count, float *dx)
 {
@@ -153,8 +153,8 @@ ALWAYS_INLINE void add_columns(const bg_dtype dtype, const void *ids, bool by_el
     }
 }
 
-/* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. There is an id for each row, or
- * for each element. */
+/* Computes one block of columns of dx: zeros, plus the contribution of each row of dy. Each row of dy, or each element,
+ * has an id. */
 static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int64_t outer, int64_t column,
                           int64_t columns, int64_t count, bool by_element)
 {
@@ -175,7 +175,8 @@ static void scatter_block(const bg_kernel_call *call, const bgi_scatter *s, int6
         write_floats(dtype, call->operands[2], first + i * s->view.inner, columns, dx + i * s->view.inner);
 }
 
-/* Rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. `dx` is row `first`. */
+/* Computes rows first..end - 1 of dx, whose elements are adjacent: zeros, plus each element of dy. `dx` is row `first`.
+ */
 ALWAYS_INLINE void add_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
                                 int64_t count, int64_t size, float *dx)
 {
@@ -249,7 +250,7 @@ static void run_scatter_elements(const bg_kernel_call *call, uint32_t part)
 
 /* ---- elements ---- */
 
-/* The elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. */
+/* Copies the elements of y from `first` to `end`, each of `size` bytes, of rows of x whose elements are adjacent. */
 ALWAYS_INLINE void gather_adjacent_elements(const bg_dtype ids, const bg_kernel_call *call, int64_t first, int64_t end,
                                             const size_t size)
 {
@@ -365,7 +366,7 @@ typedef struct ranked {
     int32_t number;
 } ranked;
 
-/* NaN is larger than all numbers; among equal elements the first one comes first. Among negated elements NaN is the
+/* NaN is larger than all numbers; among equal elements the first one comes first. Among negated elements NaN comes
  * last. */
 ALWAYS_INLINE bool ranks_above(ranked a, ranked b, bool nan_is_last)
 {
@@ -391,8 +392,8 @@ static void sink(ranked *heap, int64_t count, int64_t at, ranked item, bool nan_
     heap[at] = item;
 }
 
-/* Sinks the elements of a row, `first` .. `first` + count - 1, that rank above the lowest of the heap. Most do not, so
- * whole vectors of them are skipped. */
+/* Inserts those elements `first`..`first` + count - 1 of a row that rank above the lowest of the heap. Most elements do
+ * not, so whole vectors are skipped. */
 static void sink_chunk(const float *x, int64_t first, int64_t count, ranked *heap, int64_t k, bool is_negated)
 {
     for (int64_t i = 0; i < count; i += LANES) {

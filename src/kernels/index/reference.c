@@ -107,7 +107,7 @@ void bgi_reference_one_hot(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* Whether element `a` comes before `b`: the larger (or smaller) first, NaN as the largest, equal ones in their
+/* Whether element `a` precedes `b`: the larger (or smaller) one is first, NaN is the largest, and equal ones keep their
  * order. */
 static bool comes_first(const bg_kernel_call *call, int64_t row, int64_t a, int64_t b)
 {

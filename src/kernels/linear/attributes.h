@@ -6,10 +6,12 @@
 
 #include <brigade/ops.h>
 
-/* LINEAR                   x [..., in], w [out, in], b? [out] -> y [..., out]
- * LINEAR_BACKWARD_INPUT    dy, w -> dx
- * LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes) (+)
- * MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) (+) */
+/*
+ *     LINEAR                   x [..., in], w [out, in], b? [out] -> y [..., out]
+ *     LINEAR_BACKWARD_INPUT    dy, w -> dx
+ *     LINEAR_BACKWARD_WEIGHTS  dy, x -> dw, db?       (bgi_linear_backward_attributes) (+)
+ *     MATMUL                   a, b -> y              (bgi_matmul_attributes; leading dims broadcast) (+)
+ */
 typedef struct bgi_matmul_attributes {
     uint8_t transpose_a, transpose_b;
 } bgi_matmul_attributes;
@@ -18,15 +20,18 @@ typedef struct bgi_linear_backward_attributes {
     uint8_t bias; /* db is wanted */
 } bgi_linear_backward_attributes;
 
-/* FUSED_PRODUCT the operands of a product, other? -> y, sum? One of the products above, followed by a step on each
- * element of its result. The bits are those of the separate kernels, with each rounding in place. `sum`, if stored, is
- * the result before the function.
+/*
+ *     FUSED_PRODUCT            the operands of a product, other? -> y, sum?
  *
- *     follows NOTHING     y = product + bias             MATMUL alone; other = bias [columns]
- *     follows FUNCTION    y = function(sum)              sum = the product, after MATMUL + bias when there is one
+ * One of the products above, followed by a step on each element of its result. The bits are those of the separate
+ * kernels, because every rounding is kept. `sum`, if stored, is the result before the function.
+ *
+ *     follows NOTHING     y = product + bias             only MATMUL; other = bias [columns]
+ *     follows FUNCTION    y = function(sum)              sum = the product, or MATMUL + bias when there is a bias
  *     follows DERIVATIVE  y = UNARY_BACKWARD(product, other, other)
  *
- * LINEAR's own bias is an operand of the product. */
+ * LINEAR's own bias is an operand of the product.
+ */
 typedef enum bgi_product_kind {
     BGI_PRODUCT_LINEAR = 0,
     BGI_PRODUCT_LINEAR_BACKWARD_INPUT,
@@ -42,7 +47,7 @@ typedef enum bgi_product_follower {
 } bgi_product_follower;
 
 typedef struct bgi_fused_product_attributes {
-    bgi_matmul_attributes layout; /* of MATMUL; first, so that MATMUL may read these as its own */
+    bgi_matmul_attributes layout; /* attributes of MATMUL; first, so that MATMUL may read these as its own */
     uint8_t product;              /* bgi_product_kind */
     uint8_t follows;              /* bgi_product_follower */
     uint8_t keeps_sum;            /* of FUNCTION */

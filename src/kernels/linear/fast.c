@@ -1,5 +1,6 @@
 /*
- * fast.c: the shapes of fast matrix products: their parts and their scratch. gemm_body.h and fast_body.h compute them.
+ * fast.c: the shapes of fast matrix products: their parts and their scratch. gemm_body.h and fast_body.h have the
+ * computation.
  */
 #include "kernels/linear/attributes.h"
 #include "kernels/linear/gemm.h"
@@ -52,8 +53,8 @@ bool bgi_cpu_shape_matmul(const bgi_kernel_request *request, int64_t lanes, bg_k
     return bgi_dtype_is_single(y->dtype) && take(kernel, &g);
 }
 
-/* The shape is that of the product. The following step is supported wherever the product is, except for functions that
- * UNARY's own kernel declines. */
+/* The shape is that of the product. The following step is supported for every supported product, except for functions
+ * that UNARY's own kernel declines. */
 bool bgi_cpu_shape_fused_product(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     static const bgi_cpu_shape shapes[BGI_PRODUCT_COUNT] = {[BGI_PRODUCT_LINEAR] = bgi_cpu_shape_linear,

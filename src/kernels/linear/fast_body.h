@@ -1,6 +1,6 @@
 /*
- * fast_body.h: the linear layer's three products, and matmul, as products of gemm_body.h; each also with the bias,
- * function or derivative that follows it.
+ * fast_body.h: the linear layer's three products, and matmul, as products of gemm_body.h, each optionally followed by a
+ * bias, function or derivative.
  */
 #ifndef BGI_KERNELS_LINEAR_FAST_BODY_H
 #define BGI_KERNELS_LINEAR_FAST_BODY_H
@@ -11,11 +11,11 @@
 
 /* The step that follows a product. */
 typedef struct product_next {
-    const void *bias; /* added to the complete product; or NULL */
+    const void *bias; /* a bias that is added to the complete product; or NULL */
     void (*map)(const float *x, float *y, int64_t count, const bgi_unary_attributes *none);
     void (*derive)(const float *dy, const float *s, float *dx, int64_t count, const bgi_unary_attributes *none);
     const void *s; /* for `derive` */
-    void *y;       /* may be C itself */
+    void *y;       /* may be the memory of C */
 } product_next;
 
 /* Every step is rounded to C's type, as if it were a separate kernel. */

@@ -17,15 +17,16 @@ enum {
     BGI_GEMM_ROWS = 256,             /* rows of A in a unit: with a block's columns they fit a second-level cache */
     BGI_GEMM_UNIT_ELEMENTS = 131072, /* elements of C in a unit: enough panels for each row of A, and rows for each
                                         panel, once laid out */
-    BGI_GEMM_FEWEST_UNITS = 16,      /* but at least this many units, so that workers share the work evenly */
-    BGI_GEMM_FEW_ROWS = 64,          /* too few rows for packing A, or a row-major B, to pay */
-    BGI_GEMM_PACKED_COLUMNS = 32,    /* columns of A packed at a time */
-    BGI_GEMM_TILE_ROWS = 8,          /* at most, of any instruction set */
-    BGI_GEMM_PAIRS_DEPTH = 512 /* terms of products of pairs: whole tiles; a strip of B fits a first-level cache */
+    BGI_GEMM_FEWEST_UNITS = 16,      /* at least this many units, so that workers share the work evenly */
+    BGI_GEMM_FEW_ROWS = 64,       /* with at most this many rows, packing A or a row-major B costs more than it saves */
+    BGI_GEMM_PACKED_COLUMNS = 32, /* columns of A packed at a time */
+    BGI_GEMM_TILE_ROWS = 8,       /* the most rows of a tile, for any instruction set */
+    BGI_GEMM_PAIRS_DEPTH =
+        512 /* terms of a block of products of pairs: whole tiles; a strip of B fits a first-level cache */
 };
 #define BGI_GEMM_UNIT_FLOPS 1.3e6
-#define BGI_GEMM_ROW_FLOPS  0.65e6 /* of one row, whose time is that of reading the matrix */
-/* Rows of a tile, whose sums are in registers: AVX-512 and aarch64 have 32 of them, the others 16. */
+#define BGI_GEMM_ROW_FLOPS  0.65e6 /* flops of a part with one row, whose time is that of reading the matrix */
+/* Rows of a tile, whose sums are in registers: AVX-512 and aarch64 have 32 registers, the others 16. */
 #if defined(__aarch64__)
 #define BGI_GEMM_IS_AARCH64 1
 #else
@@ -40,11 +41,11 @@ typedef struct bgi_gemm {
     int64_t units;
     uint32_t parts;
     int64_t panel_floats; /* a packed panel, and a spare one */
-    int64_t a_floats;     /* a block of A, packed; and before that widened, unless it is float32 */
-    int64_t c_floats;     /* a block of C in float32, 0 where sums are kept in C itself */
+    int64_t a_floats;     /* a packed block of A, and a widened one unless A is float32 */
+    int64_t c_floats;     /* a block of C in float32, 0 if sums are kept in C itself */
     int64_t part_floats;
-    bool widens, keeps_sums; /* A to float32; a unit's block of C beside C */
-    bgi_isa pairs;           /* how bfloat16 is multiplied: bgi_product_pairs */
+    bool widens, keeps_sums; /* widens A to float32; keeps the sums of a unit beside C */
+    bgi_isa pairs;           /* the instructions for bfloat16 (bgi_product_pairs) */
 } bgi_gemm;
 
 /* The scratch of a part, which computes one unit after another. */
@@ -80,8 +81,8 @@ static inline uint32_t bgi_gemm_fit_parts(uint32_t parts, int64_t part_floats, u
     return fit >= parts ? parts : fit < 1 ? 1 : (uint32_t)fit;
 }
 
-/* Limits the scratch of a product (bgi_product_limit) as far as possible: by fewer parts, and when one is too large, by
- * fewer rows in a unit. Neither changes an element's sum. */
+/* Limits the scratch of a product (bgi_product_limit) as far as possible: by fewer parts, and by fewer rows in a unit
+ * when one part is too large. Neither changes an element's sum. */
 static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_bytes)
 {
     while ((uint64_t)g.part_floats * sizeof(float) > limit_bytes && g.part_floats > g.panel_floats &&
@@ -94,12 +95,12 @@ static inline bgi_gemm bgi_gemm_bound(bgi_gemm g, int64_t lanes, uint64_t limit_
     return g;
 }
 
-/* The product with the limits in its kernel's state (bgi_product), which also names the instructions. */
+/* The plan of a product whose kernel's state (bgi_product) has limits and names the instructions. */
 static inline bgi_gemm bgi_gemm_for(bgi_gemm g, int64_t lanes, const void *state)
 {
     g.pairs = bgi_product_pairs(state);
     if (g.pairs != BGI_ISA_PORTABLE) {
-        g.depth = g.k < BGI_GEMM_PAIRS_DEPTH ? g.k : BGI_GEMM_PAIRS_DEPTH; /* which the sums do not depend on */
+        g.depth = g.k < BGI_GEMM_PAIRS_DEPTH ? g.k : BGI_GEMM_PAIRS_DEPTH; /* the sums do not depend on it */
         g.depth_blocks = (g.k + g.depth - 1) / g.depth;
     }
     bgi_gemm_size(&g, lanes);
@@ -162,7 +163,7 @@ static inline bgi_gemm bgi_gemm_accumulating(bgi_gemm g, int64_t lanes, bool acc
     return g;
 }
 
-/* dw [out, in] = dy^T [out, rows] x [rows, in]; or added to an accumulator */
+/* dw [out, in] = dy^T [out, rows] x [rows, in], or that added to an accumulator */
 static inline bgi_gemm bgi_linear_weights_plan(const bgi_linear_dims *d, int64_t lanes, bg_dtype dtype,
                                                bool accumulates)
 {

@@ -2,8 +2,8 @@
  * gemm_body.h: one unit of a matrix product: a block of rows of A against a run of panels of B. Geometry: gemm.h.
  *
  * A tile of C is TILE_ROWS rows by up to three vectors, held in registers. B is read from packed panels (or directly
- * from memory when a panel would be used once), A in place, one element broadcast at a time. The caller packs B, so
- * convolutions can be products without a matrix of their patches in memory.
+ * from memory when a panel would be used once), A is read in place, one element broadcast at a time. The caller packs
+ * B, so convolutions can be products without a matrix of their patches in memory.
  */
 #ifndef BGI_KERNELS_LINEAR_GEMM_BODY_H
 #define BGI_KERNELS_LINEAR_GEMM_BODY_H
@@ -28,26 +28,25 @@ struct gemm_job {
     int64_t b_start, b_row, b_column;
     void *c; /* rows c_row apart, with adjacent columns */
     int64_t c_start, c_row;
-    bool rounds;             /* rounds sums to C's 16-bit type after each block */
-    bool add;                /* adds the complete product to C, which is float32; there are no biases then */
+    bool rounds;             /* sums are rounded to C's 16-bit type after each block */
+    bool add;                /* the complete product is added to C, which is float32; then there are no biases */
     const void *column_bias; /* or NULL */
-    bool biases_last;        /* column_bias is added to the complete sums, of float32, otherwise to those of the first
-                                block */
-    const void *row_bias;    /* or NULL */
-    /* Packs rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` holds as many
-     * floats. NULL: B is a matrix. */
+    bool biases_last;     /* column_bias is added to the complete float32 sums, otherwise to those of the first block */
+    const void *row_bias; /* or NULL */
+    /* Packs rows k0.. of B's columns n0.. into to[k][width]; columns from `count` on are zero. `spare` has the same
+     * size. NULL: B is a matrix. */
     void (*pack)(const gemm_job *job, int64_t repeat, int64_t k0, int64_t k_count, int64_t n0, int64_t count,
                  int64_t width, float *to, float *spare);
     const void *source; /* for `pack` */
     int64_t batch;      /* likewise */
     /* The next step on `count` complete elements of C from `index` on, in column `column` and the following ones, while
-     * they are in the cache. NULL: nothing. */
+     * they are in the cache. NULL: no step follows. */
     void (*finish)(const gemm_job *job, int64_t index, int64_t column, int64_t count);
     const void *next;   /* for `finish` */
-    const void *beside; /* of C's shape and type, which `finish` reads or writes beside C; or NULL */
+    const void *beside; /* an operand of C's shape and type that `finish` reads or writes beside C; or NULL */
 };
 
-/* ---- what will be packed next ---- */
+/* ---- prefetching memory that is packed next ---- */
 
 /* `rows` runs of `bytes`, `stride` bytes apart. */
 typedef struct gemm_ahead {
@@ -55,9 +54,9 @@ typedef struct gemm_ahead {
     int64_t rows, stride, bytes;
 } gemm_ahead;
 
-/* Prefetches cache lines of some of its rows, one after another, `each` of them in each group of steps. They go into
- * the second-level cache, because rows are in different pages, where the processor does not prefetch. Only a few at a
- * time, because the processor waits when too many lines are requested. */
+/* Prefetches cache lines of some of those rows, one after another, `each` lines in each group of steps. The lines go to
+ * the second-level cache: rows are in different pages, where the processor does not prefetch by itself. Only a few
+ * lines are requested at a time, because the processor waits when there are too many requests. */
 typedef struct gemm_walk {
     const char *row;
     int64_t rows, stride, bytes, at, each;
@@ -65,7 +64,7 @@ typedef struct gemm_walk {
 
 enum { WALK_GROUP = 8 }; /* steps of a tile's depth */
 
-/* Share i of n, within `depth` steps. */
+/* The walk over share i of n of the rows, within `depth` steps. */
 static gemm_walk walk_share(const gemm_ahead *ahead, int64_t i, int64_t n, int64_t depth)
 {
     const int64_t from = ahead->rows * i / n, rows = ahead->rows * (i + 1) / n - from;
@@ -98,21 +97,21 @@ ALWAYS_INLINE void walk_on(gemm_walk *walk)
 typedef struct gemm_tile {
     const float *a;
     int64_t a_row, a_column;
-    int64_t a_tile; /* the distance to the next tile's A; 0: that of its first row */
+    int64_t a_tile; /* the distance to the next tile's A; 0: TILE_ROWS rows */
     const float *b;
     int64_t b_row;
     int64_t depth;
     float *c;
     int64_t c_row;
-    const float *beside;      /* memory needed next for C's elements; or NULL */
+    const float *beside;      /* memory that is needed next for C's elements; or NULL */
     int64_t columns;          /* valid ones */
     bool add;                 /* adds to C */
-    bool is_first, is_last;   /* of the blocks of depth */
+    bool is_first, is_last;   /* whether this is the first, the last of the blocks of depth */
     const float *column_bias; /* or NULL */
     const float *row_bias;    /* or NULL */
     gemm_walk walks[2];
-    const gemm_job *finishing; /* whose `finish` follows; or NULL */
-    int64_t column;            /* of C, where the tile begins */
+    const gemm_job *finishing; /* the job whose `finish` follows; or NULL */
+    int64_t column;            /* the column of C where the tile begins */
 } gemm_tile;
 
 ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int vectors)
@@ -129,7 +128,8 @@ ALWAYS_INLINE void multiply_tile(const gemm_tile *t, const int rows, const int v
         UNROLL
         for (int v = 0; v < vectors; v++) {
             sum[r][v] = vset(0.0f);
-            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1, 3); /* arrives before the sums are complete */
+            __builtin_prefetch(t->c + r * t->c_row + v * LANES, 1,
+                               3); /* the line arrives before the sums are complete */
             if (t->beside)
                 __builtin_prefetch(t->beside + r * t->c_row + v * LANES, 1, 2);
         }
@@ -236,7 +236,7 @@ static void pack_matrix(const gemm_job *job, int64_t repeat, int64_t k0, int64_t
 
 /* ---- a unit ---- */
 
-/* A's rows m0.. and columns k0.. as float32. */
+/* Copies A's rows m0.. and columns k0.. as float32. */
 static const float *view_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0,
                               int64_t k_count, float *buffer, int64_t *row, int64_t *column)
 {
@@ -284,13 +284,13 @@ static void pack_rows(gemm_tile *tile, int64_t m_count, float *to)
     tile->a_tile = TILE_ROWS * tile->depth;
 }
 
-/* Run `part` of `parts` of the memory to prefetch. */
+/* Part `part` of `parts` of the memory to prefetch. */
 static gemm_ahead cut_ahead(const gemm_ahead *whole, int64_t part, int64_t parts)
 {
     gemm_ahead cut = *whole;
 
     cut.rows = whole->rows * (part + 1) / parts - whole->rows * part / parts;
-    if (whole->from != NULL) /* nothing is fetched */
+    if (whole->from != NULL) /* an empty walk */
         cut.from += whole->rows * part / parts * whole->stride;
     return cut;
 }
@@ -305,7 +305,7 @@ static void finish_tile(const gemm_tile *tile, int64_t rows)
         job->finish(job, tile->c - (float *)job->c + r * tile->c_row, tile->column, tile->columns);
 }
 
-/* One panel, for all rows of the unit, in tiles of as even sizes as possible. */
+/* Multiplies one panel for all rows of the unit, in tiles of sizes as even as possible. */
 static void multiply_panel(gemm_tile tile, int64_t m_count, int64_t vectors, const gemm_ahead ahead[2])
 {
     const int64_t tiles = (m_count + TILE_ROWS - 1) / TILE_ROWS;
@@ -358,12 +358,12 @@ static void multiply_block(const gemm_block *g)
     }
 }
 
-/* A unit's scratch: panel, spare panel, A widened and packed, C in float32. */
+/* A unit's scratch: a panel, a spare panel, A widened and packed, and C in float32. */
 typedef struct gemm_scratch {
     float *packed, *spare, *a, *c;
 } gemm_scratch;
 
-/* For B: the panel after panel p of the run p0..p1, or the run's first one in the next block of depth. */
+/* What B needs next: the panel after panel p of the run p0..p1, or the run's first panel in the next block of depth. */
 static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, int64_t p1, int64_t p)
 {
     const bgi_gemm *g = job->gemm;
@@ -384,7 +384,7 @@ static gemm_ahead find_next_panel(const gemm_job *job, int64_t k0, int64_t p0, i
     return ahead;
 }
 
-/* For A: rows m0.. in the next block of depth. */
+/* What A needs next: rows m0.. in the next block of depth. */
 static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0, int64_t m_count, int64_t k0)
 {
     const bgi_gemm *g = job->gemm;
@@ -399,7 +399,7 @@ static gemm_ahead find_next_rows(const gemm_job *job, int64_t repeat, int64_t m0
                               : (gemm_ahead){from, depth, job->a_column * size, m_count * size};
 }
 
-/* Multiplies the run of panels p0..p1 for one block of depth; the tile has A, C and depth; `rows`: memory to prefetch
+/* Multiplies the run of panels p0..p1 for one block of depth; the tile has A, C and depth; `rows` is memory to prefetch
  * meanwhile. */
 static void multiply_panels(const gemm_job *job, gemm_tile tile, int64_t repeat, int64_t k0, int64_t m_count,
                             int64_t p0, int64_t p1, const gemm_ahead *rows, const gemm_scratch *scratch)
@@ -453,7 +453,7 @@ static void round_floats(bg_dtype dtype, float *data, int64_t count)
 }
 
 #if LANES == 16
-/* Multiplies rows m0.. and columns n0.. of bfloat16 by instructions for pairs, for one block of depth (pairs.h). Sums
+/* Multiplies rows m0.. and columns n0.. of bfloat16 with instructions for pairs (pairs.h), for one block of depth. Sums
  * are stored beside C, which is bfloat16, and begin with the biases. */
 static void multiply_pairs(const gemm_job *job, const gemm_tile *tile, int64_t repeat, int64_t m0, int64_t m_count,
                            int64_t k0, int64_t n0, int64_t n_count, float *scratch)
@@ -496,7 +496,7 @@ static bool is_one_row(const gemm_job *job)
            job->repeats <= 1 && !job->row_bias && job->a_column == 1;
 }
 
-/* The columns first .. end - 1 of the only row. */
+/* Computes columns first .. end - 1 of the only row. */
 static void multiply_one_row(const gemm_job *job, int64_t first, int64_t end)
 {
     const gemm_row row = {.a = (const float *)job->a + job->a_start,
@@ -514,7 +514,7 @@ static void multiply_one_row(const gemm_job *job, int64_t first, int64_t end)
         job->finish(job, job->c_start + first, first, end - first);
 }
 
-/* Rows m0..m1 by panels p0..p1. */
+/* Multiplies rows m0..m1 and panels p0..p1. */
 static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *scratch)
 {
     const bgi_gemm *g = job->gemm;
@@ -564,7 +564,7 @@ static void multiply_unit(const gemm_job *job, int64_t m0, int64_t m1, int64_t p
         job->finish(job, job->c_start + m * job->c_row + first, first, end - first);
 }
 
-/* Unit `unit` of one matrix (not counting the batch). */
+/* Computes unit `unit` of one matrix (not counting the batch). */
 static void multiply_matrix_unit(const gemm_job *job, int64_t unit, float *scratch)
 {
     const bgi_gemm *g = job->gemm;

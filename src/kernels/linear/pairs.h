@@ -19,12 +19,12 @@
 
 enum {
     BGI_PAIRS_TERMS = 32,   /* K is padded with zeros to a multiple */
-    BGI_PAIRS_ROWS = 16,    /* M is padded too: rows of a tile */
+    BGI_PAIRS_ROWS = 16,    /* rows of a tile, to which M is padded */
     BGI_PAIRS_COLUMNS = 48, /* columns of B that are packed at a time: three tiles */
     BGI_PAIRS_PANEL = 64    /* columns of a panel: four tiles side by side */
 };
 
-/* C [m, n] = A [m, k] B [k, n]; with `goes_on` sums begin with the values in C. Strides in elements. */
+/* C [m, n] = A [m, k] B [k, n]; with `goes_on` the sums start from the values in C. Strides in elements. */
 typedef struct bgi_pairs {
     const uint16_t *a; /* one of a_row, a_column is 1 */
     int64_t a_row, a_column;
@@ -38,7 +38,7 @@ typedef struct bgi_pairs {
     void *scratch; /* bgi_pairs_floats(m, k) floats, on a cache line */
 } bgi_pairs;
 
-/* A and a strip of B, packed. */
+/* Floats for packed A and a packed strip of B. */
 static inline int64_t bgi_pairs_floats(int64_t m, int64_t k)
 {
     const int64_t terms = (k + BGI_PAIRS_TERMS - 1) / BGI_PAIRS_TERMS * BGI_PAIRS_TERMS;

@@ -9,14 +9,14 @@
 
 enum { ROW_BYTES = 64 };
 
-/* LDTILECFG's operand: all eight tiles are whole ones. */
+/* LDTILECFG's operand: all eight tiles have the full size. */
 typedef struct tile_shapes {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } tile_shapes;
 
-/* Sums of a tile at C, of which rows x columns are there. */
+/* A tile of sums at C, of which rows x columns exist. */
 typedef struct place {
     float *c;
     int64_t c_row, rows, columns;
@@ -72,7 +72,8 @@ typedef struct rows {
     int64_t row;
 } rows;
 
-/* Two by two tiles from row m and column n on. Without a second tile in a direction, its place is the first one's. */
+/* Two by two tiles from row m and column n on. If there is no second tile in a direction, the second one is the first
+ * one again. */
 static void multiply_four(const bgi_pairs *p, rows a, pairs_tiles b, int64_t terms, int64_t m, int64_t n)
 {
     const size_t a_bytes = (size_t)a.row * sizeof(uint16_t), b_bytes = (size_t)b.pair * sizeof(uint16_t);

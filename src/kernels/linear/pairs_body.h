@@ -1,8 +1,8 @@
 /*
  * pairs_body.h: packing for products of pairs (pairs.h), for both instruction sets.
  *
- * A is packed as rows of K, padded with zeros. B is packed in tiles of 16 columns: for each pair of terms 16 pairs of
- * elements side by side, a cache line.
+ * A is packed as rows of K, padded with zeros. B is packed in tiles of 16 columns: each pair of terms has 16 pairs of
+ * elements side by side, which fill a cache line.
  */
 #ifndef BGI_KERNELS_LINEAR_PAIRS_BODY_H
 #define BGI_KERNELS_LINEAR_PAIRS_BODY_H
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { TILE = 16 }; /* rows, columns, and pairs of terms, of a tile */
+enum { TILE = 16 }; /* the number of rows, of columns, and of pairs of terms of a tile */
 
 static inline int64_t pairs_round_up(int64_t count, int64_t to)
 {
@@ -68,8 +68,8 @@ static inline __m512i pairs_join(const uint16_t *even, const uint16_t *odd, int6
     return _mm512_or_si512(low, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(live, odd)), 16));
 }
 
-/* A tile of 16 lines (rows of A, columns of B), 32 terms from k on: r[i] has the pairs of line i. `along`: the stride
- * of terms, `across` that of lines, one of which is 1; if it is `across`, r[i] has the 16 lines of pair i instead. */
+/* A tile of 16 lines (rows of A, columns of B), 32 terms from k on: r[i] has the pairs of line i. `along` is the stride
+ * of terms and `across` that of lines; one of them is 1. If `across` is 1, r[i] has the 16 lines of pair i instead. */
 static inline void pairs_load(const uint16_t *from, int64_t along, int64_t across, int64_t lines, int64_t k,
                               int64_t k_count, __m512i r[TILE])
 {

@@ -1,14 +1,13 @@
 /*
- * product.c: the settings of products besides their shapes: constants that every kernel may point to, because a plan
- * keeps them.
+ * product.c: the settings of products besides their shapes. They are constants, because plans keep pointers to them.
  */
 #include "kernels/linear/product.h"
 
 #include "core/narrow.h"
 #include "kernels/quantized/attributes.h"
 
-/* They say what happens to each block's sums, or which instructions multiply pairs, and the limit of scratch as the
- * exponent of a power of two. */
+/* A setting says whether each block's sums are rounded or which instructions multiply pairs, and has a power of two as
+ * limit of scratch. */
 #define PRODUCTS(...)                                                                                                  \
     {                                                                                                                  \
         {UINT64_MAX, __VA_ARGS__}, OF(10, __VA_ARGS__), OF(11, __VA_ARGS__), OF(12, __VA_ARGS__), OF(13, __VA_ARGS__), \
@@ -27,7 +26,7 @@ static const bgi_product products[WAYS][LIMITS] = {[PLAIN] = PRODUCTS(false, BGI
                                                    [BY_TWO] = PRODUCTS(false, BGI_ISA_AVX512_BF16),
                                                    [BY_TILES] = PRODUCTS(false, BGI_ISA_AMX)};
 
-/* The largest power of two that is no larger than the limit; 0: there is none. */
+/* The exponent of the largest power of two within the limit; 0: no limit. */
 static uint32_t find_limit(size_t limit_bytes)
 {
     uint32_t found = limit_bytes == 0 || limit_bytes / 2 >= products[PLAIN][LIMITS - 1].limit_bytes ? 0 : 1;

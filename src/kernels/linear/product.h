@@ -10,11 +10,11 @@
 
 /* ---- matrix products whose partial sums are kept in 16 bits ----
  *
- * Sums run over K in order, in blocks. With operands in bfloat16 or float16, and on request, the sum so far is rounded
- * to their type after each block; inside a block it is float32, in which the products are exact, so that every kernel
- * gives the same bits. Without rounding, instruction sets for bfloat16 have a different order (pairs.h). */
+ * Sums run over K in order, in blocks. On request, with operands in bfloat16 or float16, the sum so far is rounded to
+ * their type after each block. Inside a block it is float32, in which products are exact, so every kernel gives the
+ * same bits. Without rounding, instruction sets for bfloat16 have a different order (pairs.h). */
 
-/* Terms of a block of K, and the number of blocks, which depends only on K. */
+/* The terms of a block of K, and the number of blocks, which depends only on K. */
 enum { BGI_PRODUCT_BLOCK = 256 };
 static inline int64_t bgi_product_blocks(int64_t k)
 {
@@ -27,15 +27,15 @@ static inline int64_t bgi_product_block(int64_t k)
 
 /* ---- matrix products whose scratch is bounded ----
  *
- * Limited scratch means fewer or smaller parts, one after another; each element's sum is unchanged. At least one part
- * of the smallest size is needed, whatever the limit. Weights' gradients of convolutions may be sums over runs of
- * images, whose number affects the result, so that the limit does not change it. */
+ * With limited scratch, fewer or smaller parts run one after another; each element's sum is unchanged. At least one
+ * part of the smallest size is needed, whatever the limit. Weights' gradients of convolutions may be sums over runs of
+ * images. The number of runs affects the result, so the limit does not change it. */
 
 typedef struct bgi_product {
-    uint64_t limit_bytes; /* a power of two at most the limit; UINT64_MAX: no limit */
+    uint64_t limit_bytes; /* the largest power of two within the limit; UINT64_MAX: no limit */
     bool rounds;
-    bgi_isa pairs; /* of bfloat16: AVX512_BF16 or AMX (pairs.h), otherwise it is widened to float32, as it is when sums
-                      round */
+    bgi_isa pairs; /* AVX512_BF16 or AMX for bfloat16 (pairs.h); otherwise, and when sums are rounded, it is widened to
+                      float32 */
 } bgi_product;
 
 /* The state of the kernel of a request: a bgi_product when settings differ from the defaults, otherwise NULL. */
@@ -55,9 +55,9 @@ static inline bgi_isa bgi_product_pairs(const void *state)
 
 /* ---- the product of a FUSED_PRODUCT (attributes.h) ---- */
 
-enum { BGI_FUSED_OPERANDS = 4 }; /* of the product: three inputs at most */
+enum { BGI_FUSED_OPERANDS = 4 }; /* operands of the product: at most three inputs and one output */
 
-/* The call of the product alone, into `sum` when it is stored, otherwise into y. The struct contains pointers into
+/* The call of only the product, into `sum` when it is stored, otherwise into y. The struct contains pointers into
  * itself. */
 typedef struct bgi_fused_call {
     bg_kernel_call call;

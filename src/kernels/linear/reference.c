@@ -1,6 +1,6 @@
 /*
  * reference.c: matrix products by three plain loops. Rows are the leading dims of x combined; each sum is computed in
- * double, in index order, and rounded once; or with partial sums in 16 bits, as kernels.h says.
+ * double, in index order, and rounded once, or has partial sums in 16 bits (product.h).
  */
 #include "kernels/kernels.h"
 #include "kernels/linear/attributes.h"

@@ -1,8 +1,8 @@
 /*
  * row_body.h: one row times a float32 matrix, c [n] = a [k] b [k, n], as in the steps of generation: the matrix is read
  * once, so memory decides the speed. A matrix with adjacent columns is read in strips of many vectors, so that each of
- * its rows is a long run of memory; one with adjacent rows of b (weights [n, k]) is transposed a few columns at a time,
- * in memory that stays in the first-level cache. Sums have the order of gemm_body.h.
+ * its rows is a long run of memory. A matrix with adjacent rows of b (weights [n, k]) is transposed a few columns at a
+ * time, in memory that stays in the first-level cache. Sums have the order of gemm_body.h.
  */
 #ifndef BGI_KERNELS_LINEAR_ROW_BODY_H
 #define BGI_KERNELS_LINEAR_ROW_BODY_H
@@ -13,7 +13,7 @@ enum {
     ROW_STRIP = LANES == 16 ? 16 : 8, /* vectors of a strip */
     ROW_AHEAD = 6,                    /* rows of b that are fetched ahead */
     ROW_OUTPUTS = 32,                 /* outputs that are transposed together */
-    ROW_TERMS = 16,                   /* their terms: a cache line of each */
+    ROW_TERMS = 16,                   /* terms of these outputs: a cache line of each */
     ROW_TERMS_AHEAD = 8 * ROW_TERMS
 };
 
@@ -22,8 +22,8 @@ typedef struct gemm_row {
     int64_t b_row, b_column; /* one of them is 1 */
     int64_t k, depth;        /* terms, and those of a block */
     float *c;
-    const float *bias; /* of the outputs, or NULL */
-    bool biases_last;  /* added to the complete sums, otherwise to those of the first block */
+    const float *bias; /* biases of the outputs, or NULL */
+    bool biases_last;  /* the bias is added to the complete sums, otherwise to those of the first block */
 } gemm_row;
 
 /* Adds a block's sums of `live` outputs from `n` on to those of the blocks before. */
@@ -62,7 +62,7 @@ ALWAYS_INLINE void multiply_strip(const gemm_row *r, int64_t n, const int vector
     }
 }
 
-/* Up to ROW_OUTPUTS outputs, whose weights are adjacent in memory. */
+/* Computes up to ROW_OUTPUTS outputs, whose weights are adjacent in memory. */
 static void multiply_transposed(const gemm_row *r, int64_t n, int64_t count)
 {
     for (int64_t k = 0, depth; k < r->k; k += depth) {
@@ -96,7 +96,7 @@ static void multiply_transposed(const gemm_row *r, int64_t n, int64_t count)
     }
 }
 
-/* Outputs first .. end - 1. */
+/* Computes outputs first .. end - 1. */
 static void multiply_row(const gemm_row *r, int64_t first, int64_t end)
 {
     int64_t n = first;

@@ -8,24 +8,28 @@
 
 #include "kernels/mesh.h"
 
-/* CROSS_ENTROPY           logits, labels, class_weights? -> loss, log_sum_exp, weight?
- *                         class_weights, in the loss's type, has one for each class (absent: 1). log_sum_exp is float64
- *                         in labels' shape: large logits would lose the gradient's digits in float32. weight (MEAN
- *                         only): the sum of the weights of labels that count, a float32 scalar
- * CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits
- * CORRECT_COUNT           logits, labels -> count int32
+/*
+ *     CROSS_ENTROPY           logits, labels, class_weights? -> loss, log_sum_exp, weight?
+ *                             class_weights, in the loss's type, has one for each class (absent: 1). log_sum_exp is
+ *                             float64 in labels' shape: in float32, large logits would lose the gradient's digits.
+ *                             weight (MEAN only): the sum of the weights of labels that count, a float32 scalar
+ *     CROSS_ENTROPY_BACKWARD  dloss, logits, labels, log_sum_exp, weight?, class_weights? -> dlogits
+ *     CORRECT_COUNT           logits, labels -> count int32
  *
- * Pieces of a cross-entropy whose classes are cut over an axis of the mesh, float64 in labels' shape; between them the
- * maximum, then the sums, are taken over the axis. Columns behind the last class count for nothing:
- * LOGIT_MAXIMUM           logits -> maximum
- * LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
- * SHARDED_CROSS_ENTROPY   logits, labels, maximum, sum, logit -> loss, log_sum_exp, weight?
- * The gradient is CROSS_ENTROPY_BACKWARD's. */
+ * Pieces of a cross-entropy whose classes are cut over an axis of the mesh. Results are float64 in labels' shape; the
+ * maximum, then the sums, are combined over the axis between these kernels. Columns after the last class are ignored.
+ *
+ *     LOGIT_MAXIMUM           logits -> maximum
+ *     LOGIT_SUMS              logits, labels, maximum -> sum of exp(logit - maximum), the label's logit (0: not here)
+ *     SHARDED_CROSS_ENTROPY   logits, labels, maximum, sum, logit -> loss, log_sum_exp, weight?
+ *
+ * The gradient is CROSS_ENTROPY_BACKWARD's.
+ */
 typedef struct bgi_loss_attributes {
     bg_loss_reduction reduction;
     int64_t ignore_index;
     bg_mesh_axis axis;
-    int64_t classes;             /* of the whole; 0: the number of columns of logits */
+    int64_t classes;             /* classes of the whole; 0: the number of columns of logits */
     double smoothing;            /* this fraction of a label's weight is spread over all classes */
     uint8_t are_log_likelihoods; /* logits are logarithms of probabilities: log_sum_exp is 0 */
 } bgi_loss_attributes;
@@ -40,8 +44,8 @@ static inline double bgi_loss_of_row(const bgi_loss_attributes *attributes, int6
     return (1.0 - attributes->smoothing) * weight * label + attributes->smoothing / (double)classes * all;
 }
 
-/* Factors of a row's gradient: of its probabilities; minus `at_label` at the label; minus `everywhere` times each
- * class's weight. total: their sum. */
+/* Factors of a row's gradient: softmax times the probabilities, minus at_label at the label, minus everywhere times
+ * each class's weight. `total` is the sum of these weights. */
 typedef struct bgi_loss_shares {
     double softmax, at_label, everywhere;
 } bgi_loss_shares;
@@ -57,8 +61,8 @@ static inline bgi_loss_shares bgi_loss_find_shares(const bgi_loss_attributes *at
 
 /* The classes of a replica's columns. */
 typedef struct bgi_loss_classes {
-    int64_t total;       /* of the whole */
-    int64_t first, live; /* of this replica: the first class, and the number of columns that are classes */
+    int64_t total;       /* classes of the whole */
+    int64_t first, live; /* this replica's first class, and the number of its columns that are classes */
 } bgi_loss_classes;
 
 static inline bgi_loss_classes bgi_loss_find_classes(const bg_kernel_call *call, int64_t columns)

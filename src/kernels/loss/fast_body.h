@@ -31,7 +31,7 @@ static int64_t read_label(const bg_type *type, const void *labels, int64_t row)
     return type->dtype == BG_UINT8 ? ((const uint8_t *)labels)[row] : ((const int32_t *)labels)[row];
 }
 
-/* The larger of two, or NaN when one of them is NaN, which max alone would lose. */
+/* The larger of two, or NaN when one of them is NaN; max by itself would lose the NaN. */
 ALWAYS_INLINE vf vlarger(vf so_far, vf v)
 {
     return vselect(vmask_or(vgreater(v, so_far), vis_nan(v)), v, so_far);
@@ -61,7 +61,7 @@ static float find_row_maximum(const float *x, int64_t count)
     return maximum;
 }
 
-enum { LOG_SUM_VECTORS = 8 }; /* added in float32 before they are added to the double */
+enum { LOG_SUM_VECTORS = 8 }; /* vectors added in float32 before the sum is added to the double */
 
 /* The sum of e^(x - maximum). */
 static double sum_exponentials(const float *x, float maximum, int64_t count)
@@ -96,8 +96,8 @@ static double find_log_sum(const float *x, int64_t count)
     return (double)maximum + log(sum_exponentials(x, maximum, count));
 }
 
-/* The sum of weights x (log_sum - x); weights NULL: all are 1. The difference is computed from a float32; the remainder
- * of log_sum contributes its product with `total`, the sum of weights. */
+/* The sum of weights x (log_sum - x); if weights is NULL, all are 1. The difference is computed from a float32; the
+ * remainder of log_sum contributes its product with `total`, the sum of weights. */
 static double sum_over_classes(const float *x, const float *weights, double log_sum, double total, int64_t count)
 {
     const vf high = vset((float)log_sum), one = vset(1.0f);
@@ -123,7 +123,7 @@ static double sum_class_weights(const float *weights, int64_t classes)
     return weights != NULL ? sum : (double)classes;
 }
 
-/* Adds a row's loss, for a label of this weight, if it counts; an invalid label makes it NaN. */
+/* Adds the loss of a row whose label has this weight, unless it is ignored; an invalid label makes the loss NaN. */
 static void add_row_loss(const bg_kernel_call *call, loss_sums *sums, int64_t row, int64_t classes, double weight,
                          double loss)
 {
@@ -189,8 +189,8 @@ static void finish_cross_entropy(const bg_kernel_call *call)
     }
 }
 
-/* scale e^(x - log_sum), with log_sum in two parts: the difference from the first one is exact for x near it, so that
- * large logits lose no digits; the second one goes into the factor. */
+/* scale e^(x - log_sum), with log_sum in two parts. The difference from the first part is exact for x near it, so large
+ * logits lose no digits; the factor includes the second part. */
 static void scale_softmax(const float *x, double log_sum, double scale, float *y, int64_t count)
 {
     const float high = (float)log_sum;
@@ -203,7 +203,7 @@ static void scale_softmax(const float *x, double log_sum, double scale, float *y
         vstore_n(y + i, factor * vexp(vload_n(x + i, count - i) - vset(high)), count - i);
 }
 
-/* dx = dx - share weights; weights NULL: all are 1. */
+/* dx = dx - share weights; if weights is NULL, all are 1. */
 static void take_from_classes(double share, const float *weights, int64_t count, float *dx)
 {
     for (int64_t c = 0; c < count; c++)
@@ -266,7 +266,7 @@ static void run_cross_entropy_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* ---- classes that are cut: the maximum, the sums, and the loss of what these are over all pieces ---- */
+/* ---- classes that are cut: the maximum, the sums, and the loss from the values combined over all pieces ---- */
 
 static void run_logit_maximum(const bg_kernel_call *call, uint32_t part)
 {

@@ -1,6 +1,6 @@
 /*
- * reference.c: cross-entropy and the count of correct rows, in plain C. Rows are counted over all
- * dims but the last; sums run over rows in index order.
+ * reference.c: cross-entropy and the count of correct rows, in plain C. Rows are counted over all dims except the last;
+ * sums run over rows in index order.
  */
 #include "kernels/kernels.h"
 
@@ -50,13 +50,13 @@ typedef struct loss_sum {
     double total, weight;
 } loss_sum;
 
-/* The weight of a class; operand 0: all have 1. */
+/* The weight of a class; if operand is 0, all have 1. */
 static double class_weight(const bg_kernel_call *call, uint32_t operand, int64_t class_index)
 {
     return operand == 0 ? 1.0 : bgi_load(bgi_input_type(call, operand)->dtype, call->operands[operand], class_index);
 }
 
-/* Adds one row's loss, for a label of this weight, if it counts; an invalid label makes it NaN. */
+/* Adds the loss of a row whose label has this weight, unless it is ignored; an invalid label makes the loss NaN. */
 static void add_loss(const bg_kernel_call *call, loss_sum *sum, int64_t row, int64_t classes, double weight,
                      double loss)
 {

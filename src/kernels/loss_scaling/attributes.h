@@ -9,24 +9,26 @@
 
 #include "kernels/pieces.h"
 
-/* RANGE_COUNT x -> counts [BGI_RANGE_COUNTS]    (float64, which counts exactly; of x, or of the piece that it is)
- * LOSS_SCALE  loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
- *             (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted)
- * LOSS_GUARD  hyper!, counts -> hyper
- *             (SKIP is 1 + env->optimizer_step of the first update whose losses were not all finite) */
+/*
+ *     RANGE_COUNT  x -> counts [BGI_RANGE_COUNTS]    float64, which counts exactly; of x, or of the piece that x is
+ *     LOSS_SCALE   loss_scale!, statistics! [BGI_STATISTICS_COUNT], counts, scale, hyper -> scale, hyper, used
+ *                  (scale / loss_scale; hyper with SKIP and SKIPPED; the loss scale before it is adapted)
+ *     LOSS_GUARD   hyper!, counts -> hyper
+ *                  (SKIP is 1 + env->optimizer_step of the first update whose losses were not all finite)
+ */
 
 /* The counters of RANGE_COUNT. */
 enum {
     BGI_RANGE_LOWER = 0,  /* |x| <= edge */
     BGI_RANGE_UPPER,      /* the others */
-    BGI_RANGE_NOT_FINITE, /* those of the others that are infinite or NaN */
+    BGI_RANGE_NOT_FINITE, /* the number of those in UPPER that are infinite or NaN */
     BGI_RANGE_COUNTS
 };
 
 typedef struct bgi_range_count_attributes {
     double edge;
-    int64_t elements;     /* of the whole x */
-    uint32_t pieces;      /* in an update x may be one of these pieces; 0: x is whole */
+    int64_t elements;     /* elements of the whole x */
+    uint32_t pieces;      /* x may be one of this many pieces in an update; 0: x is whole */
     bool only_not_finite; /* the other counts are zero */
     uint8_t unused[3];    /* fills the padding: see bg_op_type */
 } bgi_range_count_attributes;
@@ -41,10 +43,10 @@ static inline int64_t bgi_range_count_live(const bgi_range_count_attributes *att
 
 /* The state of an automatic loss scale besides the scale. */
 enum {
-    BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* over the updates since it was adapted */
+    BGI_STATISTICS_LOWER = BGI_RANGE_LOWER, /* count over the updates since the scale was last adapted */
     BGI_STATISTICS_UPPER = BGI_RANGE_UPPER,
     BGI_STATISTICS_UPDATES, /* the number of these updates */
-    BGI_STATISTICS_SKIPPED, /* of the updates with the present optimizer state */
+    BGI_STATISTICS_SKIPPED, /* the number of skipped updates with the present optimizer state */
     BGI_STATISTICS_COUNT
 };
 

@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast counts over gradients. fast_body.h computes them.
+ * fast.c: the shapes of fast counts over gradients. fast_body.h has the computation.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/loss_scaling/attributes.h"

@@ -1,8 +1,8 @@
 /*
  * reference.c: an automatic loss scale: counts elements of gradients near the end of a range, and adapts the scale. The
  * rule is PopART's (automatic loss scaling): when more than a fraction t of elements is beyond the edge, upper > t / (1
- * - t) lower, the scale decreases, otherwise it increases; it takes effect from the next update on. In addition the
- * scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
+ * - t) lower, the scale decreases, otherwise it increases. The new scale is used from the next update on. In addition
+ * the scale stays in its bounds, and an element that is not finite skips the update and lowers the scale at once.
  */
 #include "kernels/kernels.h"
 #include "kernels/loss_scaling/attributes.h"
@@ -58,7 +58,7 @@ void bgi_reference_loss_scale(const bg_kernel_call *call, uint32_t part)
     const double steps = (double)call->env->optimizer_step;
 
     (void)part;
-    /* A new optimizer state has no skipped updates, and no state has skipped more updates than there were. */
+    /* A new optimizer state has no skipped updates, and a state cannot have skipped more updates than were made. */
     if (statistics[BGI_STATISTICS_SKIPPED] > steps)
         statistics[BGI_STATISTICS_SKIPPED] = steps;
     for (int k = 0; k < BGI_HYPER_COUNT; k++)

@@ -6,47 +6,59 @@
 
 #include <brigade/ops.h>
 
-/* LAYER_NORM           x, gamma?, beta? -> y, mean, rstd   (mean, rstd: x's shape less the last dim)
- * LAYER_NORM_BACKWARD  dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?
- * BATCH_NORM           x, gamma, beta, running_mean!, running_variance! -> y, mean [C], rstd [C]
- * BATCH_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta
- * mean and rstd = 1 / sqrt(variance + epsilon) are float32, float64 for float64 x. */
+/*
+ *     LAYER_NORM           x, gamma?, beta? -> y, mean, rstd   (mean, rstd: x's shape less the last dim)
+ *     LAYER_NORM_BACKWARD  dy, x, mean, rstd, gamma? -> dx, dgamma?, dbeta?
+ *     BATCH_NORM           x, gamma, beta, running_mean!, running_variance! -> y, mean [C], rstd [C]
+ *     BATCH_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta
+ *
+ * mean and rstd = 1 / sqrt(variance + epsilon) are float32, or float64 for float64 x.
+ */
 typedef struct bgi_norm_attributes {
     double epsilon, momentum;
     uint64_t is_synchronized; /* BATCH_NORM, 0 or 1: plans for several replicas replace it by SYNC_BATCH_NORM */
 } bgi_norm_attributes;
 
-/* Layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].
- * GROUP_NORM           x, gamma, beta -> y, mean, rstd
- * GROUP_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta */
+/*
+ * Layer norm over each sample's groups of channels. x is [N, C, ...]; mean and rstd are [N, groups].
+ *
+ *     GROUP_NORM           x, gamma, beta -> y, mean, rstd
+ *     GROUP_NORM_BACKWARD  dy, x, mean, rstd, gamma -> dx, dgamma, dbeta
+ */
 typedef struct bgi_group_norm_attributes {
     double epsilon;
     int64_t groups;
 } bgi_group_norm_attributes;
 
-/* Batch norm over the micro-batches of all data-parallel replicas, which have equally many values. Moments are float64
- * [C, 2], a channel's mean and its sum of squared differences from it; those of all replicas are gathered along the
- * first dimension, and combined in the replicas' order. Sums are float64 [C, 2], of dy and dy xhat.
- * BATCH_NORM_MOMENTS          x -> moments
- * SYNC_BATCH_NORM             x, gamma, beta, running_mean!, running_variance!, moments of all -> y, mean, rstd
- * BATCH_NORM_GRADIENT_SUMS    dy, x, mean, rstd -> sums
- * SYNC_BATCH_NORM_BACKWARD    dy, x, mean, rstd, gamma, sums, sums of all -> dx, dgamma, dbeta   (dgamma and dbeta are
- *                             the replica's own: they are added up as all gradients are) */
+/*
+ * Batch norm over the micro-batches of all data-parallel replicas, which have the same number of values. Moments are
+ * float64 [C, 2]: a channel's mean and its sum of squared differences from it. The moments of all replicas are gathered
+ * along the first dimension and combined in the replicas' order. Sums are float64 [C, 2], of dy and dy xhat.
+ *
+ *     BATCH_NORM_MOMENTS          x -> moments
+ *     SYNC_BATCH_NORM             x, gamma, beta, running_mean!, running_variance!, moments of all -> y, mean, rstd
+ *     BATCH_NORM_GRADIENT_SUMS    dy, x, mean, rstd -> sums
+ *     SYNC_BATCH_NORM_BACKWARD    dy, x, mean, rstd, gamma, sums, sums of all -> dx, dgamma, dbeta   (dgamma and dbeta
+ *                                 are the replica's own: they are added up as all gradients are)
+ */
 typedef struct bgi_sync_norm_attributes {
     double epsilon, momentum;
     uint64_t members; /* replicas */
 } bgi_sync_norm_attributes;
 
-/* Pieces of a layer norm whose last dim is cut over an axis of the mesh: sums of x and x^2, or of g = dy gamma and g
- * xhat, are added up over the axis between them. They are float64 [x's dims less the last, 2].
- * NORM_SUMS                   x -> sums
- * SHARDED_NORM                x, gamma, beta, sums -> y, mean, rstd
- * NORM_GRADIENT_SUMS          dy, x, mean, rstd, gamma -> sums
- * SHARDED_NORM_BACKWARD       dy, x, mean, rstd, gamma, sums -> dx, dgamma, dbeta */
+/*
+ * Pieces of a layer norm whose last dim is cut over an axis of the mesh. Between these kernels, sums of x and x^2, or
+ * of g = dy gamma and g xhat, are added up over the axis. They are float64 [x's dims less the last, 2].
+ *
+ *     NORM_SUMS                   x -> sums
+ *     SHARDED_NORM                x, gamma, beta, sums -> y, mean, rstd
+ *     NORM_GRADIENT_SUMS          dy, x, mean, rstd, gamma -> sums
+ *     SHARDED_NORM_BACKWARD       dy, x, mean, rstd, gamma, sums -> dx, dgamma, dbeta
+ */
 typedef struct bgi_sharded_norm_attributes {
     double epsilon;
     bg_mesh_axis axis;
-    int64_t width; /* of the whole */
+    int64_t width; /* width of the whole */
 } bgi_sharded_norm_attributes;
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * batch_body.h: batch norm. A part goes through blocks of channels: a block's statistics first, then its results, while
+ * batch_body.h: batch norm. A part processes blocks of channels: first a block's statistics, then its results, while
  * the operands are in the caches. Sums are kept in double, in one pass; float32 results do not show the remaining
  * error.
  *
- * Differences are taken from a channel's first element, so that squares of a large mean do not cancel: the sum is at
- * most the number of elements times the variance.
+ * Differences are taken from a channel's first element, so that squares of a large mean do not cancel.
  */
 #ifndef BGI_KERNELS_NORM_BATCH_BODY_H
 #define BGI_KERNELS_NORM_BATCH_BODY_H
@@ -12,7 +11,7 @@
 #include "kernels/cpu/rows_body.h"
 #include "kernels/norm/fast.h"
 
-/* Two sums over a channel: in lanes, and of the remaining elements. */
+/* Two sums over a channel, each in lanes and, for the remaining elements, as a scalar. */
 typedef struct channel_sums {
     vd lanes[2][2];
     double rest[2];
@@ -25,7 +24,7 @@ static inline double total_of(const channel_sums *sums, int which)
 
 /* ---- statistics ---- */
 
-/* Sums of x - shift and its square over adjacent elements. */
+/* Sums of x - shift and of its square over adjacent elements. */
 static void add_moments(const float *x, int64_t count, double shift, channel_sums *sums)
 {
     vd sum[2] = {sums->lanes[0][0], sums->lanes[0][1]}, squares[2] = {sums->lanes[1][0], sums->lanes[1][1]};
@@ -118,7 +117,7 @@ static void measure_channels(const bgi_channels *all, bg_dtype dtype, const void
 
 /* ---- forward ---- */
 
-/* y = (x - mean) scale + shift. The mean is in two floats, of which the second is part of `shift`. */
+/* y = (x - mean) scale + shift. The mean is split into two floats; `shift` includes the second one. */
 typedef struct channel_scales {
     float mean[BGI_CHANNELS_CHUNK], scale[BGI_CHANNELS_CHUNK], shift[BGI_CHANNELS_CHUNK];
 } channel_scales;
@@ -138,7 +137,7 @@ static void scale_across(const float *x, int64_t count, const channel_scales *s,
              live);
 }
 
-/* Computes the numbers above for one channel. */
+/* Computes these factors for one channel. */
 static void settle_scale(double mean, double rstd, double gamma, double beta, float *out_mean, float *out_scale,
                          float *out_shift)
 {

@@ -1,6 +1,6 @@
 /*
- * channels.h: the channels of a batch norm and the groups of a group norm, and the computations once a channel, which
- * plain and fast bodies share.
+ * channels.h: the channels of a batch norm, the groups of a group norm, and the computations done once per channel,
+ * which plain and fast bodies share.
  */
 #ifndef BGI_KERNELS_NORM_CHANNELS_H
 #define BGI_KERNELS_NORM_CHANNELS_H

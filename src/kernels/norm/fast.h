@@ -13,7 +13,7 @@ enum {
     BGI_CHANNELS_CHUNK = 1024   /* elements handled at once */
 };
 
-/* Channels come in groups that parts do not cut. */
+/* Channels form groups that parts do not cut. */
 static inline int64_t bgi_channels_group(const bgi_channels *all)
 {
     return all->inner == 1 ? BGI_CHANNELS_LINE : 1;
@@ -36,8 +36,8 @@ static inline int64_t bgi_channels_start(const bgi_channels *all, uint32_t part)
     return start < all->c ? start : all->c;
 }
 
-/* Channels that are handled together: small ones fill a chunk together, because adjacent memory is read best
- * together. */
+/* The number of channels handled together: several small channels fill a chunk, because reading adjacent memory is
+ * fastest. */
 static inline int64_t bgi_channels_block(const bgi_channels *all)
 {
     const int64_t fit = BGI_CHANNELS_CHUNK / all->inner;

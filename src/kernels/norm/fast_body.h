@@ -103,8 +103,8 @@ static void denormalize_row(const float *dy, const float *x, float mean, float r
     }
 }
 
-/* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals`: sums of g and g xhat over rows of `width`, of which
- * these are pieces; NULL: they are whole. */
+/* Scratch of a part: dgamma, dbeta, gamma, dy, x, dx. `totals` has sums of g and g xhat over whole rows of `width`, if
+ * these rows are pieces; NULL: the rows are whole. */
 ALWAYS_INLINE void run_norm_backward(const bg_kernel_call *call, uint32_t part, const double *totals, int64_t width)
 {
     const bgi_rows rows = bgi_rows_read(&call->types[1], 6);
@@ -155,7 +155,7 @@ static void finish_layer_norm_backward(const bg_kernel_call *call)
 
 /* ---- layer norm of rows that are cut ---- */
 
-enum { NORM_CHAINS = 8 }; /* of doubles: over every eighth element each */
+enum { NORM_CHAINS = 8 }; /* sums of doubles; each covers every eighth element */
 
 /* Sums of x and x^2, in double as in the reference, because the variance is their difference. */
 static void run_norm_sums(const bg_kernel_call *call, uint32_t part)

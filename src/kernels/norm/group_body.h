@@ -1,5 +1,5 @@
 /*
- * group_body.h: group norm. A group's elements are adjacent, and so are those of each of its channels: a channel is
+ * group_body.h: group norm. A group's elements are adjacent, and so are those of each of its channels, so a channel is
  * scaled and shifted as a whole. Channels of one element are the elements of a row, as in layer norm. Sums run in four
  * vectors. Included by fast_body.h, whose functions it uses.
  */
@@ -65,7 +65,7 @@ static void run_group_norm(const bg_kernel_call *call, uint32_t part)
     const bgi_groups *all = &w.all;
     const int64_t items = all->n * all->groups, end = bgi_cpu_part_start(items, part + 1, w.parts);
     float *means = call->operands[4], *rstds = call->operands[5];
-    float *buffer = bgi_cpu_part_scratch(call, w.part_floats); /* NULL: float32 is read where it is */
+    float *buffer = bgi_cpu_part_scratch(call, w.part_floats); /* NULL: float32 is read in place */
     float *wide_gammas = buffer != NULL ? buffer + 3 * w.group_floats : NULL;
     float *wide_betas = buffer != NULL ? wide_gammas + w.vector_floats : NULL;
     const float *gammas = view_floats(w.dtype, call->operands[1], 0, w.c, wide_gammas);

@@ -150,7 +150,7 @@ void bgi_reference_layer_norm_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* ---- layer norm in pieces: the statistics are added up over replicas between these ---- */
+/* ---- layer norm in pieces: between these kernels, the statistics are added up over replicas ---- */
 
 /* Sums of x and of x^2 in double, which represents squares of float32 exactly, so that cancellation in the variance
  * does not affect float32 results. */
@@ -318,7 +318,7 @@ static void sum_channel_gradient(const channel_gradient *g, const bgi_channels *
     }
 }
 
-/* `sums` and `count` cover all values that the statistics cover. */
+/* The arguments `sums` and `count` cover all values that the statistics cover. */
 static void store_channel_gradient(const bg_kernel_call *call, const channel_gradient *g, const bgi_channels *all,
                                    int64_t channel, const double *sums, double count)
 {
@@ -349,7 +349,7 @@ void bgi_reference_batch_norm_backward(const bg_kernel_call *call, uint32_t part
     }
 }
 
-/* ---- batch norm over replicas: moments are gathered, sums of gradients added up between these ---- */
+/* ---- batch norm over replicas: between these kernels, moments are gathered and sums of gradients added up ---- */
 
 void bgi_reference_batch_norm_moments(const bg_kernel_call *call, uint32_t part)
 {

@@ -9,20 +9,27 @@
 #include "kernels/pieces.h"
 #include "kernels/rounding.h"
 
-/* hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first. SGD_UPDATE
- * parameter!, gradient, hyper, scale, velocity?! (bgi_sgd_attributes) ADAM_UPDATE parameter!, gradient, hyper, scale,
- * m!, v! (bgi_adam_attributes) RMSPROP_UPDATE parameter!, gradient, hyper, scale, mean of squares!, mean! (centered),
- * velocity?!
- *                                                                  (bgi_rmsprop_attributes)
- *              AdaGrad: ..., sum of squares!; AdaDelta: ..., mean of squares!, mean of the changes' squares!
- * LAMB_MOMENTS parameter, gradient, hyper, scale, m!, v! -> squares (bgi_lamb_attributes) LAMB_UPDATE parameter!,
- * squares, hyper, m, v (bgi_lamb_attributes) t = env->optimizer_step - hyper[SKIPPED] + 1. Formulas: PyTorch's
- * torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, in its order of operations, float32. Combined SGD: v =
- * momentum v + admitted scaling g, w -= rate / scaling v, with Nesterov rate / scaling (scaling g + momentum v). With
- * `maximum`, v is the largest gradient, max(beta2 v, |g|), and divides without a square root (AdaMax). A centered
- * RMSProp's variance is clamped to 0, because rounding could make it negative. */
-/* Elements of hyper; options/optimizers.def assigns settings to them. Settings that no optimizer has together share an
- * element. */
+/*
+ * hyper is float64 [BGI_HYPER_COUNT]; scale is a float32 scalar that multiplies the gradient first.
+ *
+ *     SGD_UPDATE      parameter!, gradient, hyper, scale, velocity?!              (bgi_sgd_attributes)
+ *     ADAM_UPDATE     parameter!, gradient, hyper, scale, m!, v!                  (bgi_adam_attributes)
+ *     RMSPROP_UPDATE  parameter!, gradient, hyper, scale, mean of squares!, mean! (centered), velocity?!
+ *                                                                                 (bgi_rmsprop_attributes)
+ *           AdaGrad:  ..., sum of squares!
+ *           AdaDelta: ..., mean of squares!, mean of the changes' squares!
+ *     LAMB_MOMENTS    parameter, gradient, hyper, scale, m!, v! -> squares        (bgi_lamb_attributes)
+ *     LAMB_UPDATE     parameter!, squares, hyper, m, v                            (bgi_lamb_attributes)
+ *
+ * Formulas are those of PyTorch's torch.optim.SGD, Adam, AdamW, RMSprop, Adagrad and Adadelta, in its order of
+ * operations, in float32, with t = env->optimizer_step - hyper[SKIPPED] + 1.
+ *
+ * The combined SGD computes v = momentum v + admitted scaling g and w -= rate / scaling v, or, with Nesterov, rate /
+ * scaling (scaling g + momentum v). With `maximum`, v is the largest gradient, max(beta2 v, |g|), and divides without a
+ * square root (AdaMax). A centered RMSProp's variance is clamped to 0, because rounding could make it negative.
+ */
+/* Elements of hyper; options/optimizers.def assigns settings to them. Settings that never occur in the same optimizer
+ * may share an element. */
 enum {
     BGI_HYPER_LEARNING_RATE = 0,
     BGI_HYPER_WEIGHT_DECAY,
@@ -32,8 +39,8 @@ enum {
     BGI_HYPER_BETA2 = BGI_HYPER_DAMPENING,
     BGI_HYPER_ALPHA = BGI_HYPER_DAMPENING, /* RMSProp, with MOMENTUM */
     BGI_HYPER_EPSILON,
-    /* Not 0 for an update that leaves everything unchanged: set by an automatic loss scale (LOSS_SCALE) or a guarded
-     * loss (LOSS_GUARD). */
+    /* Not 0 if the update must leave everything unchanged; an automatic loss scale (LOSS_SCALE) or a guarded loss
+       (LOSS_GUARD) sets it. */
     BGI_HYPER_SKIP,
     BGI_HYPER_SKIPPED,                                      /* skipped updates among those in env->optimizer_step */
     BGI_HYPER_MAX_WEIGHT_NORM,                              /* LAMB, with BETA1, BETA2 and EPSILON */
@@ -41,7 +48,7 @@ enum {
     BGI_HYPER_COUNT = 8
 };
 
-/* Attributes of updates begin with how 16-bit results are rounded. */
+/* Attributes of updates begin with the rounding of 16-bit results. */
 typedef struct bgi_sgd_attributes {
     bgi_rounding rounding;
     uint8_t nesterov;
@@ -54,7 +61,7 @@ typedef struct bgi_adam_attributes {
     bgi_rounding rounding;
     uint8_t decoupled_decay; /* AdamW */
     uint8_t maximum;         /* AdaMax */
-    uint8_t uncorrected;     /* does not divide moments by 1 - beta^t */
+    uint8_t uncorrected;     /* moments are not divided by 1 - beta^t */
     uint8_t without_decay;   /* overrides hyper */
     uint8_t unused[4];
 } bgi_adam_attributes;
@@ -66,14 +73,14 @@ typedef struct bgi_adam_attributes {
  *              rows of the others 0, so that the largest over the replicas is all of it */
 typedef struct bgi_lamb_attributes {
     bgi_rounding rounding;
-    int64_t elements; /* of the whole */
+    int64_t elements; /* elements of the whole parameter */
     uint32_t pieces;  /* replicas with different data, whether or not they share the update */
     uint8_t uncorrected;
     uint8_t without_decay;
     uint8_t unused[2];
 } bgi_lamb_attributes;
 
-/* Elements of a piece; the last pieces may have fewer, or none. */
+/* Elements of a piece; the last pieces may have fewer elements or be empty. */
 static inline int64_t bgi_lamb_piece(const bgi_lamb_attributes *attributes)
 {
     return bgi_piece_size(attributes->elements, attributes->pieces);
@@ -84,7 +91,7 @@ static inline int64_t bgi_lamb_live(const bgi_lamb_attributes *attributes, uint3
     return bgi_piece_live(attributes->elements, attributes->pieces, piece);
 }
 
-/* The factor of the rate. */
+/* The factor of the learning rate. */
 static inline double bgi_lamb_ratio(const bgi_lamb_attributes *attributes, const double *squares, double maximum)
 {
     double weights = 0.0, direction = 0.0;

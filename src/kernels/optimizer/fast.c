@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast updates. update_body.h and lamb_body.h compute them.
+ * fast.c: the shapes of fast updates. update_body.h and lamb_body.h have the computation.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/optimizer/attributes.h"

@@ -12,7 +12,7 @@ typedef struct lamb_factors {
     double beta1, admitted1, beta2, admitted2, correction1, root_correction2, epsilon, decay;
 } lamb_factors;
 
-/* Both kernels have the numbers in operand 2. */
+/* Operand 2 of both kernels is hyper. */
 static lamb_factors make_factors(const bg_kernel_call *call)
 {
     const bgi_lamb_attributes *attributes = call->attributes;

@@ -75,7 +75,7 @@ void bgi_reference_sgd_update(const bg_kernel_call *call, uint32_t part)
 /* The factors of Adam's formulas, computed in double, then in the precision of the update. */
 typedef struct adam_factors {
     bool in_double, is_decoupled, is_maximum;
-    double decay; /* of the gradient (L2), or the factor of the parameter (decoupled) */
+    double decay; /* added to the gradient (L2), or the factor of the parameter (decoupled) */
     double beta1, admitted1;
     double beta2, admitted2;
     double root_correction2;
@@ -196,7 +196,7 @@ static double find_denominator(const rmsprop_factors *f, double square, double m
                     : bgi_rounded(d, bgi_rounded(d, sqrt(variance)) + f->epsilon);
 }
 
-/* The change has the size of the earlier ones, the mean of whose squares is `changes`. */
+/* The change has the size of the earlier changes; `changes` is the mean of their squares. */
 static void finish_adadelta(const rmsprop_factors *f, double gradient, double square, double *changes,
                             double *parameter)
 {

@@ -83,7 +83,7 @@ static void narrow_by_chance(bg_dtype dtype, const bgi_chances *chances, int64_t
     }
 }
 
-/* Stores results from `buffer` at their place; float32 is in place already. */
+/* Stores results from `buffer` in their operand; float32 results are already there. */
 static void end_update(const bg_kernel_call *call, uint32_t operand, int64_t index, int64_t count, const float *buffer)
 {
     const bgi_rounding *rounding = call->attributes; /* every update's attributes begin with it */
@@ -272,7 +272,7 @@ static rmsprop_factors make_rmsprop_factors(const bg_kernel_call *call)
                                  call->input_count > UPDATE_STATE + 1u + attributes->centered + is_adadelta};
 }
 
-/* The change has the size of the earlier ones, the mean of whose squares is `changes`. */
+/* The change has the size of the earlier changes; `changes` is the mean of their squares. */
 static inline vf finish_adadelta(const rmsprop_factors *f, vf gradient, vf square, vf *changes, vf parameter)
 {
     const vf change = vsqrt(*changes + vset(f->epsilon)) / vsqrt(square + vset(f->epsilon)) * gradient;

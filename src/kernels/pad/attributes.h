@@ -6,8 +6,10 @@
 
 #include <brigade/ops.h>
 
-/* PAD           x -> y
- * PAD_BACKWARD  dy -> dx   what comes to one element is added in the order of dy */
+/*
+ *     PAD           x -> y
+ *     PAD_BACKWARD  dy -> dx   contributions to an element are added in the order of dy
+ */
 typedef struct bgi_pad_attributes {
     bg_pad_mode mode;
     uint32_t rank; /* of x */
@@ -16,8 +18,8 @@ typedef struct bgi_pad_attributes {
     double value;
 } bgi_pad_attributes;
 
-/* The element of a dimension of `size` that is shown at `at` (0: its first one; the padding begins at -before); -1: the
- * constant. */
+/* The element of a dimension of `size` that place `at` shows; -1: the constant. Place 0 is the first element; the
+ * padding begins at -before. */
 static inline int64_t bgi_pad_source(bg_pad_mode mode, int64_t at, int64_t size)
 {
     if (at >= 0 && at < size)

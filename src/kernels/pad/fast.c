@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast paddings, and their parts. fast_body.h computes them.
+ * fast.c: the shapes of fast paddings, and their parts. fast_body.h has the computation.
  */
 #include "kernels/pad/fast.h"
 

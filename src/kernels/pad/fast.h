@@ -10,7 +10,7 @@
 /* The padded tensor: [rows, width]; x: [x_rows, x_width]. */
 typedef struct bgi_pad_rows {
     int64_t rows, width, x_rows, x_width;
-    int64_t before; /* of the last dimension */
+    int64_t before; /* padding before the last dimension */
 } bgi_pad_rows;
 
 static inline bgi_pad_rows bgi_pad_rows_make(const bgi_pad_attributes *a)
@@ -35,7 +35,7 @@ static inline int64_t bgi_pad_buffer(const bgi_pad_rows *r)
     return bgi_cpu_round_up(r->x_width, 16) + bgi_cpu_round_up(r->width, 16);
 }
 
-/* The row of x that padded row `row` shows; -1: only constants. */
+/* The row of x that padded row `row` shows; -1: the row has only constants. */
 static inline int64_t bgi_pad_row_source(const bgi_pad_attributes *a, int64_t row)
 {
     int64_t source = 0, stride = 1;

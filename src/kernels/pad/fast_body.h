@@ -1,5 +1,5 @@
 /*
- * fast_body.h: padding row by row: the inner part is copied at once, the rest element by element.
+ * fast_body.h: padding row by row: the inner part is copied as a whole, the rest element by element.
  */
 #ifndef BGI_KERNELS_PAD_FAST_BODY_H
 #define BGI_KERNELS_PAD_FAST_BODY_H
@@ -78,10 +78,9 @@ typedef struct padded_sum {
     float *sums, *buffer;
 } padded_sum;
 
-/* Calls itself for each place of padded dimension `dim` that shows the row's place there, in their order: the padding
- * before it, the place, the padding after it. `stride` is the dimension's in rows of dx, `prefix` the padded row so
- * far.
- */
+/* Recurses for each place of padded dimension `dim` that shows the row's place in that dimension, in order: in the
+ * padding before, the place itself, in the padding after. `stride` is the dimension's stride in rows of dx, `prefix`
+ * the padded row so far. */
 static void add_padded_rows(const padded_sum *s, uint32_t dim, int64_t stride, int64_t prefix)
 {
     const bgi_pad_attributes *a = s->call->attributes;

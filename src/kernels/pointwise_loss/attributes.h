@@ -8,8 +8,10 @@
 
 #include <stdbool.h>
 
-/* POINTWISE_LOSS           prediction, target -> loss          (of_target is false)
- * POINTWISE_LOSS_BACKWARD  dloss, prediction, target -> the gradient of the prediction, or of the target */
+/*
+ *     POINTWISE_LOSS           prediction, target -> loss          (of_target is false)
+ *     POINTWISE_LOSS_BACKWARD  dloss, prediction, target -> the gradient of the prediction, or of the target
+ */
 typedef struct bgi_pointwise_loss_attributes {
     bg_pointwise_loss_function function;
     bg_loss_reduction reduction;

@@ -1,10 +1,10 @@
 /*
- * fast.c: the shapes of fast elementwise losses. fast_body.h computes them.
+ * fast.c: the shapes of fast elementwise losses. fast_body.h has the computation.
  */
 #include "kernels/elementwise/fast.h"
 #include "kernels/pointwise_loss/attributes.h"
 
-/* A loss that is one number is the sum of the parts' sums. */
+/* A loss reduced to one number is the sum of the parts' sums. */
 bool bgi_cpu_shape_pointwise_loss(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)
 {
     (void)lanes;

@@ -1,6 +1,6 @@
 /*
  * fast_body.h: losses element by element over vectors, in chunks that fit the first-level cache. Sums are doubles: each
- * part has one in scratch, and those are added in order.
+ * part stores its sum in scratch, and these sums are added in order.
  */
 #ifndef BGI_KERNELS_POINTWISE_LOSS_FAST_BODY_H
 #define BGI_KERNELS_POINTWISE_LOSS_FAST_BODY_H
@@ -25,7 +25,7 @@ ALWAYS_INLINE vf vsign(vf x)
     return vselect(vgreater(x, zero), one, vselect(vgreater(zero, x), -one, x));
 }
 
-/* `value` where t is above 0, 0 where t is 0. Other values have no logarithm. */
+/* Gives `value` where t is above 0, 0 where t is 0, and NaN elsewhere. */
 ALWAYS_INLINE vf vwhere_probable(vf t, vf value)
 {
     return vselect(vgreater(t, vset(0.0f)), value, vselect(vis_zero(t), vset(0.0f), vset(NAN)));
@@ -111,7 +111,7 @@ POINTWISE_LOOPS(kl_log, BG_LOSS_KL_LOG)
 
 typedef void (*pointwise_loop)(const float *p, const float *t, float a, float *y, int64_t count);
 static const struct {
-    pointwise_loop value, slopes[2]; /* of the prediction, of the target */
+    pointwise_loop value, slopes[2]; /* slopes: along the prediction and along the target */
 } pointwise_table[BG_LOSS_FUNCTION_COUNT] = {
     [BG_LOSS_SQUARED] = {squared_value_loop, {squared_slope_loop, squared_target_loop}},
     [BG_LOSS_ABSOLUTE] = {absolute_value_loop, {absolute_slope_loop, absolute_target_loop}},
@@ -128,7 +128,7 @@ static void run_pointwise_loss(const bg_kernel_call *call, uint32_t part)
     const bgi_pointwise_loss_attributes *attributes = call->attributes;
     const bg_dtype dtype = call->types[0].dtype;
     const int64_t count = bg_type_element_count(&call->types[0]), end = bgi_elementwise_start(count, part + 1);
-    enum { SUMS = 8 }; /* a single sum would wait for each addition */
+    enum { SUMS = 8 }; /* several sums, because a single one would wait for each addition */
     double sums[SUMS] = {0.0};
     float in_p[BGI_ELEMENTWISE_CHUNK], in_t[BGI_ELEMENTWISE_CHUNK], out[BGI_ELEMENTWISE_CHUNK];
 

@@ -6,17 +6,19 @@
 
 #include <brigade/ops.h>
 
-/* MAX_POOL2D           x -> y, where (int32: index of the largest in its H x W plane)
- * MAX_POOL2D_BACKWARD  dy, where -> dx
- * AVG_POOL2D           x -> y
- * AVG_POOL2D_BACKWARD  dy -> dx */
+/*
+ *     MAX_POOL2D           x -> y, where (int32: index of the largest in its H x W plane)
+ *     MAX_POOL2D_BACKWARD  dy, where -> dx
+ *     AVG_POOL2D           x -> y
+ *     AVG_POOL2D_BACKWARD  dy -> dx
+ */
 typedef struct bgi_pool2d_attributes {
     bg_pool2d_options options; /* stride resolved */
-    int64_t sizes[2];          /* of y, of adaptive max pools (bgi_pool_window); 0: the options give the windows */
+    int64_t sizes[2]; /* sizes of y for adaptive max pools (bgi_pool_window); 0: the options give the windows */
 } bgi_pool2d_attributes;
 
-/* Window `i` of a dim of `size` elements that is cut into `count`: it begins at *begin and ends before *end. Neighbors
- * share an element where `count` does not divide. */
+/* Window `i` of a dim of `size` elements that is cut into `count`: it begins at *begin and ends before *end.
+ * Neighboring windows share an element if `count` does not divide `size`. */
 static inline void bgi_pool_window(int64_t size, int64_t count, int64_t i, int64_t *begin, int64_t *end)
 {
     *begin = i * size / count;
@@ -25,7 +27,7 @@ static inline void bgi_pool_window(int64_t size, int64_t count, int64_t i, int64
 
 typedef struct bgi_pool2d_backward_attributes {
     bgi_pool2d_attributes forward;
-    bg_type result; /* of dx */
+    bg_type result; /* type of dx */
 } bgi_pool2d_backward_attributes;
 
 #endif

@@ -13,7 +13,7 @@
 #include "kernels/pool/attributes.h"
 #include "kernels/pool/fast.h"
 
-/* The first and last places at which the window that begins at `start` reads inside 0..size - 1. */
+/* The first and last places of the window from `start` on that are inside 0..size - 1. */
 static void clip_window(int64_t start, int64_t dilation, int64_t kernel, int64_t size, int64_t *first, int64_t *end)
 {
     const int64_t skip = start < 0 ? (-start + dilation - 1) / dilation : 0;
@@ -49,7 +49,8 @@ static void find_window(const bgi_pool *s, int dim, int64_t out, int64_t *first,
         clip_window(out * o->stride[dim] - o->padding[dim], o->dilation[dim], o->kernel[dim], size, first, end);
 }
 
-/* The largest of each column in rows h0, h0 + apart, ... before h1, and its index in the plane: the first; NaN wins. */
+/* The first largest element of each column in rows h0, h0 + apart, ... before h1, and its index in the plane; NaN wins.
+ */
 static void find_column_largest(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t apart,
                                 float *largest, int32_t *at)
 {
@@ -74,7 +75,7 @@ static void find_column_largest(const bgi_pool *s, const float *x, int64_t h0, i
     }
 }
 
-/* Any windows. `rows`: memory for two rows. */
+/* Any windows. `rows` is memory for two rows. */
 static void max_pool_columns(const bgi_pool *s, const float *x, float *rows, float *y, int32_t *where)
 {
     float *largest = rows;
@@ -135,7 +136,7 @@ static void pick_largest(const bgi_pool *s, const float *x, int64_t oh, int64_t 
     }
 }
 
-/* `live` adjacent windows from column `ow` on, all inside the row; rows h0..h1 - 1 exist. */
+/* Pools `live` adjacent windows from column `ow` on, all inside the row; rows h0..h1 - 1 exist. */
 ALWAYS_INLINE void pick_largest_side_by_side(const bgi_pool *s, const float *x, int64_t h0, int64_t h1, int64_t oh,
                                              int64_t ow, int64_t live, const int64_t apart, float *y, int32_t *where)
 {
@@ -229,7 +230,7 @@ static void run_max_pool2d_backward(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of windows along a dim: the elements inside, or all that are inside or padding. */
+/* The divisor of windows along a dim: the number of elements inside, or of elements inside or in the padding. */
 static int64_t count_along(const bgi_pool *s, int dim, int64_t out)
 {
     const bg_pool2d_options *o = s->options;
@@ -339,7 +340,7 @@ static void run_avg_pool2d(const bg_kernel_call *call, uint32_t part)
     }
 }
 
-/* The gradient of each element of a row below a row of windows. `shares`: memory for a row. */
+/* The gradient of each element of a row below a row of windows. `shares` is memory for a row. */
 static void spread_row(const bgi_pool *s, const float *dy, float height, const float *widths, float *shares, float *row)
 {
     const bg_pool2d_options *o = s->options;
@@ -374,7 +375,7 @@ static void spread_row(const bgi_pool *s, const float *dy, float height, const f
     }
 }
 
-/* `rows`: memory for two rows. */
+/* `rows` is memory for two rows. */
 static void spread_plane(const bgi_pool *s, const float *dy, const float *widths, float *rows, float *dx)
 {
     const bg_pool2d_options *o = s->options;

@@ -65,8 +65,8 @@ static int64_t window_of(const pool_geometry *g, int dim, int64_t at, int64_t k)
 
 /* ---- max ---- */
 
-/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that there is
- * one. */
+/* Index in the plane of the first largest element of a window; NaN wins. The shape rule guarantees that each window has
+ * an element. */
 static int64_t find_largest(const pool_geometry *g, bg_dtype dtype, const void *x, int64_t plane, int64_t oh,
                             int64_t ow)
 {
@@ -110,8 +110,8 @@ void bgi_reference_max_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- average ---- */
 
-/* The divisor of a window: its elements inside, or all that are inside or padding (places that ceil_mode adds beyond
- * the padding never count). */
+/* The divisor of a window: the number of its elements inside, or of its elements inside or in the padding. Places that
+ * ceil_mode adds beyond the padding never count. */
 static double count_window(const pool_geometry *g, int64_t oh, int64_t ow)
 {
     const int64_t out[2] = {oh, ow};
@@ -153,7 +153,8 @@ void bgi_reference_avg_pool2d(const bg_kernel_call *call, uint32_t part)
 
 /* ---- gradients ---- */
 
-/* The gradient of dx[plane,h,w]. `where` NULL: average pooling. k decreases so that windows come in index order. */
+/* The gradient of dx[plane,h,w]. If `where` is NULL, the pooling is an average. k decreases so that windows come in
+ * index order. */
 static double gather_gradient(const pool_geometry *g, bg_dtype dtype, const void *dy, const int32_t *where,
                               int64_t plane, int64_t h, int64_t w)
 {

@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast products with quantized weights. fast_body.h computes them.
+ * fast.c: the shapes of fast products with quantized weights. fast_body.h has the computation.
  */
 #include "kernels/quantized/fast.h"
 

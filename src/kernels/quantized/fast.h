@@ -7,14 +7,16 @@
 #include "kernels/linear/gemm.h"
 #include "kernels/quantized/attributes.h"
 
-enum { BGI_QUANTIZED_FEW_ROWS = 4 }; /* up to which the weights are used where they are read, once for all rows */
+enum {
+    BGI_QUANTIZED_FEW_ROWS = 4
+}; /* up to this number of rows, the weights are read once for all rows and not stored as float32 */
 
-/* Of few rows a part is a run of panels: a few microseconds of reading. */
+/* With few rows, a part is a run of panels that takes a few microseconds to read. */
 #define BGI_QUANTIZED_PART_WEIGHTS 2e5
 
 typedef struct bgi_quantized_plan {
     int64_t rows, panels;
-    int64_t x_floats; /* of a part: x as float32, when it has another type */
+    int64_t x_floats; /* floats of a part: x as float32, if it has another type */
     uint32_t parts;
 } bgi_quantized_plan;
 
@@ -32,13 +34,13 @@ static inline bgi_quantized_plan bgi_quantized_cut(const bgi_quantized_attribute
     return plan;
 }
 
-/* Of 16 bits by instructions for pairs (linear/pairs.h), whatever the number of rows: a part is a run of panels. */
+/* Weights of 16 bits by instructions for pairs (linear/pairs.h), for any number of rows. A part is a run of panels. */
 enum { BGI_QUANTIZED_PAIRS_ROWS = 256, BGI_QUANTIZED_PAIRS_DEPTH = 256 };
 
 typedef struct bgi_quantized_pairs_plan {
     int64_t rows, panels;
     int64_t block, depth;       /* rows and terms at a time; sums do not depend on them */
-    int64_t c_floats, a_floats; /* of a part: sums, and x packed */
+    int64_t c_floats, a_floats; /* scratch of a part: sums, and packed x */
     uint32_t parts;
 } bgi_quantized_pairs_plan;
 
@@ -57,7 +59,7 @@ static inline bgi_quantized_pairs_plan bgi_quantized_pairs_cut(const bgi_quantiz
     return plan;
 }
 
-/* Of more rows the product is that of gemm.h, which packs weights as float32. */
+/* With more rows, the product is that of gemm.h, which packs weights as float32. */
 static inline bgi_gemm bgi_quantized_gemm(const bgi_quantized_attributes *a, const bg_type *x, int64_t lanes)
 {
     return bgi_gemm_for(

@@ -1,8 +1,8 @@
 /*
- * fast_body.h: products with quantized weights. Levels become float32 in registers, lanes are outputs, and each
- * output's sum runs over the inputs in order, in the blocks of gemm.h: the sums of few rows have the bits of those of
- * many, and of the float32 product. Weights of 16 bits and an x of bfloat16 are multiplied by instructions for pairs
- * where the processor has them, in the order of linear/pairs.h.
+ * fast_body.h: products with quantized weights. Levels become float32 in registers, and lanes are outputs. Each
+ * output's sum runs over the inputs in order, in the blocks of gemm.h, so results for few rows have the bits of those
+ * for many, and of the float32 product. On processors with instructions for pairs, these multiply weights of 16 bits
+ * by an x of bfloat16, in the order of linear/pairs.h.
  */
 #ifndef BGI_KERNELS_QUANTIZED_FAST_BODY_H
 #define BGI_KERNELS_QUANTIZED_FAST_BODY_H
@@ -12,7 +12,7 @@
 #include "kernels/quantized/fast.h"
 
 enum { QUANTIZED_VECTORS = BGI_QUANTIZED_PANEL / LANES };
-/* Rows whose sums are in registers together. */
+/* The number of rows whose sums are in registers together. */
 #define QUANTIZED_ROWS (LANES == 16 || BGI_GEMM_IS_AARCH64 ? BGI_QUANTIZED_FEW_ROWS : 1)
 
 /* ---- levels and scales ---- */
@@ -198,7 +198,7 @@ QUANTIZED_PANEL(3, 4)
 QUANTIZED_PANEL(4, 4)
 #endif
 
-/* By number of rows and bits. */
+/* Indexed by the number of rows and by the bits. */
 static void (*const quantized_table[][3])(const float *x, int64_t in, const uint8_t *panel, float *sums) = {
     {multiply_quantized_1_4, multiply_quantized_1_8, multiply_quantized_1_16},
 #if LANES == 16 || BGI_GEMM_IS_AARCH64

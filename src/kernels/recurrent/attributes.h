@@ -6,13 +6,16 @@
 
 #include <brigade/ops.h>
 
-/* LSTM x [T,N,4H], weight [4H,H], h0 [N,H], c0 [N,H], bias [4H]? -> y [T,N,H], gates [T,N,4H], c [T,N,H] LSTM_BACKWARD
- * weight, h0, c0, y, gates, c, dy, dc? -> dx [T,N,4H], dh0, dc0 GRU x [T,N,3H], weight [3H,H], h0 [N,H], bias [3H]? ->
- * y [T,N,H], gates [T,N,4H] GRU_BACKWARD weight, h0, y, gates, dy -> dx [T,N,3H], dhidden [T,N,3H], dh0 RNN x [T,N,H],
- * weight [H,H], h0 [N,H], bias [H]? -> y [T,N,H] RNN_BACKWARD weight, h0, y, dy -> dx [T,N,H], dh0
+/*
+ *     LSTM           x [T,N,4H], weight [4H,H], h0 [N,H], c0 [N,H], bias [4H]? -> y [T,N,H], gates [T,N,4H], c [T,N,H]
+ *     LSTM_BACKWARD  weight, h0, c0, y, gates, c, dy, dc? -> dx [T,N,4H], dh0, dc0
+ *     GRU            x [T,N,3H], weight [3H,H], h0 [N,H], bias [3H]? -> y [T,N,H], gates [T,N,4H]
+ *     GRU_BACKWARD   weight, h0, y, gates, dy -> dx [T,N,3H], dhidden [T,N,3H], dh0
+ *     RNN            x [T,N,H], weight [H,H], h0 [N,H], bias [H]? -> y [T,N,H]
+ *     RNN_BACKWARD   weight, h0, y, dy -> dx [T,N,H], dh0
  *
- * With batch_first T and N are exchanged, except in h0 and c0. x is the inputs' contribution to the gates, the sums s =
- * weight h + bias are that of the previous state, o is the elementwise product and f the sigmoid:
+ * With batch_first T and N are exchanged, except in h0 and c0. x is the inputs' contribution to the gates, and the sums
+ * s = weight h + bias are the previous state's. Below, o between values is the elementwise product and f the sigmoid:
  *
  *     LSTM  i, f, g, o in x and s:  i, f, o = f(x + s), g = tanh(x + s);  c' = f o c + i o g,  h' = o o tanh(c')
  *     GRU   r, z, n in x and s:     r, z = f(x + s), n = tanh(x + r o s);  h' = (1 - z) o n + z o h
@@ -20,21 +23,22 @@
  *
  * With `reset_first` the s of a GRU's n is weight (r o h) + bias, and n = tanh(x + s).
  *
- * `gates` holds i, f, g, o or r, z, n and the s of n. dx is also the gradient of the LSTM's s; dhidden is that of the
- * GRU's (with reset_first the same). Both directions of time: `reverse` begins with the last step. Later steps read
- * states as y and c store them, rounded. */
+ * `gates` holds i, f, g, o, or r, z, n and the s of n. dx is also the gradient of the LSTM's s; dhidden is that of the
+ * GRU's s (with reset_first too). With `reverse`, the recurrence begins with the last step. Later steps read states as
+ * y and c store them, rounded.
+ */
 typedef struct bgi_recurrent_attributes {
     uint8_t batch_first, reverse;
     uint8_t relu;        /* of RNN */
     uint8_t reset_first; /* of GRU */
 } bgi_recurrent_attributes;
 
-/* The shape of a tensor with time: y. */
+/* The shape of a tensor with a time dim, such as y. */
 typedef struct bgi_recurrent_shape {
     int64_t steps, samples, width;      /* T, N, H */
-    int64_t step_stride, sample_stride; /* in rows */
-    int64_t first_row, row_stride;      /* of sample 0: at the first step in the direction of time, and the distance to
-                                           the next one */
+    int64_t step_stride, sample_stride; /* strides in rows */
+    int64_t first_row,
+        row_stride; /* sample 0's row at the first step in the direction of time, and the distance to its next row */
 } bgi_recurrent_shape;
 
 static inline bgi_recurrent_shape bgi_recurrent_read(const bg_type *y, const bgi_recurrent_attributes *attributes)

@@ -44,7 +44,7 @@ static void lay_out(const bg_kernel_call *call, const bgi_recurrent *r, const vo
     }
 }
 
-/* A part of the product: columns in whole panels, which may have a few more; the depth is exact. */
+/* A range of the product: its columns are whole panels, which may include a few more columns; the depth is exact. */
 typedef struct panel_range {
     int64_t first_column, end_column, first_depth, end_depth;
 } panel_range;
@@ -78,9 +78,9 @@ static void multiply_panels_of(const bg_kernel_call *call, const bgi_recurrent *
 
 typedef struct recurrent_part {
     int64_t first, count; /* samples */
-    float *h, *c, *gates; /* of all: states, products; backward their gradients */
-    float *rows[14];      /* for one sample: three of gates' size, then four of H each */
-    float *second;        /* for all samples: the reset states' contribution to the gates */
+    float *h, *c, *gates; /* states and products of all samples; in the backward pass, their gradients */
+    float *rows[14];      /* rows for one sample: three of the gates' size, then four of size H */
+    float *second;        /* the reset states' contribution to the gates, for all samples */
 } recurrent_part;
 
 static recurrent_part enter_part(const bg_kernel_call *call, const bgi_recurrent *r, uint32_t part)
@@ -116,7 +116,7 @@ static void keep_state(const bgi_recurrent *r, void *data, int64_t row, float *s
         read_floats(r->dtype, data, row * r->shape.width, r->shape.width, state);
 }
 
-/* The products of a step: bias + h weight^T, of at least this many columns. */
+/* The products of a step: bias + h weight^T, for at least this many columns. */
 static void multiply_states(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p, uint32_t bias,
                             int64_t columns)
 {
@@ -195,7 +195,8 @@ static void prepare_lstm_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* dh and dc: in, of the following state; out, dc of the previous state; d: of the gates. */
+/* On input, dh and dc are the gradients of the following state; on output, dc is that of the previous state. d has the
+ * gradients of the gates. */
 static void differentiate_lstm_row(const float *gates, const float *c, const float *before, const float *dh, float *dc,
                                    float *d, int64_t width)
 {
@@ -298,7 +299,7 @@ static void step_reset_row(const float *x, const float *h, float *gates, float *
     }
 }
 
-/* The rest of the step: `hidden` is the s of n. */
+/* The rest of the step; `hidden` is the s of n. */
 static void step_fresh_row(const float *x, const float *sums, const float *hidden, float *h, float *gates,
                            int64_t width)
 {
@@ -315,7 +316,7 @@ static void step_fresh_row(const float *x, const float *sums, const float *hidde
     }
 }
 
-/* The products of a step with the reset states, in p->second; those for n alone are complete. */
+/* The products of a step with the reset states, in p->second; only those for n are complete. */
 static void multiply_reset(const bg_kernel_call *call, const bgi_recurrent *r, const recurrent_part *p)
 {
     const int64_t width = r->shape.width;
@@ -397,7 +398,8 @@ static void prepare_gru_backward(const bg_kernel_call *call)
     lay_out(call, &r, call->operands[0]);
 }
 
-/* dh: in, of the following state; out, dh z. d: of the gates' sums, hidden: of s. */
+/* On input, dh is the gradient of the following state; on output, it is dh z. d has the gradients of the gates' sums,
+ * `hidden` those of s. */
 static void differentiate_gru_row(const float *gates, const float *before, float *dh, float *d, float *hidden,
                                   int64_t width)
 {
@@ -421,7 +423,8 @@ static void differentiate_gru_row(const float *gates, const float *before, float
     }
 }
 
-/* With reset_first, before the gradient that n passes to the state: d of z and n, dh z in dh. */
+/* The first part with reset_first, before n's gradient is passed to the state: computes d of z and n, and dh z in dh.
+ */
 static void differentiate_fresh_row(const float *gates, const float *before, float *dh, float *d, int64_t width)
 {
     const vf one = vset(1.0f);
@@ -437,7 +440,7 @@ static void differentiate_fresh_row(const float *gates, const float *before, flo
     }
 }
 
-/* After it: `left` is the gradient of r h. */
+/* The second part: `left` is the gradient of r h. */
 static void differentiate_reset_row(const float *gates, const float *before, const float *left, float *dh, float *d,
                                     int64_t width)
 {

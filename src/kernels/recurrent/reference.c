@@ -38,7 +38,7 @@ static double load_before(const recurrence *r, const void *states, const void *f
                      : load(r, states, bgi_recurrent_row(&r->shape, step - 1, sample), width, i);
 }
 
-/* s of one row of the weight. */
+/* The s of one row of the weight. */
 static double sum_hidden(const recurrence *r, int64_t step, int64_t sample, int64_t row)
 {
     double sum = r->bias != NULL ? bgi_load(r->dtype, r->bias, row) : 0.0;
@@ -60,7 +60,7 @@ static bool has_input(const bg_kernel_call *call, uint32_t input)
 
 typedef void (*unit_function)(const recurrence *r, int64_t step, int64_t sample, int64_t unit);
 
-/* In the order of steps, or in reverse. */
+/* Visits steps in order, or in reverse. */
 static void for_each_unit(const recurrence *r, bool is_backward, unit_function function)
 {
     for (int64_t step = 0; step < r->shape.steps; step++)
@@ -123,7 +123,7 @@ static void step_gru(const recurrence *r, int64_t step, int64_t sample, int64_t 
               (1.0 - gates[1]) * gates[2] + gates[1] * load_before(r, r->y, r->h0, step, sample, unit));
 }
 
-/* With reset_first: r and z of all units of a sample are computed first. */
+/* With reset_first, r and z of all units of a sample are computed first. */
 static void step_reset_gru(const recurrence *r, int64_t step, int64_t sample)
 {
     const int64_t width = r->shape.width, row = bgi_recurrent_row(&r->shape, step, sample);
@@ -210,7 +210,7 @@ static double sum_across(const recurrence *r, const void *gradients, int64_t ste
     return sum;
 }
 
-/* The gradient of h0, from that of step 0. It counts as the step before step 0. */
+/* The gradient of h0, from that of step 0. h0 counts as the state of the step before step 0. */
 static double sum_first(const recurrence *r, const void *gradients, int64_t sample, int64_t unit)
 {
     return sum_across(r, gradients, -1, sample, unit);
@@ -294,7 +294,7 @@ static double sum_rows(const recurrence *r, const void *d, int64_t row, int64_t 
     return sum;
 }
 
-/* With reset_first; dh0 has the whole gradient of the step's resulting state. */
+/* The backward step with reset_first; dh0 has the whole gradient of the step's resulting state. */
 static void step_reset_gru_back(const recurrence *r, int64_t step, int64_t sample)
 {
     const bg_kernel_call *call = r->call;

@@ -6,10 +6,12 @@
 
 #include <brigade/ops.h>
 
-/* REDUCE           x -> y      (y keeps reduced dims with size 1 when keep_dims)
- * REDUCE_MAX_BACKWARD  dy, x, y -> dx  (to the first largest)
- * BROADCAST        x -> y      (bgi_dims_attributes; kernels look at the types only)
- * ARGMAX           x -> y int32 */
+/*
+ *     REDUCE               x -> y      (y keeps reduced dims with size 1 when keep_dims)
+ *     REDUCE_MAX_BACKWARD  dy, x, y -> dx  (to the first largest)
+ *     BROADCAST            x -> y      (bgi_dims_attributes; kernels look at the types only)
+ *     ARGMAX               x -> y int32
+ */
 typedef struct bgi_reduce_attributes {
     bg_reduction function;
     uint32_t axes; /* bit i: dim i is reduced */

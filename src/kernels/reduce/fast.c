@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast reductions and broadcasts. fast_body.h computes them.
+ * fast.c: the shapes of fast reductions and broadcasts. fast_body.h has the computation.
  */
 #include "kernels/reduce/fast.h"
 

@@ -6,9 +6,9 @@
 
 #include "kernels/cpu/rows.h"
 
-/* x as [outer, again, middle, reduced, inner]: the reduced dims are `reduced`, and `again` where two groups of them are
- * apart, as those of a channel's gradient are ([N, C, places]); otherwise `again` and `middle` are 1. A result is that
- * of `reduced` for each of `again`, combined in order.
+/* x as [outer, again, middle, reduced, inner]. The reduced dims are `reduced` and, if they form two separate groups,
+ * `again`, as in a channel's gradient ([N, C, places]); otherwise `again` and `middle` are 1. A result combines, in
+ * order, the results over `reduced` for each index of `again`.
  *
  * Work is divided along outer and middle or, if these are small, along inner, in runs of `run` elements. If these are
  * also few, it is divided along the reduced dims: pieces store separate results in scratch, `run` floats each, which
@@ -39,7 +39,7 @@ static inline bool bgi_reduction_make(const bg_type *x, uint32_t axes, bgi_reduc
             return false;
         *groups[group] *= x->dims[i];
     }
-    if (group == 2) { /* nothing but one group is reduced */
+    if (group == 2) { /* exactly one group is reduced */
         r.outer = r.middle;
         r.middle = 1;
     }
@@ -63,14 +63,14 @@ static inline uint32_t bgi_reduction_whole_parts(const bgi_reduction *r)
                               BGI_ROWS_PART_ELEMENTS);
 }
 
-/* Where the elements of a result begin in x, for one of `again`. */
+/* The offset in x at which the elements of a result begin, for one index of `again`. */
 static inline int64_t bgi_reduction_start(const bgi_reduction *r, int64_t result, int64_t again)
 {
     return ((result / r->middle * r->again + again) * r->middle + result % r->middle) * r->reduced * r->inner;
 }
 
-/* y of any broadcast, as rows of `inner` elements that repeat one of x (is_filled) or are adjacent there. Row r is at
- * the sum of (r / every[i]) % dims[i] * strides[i] in x. */
+/* The result of any broadcast, as rows of `inner` elements that repeat one element of x (is_filled) or are adjacent in
+ * x. Row r is at the sum of (r / every[i]) % dims[i] * strides[i] in x. */
 typedef struct bgi_broadcast_rows {
     int64_t rows, inner;
     bool is_filled;

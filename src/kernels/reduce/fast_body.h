@@ -62,7 +62,7 @@ static void reduce_run(bool is_max, bg_dtype dtype, const void *x, int64_t at, i
     }
 }
 
-/* Adjacent elements: sums in four vectors. */
+/* Sums adjacent elements in four vectors. */
 static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, int64_t count)
 {
     float buffer[BGI_ELEMENTWISE_CHUNK], maximum = -INFINITY;
@@ -88,8 +88,8 @@ static float reduce_row(bool is_max, bg_dtype dtype, const void *x, int64_t at, 
     return is_max ? maximum : vsum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* The results of run `run`, from the rows of a piece: those of each of `again`, combined in order. Returns their
- * number.
+/* The results of run `run` from the rows of a piece: the results for each index of `again`, combined in order. Returns
+ * their number.
  */
 static int64_t reduce_piece(const bg_kernel_call *call, const bgi_reduction *r, bool is_max, int64_t result,
                             int64_t run, int64_t piece, float *y)
@@ -191,7 +191,7 @@ static void spread_largest(const bg_kernel_call *call, const bgi_reduction *r, i
     }
 }
 
-/* The same for adjacent elements: searches the first place. */
+/* The same for adjacent elements: it searches for the first place. */
 static void spread_largest_along(const bg_kernel_call *call, const bgi_reduction *r, int64_t outer)
 {
     const bg_dtype dtype = call->types[1].dtype;
@@ -291,8 +291,8 @@ static int64_t find_element(const float *x, int64_t count, float value)
 
 enum { ARGMAX_SHORT = 32 };
 
-/* The place of the first largest element of a short row. Elements are compared as integers of the same order, in whose
- * low half an earlier place is larger. */
+/* The place of the first largest element of a short row. Elements are compared as integers in the same order; the low
+ * half of an integer is larger for an earlier place. */
 static int64_t find_largest_place(const float *x, int64_t count)
 {
     int64_t best = INT64_MIN;

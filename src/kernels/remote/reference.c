@@ -1,7 +1,10 @@
 /*
  * reference.c: loads and stores one entry of a buffer of many. Only that entry is accessed, whether the buffer is in a
- * device's memory or in its remote store. An index beyond the entries loads zeros and stores nothing. No attributes:
- * REMOTE_LOAD buffer [E, ...], index int32 (one) -> entry [...] REMOTE_STORE buffer [E, ...], index, entry -> index
+ * device's memory or in its remote store. An index beyond the entries loads zeros and stores nothing. The kernels have
+ * no attributes:
+ *
+ *     REMOTE_LOAD   buffer [E, ...], index int32 (one) -> entry [...]
+ *     REMOTE_STORE  buffer [E, ...], index, entry -> index
  */
 #include "kernels/kernels.h"
 

@@ -11,8 +11,8 @@
 
 /* RESAMPLE  x [.., H, W] -> y [.., OH, OW]; with is_backward dy [.., OH, OW] -> dx [.., H, W] */
 typedef struct bgi_resample_axis {
-    int64_t in, out; /* sizes, of x and of y */
-    double scale;    /* positions are divided by it; 0: exactly out / in */
+    int64_t in, out; /* sizes of x and y */
+    double scale;    /* positions are divided by this; 0: exactly out / in */
     uint8_t is_same; /* this axis does not change; in = out */
 } bgi_resample_axis;
 
@@ -27,7 +27,8 @@ typedef struct bgi_resample_attributes {
 
 enum { BGI_RESAMPLE_WEIGHTS = 4 };
 
-/* An element of y is the weighted sum of `count` neighbors in x from `first` on; more than four are averaged. */
+/* An element of y is the weighted sum of `count` neighbors in x from `first` on; more than four neighbors are averaged.
+ */
 typedef struct bgi_resample_taps {
     int64_t first, count;
     double weights[BGI_RESAMPLE_WEIGHTS];
@@ -118,8 +119,8 @@ static inline bgi_resample_taps bgi_resample_taps_of(const bgi_resample_attribut
     return taps;
 }
 
-/* The elements of y, `begin` to before `end`, that include all those computed from element `at` of x; positions
- * ascend. */
+/* A range of elements of y, from `begin` to before `end`, that includes all elements computed from element `at` of x;
+ * positions ascend. */
 static inline void bgi_resample_users(const bgi_resample_attributes *a, const bgi_resample_axis *axis, int64_t at,
                                       int64_t *begin, int64_t *end)
 {

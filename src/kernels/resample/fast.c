@@ -1,9 +1,9 @@
 /*
- * fast.c: the shapes of fast interpolations. fast_body.h computes them.
+ * fast.c: the shapes of fast interpolations. fast_body.h has the computation.
  */
 #include "kernels/resample/fast.h"
 
-/* Larger tables belong to scales that combine nearly all of a long axis into one element. */
+/* Only scales that combine nearly all of a long axis into one element need larger tables. */
 static const int64_t most_shared_floats = 1 << 22;
 
 bool bgi_cpu_shape_resample(const bgi_kernel_request *request, int64_t lanes, bg_kernel *kernel)

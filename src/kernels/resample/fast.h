@@ -1,11 +1,12 @@
 /*
  * fast.h: how interpolation divides its work, and its tables.
  *
- * Each axis has a table: for every element of the result the first of its `taps` neighbors, and their weights, tap by
- * tap, so that neighbors in the result are neighbors in the table too. Gradients have tables of the same form in the
- * other direction; neighbors that do not count have weight 0. Tables are made once a call.
+ * Each axis has a table with the first of the `taps` neighbors of every element of the result, and their weights. The
+ * weights are stored tap by tap, so neighbors in the result are neighbors in the table too. Gradients have tables of
+ * the same form in the other direction; neighbors that do not count have weight 0. Tables are made once a call.
  *
- * Columns are summed where that needs fewer rows: in all rows of a plane first, or in each row after the sum over rows.
+ * Columns are summed either first, in all rows of a plane, or in each row after the sum over rows, whichever has fewer
+ * rows.
  */
 #ifndef BGI_KERNELS_RESAMPLE_FAST_H
 #define BGI_KERNELS_RESAMPLE_FAST_H
@@ -14,8 +15,8 @@
 #include "kernels/resample/attributes.h"
 
 enum {
-    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* of rows whose columns are summed first: they fit a cache */
-    BGI_RESAMPLE_FEW_PLANES = 8            /* fewer planes are cut into rows, so that there is work for several cores */
+    BGI_RESAMPLE_PLANE_FLOATS = 64 * 1024, /* floats of rows whose columns are summed first: they fit a cache */
+    BGI_RESAMPLE_FEW_PLANES = 8 /* with fewer planes, these are cut into rows, so that several cores have work */
 };
 
 /* Scratch begins with these, so that the axes are examined once a call. */
@@ -30,7 +31,7 @@ _Static_assert(sizeof(bgi_resample_head) <= BGI_RESAMPLE_HEAD_FLOATS * sizeof(fl
 
 typedef struct bgi_resample {
     bg_dtype dtype;
-    int64_t planes, in[2], out[2]; /* of the operand and the result, in either direction */
+    int64_t planes, in[2], out[2]; /* sizes of the operand and the result, in either direction */
     bool columns_first;
     int64_t units; /* planes, or rows of the result */
     uint32_t parts;

@@ -34,7 +34,7 @@ static void fill_resample_table(const bgi_resample_attributes *a, int axis, int6
     const int64_t count = a->is_backward ? of->in : of->out;
     int32_t *first = (int32_t *)(void *)table;
     float *weights = table + count;
-    int64_t next = 0; /* of dx: the first element without a beginning */
+    int64_t next = 0; /* for dx: the first element whose beginning is not set yet */
 
     memset(weights, 0, (size_t)(count * taps) * sizeof(float));
     for (int64_t o = 0; o < of->out; o++) {
@@ -85,7 +85,7 @@ ALWAYS_INLINE vf vgather(const float *x, const int32_t *numbers, int64_t live)
 #endif
 }
 
-/* y[o] = the sum of x's elements from first[o] on. */
+/* y[o] = the weighted sum of x's elements from first[o] on. */
 static void resample_columns(const resample_table *t, const float *x, float *y)
 {
     for (int64_t o = 0; o < t->count; o += LANES) {
@@ -111,7 +111,7 @@ static void add_weighted_row(const float *x, float weight, bool is_first, int64_
                  count - i);
 }
 
-/* Row o of the result from rows of `width`, of which row r is `rows + r width` (in `dtype`). */
+/* Computes row o of the result from rows of `width` elements; row r is at `rows + r width` (in `dtype`). */
 static void resample_rows(const resample_table *t, int64_t o, bg_dtype dtype, const void *data, int64_t begin,
                           int64_t width, float *buffer, float *sum)
 {

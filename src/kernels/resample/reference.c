@@ -6,7 +6,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/resample/attributes.h"
 
-/* For one element along an axis: the elements that it is the sum of, and their weights. */
+/* One element along an axis: the elements whose weighted sum it is, and their weights. */
 typedef struct sources {
     int64_t begin, end;
 } sources;

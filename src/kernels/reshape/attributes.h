@@ -6,20 +6,24 @@
 
 #include <brigade/ops.h>
 
-/* The shape of a result that does not follow from the operands: of BROADCAST and reshape. */
+/* The shape of a result that the operands do not determine: for BROADCAST and reshape. */
 typedef struct bgi_dims_attributes {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK];
 } bgi_dims_attributes;
 
-/* COPY       x -> y  (reshape when it cannot alias; loads and stores of remote buffers)
- * TRANSPOSE  x -> y */
+/*
+ *     COPY       x -> y  (reshape when it cannot alias; loads and stores of remote buffers)
+ *     TRANSPOSE  x -> y
+ */
 typedef struct bgi_transpose_attributes {
     uint32_t permutation[BG_MAX_RANK];
 } bgi_transpose_attributes;
 
-/* SLICE           x -> y
- * SLICE_BACKWARD  dy -> dx  (zero elsewhere; bgi_slice_backward_attributes) */
+/*
+ *     SLICE           x -> y
+ *     SLICE_BACKWARD  dy -> dx  (zero elsewhere; bgi_slice_backward_attributes)
+ */
 typedef struct bgi_slice_attributes {
     uint32_t axis;
     int64_t start, stop, step; /* resolved: 0 <= start < stop <= dim */
@@ -27,7 +31,7 @@ typedef struct bgi_slice_attributes {
 
 typedef struct bgi_slice_backward_attributes {
     bgi_slice_attributes slice;
-    int64_t size; /* of dx along the axis */
+    int64_t size; /* size of dx along the axis */
 } bgi_slice_backward_attributes;
 
 /* ROLL  x -> y  (row `first` of x becomes row 0 of y, and so on around the end) */

@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast copies, transpositions and slices. fast_body.h computes them.
+ * fast.c: the shapes of fast copies, transpositions and slices. fast_body.h has the computation.
  */
 #include "kernels/reshape/fast.h"
 

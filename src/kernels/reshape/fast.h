@@ -11,8 +11,8 @@
 typedef struct bgi_transposition {
     uint32_t rank;
     int64_t dims[BG_MAX_RANK], strides[BG_MAX_RANK];
-    /* The dim of y that is contiguous in x (stride 1). Matrices of it and y's last dim are transposed; when it is y's
-     * last dim, rows are copied. The other dims are iterated over: `items` of them. */
+    /* The dim of y that is contiguous in x (stride 1). Matrices of this dim and y's last dim are transposed; if it is
+     * y's last dim, rows are copied. The other dims are iterated over: `items` of them. */
     uint32_t source;
     int64_t items;
     uint32_t parts;

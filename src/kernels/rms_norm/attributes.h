@@ -6,9 +6,12 @@
 
 #include <brigade/ops.h>
 
-/* RMS_NORM           x, gamma? -> y, scale      (scale = 1 / sqrt(mean(x^2) + epsilon): x's shape less the last dim)
- * RMS_NORM_BACKWARD  dy, x, scale, gamma? -> dx, dgamma?
- * scale is float32, float64 for float64 x. */
+/*
+ *     RMS_NORM           x, gamma? -> y, scale
+ *     RMS_NORM_BACKWARD  dy, x, scale, gamma? -> dx, dgamma?
+ *
+ * scale = 1 / sqrt(mean(x^2) + epsilon) has x's shape less the last dim; it is float32, or float64 for float64 x.
+ */
 typedef struct bgi_rms_norm_attributes {
     double epsilon;
 } bgi_rms_norm_attributes;

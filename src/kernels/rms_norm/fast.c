@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast norms by the root of the mean square. fast_body.h computes them.
+ * fast.c: the shapes of fast norms by the root of the mean square. fast_body.h has the computation.
  */
 #include "kernels/cpu/rows.h"
 

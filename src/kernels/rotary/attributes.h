@@ -8,16 +8,21 @@
 
 #include <math.h>
 
-/* ROTARY  x [..,S,HD], positions int32 [S] or [..,S]? -> y
- * In each head the first `features` features are pairs, (i, features / 2 + i) or interleaved (2 i, 2 i + 1), of which
- * pair i is turned by the position x its frequency, in radians: backwards when `inverse`. The frequency is
- * base^(-2 i / features), scaled as bg_rotary_scaling says. Without positions a row's is its place, 0 .. S - 1. */
+/*
+ *     ROTARY  x [..,S,HD], positions int32 [S] or [..,S]? -> y
+ *
+ * In each head the first `features` features form pairs, (i, features / 2 + i) or interleaved (2 i, 2 i + 1). Pair i is
+ * turned by the position times its frequency, in radians, or backwards when `inverse`. The frequency is
+ * base^(-2 i / features), scaled as bg_rotary_scaling says. Without positions, the position of a row is its index,
+ * 0 .. S - 1.
+ */
 typedef struct bgi_rotary_attributes {
     int64_t heads, features;
     double base, scaling;
-    /* For YARN and LLAMA3: L, and the turns in L positions from which a frequency stays, and to which it is divided. */
+    /* Only for YARN and LLAMA3: L; the turns in L positions from which a frequency is unchanged; and those up to which
+     * it is divided. */
     double trained_length, most_turns, least_turns;
-    double magnitude; /* a factor of the rotated features; 0: none */
+    double magnitude; /* a factor of the rotated features; 0: no factor */
     uint8_t interleaved, inverse;
     uint8_t kind; /* bg_rotary_scaling: LINEAR (NTK changes its base), YARN or LLAMA3 */
 } bgi_rotary_attributes;

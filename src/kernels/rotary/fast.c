@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast rotary positions. fast_body.h computes them.
+ * fast.c: the shapes of fast rotary positions. fast_body.h has the computation.
  */
 #include "kernels/rotary/fast.h"
 

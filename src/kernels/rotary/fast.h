@@ -1,5 +1,5 @@
 /*
- * fast.h: how rotary positions divide their work: a piece is a position, whose angles all samples that share it use.
+ * fast.h: how rotary positions divide their work. A piece is a position; all samples that share it use its angles.
  */
 #ifndef BGI_KERNELS_ROTARY_FAST_H
 #define BGI_KERNELS_ROTARY_FAST_H

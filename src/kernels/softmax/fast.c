@@ -1,5 +1,5 @@
 /*
- * fast.c: the shapes of fast softmaxes. fast_body.h computes them.
+ * fast.c: the shapes of fast softmaxes. fast_body.h has the computation.
  */
 #include "kernels/cpu/rows.h"
 #include "kernels/softmax/attributes.h"

@@ -1,6 +1,6 @@
 /*
  * reference.c: softmax and its logarithm along one axis, in plain C. The largest element is subtracted first, so
- * nothing overflows. Every pass reads an element before it writes it, so results may overwrite operand 0.
+ * exponentials do not overflow. Every pass reads an element before it writes it, so results may overwrite operand 0.
  */
 #include "kernels/kernels.h"
 
