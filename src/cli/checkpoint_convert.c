@@ -1,5 +1,5 @@
 /*
- * checkpoint_convert.c: `brigade checkpoint convert`: turns the command line into options of the conversion.
+ * checkpoint_convert.c: turns the command line of `brigade checkpoint convert` into options of the conversion.
  */
 #include "cli/checkpoint.h"
 

@@ -130,7 +130,7 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
         path);
 }
 
-/* Replaces the data set by `made`, which was made from it. */
+/* Replaces the data set by `made`, which wraps it. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
@@ -155,8 +155,8 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* The number of elements of an epoch. For a stream, whose number is unknown, it is the number that its samples would
- * make without shards. */
+/* The number of elements of an epoch. For a stream it is the number of elements without shards, because the number with
+ * shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =
@@ -198,7 +198,7 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
-/* Samples a second over the epochs, without the first one when there are more, because it fills the caches. */
+/* Samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only one. */
 static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
     json_t *root = NULL;
@@ -271,7 +271,7 @@ cleanup:
     return status;
 }
 
-/* Checks options that need others. `given`: by line of the table. */
+/* Checks options that need others. `given` is indexed by line of the table. */
 static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
     static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};

@@ -43,14 +43,14 @@ typedef struct examination {
     doctor_machine machine;
     doctor_disk disk;
     bool has_disk;
-    doctor_ranks ranks; /* count 0: one process */
+    doctor_ranks ranks; /* count 0 means one process */
     finding findings[DOCTOR_MOST_FINDINGS];
     uint32_t finding_count;
 } examination;
 
 /* ---- checks ---- */
 
-/* Adds a finding; its texts follow. */
+/* Adds a finding, whose texts the caller then sets. */
 static finding *find(examination *e, const char *subject)
 {
     finding *next =
@@ -84,7 +84,7 @@ static void say_remedy(finding *f, const char *format, ...)
 static void judge_processors(examination *e)
 {
     const doctor_machine *m = &e->machine;
-    const uint32_t processors = e->ranks.host_processors; /* of all ranks of the host */
+    const uint32_t processors = e->ranks.host_processors; /* processors of all ranks of the host */
     finding *f;
 
     if (m->quota > 0.0 && m->quota < (double)m->allowed) {
@@ -170,7 +170,7 @@ static void judge_limits(examination *e)
     }
 }
 
-/* Judges what a BLAS of the calling program, such as NumPy's, will do beside Brigade. */
+/* Judges whether threads of a BLAS of the calling program, such as NumPy's, would compete with Brigade's. */
 static void judge_blas(examination *e)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
@@ -240,7 +240,7 @@ static void judge_ranks(examination *e)
                  link->latency_us);
         say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds if each has its own processor."
                                     : "Check whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
-        return; /* the others have the same setting */
+        return; /* the other ranks have the same setting */
     }
 }
 

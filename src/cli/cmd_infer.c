@@ -57,7 +57,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* The file for each output of the model; NULL: not requested. */
+/* The file for each output of the model; NULL if it is not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
@@ -95,7 +95,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
     return BG_OK;
 }
 
-/* Rows that were added to fill a batch are left out. */
+/* Leaves out the rows that were added to fill a batch. */
 static bg_status write_output(const char *file, bg_array *array, uint64_t samples, uint64_t made, bool quiet,
                               bg_error *error)
 {
@@ -137,7 +137,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Writes the profile of the calls, or of the one smaller call if there was no other. */
+/* Writes the profile of the calls, or of the smaller call if it was the only one. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

@@ -191,7 +191,7 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Enough micro-batches to fill a pipeline, as in a real training. */
+/* Uses enough micro-batches to fill a pipeline, as a real training does. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();
@@ -265,7 +265,7 @@ static bg_status print_memory(inspect_settings *settings, bg_error *error)
 
 /* ---- the command ---- */
 
-/* Reports the needs of training when the model has something to train. */
+/* Reports the memory that training needs, if the model has parameters to train. */
 static bg_status inspect_training(inspect_settings *settings, bg_error *error)
 {
     bg_error reason = {0};

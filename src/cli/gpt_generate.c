@@ -87,7 +87,7 @@ static void clear_prompts(prompt_list *prompts)
     free(prompts->items);
 }
 
-/* The prompt's tokens; for an empty prompt, the end-of-text token, after which a text begins. */
+/* The prompt's tokens. An empty prompt becomes the end-of-text token, after which a new text begins. */
 static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
@@ -246,7 +246,8 @@ cleanup:
     return status;
 }
 
-/* The number of sequences at a time: from the command line, otherwise the beams of a prompt, or 8 prompts. */
+/* The number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
+ * prompts. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {
     if (config->sequences > 0)
@@ -256,7 +257,7 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
-/* The report covers the added tokens, or the prompts when none was added. */
+/* The report covers the added tokens, or the prompts when no token was added. */
 static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};
