@@ -144,7 +144,7 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that cannot be written any more does not end the training. */
+/* A log that can no longer be written does not end the training. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)

@@ -1,5 +1,5 @@
 /*
- * mnist.c: `brigade mnist`, the pipelining tutorial's program, as a row of the models' table.
+ * mnist.c: the row of `brigade mnist`, the pipelining tutorial's program, in the models' table.
  */
 #include "cli/mnist.h"
 
@@ -84,7 +84,7 @@ static void print_data(const mnist_config *config, const mnist_data *data)
            data->is_generated ? "; MNIST was not found (--data-dir names its folder, --download fetches it)" : "");
 }
 
-/* Prints what the numbers of the progress line cover. */
+/* Prints which images the numbers of the progress line cover. */
 static void print_coverage(const mnist_config *config)
 {
     if (config->recipe.quiet || mnist_training_shape(config).output_mode != BG_OUTPUT_FINAL)
@@ -167,7 +167,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Saves the weights also when a signal ended the training early. */
+/* Saves the weights, also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
     const mnist_config *config = training->settings;

@@ -1,6 +1,6 @@
 /*
  * mnist_config.c: the options of `brigade mnist`, and their translation to options of the library. Names and defaults
- * of the first groups are the tutorial program's.
+ * of the first groups are those of the tutorial's program.
  */
 #include "cli/mnist.h"
 
@@ -14,7 +14,7 @@
 
 #define AT(field) .offset = offsetof(mnist_config, field)
 
-/* The most used options come first; a library option that is not named comes with its group. */
+/* The most used options are first; a library option that is not named here is listed with its group. */
 const cli_option mnist_flags[] = {
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -122,7 +122,7 @@ bool mnist_config_lists_state(const char *list)
     return cli_classes_find("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
-/* Costs would be overwritten by a file that is written later. */
+/* A file that is written later would overwrite the costs. */
 static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 {
     const struct {
@@ -139,7 +139,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* Translates options by name to flags that have different words. */
+/* Translates options by name to the flags that replace them. */
 static void take_named(mnist_config *config)
 {
     cli_library *library = &config->recipe.library;
@@ -199,7 +199,7 @@ static uint64_t count_iterations(const mnist_config *config)
                         config->recipe.library.options.execution.gradient_accumulation);
 }
 
-/* Options from --config have at least one replica. */
+/* Options from --config set at least one replica. */
 static bool has_own_test(const mnist_config *config)
 {
     return config->ipu.test.options.replicas.count > 0;
@@ -247,7 +247,7 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
     return BG_OK;
 }
 
-/* Places the test's layers as --config says. */
+/* Places the test's layers as --config requests. */
 static void place_test(const mnist_config *config, bg_options *options)
 {
     const bg_options *own = &config->ipu.test.options;
