@@ -33,7 +33,7 @@ typedef struct mnist_config {
     bool download;
     const char *mirror; /* NULL: public mirrors */
     bg_costs costs;     /* measured costs of the training's stages (mnist_costs_find); if empty, they are estimated */
-    mnist_ipu ipu;      /* mnist_ipu_resolve */
+    mnist_ipu ipu;      /* set by mnist_ipu_resolve */
     cli_plan_room rooms[2]; /* memory for the options of the training and of the test */
 } mnist_config;
 

@@ -111,9 +111,10 @@ typedef struct cli_settings {
     cli_table table;
 } cli_settings;
 
-/* Reads a command line for `command`, which is model->says or "plan". At most one word that is not an option goes to
- * *word, the next one to the model's operand; NULL: only an operand is allowed. On request it prints the help `page` or
- * the list of passes, and sets *is_answered. The settings must be cleared also after an error, and must not move. */
+/* Reads a command line for `command`, which is model->says or "plan". The first word that is not an option is stored in
+ * *word, and the next one in the model's operand. If `word` is NULL, only an operand is allowed. On request it prints
+ * the help `page` or the list of passes, and sets *is_answered. The settings must be cleared also after an error, and
+ * must not move. */
 bg_status cli_settings_read(cli_settings *settings, const cli_model *model, const char *command,
                             const cli_help_page *page, int argc, char **argv, const char **word, bool *is_answered,
                             bg_error *error);

@@ -1,6 +1,6 @@
 /*
- * onnx_data.c: the data of `brigade train` and `brigade infer`: a file for each input of the model and one for the
- * target, converted to the model's types. Symbolic dimensions get the sizes of the data.
+ * onnx_data.c: reads the data of `brigade train` and `brigade infer`, which are a file for each input of the model and
+ * one for the target, and converts them to the model's types. Symbolic dimensions get the sizes of the data.
  */
 #include "cli/onnx_model.h"
 
@@ -196,7 +196,7 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     return BG_OK;
 }
 
-/* The length of a "NAME=FILE" in a comma-separated list, where file names may contain commas: up to the comma before
+/* The length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma before
  * the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* The form is "x=FILE,target=FILE", or each pair is a separate word. */
+/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate words. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -322,7 +322,7 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
                         onnx_loss_names());
 }
 
-/* The loss that is named, or the one that target (NULL: none) and output suggest. */
+/* The loss that --loss names, or the one that fits the target (NULL: none) and the output. */
 static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -338,7 +338,7 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
-/* The dimension of the classes: the second as in PyTorch, or the last when the target's shape requires it. */
+/* The dimension of the classes: the second one as in PyTorch, or the last one when the target's shape requires it. */
 static bg_status place_classes(onnx_settings *settings, const bg_type *output, const bg_type *target, bg_error *error)
 {
     bg_type second = *output, last = *output;
@@ -438,8 +438,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
 
 /* ---- labels ---- */
 
-/* An invalid label would make the loss NaN, without an explanation. The loader's threads call it while another build
- * may change the file's contents, so it reads only settled values. */
+/* Checks labels, because an invalid one would make the loss NaN without an explanation. The loader's threads call it
+ * while another build may change the model, so it reads only values that no longer change. */
 static bg_status check_labels(void *user, uint64_t epoch, uint64_t sample, const void *const inputs[],
                               void *const outputs[], bg_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing: the file is read, the data are
- * opened and the model is built once, before anything else.
+ * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing, which reads the file, opens the data
+ * and builds the model once.
  */
 #include "cli/onnx_model.h"
 
@@ -171,7 +171,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* With only --steps, epochs do not limit the training. */
+/* If only --steps is given, the number of epochs is not limited. */
 static void choose_limits(onnx_settings *settings)
 {
     cli_recipe *recipe = &settings->recipe;
@@ -182,7 +182,7 @@ static void choose_limits(onnx_settings *settings)
         recipe->last_batch = settings->is_fixed_batch ? "drop" : "smaller";
 }
 
-/* One stage for each block, as in networks written for stages, would be one for each layer here. */
+/* One stage for each block, the default of networks written for stages, would be one stage for each layer here. */
 void onnx_choose_strategy(onnx_settings *settings)
 {
     const cli_library *library = &settings->recipe.library;
@@ -216,7 +216,7 @@ static bg_status check_last_batch(const onnx_settings *settings, bg_error *error
     return BG_OK;
 }
 
-/* The metric whose best checkpoint is to stay must be measured, by a validation unless it is the loss. */
+/* The metric whose best checkpoint is kept must be measured, by a validation unless it is the loss. */
 static bg_status check_best(const onnx_settings *settings, bg_error *error)
 {
     const char *best = settings->recipe.checkpoint_best, *metric = onnx_metric_name(settings);
