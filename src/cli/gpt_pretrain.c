@@ -83,18 +83,26 @@ static void end_section(const cli_training *training, const char *name)
     fflush(stdout);
 }
 
+/* The configuration follows when nothing can be refused any more, so that an error is not below a long listing. */
 static bg_status print_start(const cli_training *training, bg_error *error)
+{
+    (void)error;
+    if (options_of(training)->quiet)
+        return BG_OK;
+    printf("Process id: %ld\n", (long)getpid());
+    if (config_of(training)->test_mode)
+        printf("Test mode: nothing is written\n");
+    return BG_OK;
+}
+
+static bg_status print_configuration(const cli_training *training, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
     char *text = NULL;
 
-    if (options_of(training)->quiet)
-        return BG_OK;
     BGI_TRY(bgi_gpt_config_print(config, &text, error));
-    printf("Process id: %ld\nConfiguration:\n%sGradient accumulation steps: %" PRIu64 "\n", (long)getpid(), text,
-           bgi_gpt_config_accumulation(config));
-    if (config->test_mode)
-        printf("Test mode: nothing is written\n");
+    printf("Configuration:\n%sGradient accumulation steps: %" PRIu64 "\n", text, bgi_gpt_config_accumulation(config));
+    fflush(stdout);
     free(text);
     return BG_OK;
 }
@@ -533,9 +541,12 @@ static bg_status begin(cli_training *training, bg_error *error)
         cli_report_compilation(bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_FIT)));
     end_section(training, "compilation");
     BGI_TRY(resume(training, error));
-    if (is_resumed(training) && !quiet)
+    BGI_TRY(open_files(training, error));
+    if (quiet)
+        return BG_OK;
+    if (is_resumed(training))
         printf("Continuing from step %" PRIu64 "\n", bg_session_step(session_of(training)));
-    return open_files(training, error);
+    return print_configuration(training, error);
 }
 
 static void print_end(const cli_training *training)

@@ -230,7 +230,7 @@ const cli_model cli_model_mnist = {
     .purpose = "Trains the digit network of the pipelining tutorial on four virtual devices, and tests it.\n",
     .plan =
         "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug shows the program too.\n",
-    .common = "epochs batch-size gradient-accumulation stages learning-rate strategy schedule replicas save checkpoint",
+    .common = "epochs batch-size gradient-accumulation stages learning-rate strategy schedule save checkpoint resume",
     .examples = "brigade mnist --epochs 1 --save digits.onnx\n"
                 "brigade mnist --epochs 1 --stages \"B1,B2|B3|B4\" --schedule zb-h1 --profile\n"
                 "brigade mnist --epochs 1 --checkpoint runs\n"

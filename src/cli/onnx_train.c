@@ -517,7 +517,7 @@ const cli_model cli_model_train = {
     .purpose = "Trains a model that another framework has exported as ONNX, on data from files.\n",
     .plan = "Shows stages, memory and timetable of `brigade train` with the same options. Data are not needed: "
             "--size gives symbolic dimensions, --loss the loss.\n",
-    .common = "input target loss epochs batch-size optimizer learning-rate stages save checkpoint",
+    .common = "input target loss epochs batch-size optimizer learning-rate save checkpoint resume",
     .examples = "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "
                 "digits/train-labels-idx1-ubyte.gz\n"
                 "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "

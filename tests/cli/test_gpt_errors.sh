@@ -56,6 +56,19 @@ error 1 '3 samples of 8 tokens, and a call takes training.global_batch_size 16 x
     gpt pretrain $one n_samples=4 --input-files alphabet.txt
 error 2 '--steps 3 is not divisible by execution.device_iterations 2' gpt pretrain $one device_iterations=2 --steps 3
 
+# ---- no listing before an error ----
+
+mkdir filled && touch filled/file
+for options in '--set n_samples=4 --input-files alphabet.txt' '--device-memory 1K' '--save-hf filled' \
+    '--log nowhere/log' '--compile-only --device-memory 1K' '--set device_iterations=2 --steps 3'; do
+    # shellcheck disable=SC2086
+    "$program" gpt pretrain ${one#--quiet } $options >refused.out 2>refused.err </dev/null
+    check "refused: $options" test $? -ne 0
+    check "at most ten lines before the error of $options" test "$(wc -l <refused.out)" -le 10
+    check "no configuration before the error of $options" sh -c '! grep -q ^Configuration: refused.out'
+    check "the error of $options" grep -q '^brigade gpt: ' refused.err
+done
+
 # ---- names ----
 
 wrong layerz=3 'unknown key `layerz`; did you mean `model.layers`?'
