@@ -141,7 +141,7 @@ static const config_command commands[] = {
     {"check", "every problem, one on each line", run_check},
     {"update", "the file with --update's changes", run_convert},
     {"explain", "the layers of each device, the samples of a call, every problem", config_explain},
-    {"convert", "the same as JSON or YAML", run_convert},
+    {"convert", "the configuration as JSON or YAML", run_convert},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -43,7 +43,7 @@ static const cli_option tokenize_options[] = {
      .help = "tokens of 2 bytes (.u16) or 4 (.u32); or a TFRecord file (.tfrecord) with a record for each window"},
     {CLI_CHOICE, "documents", AT(documents), .choices = "file|line|paragraph",
      .help = "the unit of documents; empty lines separate paragraphs"},
-    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "no end of text between documents"},
+    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "write no end-of-text token between documents"},
     {CLI_FLAG, "special-tokens", AT(special), .help = "<|endoftext|> and similar text become special tokens"},
     {.kind = CLI_HEADING, .help = "Windows"},
     {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "do not cut documents",
@@ -283,8 +283,8 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
                             config->output);
     if (s->token_bytes == 2 && vocabulary > UINT16_MAX + 1U)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--output %s: a vocabulary of %" PRIu32 " does not fit tokens of 2 bytes, which hold %u; "
-                            "let the name end in .u32",
+                            "--output %s: a vocabulary of %" PRIu32
+                            " does not fit tokens of 2 bytes, which have %u values; let the name end in .u32",
                             config->output, vocabulary, UINT16_MAX + 1U);
     s->end_of_text = bg_tokenizer_end_of_text(tokenizer);
     if (s->end_of_text == UINT32_MAX && (!config->no_end || config->fill))
@@ -300,7 +300,7 @@ static bg_status check_windows(const tokenize_config *config, size_t *stride, bg
     const bool has_overlap = config->overlap != UINT64_MAX, has_stride = config->stride != UINT64_MAX;
 
     if (config->length == 0 && (has_overlap || has_stride || config->fill))
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s applies to windows; give their --length too",
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s applies only to windows; add --length",
                             has_overlap  ? "overlap"
                             : has_stride ? "stride"
                                          : "fill");
@@ -326,7 +326,7 @@ static void print_summary(const sink *s, const char *index_path)
            cli_s(s->tokens), s->config->output, s->token_bytes == 0 ? ", indexed by " : "", index_path);
     if (s->config->length > 0)
         printf("%" PRIu64 " window%s of %" PRIu64 " tokens; %" PRIu64
-               " token%s of the documents' ends were too few for one\n",
+               " token%s at the ends of documents did not fill a window\n",
                s->windows, cli_s(s->windows), s->config->length, s->left_out, cli_s(s->left_out));
 }
 

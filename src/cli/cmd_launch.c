@@ -50,7 +50,7 @@ static const cli_option launch_table[] = {
     {CLI_TEXT, "launcher", AT(launcher), .value = "PROGRAM",
      .help = "mpirun (Open MPI), mpirun.mpich, srun, or a program that is called as one of these"},
     {CLI_TEXT_LIST, "launcher-options", AT(launcher_options), .value = "WORD...", .default_text = "none",
-     .help = "more words for the launcher, each as --launcher-options=WORD when it begins with a dash"},
+     .help = "more words for the launcher; write --launcher-options=WORD for a word that begins with a dash"},
     {CLI_FLAG, "oversubscribe", AT(oversubscribe),
      .help = "allow more ranks than processors, which Open MPI refuses otherwise"},
     {.help = "When ranks fail"},
@@ -64,7 +64,7 @@ static const cli_option launch_table[] = {
      .help = "option to add to the command when a checkpoint exists"},
     {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
     {CLI_COUNT, "launcher-limit", AT(launcher_limit_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
-     .help = "end a launcher that still runs so long after its last rank on this host has ended"},
+     .help = "end a launcher that still runs this long after its last rank on this host has ended"},
     {.help = "Ending on a signal"},
     {CLI_COUNT, "grace", AT(grace_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
      .help = "time for ranks to write their checkpoint after SIGTERM or SIGINT, before they are killed"},
@@ -132,8 +132,7 @@ static bg_status read_hosts(launch *l, bg_error *error)
         if (name == 0 || name >= HOST_BYTES || l->host_count == MOST_HOSTS || slots < 1 || slots > 65536 ||
             (end != NULL && end != at + length))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--hosts %s: expected names with a number of ranks, as in "
-                                "node1:4,node2:4",
+                                "--hosts is `%s`; it must be names with numbers of ranks, as in node1:4,node2:4",
                                 l->settings->hosts);
         memcpy(host->name, at, name);
         host->name[name] = '\0';
@@ -331,8 +330,8 @@ static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool
         alone_s = launch_watch_ranks(&watch, launcher, l->command[0]) ? alone_s + LOOK_S : 0.0;
         if (alone_s < (double)l->settings->launcher_limit_s)
             continue;
-        say(l, "%s still runs %" PRIu64 " s after its last rank on this host: it is ended", l->settings->launcher,
-            l->settings->launcher_limit_s);
+        say(l, "%s still runs %" PRIu64 " s after its last rank on this host, so it is ended now",
+            l->settings->launcher, l->settings->launcher_limit_s);
         launch_end(launcher);
         *out_code = 128 + SIGKILL;
         return true;
@@ -398,7 +397,8 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
         *out_code == CLI_USAGE ? ", which means a mistake in the command line, so it is not started again" : "");
     if (!*out_ended && find_refused(l, &refused) > refused_before) {
         say(l,
-            "update %" PRIu64 " was refused, and would be again: it is not started again; `sh %s/refused-%" PRIu64
+            "update %" PRIu64
+            " was refused, and a restart would refuse it again, so there is no restart; `sh %s/refused-%" PRIu64
             "/replay.sh` repeats the update",
             refused, l->folder, refused);
         *out_ended = true;

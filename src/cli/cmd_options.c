@@ -26,7 +26,7 @@ typedef struct options_config {
 
 static const cli_option options_flags[] = {
     {CLI_CHOICE, "command", AT(command), .choices = "mnist|train|plan|gpt", .default_text = "all options",
-     .help = "options that this command has flags for"},
+     .help = "list only the options for which this command has flags"},
     {CLI_CHOICE, "to", AT(to), .choices = "text|markdown", .help = "plain lines, or tables for documents"},
     CLI_OPTIONS_END,
 };

@@ -505,7 +505,7 @@ static bg_status check_words(const schedule_config *config, const char *const wo
         return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to applies only to show and convert",
                             words[0]);
     if (config->svg_path != NULL && actions[action].run != show && actions[action].run != simulate)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg applies only to show and simulate",
+        return bg_error_set(error, BG_ERROR_INVALID, "%s draws no picture; --svg applies only to show and simulate",
                             words[0]);
     if (config->svg_path != NULL && config->to != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are different outputs; give one of them");

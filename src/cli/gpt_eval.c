@@ -98,11 +98,11 @@ static bg_status check_tokens(const gpt_model *model, const char *where, const b
     if (tokens->count < 2)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: has %zu token%s, expected at least 2, because each prediction needs the tokens before it", where,
+            "%s: has %zu token%s but must have at least 2, because each prediction needs the tokens before it", where,
             tokens->count, cli_s(tokens->count));
     for (size_t i = 0; i < tokens->count; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, where,
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 " but must be below %" PRId64, where,
                                 i, tokens->items[i], model->options.vocabulary);
     return BG_OK;
 }

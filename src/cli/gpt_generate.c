@@ -157,13 +157,14 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
                             prompt, cli_s(prompt), positions);
     if (config->length > positions - prompt)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a prompt of %zu token%s and --length %" PRIu64 " are more than the model's %" PRIu64
+                            "a prompt of %zu token%s and --length %" PRIu64 " exceed the model's %" PRIu64
                             " positions; --length %" PRIu64 " fits",
                             prompt, cli_s(prompt), config->length, positions, positions - prompt);
     for (size_t i = 0; i < prompt; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
-            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
-                                tokens->items[i], (long long)model->options.vocabulary);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "token %zu is %u but must be below the vocabulary's size, %lld", i, tokens->items[i],
+                                (long long)model->options.vocabulary);
     return BG_OK;
 }
 
@@ -313,7 +314,8 @@ static bg_status check_config(const generate_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--prompts gives all prompts; leave --prompt and --prompt-file out");
     if (config->sequences > 0 && config->sequences < config->beams)
-        return bg_error_set(error, BG_ERROR_INVALID, "--beams %" PRIu64 " need as many --sequences; there are %" PRIu64,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--beams %" PRIu64 " needs the same number of --sequences or more; it is %" PRIu64,
                             config->beams, config->sequences);
     BGI_TRY(check_share("top-p", config->top_p, error));
     BGI_TRY(check_share("typical-p", config->typical_p, error));

@@ -44,8 +44,8 @@ static bg_status open_tokenizer(gpt_model *model, const char *directory, const c
     if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary &&
         !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the tokenizer has %" PRIu32 " tokens, the model of %s a vocabulary of %" PRId64
-                            "; --tokenizer names the one that belongs to it",
+                            "the tokenizer has %" PRIu32 " tokens, but the model of %s has a vocabulary of %" PRId64
+                            "; name the model's own with --tokenizer",
                             bg_tokenizer_vocabulary(model->tokenizer), directory, model->options.vocabulary);
     return BG_OK;
 }

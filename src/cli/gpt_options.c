@@ -51,9 +51,11 @@ const cli_option gpt_pretrain_flags[] = {
              "actions of each"},
     CLI_PROFILE_OPTIONS(gpt_options, profile),
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
-     .help = "begin with the weights of a Hugging Face GPT-2, which must match the configuration; test: random"},
+     .help =
+         "begin with the weights of a Hugging Face GPT-2, which must match the configuration; test: random weights"},
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
-     .help = "the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
+     .help =
+         "write the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
     {CLI_FLAG, "overwrite-hf", AT(overwrite_hf),
      .help = "let --save-hf replace the model in a folder that is not empty"},
     {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
@@ -67,7 +69,7 @@ const cli_option gpt_pretrain_flags[] = {
      .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
     CLI_REPLAY(library),
     {.help = "Output"},
-    {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
+    {CLI_FLAG, "quiet", AT(quiet), .help = "print no configuration and no steps, only results"},
 #include "cli/gpt_devices.def"
 #include "cli/library.def"
     CLI_OPTIONS_END,
@@ -272,8 +274,8 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
     static const struct {
         const char *name, *remedy;
     } decided[] = {
-        {"replicas", "data_parallel and tensor_parallel_1, _2 make them: --set data_parallel=2"},
-        {"gradient_accumulation", "training.global_batch_size makes it: --set global_batch_size=64"},
+        {"replicas", "data_parallel and tensor_parallel_1, _2 determine them: --set data_parallel=2"},
+        {"gradient_accumulation", "training.global_batch_size determines it: --set global_batch_size=64"},
         {"output_mode", "every loss is needed; leave it out"},
         {"output_period", "every loss is needed; leave it out"},
         {"output_gradient_norm", "every norm is needed; leave it out"},

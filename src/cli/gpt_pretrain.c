@@ -220,7 +220,7 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     if (!isfinite(c.loss) || (!isfinite(c.norm) && !gpt_call_has_scale(of)))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the %s became %s in update %" PRIu64
-                            ": lower training.optimizer.learning_rate.maximum; no checkpoint was made of it",
+                            ": lower training.optimizer.learning_rate.maximum; no checkpoint of it was written",
                             isfinite(c.loss) ? "gradient norm" : "loss",
                             isnan(isfinite(c.loss) ? c.norm : c.loss) ? "NaN" : "infinite",
                             of->first_update + c.updates);

@@ -90,7 +90,7 @@ static void print_coverage(const mnist_config *config)
     if (config->recipe.quiet || mnist_training_shape(config).output_mode != BG_OUTPUT_FINAL)
         return;
     printf("The progress line shows only the last micro-batch of each call: %" PRIu64 " of %" PRIu64
-           " images (--output-mode all or sum: all)\n",
+           " images (--output-mode all or sum covers all)\n",
            config->recipe.batch_size * config->recipe.library.options.replicas.count,
            cli_recipe_samples_per_call(&config->recipe));
 }

@@ -36,7 +36,7 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",
      .help = "batches of an epoch, each for one call of the session; with a decimal point a share of them: 0.25"},
     {CLI_TEXT, "limit-test-batches", AT(recipe.limits[BG_TRAINER_TEST]), .value = "N|SHARE", .default_text = "all",
-     .help = "the same of the test; 0 leaves it out"},
+     .help = "batches of the test, in the same form; 0 leaves the test out"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the images in the files' order"},
@@ -69,8 +69,8 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "random weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines: configuration, then each weight update; may be a pipe. With several ranks the first one "
-             "writes; with %r in the name each rank writes its own"},
+     .help = "file or pipe for JSON lines: the configuration, then each weight update. With several ranks the first "
+             "one writes it; with %r in the name each rank writes its own"},
 #include "cli/recipe.def"
 
     {.help = "Configuration"},

@@ -40,8 +40,8 @@ static bg_status fail_input(const onnx_settings *settings, const char *option, c
 
     for (uint32_t i = 0; i < contents->input_count; i++)
         bgi_string_add(&list, "%s`%s`", i > 0 ? ", " : "", contents->inputs[i].name);
-    bg_error_set(error, BG_ERROR_INVALID, "--%s %s: expected NAME=FILE with an input of the model: %s", option, text,
-                 list.data != NULL ? list.data : "it has none");
+    bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be NAME=FILE with an input of the model: %s", option,
+                 text, list.data != NULL ? list.data : "it has none");
     bgi_string_clear(&list);
     return BG_ERROR_INVALID;
 }
@@ -113,8 +113,8 @@ static bg_status read_normalization(const char *text, float values[2 * CLI_LIST_
 
     if (!read_numbers(text, values, &count) || count % 2 != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--normalize %s: expected MEAN,DEVIATION, or the means of all channels and then their "
-                            "deviations: 0.485,0.456,0.406,0.229,0.224,0.225",
+                            "--normalize is `%s`; it must be MEAN,DEVIATION, or the means of all channels and then "
+                            "their deviations: 0.485,0.456,0.406,0.229,0.224,0.225",
                             text);
     *out_channels = count / 2;
     return BG_OK;
@@ -315,11 +315,11 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
             return BG_OK;
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "--loss %s: that output is %s, but a loss is one float for a micro-batch: end the model with a mean", name,
+            "--loss %s: that output is %s, but a loss is one float for a micro-batch; end the model with a mean", name,
             bg_type_text(&contents->outputs[i].type, text));
     }
-    return bg_error_set(error, BG_ERROR_INVALID, "--loss %s: expected %s, or the name of an output of the model", name,
-                        onnx_loss_names());
+    return bg_error_set(error, BG_ERROR_INVALID, "--loss is `%s`; it must be %s, or the name of an output of the model",
+                        name, onnx_loss_names());
 }
 
 /* The loss that --loss names, or the one that fits the target (NULL: none) and the output. */
@@ -366,7 +366,7 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
         return BG_OK;
     return bg_error_set(
         error, BG_ERROR_SHAPE,
-        "--target: the label of a sample is %s, but the output has the shape %s: expected a class for each position",
+        "--target: the label of a sample is %s, but the output has the shape %s; give a class for each position",
         bg_type_text(target, have), bg_type_text(output, text));
 }
 
@@ -394,7 +394,7 @@ static bg_status check_metric(onnx_settings *settings, bg_error *error)
                             output->dims[settings->class_axis]);
     if (metric->average == BG_SCORE_BINARY && has_labels && output->dims[settings->class_axis] != 2)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--metric %s is of two classes, and the output has %" PRId64
+                            "--metric %s needs two classes, but the output has %" PRId64
                             "; use f1, f1-micro or f1-weighted",
                             metric->name, output->dims[settings->class_axis]);
     settings->score = (bg_score){.name = metric->name,

@@ -42,8 +42,8 @@ static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 
         if (equals == NULL || equals == given->values[i] || *end != '\0' || size < 1)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--size %s: expected NAME=N, a symbol of the file (or INPUT:2, a dimension of an "
-                                "input) and its size, at least 1",
+                                "--size is `%s`; it must be NAME=N: a symbol of the file (or INPUT:2, a dimension of "
+                                "an input) and its size, at least 1",
                                 given->values[i]);
         memcpy(at, given->values[i], (size_t)(equals - given->values[i]));
         at[equals - given->values[i]] = '\0';
@@ -193,8 +193,8 @@ bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error)
         for (size_t k = 0; k < sizeof quantized / sizeof quantized[0]; k++)
             if (strncmp(contents->nodes[i].op, quantized[k], strlen(quantized[k])) == 0)
                 return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                    "%s: node `%s` is a %s: a quantized model cannot be trained; train the original "
-                                    "model (brigade infer runs this one)",
+                                    "%s: node `%s` is a %s, and a quantized model cannot be trained; train the "
+                                    "original model (brigade infer runs this one)",
                                     settings->path, contents->nodes[i].name, contents->nodes[i].op);
     for (uint32_t i = 0; i < contents->weight_count; i++)
         trained += contents->weights[i].use == BG_ONNX_PARAMETER;

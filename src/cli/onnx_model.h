@@ -65,7 +65,7 @@ typedef struct onnx_data {
 
 typedef struct onnx_settings {
     cli_recipe recipe;
-    const char *path; /* of the model */
+    const char *path; /* path of the model */
     cli_texts inputs, validation, sizes, freeze, unfreeze;
     const char *target, *loss_name, *output, *metric, *normalize, *mode;
     uint64_t block_depth;
@@ -79,7 +79,7 @@ typedef struct onnx_settings {
     const onnx_loss *loss;
     const char *target_name; /* name of the graph's input; NULL: none */
     bg_type target_type;     /* type of a sample's target */
-    int32_t class_axis;      /* of the output */
+    int32_t class_axis;      /* axis of the output */
     int64_t class_count;     /* number of classes of labels */
     bg_score score;          /* sums of a metric that is a score */
     onnx_data data, test;

@@ -188,8 +188,8 @@ static bg_status read_word(const cli_option *option, const char *text, cli_texts
     if (text[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
     if (texts->count == CLI_LIST_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values, which is the most", option->name,
-                            CLI_LIST_LIMIT);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values; give at most this number",
+                            option->name, CLI_LIST_LIMIT);
     texts->values[texts->count++] = text;
     return BG_OK;
 }

@@ -332,7 +332,7 @@ static void print_made(const search *s, uint32_t made)
     print_words(&s->candidates[0]);
     for (uint32_t i = 0; i < made && i < SHOWN; i++) {
         const candidate *c = &s->candidates[i];
-        printf("\n%2u. %.4g ms an update, %.4g %s/s; devices of their own idle %.1f %%, need %.3g MB\n    ", i + 1,
+        printf("\n%2u. %.4g ms an update, %.4g %s/s; separate devices idle %.1f %%, need %.3g MB\n    ", i + 1,
                1e-6 * c->trial.update_ns, c->trial.samples_per_s, s->samples, 100.0 * c->trial.idle_share,
                1e-6 * (double)c->trial.device_bytes);
         print_words(c);

@@ -42,9 +42,10 @@ static bg_status read_rule(const char *list, uint32_t *out_classes, const char *
 
     *next = list[length] == ';' ? list + length + 1 : NULL;
     if (colon + 1 >= length)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--offload-rule %.*s has no pattern; expected CLASSES:PATTERN, as in \"weights:layer3.*\"",
-                            (int)length, list);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--offload-rule %.*s has no pattern; it must be CLASSES:PATTERN, as in \"weights:layer3.*\"", (int)length,
+            list);
     *out_pattern = list + colon + 1;
     *out_length = length - colon - 1;
     return cli_classes_find("offload-rule", list, colon, out_classes, error);
@@ -93,7 +94,7 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, and there are none: %s",
+        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, but there are none; %s",
                               recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }

@@ -212,7 +212,7 @@ bg_status cli_checkpoint_save(const cli_recipe *recipe, const cli_training *trai
                               const cli_metric *metric, struct bg_checkpoint_writer **writer, bg_error *error);
 /* With --checkpoint-async, allocates the memory for the copy. */
 bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *training, bg_error *error);
-/* With --resume: loads the weights and the place of the latest checkpoint, if there is one, and sets *is_resumed.
+/* With --resume, loads the weights and the position of the latest checkpoint, if there is one, and sets *is_resumed.
  * *owes_validation: the checkpoint was made between the end of an epoch and its validation, which a plateau needs; NULL
  * without plateaus. */
 bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool *is_resumed, bool *owes_validation,

@@ -191,7 +191,7 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "%s stands at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
-                            " %s begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
+                            " %s begins; use the --batch-size, --device-iterations, --gradient-accumulation and "
                             "--replicas of the training that wrote it",
                             path, recipe->sample_word, (uint64_t)place->image, per_call, recipe->sample_words);
     return BG_OK;

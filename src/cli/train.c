@@ -152,8 +152,8 @@ static int run_all(const cli_settings *settings, int argc, char **argv)
         code = cli_plan_show(settings, model->says, model->compile_only_parts, NULL, &error);
     } else if (status == BG_OK) {
         if (training.library->options.execution.planned_ranks > 0)
-            cli_warn(model->says, "--ranks describes ranks, with --compile-only or `brigade plan`, and starts none; "
-                                  "`mpirun -n N brigade ...` starts them");
+            cli_warn(model->says, "--ranks only describes ranks for --compile-only and `brigade plan`; `mpirun -n N "
+                                  "brigade ...` starts them");
         if (model->measure != NULL)
             status = model->measure(settings->values, true, &error);
         if (status == BG_OK)

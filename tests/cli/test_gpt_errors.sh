@@ -188,7 +188,7 @@ error 1 'the loss of weight update 2 is infinite or NaN: the update was refused'
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
 check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2
 echo guard_loss=false >off
-error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint was made of it' \
+error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint of it was written' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save unguarded --options off
 check "no checkpoint: $(ls unguarded)" test -z "$(ls unguarded)"
 
@@ -256,7 +256,7 @@ error 2 'did you mean --config?' gpt pretrain --confg tiny
 
 # ---- generating, evaluating, tokens ----
 
-error 2 'a prompt of 3 tokens and --length 50 are more than the model'"'"'s 8 positions; --length 5 fits' \
+error 2 'a prompt of 3 tokens and --length 50 exceed the model'"'"'s 8 positions; --length 5 fits' \
     gpt generate --hf-model hf --prompt the
 error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' \
     gpt generate --hf-model hf --prompt 'eight ch' --length 1
