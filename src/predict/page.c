@@ -1,6 +1,7 @@
 /*
- * page.c: a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget, where
- * time goes, traffic, and the plan's tables. It contains no script; light and dark follow the system.
+ * page.c: writes a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget,
+ * the time of devices by class, traffic, and the plan's tables. It contains no script; the system's setting selects
+ * light or dark colors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -130,8 +131,8 @@ typedef struct bars {
     const char *const *colors;
     int parts;
     bool has_budget;
-    double most; /* the value of the full width */
-    double unit; /* of the labels over a bar */
+    double most; /* the value at full width */
+    double unit; /* width of the labels over a bar */
     const char *unit_name;
 } bars;
 

@@ -49,7 +49,7 @@ static bg_status read_number(const char *name, const char *where, const json_t *
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has no number `%s`", name, where, key);
     *out = json_number_value(value);
     if (!isfinite(*out) || *out < 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` of %s is %g; it must be zero or more", name, key, where,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` of %s is %g; it must be at least 0", name, key, where,
                             *out);
     return BG_OK;
 }
@@ -59,7 +59,7 @@ static bg_status check_size(const char *name, const char *where, const json_t *o
     if (!json_is_object(object))
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is not an object", name, where);
     if (json_object_size(object) > count)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has %zu keys, of which %zu are known", name, where,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has %zu keys, but only %zu of them are known", name, where,
                             json_object_size(object), count);
     return BG_OK;
 }
@@ -70,7 +70,7 @@ static bg_status read_stages(const char *name, const json_t *stages, bg_costs *o
     char where[32];
 
     if (!json_is_array(stages) || count == 0 || count > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` is not a list of at least one stage", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` must be a list of at least one stage", name);
     out->stages = calloc(count, sizeof *out->stages);
     if (out->stages == NULL)
         return bgi_error_memory(error, "costs", count * sizeof *out->stages);

@@ -282,7 +282,7 @@ static void test_refusals(void **state)
     costs[1].update_ns = -2;
     error = (bg_error){0};
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "stage_costs[1].update_ns is -2; times are zero or more"));
+    assert_non_null(strstr(error.message, "stage_costs[1].update_ns is -2; times must be at least 0"));
 }
 
 static void test_file_brings_every_bit_back(void **state)
