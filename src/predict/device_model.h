@@ -18,13 +18,13 @@ enum { BGI_DEVICE_NAME_BYTES = 96, BGI_DEVICE_SOURCE_BYTES = 640 };
 typedef struct bgi_device_model {
     char name[BGI_DEVICE_NAME_BYTES];
     char source[BGI_DEVICE_SOURCE_BYTES]; /* the origin of the numbers */
-    double memory_bytes;                  /* of one device */
+    double memory_bytes;                  /* memory of one device */
     double memory_bytes_per_ns;           /* between this memory and the arithmetic units */
     double flops_per_ns[BG_DTYPE_COUNT];  /* by type of the operands; 0 means the value of float32 */
     double efficiency;      /* the fraction of flops_per_ns and memory_bytes_per_ns that ops reach, 0 to 1 */
     double call_ns;         /* time to begin an op */
     bgi_link_model link;    /* connection between devices of a link domain */
-    uint32_t link_devices;  /* devices of a link domain */
+    uint32_t link_devices;  /* number of devices of a link domain */
     bgi_link_model network; /* connection between link domains */
     double remote_bytes;    /* streaming memory of one device; 0: unlimited */
     bgi_link_model remote;  /* connection between a device and its streaming memory */

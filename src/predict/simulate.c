@@ -42,9 +42,9 @@ typedef struct runner {
     uint32_t step, at;         /* its instruction */
     bool has_begun;            /* whether it is in the middle of the instruction */
     bool has_come;             /* whether it has reached the meeting of this instruction */
-    double done_ns, rate;      /* remaining part of the instruction's work */
-    double target_ns;          /* number of the pending work event */
-    double began_ns, spent_ns; /* of the instruction */
+    double done_ns, rate;      /* completed work of the instruction, and its speed */
+    double target_ns;          /* completed work at which the runner next acts */
+    double began_ns, spent_ns; /* start of the instruction, and its time so far */
     uint32_t mark, generation;
     /* Work that runs beside the program. */
     uint64_t issued, transferred, sums_begun, sums_done, meetings;

@@ -76,7 +76,7 @@ typedef struct bgi_mark {
 } bgi_mark;
 
 typedef struct bgi_work {
-    double total_ns;      /* on one core */
+    double total_ns;      /* time on one core */
     double divisible_ns;  /* the share of it in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */

@@ -1,5 +1,6 @@
 /*
- * costs_file.c: costs of stages as JSON, so that a plan with measured costs can be made again without measuring.
+ * costs_file.c: reads and writes costs of stages as JSON, so that a plan with measured costs can be made again without
+ * measuring.
  *
  *     {"format": "brigade costs 1", "message_bytes_per_ns": 0.0, "stages": [{"forward_ns": 1.0, ...}, ...]}
  *
@@ -29,7 +30,7 @@ enum { LARGEST_FILE_BYTES = 1 << 26, DIGITS = 17 };
 static const struct {
     const char *name;
     size_t offset;
-    bool is_optional; /* zero when it is missing */
+    bool is_optional; /* zero if the key is missing */
 } fields[] = {
     {FIELD(forward_ns)}, {FIELD(recompute_ns), .is_optional = true}, {FIELD(backward_ns)}, {FIELD(weights_ns)},
     {FIELD(update_ns)},
@@ -39,7 +40,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 /* ---- reading ---- */
 
-/* `where`: "stages[3]", or "the file". */
+/* `where` is "stages[3]" or "the file". */
 static bg_status read_number(const char *name, const char *where, const json_t *object, const char *key, double *out,
                              bg_error *error)
 {

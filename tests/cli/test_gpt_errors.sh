@@ -77,8 +77,8 @@ wrong checkpoint.stepz=3 'unknown key `checkpoint.stepz`; did you mean `checkpoi
 wrong optimizer.name=adam 'did you mean `training.optimizer.name`?'
 wrong lerning_rate=1 'did you mean `training.optimizer.learning_rate`?'
 wrong zzzzz=1 'unknown key `zzzzz`'
-wrong model=3 'model is not a value; it has fields: layers, hidden_size, '
-wrong training.optimizer.learning_rate=1 'learning_rate is not a value; it has fields: maximum, '
+wrong model=3 'model is a group, not a value; its fields are layers, hidden_size, '
+wrong training.optimizer.learning_rate=1 'learning_rate is a group, not a value; its fields are maximum, '
 
 # The example's options: errors name what was written.
 error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 100000' gpt pretrain --layers many
@@ -113,7 +113,7 @@ file() {
 }
 file a.yaml 'modle:\n  layers: 3\n' 'a.yaml:1:1: unknown key `modle`; did you mean `model`?'
 file a.yaml 'model:\n  attention:\n    head: 3\n' 'a.yaml:3:5: unknown key `model.attention.head`; did you mean `model.attention.heads`?'
-file a.yaml 'model: 3\n' 'a.yaml:1:1: model is not a value; it has fields: layers, '
+file a.yaml 'model: 3\n' 'a.yaml:1:1: model is a group, not a value; its fields are layers, '
 file a.yaml 'model:\n  layers: [1]\n' 'a.yaml:2:3: model.layers is [1]; it must be a whole number'
 file a.yaml 'model:\n  layers: 3\n  layers: 4\n' 'a.yaml:3:3: the key `layers` occurs twice'
 file a.yaml 'model:\n  layers: 3\n layers: 4\n' 'a.yaml:3:'
