@@ -83,7 +83,7 @@ static void end_section(const cli_training *training, const char *name)
     fflush(stdout);
 }
 
-/* The configuration follows when nothing can be refused any more, so that an error is not below a long listing. */
+/* The configuration is printed later, after all checks, so that an error does not follow a long listing. */
 static bg_status print_start(const cli_training *training, bg_error *error)
 {
     (void)error;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t cli_received_signal;
-static atomic_bool is_asked_to_stop; /* the same for threads other than the one that received the signal */
+static atomic_bool is_asked_to_stop; /* whether it has arrived, for threads other than the receiving one */
 
 bool cli_is_asked_to_stop(void *user)
 {

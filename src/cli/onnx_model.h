@@ -110,7 +110,7 @@ bg_status onnx_try(onnx_settings *settings, bg_error *error);
 bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
 /* Implements bg_trainer_options.model; `user` is the settings. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
-/* The output's name of the chosen metric ("loss" is that of the loss); NULL: no metric. */
+/* The output name of the chosen metric; NULL if there is no metric. The output name of the loss is "loss". */
 const char *onnx_metric_name(const onnx_settings *settings);
 /* The row of the chosen metric; NULL: no metric. */
 const onnx_metric *onnx_metric_of(const onnx_settings *settings);

@@ -24,7 +24,7 @@ typedef enum cli_kind {
     CLI_TEXT,        /* const char *, a string that is not empty */
     CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
     CLI_CHOICE,      /* const char *: one of `choices` */
-    CLI_INTEGER,     /* only for library options: minimum..maximum with a sign */
+    CLI_INTEGER,     /* a signed number in minimum..maximum; used only by library options */
     CLI_LIBRARY,     /* represents a flag of the library's options: `name`, and `default_text` where it differs */
     CLI_GROUP        /* represents all flags of `group` that the list does not name; `help` is their heading */
 } cli_kind;
@@ -118,8 +118,8 @@ int cli_columns(void);
 void cli_print_wrapped(const char *text, int column, int indent);
 /* Prints lines that are paragraphs or rows of a list (" name words"); further lines of a row begin below its words. */
 void cli_print_lines(const char *text);
-/* The choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. Valid until the
- * next call. */
+/* The choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result is valid
+ * until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

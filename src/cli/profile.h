@@ -25,7 +25,7 @@ typedef struct cli_profile {
     {                                                                                                                  \
         CLI_TEXT, "profile-dir", .offset = offsetof(type, member.dir), .value = "DIR",                                 \
                                  .default_text = CLI_PROFILE_DIR,                                                      \
-                                 .help = "where the report goes: report.html, summary.json, trace.json"                \
+                                 .help = "folder for the report: report.html, summary.json, trace.json"                \
     }
 
 /* Enables recording in a plan's options, if a profile is requested. */

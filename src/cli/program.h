@@ -136,7 +136,7 @@ bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_ty
  * wrong. */
 bg_status cli_options_check(const bg_options *options, bg_error *error);
 
-/* ---- flags with a form of their own (strategy.c) ---- */
+/* ---- flags with a special form (strategy.c) ---- */
 
 /* Converts a list of kinds of tensors, or "none", to bits 1 << class. */
 bg_status cli_classes_find(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error);

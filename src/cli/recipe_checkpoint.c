@@ -29,7 +29,7 @@
 /* The position of a training in its data. */
 typedef struct data_place {
     int64_t epoch, image; /* both count from 0; a sample of any kind is called "image" in the file */
-    int64_t images;       /* of an epoch */
+    int64_t images;       /* samples of an epoch */
     bool shuffle;
     bool has_plateau; /* `plateau` is the schedule's state */
     struct {
@@ -190,7 +190,7 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
                             recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s stands at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
+                            "%s is at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
                             " %s begins; use the --batch-size, --device-iterations, --gradient-accumulation and "
                             "--replicas of the training that wrote it",
                             path, recipe->sample_word, (uint64_t)place->image, per_call, recipe->sample_words);

@@ -463,7 +463,7 @@ static void refuse(const range_check *check, const char *place, const bgi_option
     char line[BG_ERROR_MESSAGE_BYTES];
 
     snprintf(line, sizeof line, "%s is %s; %s", place, value,
-             option->rule != NULL ? option->rule : "it is out of its range");
+             option->rule != NULL ? option->rule : "the value is out of range");
     check->report(check->user, line);
 }
 

@@ -73,12 +73,12 @@ struct bgi_option {
     const char *name;
     bgi_option_group group;
     bgi_option_kind kind;
-    const char *path;    /* in bg_options, "execution.strategy" */
-    size_t offset;       /* in bg_options */
+    const char *path;    /* path of the member of bg_options: "execution.strategy" */
+    size_t offset;       /* offset of the member in bg_options */
     size_t count_offset; /* COUNTS, REALS, RECORDS */
     const char *count_name;
     bool may_be_empty; /* an empty array means no array */
-    double standard;   /* the default: a number, a flag, a choice; texts and lists have none */
+    double standard;   /* the default of a number, a flag or a choice; texts and lists have no default */
     bool shapes_plan;  /* is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
@@ -92,7 +92,7 @@ struct bgi_option {
     const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
     const char *elsewhere; /* its names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: none */
     const char *costs;     /* its cost in time, memory or accuracy if it is used; NULL: none */
-    const char *flag;      /* without dashes; NULL: the program has none */
+    const char *flag;      /* name of the flag without dashes; NULL: the program has no flag */
     uint32_t commands;     /* bgi_command: the commands with the flag */
     const char *value;     /* the name of the flag's value in help; NULL: the kind determines it */
     const char *what;      /* its description, a sentence without a period */

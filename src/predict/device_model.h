@@ -19,7 +19,7 @@ typedef struct bgi_device_model {
     char name[BGI_DEVICE_NAME_BYTES];
     char source[BGI_DEVICE_SOURCE_BYTES]; /* the origin of the numbers */
     double memory_bytes;                  /* memory of one device */
-    double memory_bytes_per_ns;           /* between this memory and the arithmetic units */
+    double memory_bytes_per_ns;           /* speed between this memory and the arithmetic units */
     double flops_per_ns[BG_DTYPE_COUNT];  /* by type of the operands; 0 means the value of float32 */
     double efficiency;      /* the fraction of flops_per_ns and memory_bytes_per_ns that ops reach, 0 to 1 */
     double call_ns;         /* time to begin an op */

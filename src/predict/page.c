@@ -278,7 +278,7 @@ static bg_status add_picture(bgi_string *html, const bgi_prediction *p, bg_error
     BGI_TRY(bgi_prediction_draw(p, NULL, &svg, error));
     bgi_string_add(html, "<div class=\"plan-scroll\">");
     bgi_string_append(html, svg, strlen(svg));
-    bgi_string_add(html, "</div>\n<p class=\"plan-quiet\">Times are nanoseconds.</p>\n");
+    bgi_string_add(html, "</div>\n<p class=\"plan-quiet\">Times are in nanoseconds.</p>\n");
     free(svg);
     return BG_OK;
 }

@@ -213,7 +213,7 @@ static void add_memory(bgi_string *text, const bgi_prediction *p)
     size_t bytes, remote;
     const bool fits = bgi_prediction_fits(p, &device, &bytes, &remote);
 
-    bgi_string_add(text, "memory: device %u needs most, %s", device, bgi_bytes_text(bytes, need));
+    bgi_string_add(text, "memory: device %u needs the most, %s", device, bgi_bytes_text(bytes, need));
     if (model->memory_bytes < 1e18)
         bgi_string_add(text, " of %s", bgi_bytes_text((uint64_t)model->memory_bytes, have));
     if (remote > 0) {

@@ -50,8 +50,8 @@ typedef enum bgi_time_class {
 const char *bgi_time_class_name(bgi_time_class time_class);
 
 typedef struct bgi_simulation {
-    double first_step_ns; /* from an idle start to the end of all devices' first step */
-    double step_ns;       /* from the end of one step to that of the next, in consecutive steps */
+    double first_step_ns; /* time from an idle start to the end of the first step on all devices */
+    double step_ns;       /* time from the end of one step to that of the next, in consecutive steps */
     uint32_t device_count;
     double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, over all steps; the classes sum to total_ns */
     double total_ns;                       /* time of all steps */

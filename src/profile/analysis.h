@@ -25,7 +25,7 @@ typedef enum bgi_cause {
     BGI_CAUSE_TRANSFERS,    /* loads and stores of remote memory */
     BGI_CAUSE_REPLICAS,     /* other replicas had not reached a sum */
     BGI_CAUSE_DATA,         /* the loader had no batch ready */
-    BGI_CAUSE_HOST,         /* the program was elsewhere between runs */
+    BGI_CAUSE_HOST,         /* the program did other work between runs */
     BGI_CAUSE_COUNT
 } bgi_cause;
 const char *bgi_cause_name(bgi_cause cause);
