@@ -58,7 +58,7 @@ typedef struct cli_model {
     const cli_option *flags;
     bgi_command library_flags;
     size_t settings_bytes, library; /* the size of the settings, and the offset of their cli_library */
-    /* Sets the defaults. Messages name the command: `says`, or "plan". */
+    /* Sets the defaults. Messages name `command`, which is `says` or "plan". */
     void (*set_defaults)(void *settings, const char *command);
     /* Rewrites the command line; the result is borrowed from the settings. May be NULL. */
     bg_status (*rewrite)(void *settings, const cli_option *table, int *argc, char ***argv, bg_error *error);
@@ -77,7 +77,8 @@ typedef struct cli_model {
     /* Data. */
     const char *const
         *inputs; /* names of the graph's inputs for the tensors of a sample; NULL if `open` sets training->inputs */
-    /* Sets the options of a loader for the training's calls, except the size of batches. NULL: the defaults. */
+    /* Sets the options of a loader for the training's calls, except the size of batches. If it is NULL, the defaults
+     * are used. */
     void (*load)(const cli_training *training, bg_loader_options *out);
 
     /* The functions of a training, in the order of a run. If a function fails, training->code is the exit code. */

@@ -36,7 +36,7 @@ const onnx_loss *onnx_loss_find(const char *name);
 bool onnx_loss_has_labels(const onnx_loss *loss);
 /* Whether predictions are probabilities of one class, or their logits. */
 bool onnx_loss_is_binary(const onnx_loss *loss);
-/* "cross-entropy, nll, ..." */
+/* The names of all losses: "cross-entropy, nll, ..." */
 const char *onnx_loss_names(void);
 
 typedef enum onnx_metric_kind {

@@ -77,7 +77,7 @@ typedef struct bgi_mark {
 
 typedef struct bgi_work {
     double total_ns;      /* time on one core */
-    double divisible_ns;  /* the share of it in calls of more than one part */
+    double divisible_ns;  /* the part of total_ns in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */
     double sum_ns;        /* time of a REDUCE beside the program; not part of total_ns */
