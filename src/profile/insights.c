@@ -425,7 +425,7 @@ static void look_at_bubble(bgi_analysis *a)
         insight->text =
             say(a,
                 "Filling and emptying the pipeline takes a large part of a step of %u micro-batches. %s, with half the "
-                "weight updates for as many samples, would raise throughput by %.0f %%.",
+                "weight updates for the same number of samples, would raise throughput by %.0f %%.",
                 micro_batches, insight->option, 100.0 * gain);
     }
     free(costs);
