@@ -27,6 +27,7 @@ static const struct {
     {"wandb_name", "metrics are written by `--tensorboard DIR` and `--log FILE` of `brigade gpt pretrain`"},
     {"log_level", "`--quiet` prints only results, `--log-cycles` adds the time of each call, and `--log-dir DIR` "
                   "keeps the compiler's messages"},
+    {"resume", "`--load DIR` resumes from the newest checkpoint in a folder"},
 };
 
 /* ---- words ---- */

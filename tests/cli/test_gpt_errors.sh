@@ -71,6 +71,8 @@ done
 
 # ---- names ----
 
+error 2 'unknown option --resume: `--load DIR` resumes from the newest checkpoint in a folder' gpt pretrain $one --resume
+
 wrong layerz=3 'unknown key `layerz`; did you mean `model.layers`?'
 wrong training.layers=3 'unknown key `training.layers`; did you mean `model.layers`?'
 wrong checkpoint.stepz=3 'unknown key `checkpoint.stepz`; did you mean `checkpoint.steps`?'
