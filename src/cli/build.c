@@ -1,5 +1,5 @@
 /*
- * build.c: the parts of a model's build, and the plan of its training.
+ * build.c: collects the parts of a model's build, and makes the plan of its training.
  */
 #include "cli/model.h"
 

@@ -1,12 +1,12 @@
 /*
- * bundle.c: --replay: writes the folder of a refused update, and replays it.
+ * bundle.c: writes the folder of a refused update, and replays it (--replay).
  *
  *     refused-12/checkpoint_train_step_11.safetensors   weights and optimizer state before the update
  *     refused-12/inputs.safetensors                     its samples, as the loader gave them, by the inputs' names
  *     refused-12/replay.sh                              the run's command, with --replay and this folder
  *
- * A replay reads its samples from the folder in their order, does one update of one call, and writes nothing. Runs with
- * any number of ranks leave the same folder, which one process reads, because results do not depend on ranks.
+ * A replay reads the samples from the folder in their stored order, makes one update in one call, and writes nothing.
+ * The folder does not depend on the number of ranks of the run, because results do not; a single process replays it.
  */
 #define _DEFAULT_SOURCE
 #include "cli/bundle.h"
@@ -78,7 +78,7 @@ static bg_status write_batch(const cli_training *training, const bg_trainer_even
     return bg_safetensors_write(path, entries, count, NULL, 0, error);
 }
 
-/* A separate loader, because with several ranks the run's loader reads only a part of each batch. */
+/* Uses a separate loader, because with several ranks the run's loader reads only a part of each batch. */
 static bg_status write_inputs(const cli_training *training, const bg_trainer_event *event, const char *path,
                               bg_error *error)
 {
@@ -101,7 +101,7 @@ static bg_status write_inputs(const cli_training *training, const bg_trainer_eve
     return status;
 }
 
-/* A word for the shell. */
+/* Adds a word, quoted for the shell. */
 static void add_word(bgi_string *text, const char *word)
 {
     bgi_string_add(text, "'");
@@ -139,7 +139,7 @@ static bg_status write_script(const cli_training *training, const bg_trainer_eve
     bgi_string_add(&text, "exec \"${BRIGADE:-$(echo ");
     add_word(&text, self);
     bgi_string_add(&text, ")}\" %.*s", (int)strcspn(training->model->program, " "), training->model->program);
-    /* The last word of the program's name is the first of its arguments. */
+    /* The last word of the program's name is also the first of its arguments. */
     for (int i = strchr(training->model->program, ' ') != NULL ? 0 : 1; i < training->argument_count; i++) {
         bgi_string_add(&text, " ");
         add_word(&text, training->arguments[i]);
@@ -183,7 +183,7 @@ void cli_bundle_write(const cli_training *training, const bg_trainer_event *even
     if (cli_ranks_is_first() && bgi_folder_create(path, &error) == BG_OK &&
         write_file(training, event, path, inputs_name, write_inputs, &error) == BG_OK)
         write_file(training, event, path, script_name, write_script, &error);
-    /* Called last, and by all ranks: none leaves before the folder is complete. */
+    /* Called last, and by all ranks, so that no rank returns before the folder is complete. */
     bg_checkpoint_save(event->call->session, path, &options, &saving);
     if (!cli_ranks_is_first())
         return;

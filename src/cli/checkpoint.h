@@ -1,5 +1,5 @@
 /*
- * checkpoint.h: `brigade checkpoint`: its options, and its subcommands, which are in separate files.
+ * checkpoint.h: the options of `brigade checkpoint`, and its subcommands, which are in separate files.
  */
 #ifndef BGI_CLI_CHECKPOINT_H
 #define BGI_CLI_CHECKPOINT_H
@@ -20,10 +20,10 @@ typedef struct checkpoint_settings {
 bg_status checkpoint_inspect(const char *path, const checkpoint_settings *settings, bg_error *error);
 /* checkpoint_convert.c */
 bg_status checkpoint_convert(const char *from, const char *to, const checkpoint_settings *settings, bg_error *error);
-/* checkpoint_diff.c. Sets *out_same to whether there is no difference. */
+/* checkpoint_diff.c. Sets *out_same to whether the two are equal. */
 bg_status checkpoint_diff(const char *first, const char *second, const checkpoint_settings *settings, bool *out_same,
                           bg_error *error);
-/* The record of a tensor of a checkpoint; for other files, that of a parameter with a given value. */
+/* The record of a tensor of a checkpoint; in other files each tensor is a parameter with a given value. */
 bg_status checkpoint_record(const bgi_stored *source, const char *name, bgi_checkpoint_record *out, bg_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * checkpoint_convert.c: `brigade checkpoint convert`: turns the command line into options of the conversion.
+ * checkpoint_convert.c: turns the command line of `brigade checkpoint convert` into options of the conversion.
  */
 #include "cli/checkpoint.h"
 
@@ -21,8 +21,10 @@ static bg_status read_renames(const cli_texts *texts, bgi_arena *arena, bg_weigh
         const char *equals = strchr(texts->values[i], '=');
 
         if (equals == NULL || equals == texts->values[i] || equals[1] == '\0')
-            return bg_error_set(error, BG_ERROR_INVALID,
-                                "--rename %s: expected THERE=HERE, a name there and the name here", texts->values[i]);
+            return bg_error_set(
+                error, BG_ERROR_INVALID,
+                "--rename is `%s`; it must be THERE=HERE, a name of the weights and the name in the checkpoint",
+                texts->values[i]);
         out[i].in_file = bgi_arena_format(arena, "%.*s", (int)(equals - texts->values[i]), texts->values[i]);
         out[i].in_model = equals + 1;
         if (out[i].in_file == NULL)
@@ -56,9 +58,11 @@ static bg_status run(bgi_stored *source, const char *to, const checkpoint_settin
     options.ignore = ignore;
     BGI_TRY(read_renames(&settings->renames, arena, renames, error));
     if (settings->floats != NULL && options.to_checkpoint)
-        return bg_error_set(error, BG_ERROR_INVALID, "--floats applies only to weights; a checkpoint keeps its types");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--floats applies only to weights, because a checkpoint keeps its types");
     if (settings->file_bytes > 0 && options.to_checkpoint)
-        return bg_error_set(error, BG_ERROR_INVALID, "--file-size applies only to weights; a checkpoint is one file");
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--file-size applies only to weights, because a checkpoint is one file");
     if ((settings->like != NULL || settings->step > 0 || settings->seed > 0) && !options.to_checkpoint)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--like, --step and --seed apply only when a checkpoint is written, but %s is a checkpoint "

@@ -75,7 +75,7 @@ static void compare_part(const comparison *c, bg_dtype dtype, size_t width, size
     }
 }
 
-/* Tensors of one type. */
+/* Compares tensors of one type. */
 static bg_status compare_values(const comparison *c, const bgi_stored_tensor *a, const bgi_stored_tensor *b,
                                 difference *out)
 {

@@ -30,13 +30,13 @@ static const cli_option checkpoint_table[] = {
     {CLI_SIZE, "file-size", AT(file_bytes), .value = "BYTES", .default_text = "no limit",
      .help = "largest size of a file in a folder: 5G"},
     {CLI_CHOICE, "floats", AT(floats), .choices = "float32|bfloat16|float16", .default_text = "as they are",
-     .help = "what weights are converted to"},
+     .help = "type to which weights are converted"},
     {CLI_TEXT, "prefix", AT(prefix), .value = "TEXT", .default_text = "none",
      .help = "prefix of the weights' names that the checkpoint's names lack"},
     {CLI_TEXT_LIST, "rename", AT(renames), .value = "THERE=HERE...", .default_text = "none",
      .help = "a name of the weights and the name in the checkpoint; each may have one *"},
     {CLI_TEXT_LIST, "ignore", AT(ignore), .value = "NAME...", .default_text = "none",
-     .help = "names of the result, with any number of *, that are left out"},
+     .help = "names of the result to leave out; each may have any number of *"},
     {CLI_TEXT, "like", AT(like), .value = "CHECKPOINT", .default_text = "none",
      .help = "a checkpoint that provides the rest: optimizer state, step, seed, position in the data"},
     {CLI_COUNT, "step", AT(step), .value = "N", .maximum = UINT64_MAX, .help = "weight updates done, without --like"},
@@ -132,15 +132,16 @@ cleanup:
 /* ---- the command ---- */
 
 static const cli_help_page page = {
-    .usage = "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
-             "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a folder with "
-             "model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
-             "  inspect PATH       what it holds\n"
-             "  verify PATH        reads all of it and compares the checksum; for a folder, of every checkpoint in it\n"
-             "  convert FROM TO    weights of a checkpoint to a file or a folder with an index, or such weights to a "
-             "checkpoint in the folder TO\n"
-             "  diff PATH PATH     what differs; the exit code is 1 when anything does\n"
-             "  best FOLDER        prints the path of the checkpoint with the best metric\n",
+    .usage =
+        "Usage: brigade checkpoint COMMAND PATH [PATH] [OPTION]...\n"
+        "PATH is a checkpoint, a folder of them (its latest one), a safetensors file, or a folder with "
+        "model.safetensors or an index: docs/formats.md.\n\nCommands:\n"
+        "  inspect PATH       prints its content\n"
+        "  verify PATH        reads the whole file and compares its checksum; in a folder, those of all checkpoints\n"
+        "  convert FROM TO    converts weights of a checkpoint to a file or a folder with an index, or such "
+        "weights to a checkpoint in the folder TO\n"
+        "  diff PATH PATH     prints the differences; the exit code is 1 if there are any\n"
+        "  best FOLDER        prints the path of the checkpoint with the best metric\n",
     .examples = "brigade checkpoint inspect runs --tensors\n"
                 "brigade checkpoint verify runs\n"
                 "brigade checkpoint convert runs weights.safetensors --to weights\n"

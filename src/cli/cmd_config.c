@@ -44,7 +44,7 @@ static const cli_option config_table[] = {
     CLI_OPTIONS_END,
 };
 
-/* The configuration, settled as far as possible; `problems` has the rest. */
+/* Reads the configuration and infers as many fields as possible; `problems` lists the others. */
 static bg_status load(const config_options *options, bg_ipu_config **out, bgi_problems *problems, bg_error *error)
 {
     const bg_ipu_config_load_options how = {.keep_unknown = options->keep_unknown, .overrides = options->update};
@@ -118,7 +118,7 @@ static bg_status run_convert(const bg_ipu_config *config, const config_options *
     char *text = NULL;
     bg_status status;
 
-    /* An invalid file is not copied. */
+    /* An invalid file is not written. */
     if (problems->count > 0)
         return BG_OK;
     if (options->out == NULL)
@@ -141,7 +141,7 @@ static const config_command commands[] = {
     {"check", "every problem, one on each line", run_check},
     {"update", "the file with --update's changes", run_convert},
     {"explain", "the layers of each device, the samples of a call, every problem", config_explain},
-    {"convert", "the same as JSON or YAML", run_convert},
+    {"convert", "the configuration as JSON or YAML", run_convert},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -1,5 +1,5 @@
 /*
- * cmd_data.c: `brigade data`, and `brigade data digits`: writes generated digits as IDX files for `brigade mnist
+ * cmd_data.c: `brigade data`, and `brigade data digits`, which writes generated digits as IDX files for `brigade mnist
  * --data-dir`, and as a picture (PGM).
  */
 #include "cli/command.h"
@@ -34,7 +34,7 @@ static const cli_option digits_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* The first images in rows of SHEET_COLUMNS, as a binary PGM. */
+/* Writes the first images as a binary PGM, in rows of SHEET_COLUMNS. */
 static bg_status write_sheet(const bg_image_set *set, const char *path, bg_error *error)
 {
     uint64_t count =
@@ -71,7 +71,7 @@ static bg_status write_set(const digits_config *config, bool is_training, bg_err
     bg_image_set set = {.class_count = 0};
     bg_status status = bg_digits_create(&options, &set, error);
 
-    cli_catch_signals(); /* files are written to their end, or not at all */
+    cli_catch_signals(); /* each file is written completely, or not at all */
     if (status == BG_OK && config->folder != NULL)
         status = bg_image_set_write_mnist(&set, config->folder, is_training, true, error);
     if (status == BG_OK && is_training && config->sheet_path != NULL)

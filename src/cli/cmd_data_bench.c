@@ -123,14 +123,13 @@ static bg_status open_data(const bench_config *config, const char *path, bench *
         return bg_dataset_open_csv(path, &table, &b->dataset, error);
     if (bgi_text_ends_with(path, ".u16") || bgi_text_ends_with(path, ".u32"))
         return bg_dataset_open_tokens(path, &tokens, &b->dataset, error);
-    return bg_error_set(
-        error, BG_ERROR_INVALID,
-        "%s: the kind of data is unknown; expected a folder (MNIST's files, or one of PNG images for each class), or a "
-        "name that ends in .npy, .npz, .csv, .u16 or .u32",
-        path);
+    return bg_error_set(error, BG_ERROR_INVALID,
+                        "%s: the kind of data is unknown; it must be a folder (MNIST's files, or one folder of PNG "
+                        "images for each class), or its name must end in .npy, .npz, .csv, .u16 or .u32",
+                        path);
 }
 
-/* Replaces the data set by `made`, which was made from it. */
+/* Replaces the data set by `made`, which wraps it. */
 static bg_status replace(bench *b, bg_status status, bg_dataset *const *made)
 {
     if (status != BG_OK)
@@ -155,8 +154,8 @@ static bg_status compose(const bench_config *config, bench *b, bg_error *error)
     return BG_OK;
 }
 
-/* The number of elements of an epoch. For a stream, whose number is unknown, it is the number that its samples would
- * make without shards. */
+/* The number of elements of an epoch. For a stream it is the number of elements without shards, because the number with
+ * shards is unknown. */
 static uint64_t count_batches(const bench_config *config, const bench *b, const bg_loader *loader)
 {
     const uint64_t count =
@@ -198,7 +197,7 @@ static bg_status bench_loader(const bench_config *config, const bench *b, bg_ben
     return status;
 }
 
-/* Samples a second over the epochs, without the first one when there are more, because it fills the caches. */
+/* Samples per second over the epochs. The first epoch fills the caches, so it counts only if it is the only one. */
 static bg_status find_rate(const bench *b, const char *json, double *out, bg_error *error)
 {
     json_t *root = NULL;
@@ -234,8 +233,8 @@ static bg_status print_results(const bench_config *config, const bench *b, const
         printf("%s\n", json);
         fflush(stdout);
         fprintf(stderr,
-                "Verdict: the data set gives %.0f samples/s: a faster device waits for it (--device-rate "
-                "IMAGES_PER_S compares; `brigade mnist` prints its images/s)\n",
+                "Verdict: the data set gives %.0f samples/s; a device that is faster waits for data (--device-rate "
+                "IMAGES_PER_S compares them, and `brigade mnist` prints its images/s)\n",
                 rate);
         return BG_OK;
     }
@@ -271,7 +270,7 @@ cleanup:
     return status;
 }
 
-/* Checks options that need others. `given`: by line of the table. */
+/* Checks options that need others. `given` is indexed by line of the table. */
 static bg_status check_config(const bench_config *config, const bool *given, bg_error *error)
 {
     static const char *const of_loader[] = {"stream", "mode", "workers", "prefetch", "keep-last"};
@@ -287,7 +286,7 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "device-rate") == 0 && config->device_rate == 0)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--device-rate is 0; expected a number of samples per second above 0");
+                                "--device-rate is 0 but must be above 0, in samples per second");
     for (size_t line = 0; line < OPTION_COUNT; line++)
         if (given[line] && strcmp(bench_options[line].name, "elements") == 0 && config->elements == 0)
             return bg_error_set(
@@ -302,8 +301,9 @@ static bg_status check_config(const bench_config *config, const bool *given, bg_
 
 static const cli_help_page page = {
     .usage = "Usage: brigade data bench [PATH] [OPTION]...\n"
-             "Reads a data set without any device and prints its speed as one line of JSON; on standard error, whether "
-             "it would limit a run. PATH is a folder with MNIST's files or with a folder of PNG images for each class, "
+             "Reads a data set without any device and prints its speed as one line of JSON. On standard error it says "
+             "whether the data would limit a run. PATH is a folder with MNIST's files or with a folder of PNG images "
+             "for each class, "
              "or a .npy, .npz, .csv, .u16 or .u32 file; without it digits are generated.\n",
     .common = "epochs batch-size device-rate workers prefetch mode shuffle cache normalize sequence-length",
     .examples = "brigade data bench digits --epochs 2 --batch-size 40\n"

@@ -30,7 +30,7 @@ enum { TEXT_LIMIT = 4096, WINDOW_BYTES = 1 << 20, STEP_BYTES = 1 << 20, PROGRESS
 
 typedef struct tokenize_config {
     const char *tokenizer, *output, *documents;
-    uint64_t length, overlap, stride; /* overlap, stride UINT64_MAX: not given */
+    uint64_t length, overlap, stride; /* overlap and stride are UINT64_MAX if not given */
     bool fill, special, no_end, quiet;
 } tokenize_config;
 
@@ -43,7 +43,7 @@ static const cli_option tokenize_options[] = {
      .help = "tokens of 2 bytes (.u16) or 4 (.u32); or a TFRecord file (.tfrecord) with a record for each window"},
     {CLI_CHOICE, "documents", AT(documents), .choices = "file|line|paragraph",
      .help = "the unit of documents; empty lines separate paragraphs"},
-    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "no end of text between documents"},
+    {CLI_FLAG, "no-end-of-text", AT(no_end), .help = "write no end-of-text token between documents"},
     {CLI_FLAG, "special-tokens", AT(special), .help = "<|endoftext|> and similar text become special tokens"},
     {.kind = CLI_HEADING, .help = "Windows"},
     {CLI_COUNT, "length", AT(length), .value = "N", .maximum = INT32_MAX, .default_text = "do not cut documents",
@@ -61,16 +61,16 @@ static const cli_option tokenize_options[] = {
 
 /* ---- writing ---- */
 
-/* The output, and the tokens of a document that wait for a whole window. */
+/* The output, and the tokens of a document that do not fill a window yet. */
 typedef struct sink {
     const tokenize_config *config;
-    bgi_file_writer writer;      /* of tokens, or */
-    bgi_tfrecord_writer records; /* of windows */
+    bgi_file_writer writer;      /* writes tokens, or */
+    bgi_tfrecord_writer records; /* writes windows */
     size_t token_bytes;          /* 0: windows are written as records */
     uint32_t end_of_text;
     size_t stride;
     bg_token_list waiting;
-    size_t known; /* of `waiting`: tokens that an earlier window already has */
+    size_t known; /* the first tokens of `waiting` that an earlier window already has */
     uint64_t documents, tokens, windows, left_out;
 } sink;
 
@@ -115,7 +115,7 @@ static bg_status add_token(sink *s, uint32_t token, bg_error *error)
     return BG_OK;
 }
 
-/* Ends a document: writes the end token, and drops the rest that is too short for a window. */
+/* Ends a document: writes the end token, and drops remaining tokens that do not fill a window. */
 static bg_status end_document(sink *s, bg_error *error)
 {
     s->documents++;
@@ -135,7 +135,7 @@ static bg_status end_document(sink *s, bg_error *error)
 
 /* ---- reading ---- */
 
-/* The end of the line before text[end] = '\n': a carriage return before it belongs to the end. */
+/* The end of the line before text[end] = '\n', without a carriage return. */
 static size_t find_line_end(const char *text, size_t at, size_t end)
 {
     return end > at && text[end - 1] == '\r' ? end - 1 : end;
@@ -196,7 +196,7 @@ static bg_status encode_document(sink *s, const bg_tokenizer *tokenizer, const c
     return status == BG_OK ? end_document(s, error) : status;
 }
 
-/* A part of a text: bytes begin to begin + size of the file. */
+/* A part of a text: the bytes from begin to begin + size of the file. */
 typedef struct window {
     bgi_input input;
     char *data;
@@ -209,7 +209,7 @@ static bool is_at_end(const window *w)
     return w->begin + w->size >= w->input.size_bytes;
 }
 
-/* Moves the window's beginning by `used` bytes, and its end further. */
+/* Moves the window's beginning by `used` bytes, and its end by as much or more. */
 static bg_status move_window(window *w, size_t used, size_t more, bg_error *error)
 {
     const uint64_t left = w->input.size_bytes - w->begin - w->size;
@@ -227,7 +227,7 @@ static bg_status move_window(window *w, size_t used, size_t more, bg_error *erro
     return BG_OK;
 }
 
-/* Encodes document after document; only the current one is in memory. */
+/* Encodes one document after another; only the current one is in memory. */
 static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, bg_error *error)
 {
     const char *documents = s->config->documents;
@@ -236,7 +236,7 @@ static bg_status encode_text(sink *s, const bg_tokenizer *tokenizer, window *w, 
     while (w->begin + at < w->input.size_bytes) {
         const size_t end = w->size > at ? find_document(documents, w->data, w->size, at, &next) : at;
 
-        /* A document at the window's end may continue after it; two more bytes would show whether it does. */
+        /* A document at the window's end may continue after it, which two more bytes would show. */
         if (!is_at_end(w) && (w->size <= at || next + 1 >= w->size)) {
             BGI_TRY(move_window(w, at, w->size > WINDOW_BYTES ? w->size : WINDOW_BYTES, error));
             at = 0;
@@ -283,8 +283,8 @@ static bg_status check_output(sink *s, const bg_tokenizer *tokenizer, bg_error *
                             config->output);
     if (s->token_bytes == 2 && vocabulary > UINT16_MAX + 1U)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--output %s: a vocabulary of %" PRIu32 " does not fit tokens of 2 bytes, which hold %u; "
-                            "let the name end in .u32",
+                            "--output %s: a vocabulary of %" PRIu32
+                            " does not fit tokens of 2 bytes, which have %u values; let the name end in .u32",
                             config->output, vocabulary, UINT16_MAX + 1U);
     s->end_of_text = bg_tokenizer_end_of_text(tokenizer);
     if (s->end_of_text == UINT32_MAX && (!config->no_end || config->fill))
@@ -300,7 +300,7 @@ static bg_status check_windows(const tokenize_config *config, size_t *stride, bg
     const bool has_overlap = config->overlap != UINT64_MAX, has_stride = config->stride != UINT64_MAX;
 
     if (config->length == 0 && (has_overlap || has_stride || config->fill))
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s applies to windows; give their --length too",
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s applies only to windows; add --length",
                             has_overlap  ? "overlap"
                             : has_stride ? "stride"
                                          : "fill");
@@ -319,14 +319,14 @@ static bg_status check_windows(const tokenize_config *config, size_t *stride, bg
     return BG_OK;
 }
 
-/* `index_path` empty: there is none. */
+/* An empty `index_path` means that there is no index. */
 static void print_summary(const sink *s, const char *index_path)
 {
     printf("%" PRIu64 " document%s, %" PRIu64 " token%s are in %s%s%s\n", s->documents, cli_s(s->documents), s->tokens,
            cli_s(s->tokens), s->config->output, s->token_bytes == 0 ? ", indexed by " : "", index_path);
     if (s->config->length > 0)
         printf("%" PRIu64 " window%s of %" PRIu64 " tokens; %" PRIu64
-               " token%s of the documents' ends were too few for one\n",
+               " token%s at the ends of documents did not fill a window\n",
                s->windows, cli_s(s->windows), s->config->length, s->left_out, cli_s(s->left_out));
 }
 

@@ -43,14 +43,14 @@ typedef struct examination {
     doctor_machine machine;
     doctor_disk disk;
     bool has_disk;
-    doctor_ranks ranks; /* count 0: one process */
+    doctor_ranks ranks; /* count 0 means one process */
     finding findings[DOCTOR_MOST_FINDINGS];
     uint32_t finding_count;
 } examination;
 
 /* ---- checks ---- */
 
-/* Adds a finding; its texts follow. */
+/* Adds a finding, whose texts the caller then sets. */
 static finding *find(examination *e, const char *subject)
 {
     finding *next =
@@ -84,13 +84,15 @@ static void say_remedy(finding *f, const char *format, ...)
 static void judge_processors(examination *e)
 {
     const doctor_machine *m = &e->machine;
-    const uint32_t processors = e->ranks.host_processors; /* of all ranks of the host */
+    const uint32_t processors = e->ranks.host_processors; /* processors of all ranks of the host */
     finding *f;
 
     if (m->quota > 0.0 && m->quota < (double)m->allowed) {
         f = find(e, "processors");
-        say_text(f, "A control group gives this process %.3g processors, and it sees %u: threads beyond that wait.",
-                 m->quota, m->allowed);
+        say_text(
+            f,
+            "A control group grants this process %.3g of the %u processors that it sees, so additional threads wait.",
+            m->quota, m->allowed);
         say_remedy(f, "Run with --cores %d, or raise the limit of the container (docker --cpus).",
                    m->quota < 1.0 ? 1 : (int)m->quota);
     }
@@ -103,7 +105,7 @@ static void judge_processors(examination *e)
         f = find(e, "pinning");
         say_text(f,
                  "%u ranks of this host are not pinned: each starts its share of threads, which may run on all %u "
-                 "processors and get into each other's way.",
+                 "processors and compete with each other.",
                  e->ranks.on_host, m->online);
         say_remedy(f, "Give each rank its own processors: mpirun --map-by slot:pe=%u --bind-to core, or --cores %u.",
                    m->online / e->ranks.on_host > 0 ? m->online / e->ranks.on_host : 1,
@@ -128,7 +130,7 @@ static void judge_memory(examination *e)
 
     if (strcmp(m->huge_pages, "never") == 0) {
         f = find(e, "huge pages");
-        say_text(f, "Transparent huge pages are off: large arenas take many more page table entries.");
+        say_text(f, "Transparent huge pages are off, so large arenas need many more page table entries.");
         say_remedy(f, "As root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled.");
     }
     if (m->memory_limit_bytes > 0 && m->memory_limit_bytes < m->memory_bytes) {
@@ -136,7 +138,7 @@ static void judge_memory(examination *e)
         say_text(f,
                  "A control group limits memory to %.3g GB of the machine's %.3g GB; beyond it the process is killed.",
                  1e-9 * (double)m->memory_limit_bytes, 1e-9 * (double)m->memory_bytes);
-        say_remedy(f, "Give plans that as their budget (--device-memory), or raise the limit (docker --memory).");
+        say_remedy(f, "Give plans this limit as their budget (--device-memory), or raise it (docker --memory).");
     }
     if (m->memory_bytes > 0 && m->swap_used_bytes > m->memory_bytes / 20) {
         f = find(e, "swap");
@@ -154,7 +156,7 @@ static void judge_limits(examination *e)
     if (m->address_limit != UINT64_MAX) {
         f = find(e, "limits");
         say_text(f, "The address space is limited to %.3g GB (ulimit -v).", 1e-9 * (double)m->address_limit);
-        say_remedy(f, "ulimit -v unlimited, unless the limit is intended.");
+        say_remedy(f, "Run `ulimit -v unlimited`, unless the limit is intended.");
     }
     if (m->file_limit < 1024) {
         f = find(e, "limits");
@@ -170,7 +172,7 @@ static void judge_limits(examination *e)
     }
 }
 
-/* Judges what a BLAS of the calling program, such as NumPy's, will do beside Brigade. */
+/* Judges whether threads of a BLAS of the calling program, such as NumPy's, would compete with Brigade's. */
 static void judge_blas(examination *e)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
@@ -195,10 +197,11 @@ static void judge_blas(examination *e)
     if (getenv(names[0]) == NULL && e->ranks.on_host > 1) {
         f = find(e, "BLAS threads");
         say_text(f,
-                 "OMP_NUM_THREADS is not set: a BLAS that the calling program uses makes as many threads as there are "
-                 "processors, in each of %u ranks.",
+                 "OMP_NUM_THREADS is not set: a BLAS that the calling program uses starts a thread for each processor, "
+                 "in each of %u ranks.",
                  e->ranks.on_host);
-        say_remedy(f, "mpirun -x OMP_NUM_THREADS=1, when the program computes with NumPy, SciPy or a BLAS as well.");
+        say_remedy(f,
+                   "Start with mpirun -x OMP_NUM_THREADS=1, if the program also computes with NumPy, SciPy or a BLAS.");
     }
 }
 
@@ -210,15 +213,15 @@ static void judge_disk(examination *e)
         return;
     if (e->disk.write_bytes_per_s < 50e6) {
         f = find(e, "disk");
-        say_text(f, "%s takes %.3g MB/s: a checkpoint of 1 GB needs %.0f s.", e->disk.folder,
+        say_text(f, "%s writes %.3g MB/s, so a checkpoint of 1 GB takes %.0f s.", e->disk.folder,
                  1e-6 * e->disk.write_bytes_per_s, 1e9 / e->disk.write_bytes_per_s);
         say_remedy(f, "Use another disk, fewer checkpoints, or --checkpoint-async.");
     }
     if (e->disk.free_bytes < (uint64_t)1 << 30) {
         f = find(e, "disk");
-        say_text(f, "%s has %.3g GB left; a checkpoint needs room in addition to the previous one.", e->disk.folder,
+        say_text(f, "%s has %.3g GB left; a checkpoint needs space in addition to the previous one.", e->disk.folder,
                  1e-9 * (double)e->disk.free_bytes);
-        say_remedy(f, "Make room, or name another folder.");
+        say_remedy(f, "Free some space, or name another folder.");
     }
 }
 
@@ -229,7 +232,7 @@ static void judge_ranks(examination *e)
     if (e->ranks.count > 1 && !e->ranks.takes_any_thread) {
         f = find(e, "MPI");
         say_text(f, "%s gives MPI_THREAD_FUNNELED or less: only one thread moves all messages.", e->ranks.name);
-        say_remedy(f, "Begin MPI with MPI_THREAD_SERIALIZED or MULTIPLE.");
+        say_remedy(f, "Initialize MPI with MPI_THREAD_SERIALIZED or MULTIPLE.");
     }
     for (uint32_t i = 0; i < e->ranks.link_count; i++) {
         const doctor_link *link = &e->ranks.links[i];
@@ -240,7 +243,7 @@ static void judge_ranks(examination *e)
                  link->latency_us);
         say_remedy(f, link->is_near ? "Ranks of one host exchange in microseconds if each has its own processor."
                                     : "Check whether MPI uses the fast network: UCX_NET_DEVICES, --mca btl.");
-        return; /* the others have the same setting */
+        return; /* the other ranks have the same setting */
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * cmd_gpt.c: `brigade gpt`: programs around GPT language models. Sub-commands are rows of a table.
+ * cmd_gpt.c: `brigade gpt`, the commands for GPT language models. Subcommands are rows of a table.
  */
 #include "cli/command.h"
 

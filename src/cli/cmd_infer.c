@@ -30,18 +30,18 @@ static const cli_option infer_flags[] = {
      .help = "data of an input of the model, in the forms of `brigade train`: x=IMAGES.npy, x=DATA.npz:ARRAY, "
              "x=TABLE.csv:COLUMN, an IDX file, a folder of images"},
     {CLI_TEXT_LIST, "output", AT(outputs), .value = "NAME=FILE...",
-     .help = "file for an output: y=FILE.npy; FILE.npy alone is for the first output"},
+     .help = "file for an output: y=FILE.npy; FILE.npy without a name is for the first output"},
     {CLI_COUNT, "batch-size", AT(model.recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
     {CLI_TEXT, "normalize", AT(model.normalize), .value = "LIST", .default_text = "do not normalize",
-     .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
+     .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
              "by 255 first"},
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_TEXT, "init", AT(model.recipe.init_path), .value = "FILE", .default_text = "the model's weights",
-     .help = "weights of a safetensors file"},
+     .help = "use the weights of a safetensors file"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
+     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
     {CLI_LIBRARY, .name = "device-iterations",
      .more = "micro-batches in a call: more of them mean less time between calls"},
     {CLI_LIBRARY, .name = "strategy", .default_text = "single; pipelined with --stages"},
@@ -57,7 +57,7 @@ static const cli_option infer_flags[] = {
 
 /* ---- outputs ---- */
 
-/* The file for each output of the model; NULL: not requested. */
+/* The file for each output of the model; NULL if it is not requested. */
 static bg_status find_files(const infer_settings *settings, const char **files, bg_error *error)
 {
     const bg_onnx_contents *contents = bg_onnx_contents_of(settings->model.onnx);
@@ -75,8 +75,9 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
                 index = k;
         }
         if (index >= contents->output_count || (equals != NULL && equals[1] == '\0')) {
-            bg_error_set(error, BG_ERROR_INVALID, "--output %s: expected NAME=FILE.npy with an output of the model: %s",
-                         text, list.data != NULL ? list.data : "it has none");
+            bg_error_set(error, BG_ERROR_INVALID,
+                         "--output is `%s`; it must be NAME=FILE.npy with an output of the model: %s", text,
+                         list.data != NULL ? list.data : "it has none");
             bgi_string_clear(&list);
             return BG_ERROR_INVALID;
         }
@@ -95,7 +96,7 @@ static bg_status find_files(const infer_settings *settings, const char **files, 
     return BG_OK;
 }
 
-/* Rows that were added to fill a batch are left out. */
+/* Leaves out the rows that were added to fill a batch. */
 static bg_status write_output(const char *file, bg_array *array, uint64_t samples, uint64_t made, bool quiet,
                               bg_error *error)
 {
@@ -137,7 +138,7 @@ static bg_status fill_up(bg_dataset **set, uint64_t batch, bg_error *error)
 
 /* ---- the run ---- */
 
-/* Writes the profile of the calls, or of the one smaller call if there was no other. */
+/* Writes the profile of the calls, or of the smaller call if it was the only one. */
 static bg_status write_profile(const infer_settings *settings, const bg_trainer *trainer, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade infer", .model = settings->model.path, .samples = "samples"};

@@ -29,7 +29,7 @@ static const cli_option inspect_flags[] = {
     {CLI_TEXT_LIST, "size", AT(model.sizes), .value = "NAME=N...", .default_text = "none",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "stages", AT(stages), .value = "N", .minimum = 2, .maximum = 65536,
-     .help = "stages of the strategies that have several, cut by `auto:N`"},
+     .help = "number of stages for strategies that have several; `auto:N` cuts them"},
     {CLI_TEXT, "optimizer", AT(model.recipe.optimizer), .value = "NAME",
      .help = "optimizer, whose state is included in the memory"},
     {CLI_TEXT, "loss", AT(model.loss_name), .value = "NAME",
@@ -37,7 +37,7 @@ static const cli_option inspect_flags[] = {
     {CLI_TEXT_LIST, "freeze", AT(model.freeze), .value = "PATTERN...", .default_text = "nothing",
      .help = "parameters that are not trained"},
     {CLI_COUNT, "block-depth", AT(model.block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
+     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
     {CLI_FLAG, "nodes", AT(nodes), .help = "list every node with its block, ops and flop"},
     {CLI_FLAG, "weights", AT(model.recipe.debug), .help = "list every weight"},
     CLI_OPTIONS_END,
@@ -191,7 +191,7 @@ static const way ways[] = {
     {"phased", BG_STRATEGY_PHASED, true, false},
 };
 
-/* Enough micro-batches to fill a pipeline, as in a real training. */
+/* Uses enough micro-batches to fill a pipeline, as a real training does. */
 static bg_options describe(const inspect_settings *settings, const way *w, char stages[32])
 {
     bg_options options = bg_options_defaults();
@@ -265,7 +265,7 @@ static bg_status print_memory(inspect_settings *settings, bg_error *error)
 
 /* ---- the command ---- */
 
-/* Reports the needs of training when the model has something to train. */
+/* Reports the memory that training needs, if the model has parameters to train. */
 static bg_status inspect_training(inspect_settings *settings, bg_error *error)
 {
     bg_error reason = {0};

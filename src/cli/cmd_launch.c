@@ -1,6 +1,7 @@
 /*
- * cmd_launch.c: `brigade launch`: starts ranks with mpirun or srun, watches them, restarts them from the last
- * checkpoint when they fail (on fewer hosts if some do not answer), and requests a checkpoint when a signal ends it.
+ * cmd_launch.c: `brigade launch`: starts ranks with mpirun or srun, watches them, and restarts them from the last
+ * checkpoint when they fail (on fewer hosts if some do not answer). When a signal ends it, it requests a checkpoint
+ * from the ranks.
  *
  *     hosts that answer --> ranks --> launcher ... ends with 0 --> done
  *           ^                              | fails, and there are restarts left
@@ -30,7 +31,7 @@
 #include "core/text.h"
 
 enum { MOST_HOSTS = 256, HOST_BYTES = 128, LAUNCHER_WORDS = 16 };
-#define LOOK_S 0.2 /* between looks at the ranks */
+#define LOOK_S 0.2 /* time between checks of the ranks */
 
 typedef struct launch_settings {
     uint64_t ranks, min_ranks, restarts, grace_s, delay_s, launcher_limit_s;
@@ -49,7 +50,7 @@ static const cli_option launch_table[] = {
     {CLI_TEXT, "launcher", AT(launcher), .value = "PROGRAM",
      .help = "mpirun (Open MPI), mpirun.mpich, srun, or a program that is called as one of these"},
     {CLI_TEXT_LIST, "launcher-options", AT(launcher_options), .value = "WORD...", .default_text = "none",
-     .help = "more words for the launcher, each as --launcher-options=WORD when it begins with a dash"},
+     .help = "more words for the launcher; write --launcher-options=WORD for a word that begins with a dash"},
     {CLI_FLAG, "oversubscribe", AT(oversubscribe),
      .help = "allow more ranks than processors, which Open MPI refuses otherwise"},
     {.help = "When ranks fail"},
@@ -63,7 +64,7 @@ static const cli_option launch_table[] = {
      .help = "option to add to the command when a checkpoint exists"},
     {CLI_COUNT, "delay", AT(delay_s), .value = "SECONDS", .maximum = 86400, .help = "before a restart"},
     {CLI_COUNT, "launcher-limit", AT(launcher_limit_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
-     .help = "end a launcher that still runs so long after its last rank on this host has ended"},
+     .help = "end a launcher that still runs this long after its last rank on this host has ended"},
     {.help = "Ending on a signal"},
     {CLI_COUNT, "grace", AT(grace_s), .value = "SECONDS", .minimum = 1, .maximum = 86400,
      .help = "time for ranks to write their checkpoint after SIGTERM or SIGINT, before they are killed"},
@@ -80,9 +81,9 @@ typedef struct launch_host {
 
 typedef struct launch {
     const launch_settings *settings;
-    char **command; /* ends with NULL */
+    char **command; /* the last one is NULL */
     int command_count;
-    const char *folder; /* folder of its checkpoints; NULL: none */
+    const char *folder; /* the folder of the command's checkpoints; NULL without checkpoints */
     bool is_gpt;
     launch_host hosts[MOST_HOSTS];
     uint32_t host_count;
@@ -131,8 +132,7 @@ static bg_status read_hosts(launch *l, bg_error *error)
         if (name == 0 || name >= HOST_BYTES || l->host_count == MOST_HOSTS || slots < 1 || slots > 65536 ||
             (end != NULL && end != at + length))
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--hosts %s: expected names with a number of ranks, as in "
-                                "node1:4,node2:4",
+                                "--hosts is `%s`; it must be names with numbers of ranks, as in node1:4,node2:4",
                                 l->settings->hosts);
         memcpy(host->name, at, name);
         host->name[name] = '\0';
@@ -155,7 +155,7 @@ static void probe_hosts(launch *l)
     }
 }
 
-/* The possible number of ranks. */
+/* The largest number of ranks that the hosts allow. */
 static uint64_t count_ranks(const launch *l)
 {
     uint64_t slots = 0;
@@ -169,7 +169,7 @@ static uint64_t count_ranks(const launch *l)
 
 /* ---- the command ---- */
 
-/* The value of an option of the command; NULL: not given. */
+/* The value of an option of the command; NULL if it is not given. */
 static const char *find_value(const launch *l, const char *option)
 {
     const size_t length = strlen(option);
@@ -202,7 +202,8 @@ static bool find_checkpoint(const launch *l, uint64_t *out_step)
     return found;
 }
 
-/* When the newest folder of a refused update beside the checkpoints was written, in nanoseconds; 0: there is none. */
+/* The time when the newest folder of a refused update beside the checkpoints was written, in nanoseconds; 0 without
+ * one. */
 static int64_t find_refused(const launch *l, uint64_t *out_update)
 {
     DIR *folder = l->folder != NULL ? opendir(l->folder) : NULL;
@@ -252,7 +253,7 @@ static const char *print_hosts(launch *l, bool is_mpich, bool is_srun)
     return printed;
 }
 
-/* Appends the options that resume from a checkpoint to the command. */
+/* Appends to the command the options that resume from a checkpoint. */
 static void add_resume(launch *l, char **words, uint32_t *count)
 {
     const launch_settings *s = l->settings;
@@ -261,7 +262,7 @@ static void add_resume(launch *l, char **words, uint32_t *count)
         char *copy = bgi_arena_format(&l->arena, "%s", s->resume), *rest = NULL;
         for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
             add_word(words, count, word);
-    } else if (l->is_gpt) { /* replaces a --load of the first start */
+    } else if (l->is_gpt) { /* replaces the --load of the first start */
         add_word(words, count, "--load");
         add_word(words, count, l->folder);
     } else if (!has_word(l, "--resume")) {
@@ -279,7 +280,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
     char **words = bgi_arena_allocate(&l->arena, most, sizeof *words);
     const char *number = bgi_arena_format(&l->arena, "%" PRIu64, ranks), *hosts = print_hosts(l, is_mpich, is_srun);
     uint64_t step = 0;
-    /* The place of another program's checkpoints is unknown. */
+    /* The folder of another program's checkpoints is unknown. */
     const bool has_checkpoint = is_restart && (find_checkpoint(l, &step) || (l->folder == NULL && s->resume != NULL));
     uint32_t count = 0;
 
@@ -300,7 +301,7 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
         add_word(words, &count, s->launcher_options.values[i]);
     for (int i = 0; i < l->command_count; i++)
         if (has_checkpoint && strcmp(l->command[i], "--init") == 0)
-            i++; /* the weights of the first start */
+            i++; /* loads the weights for the first start only */
         else
             add_word(words, &count, l->command[i]);
     if (has_checkpoint)
@@ -312,9 +313,10 @@ static bg_status make_words(launch *l, uint64_t ranks, bool is_restart, char ***
 
 /* ---- running ---- */
 
-/* Waits for the launcher's end, until `seconds` have passed or, with `is_until_signal`, a signal arrives; false when it
- * still runs then. Ends a launcher that remains after its ranks, as mpirun of Open MPI 4 sometimes does when ranks were
- * killed. Ranks on other hosts have ended by then: they wait at most twice --wait-limit for those of this host. */
+/* Waits until the launcher ends, `seconds` have passed or, with `is_until_signal`, a signal arrives. Returns false if
+ * the launcher still runs. Ends a launcher that still runs after its ranks, as mpirun of Open MPI 4 sometimes does when
+ * ranks were killed. Ranks on other hosts have ended by then, because they wait at most twice --wait-limit for those of
+ * this host. */
 static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool is_until_signal, int *out_code)
 {
     launch_watch watch = {.rank = 0};
@@ -328,8 +330,8 @@ static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool
         alone_s = launch_watch_ranks(&watch, launcher, l->command[0]) ? alone_s + LOOK_S : 0.0;
         if (alone_s < (double)l->settings->launcher_limit_s)
             continue;
-        say(l, "%s still runs %" PRIu64 " s after its last rank on this host: it is ended", l->settings->launcher,
-            l->settings->launcher_limit_s);
+        say(l, "%s still runs %" PRIu64 " s after its last rank on this host, so it is ended now",
+            l->settings->launcher, l->settings->launcher_limit_s);
         launch_end(launcher);
         *out_code = 128 + SIGKILL;
         return true;
@@ -337,14 +339,14 @@ static bool watch_launcher(const launch *l, pid_t launcher, double seconds, bool
     return false;
 }
 
-/* Passes a signal to the ranks, and gives them time for a checkpoint. */
+/* Passes a signal to the ranks, and waits while they write a checkpoint. */
 static int end_in_time(launch *l, pid_t launcher)
 {
     const int number = (int)cli_received_signal;
     int code = 0;
 
-    /* One rank tells all others. A launcher would kill them within a second or two, so it gets the signal only when
-     * none of its ranks is on this host. */
+    /* One rank is enough, because it informs all others. A launcher would kill the ranks within a second or two, so it
+     * gets the signal only when none of its ranks is on this host. */
     if (launch_signal_ranks(launcher, l->command[0], SIGTERM, true) > 0)
         say(l, "signal %d: one rank was asked to write a checkpoint and end within %" PRIu64 " s", number,
             l->settings->grace_s);
@@ -362,8 +364,8 @@ static int end_in_time(launch *l, pid_t launcher)
     return 128 + SIGKILL;
 }
 
-/* Starts the ranks once, and waits for their end. *out_ended: ended by a signal to this program, successfully, or by a
- * failure that a restart would repeat, so there is no restart. */
+/* Starts the ranks once, and waits for their end. Sets *out_ended if no restart should follow: the run succeeded, a
+ * signal to this program ended it, or a restart would fail in the same way. */
 static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_code, bool *out_ended, bg_error *error)
 {
     struct timespec begin, end;
@@ -395,7 +397,8 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
         *out_code == CLI_USAGE ? ", which means a mistake in the command line, so it is not started again" : "");
     if (!*out_ended && find_refused(l, &refused) > refused_before) {
         say(l,
-            "update %" PRIu64 " was refused, and would be again: it is not started again; `sh %s/refused-%" PRIu64
+            "update %" PRIu64
+            " was refused, and a restart would refuse it again, so there is no restart; `sh %s/refused-%" PRIu64
             "/replay.sh` repeats the update",
             refused, l->folder, refused);
         *out_ended = true;
@@ -403,7 +406,7 @@ static bg_status run_once(launch *l, uint64_t ranks, uint64_t attempt, int *out_
     return BG_OK;
 }
 
-/* Waits, unless a signal arrives. */
+/* Waits until the time has passed or a signal arrives. */
 static void wait_before_restart(const launch *l)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

@@ -1,6 +1,7 @@
 /*
- * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables: all of them, those
- * with flags of a command, or one with an explanation. It prints them as text, or as the tables of the documents.
+ * cmd_options.c: `brigade options`: prints the library's options and optimizers from their tables. It prints all of
+ * them, those that are flags of a command, or one with an explanation. The output is text, or the tables of the
+ * documents.
  */
 #include "cli/command.h"
 
@@ -25,7 +26,7 @@ typedef struct options_config {
 
 static const cli_option options_flags[] = {
     {CLI_CHOICE, "command", AT(command), .choices = "mnist|train|plan|gpt", .default_text = "all options",
-     .help = "options that this command has flags for"},
+     .help = "list only the options for which this command has flags"},
     {CLI_CHOICE, "to", AT(to), .choices = "text|markdown", .help = "plain lines, or tables for documents"},
     CLI_OPTIONS_END,
 };
@@ -38,7 +39,7 @@ static uint32_t find_commands(const char *name)
 
 /* ---- facts of a row ---- */
 
-/* For a number: "1 to 65536", "above 0", ... */
+/* The range of a number: "1 to 65536", "above 0", ... */
 static void add_range(bgi_string *text, const char *word, double minimum, double maximum, bool is_above, bool is_below)
 {
     bgi_string_add(text, "%s", word);
@@ -81,7 +82,7 @@ static void add_default(bgi_string *text, const bgi_option *option)
     bgi_string_clear(&value);
 }
 
-/* Prints words of a row, which one of the functions above makes. */
+/* Prints a text about a row, which one of the functions above makes. */
 static void print_row_words(const char *title, const bgi_option *option,
                             void (*add)(bgi_string *text, const bgi_option *option))
 {
@@ -256,7 +257,7 @@ static void list_options(uint32_t commands)
     printf("`brigade options NAME` explains one; `brigade options optimizers` lists optimizers.\n");
 }
 
-/* Table cells end at a vertical bar. */
+/* Escapes vertical bars, which end a table's cells. */
 static void print_cell(const char *text)
 {
     for (; *text != '\0'; text++)

@@ -1,6 +1,6 @@
 /*
- * cmd_plan.c: `brigade plan MODEL`: predicts a run, without running it and without data. Takes the first of names
- * separated by spaces.
+ * cmd_plan.c: `brigade plan MODEL`: predicts a training run; it needs no data and trains nothing. Returns the first of
+ * several names that are separated by spaces.
  */
 #include "cli/command.h"
 
@@ -48,7 +48,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* Reads the command line as one of this model. */
+/* Reads the command line with the options of this model. */
 static void take_names(const char *names, uint32_t count, char *out, size_t size_bytes)
 {
     size_t length = 0;
@@ -76,9 +76,9 @@ static bg_status read_as(cli_settings *settings, const cli_model *model, int arg
     return cli_settings_read(settings, model, "plan", &page, argc, argv, word, is_answered, error);
 }
 
-/* The model's place in the command line is known only with its options, whose values may be words as well, so each
- * model whose name is a word of the command line is tried. Without any, the first model's options determine which word
- * is the model. */
+/* A word of the command line may be the model or the value of an option, which only the model's options decide. So each
+ * model whose name is a word of the command line is tried. If no word is a model's name, the first model's options
+ * determine which word should be one. */
 static bg_status read_command_line(cli_settings *settings, int argc, char **argv, bool *is_answered, bg_error *error)
 {
     const cli_model *model;

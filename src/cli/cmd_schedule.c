@@ -1,6 +1,6 @@
 /*
  * cmd_schedule.c: `brigade schedule`: draws and compares strategies, and proves, times and converts schedules from
- * files. It needs no network and no data: stages are numbers with costs.
+ * files. It needs no network and no data, because stages are only numbers with costs.
  */
 #include "cli/command.h"
 
@@ -40,7 +40,7 @@ static void clear_subject(subject *it)
     schedule_problem_clear(&it->made);
 }
 
-/* Events are recorded only for pictures to scale. */
+/* Events are recorded only for pictures drawn to scale. */
 static bg_status measure(const schedule_config *config, bool is_timed, subject *it, bg_error *error)
 {
     BGI_TRY(bgi_schedule_simulate(it->schedule, &it->facts, is_timed || config->svg_path != NULL, &it->timing, error));
@@ -57,7 +57,8 @@ static bg_status generate(const schedule_config *config, const bg_schedule_gener
     return measure(config, config->timed, out, error);
 }
 
-/* Brigade's text begins its first nonempty line with a word, PyTorch's CSV with a number, a comma, or similar. */
+/* The first nonempty line of Brigade's text begins with a word, that of PyTorch's CSV with a number, a comma or another
+ * sign. */
 static bool is_csv(const char *text)
 {
     while (*text == '\n' || *text == ' ' || *text == '\t' || *text == '\r')
@@ -140,7 +141,7 @@ static bg_status print_schedule(const bg_schedule *schedule, const bg_schedule_p
 {
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long texts are made without checking for signals */
+    cli_end_at_signals("schedule"); /* long texts are made without checks for signals */
     if (strcmp(format, "csv") == 0)
         BGI_TRY(bg_schedule_print_csv(schedule, problem, &text, error));
     else
@@ -160,7 +161,7 @@ static bg_status write_svg(const schedule_config *config, const subject *it, bg_
     if (strcmp(config->svg_path, "-") == 0) {
         fputs(text, stdout);
     } else {
-        cli_catch_signals(); /* the file is written to its end, or not at all */
+        cli_catch_signals(); /* the file is written completely, or not at all */
         status = bgi_file_save(config->svg_path, text, strlen(text), error);
         cli_end_at_signals("schedule");
     }
@@ -173,7 +174,7 @@ static bg_status print_picture(const schedule_config *config, const subject *it,
     const bool in_color = schedule_wants_color(config);
     char *text = NULL;
 
-    cli_end_at_signals("schedule"); /* long pictures are drawn without checking for signals */
+    cli_end_at_signals("schedule"); /* long pictures are drawn without checks for signals */
     if (config->svg_path != NULL)
         BGI_TRY(write_svg(config, it, error));
     if (config->svg_path != NULL && strcmp(config->svg_path, "-") == 0)
@@ -245,7 +246,7 @@ static bg_status convert(const schedule_config *config, const char *path, bg_err
 
 /* ---- all of them ---- */
 
-/* A line of the list; for a schedule that does not apply, the reason. */
+/* A line of the list; if a schedule does not apply, the line gives the reason. */
 typedef struct list_row {
     const bg_schedule_generator *generator;
     schedule_measures measures;
@@ -255,7 +256,7 @@ typedef struct list_row {
     bool is_done;
 } list_row;
 
-/* Threads make rows, each taking the next row that has not begun; rows are printed in order. */
+/* Each thread makes the next row that no thread has begun; rows are printed in order. */
 typedef struct list_work {
     const schedule_config *config;
     list_row *rows;
@@ -264,7 +265,7 @@ typedef struct list_work {
     pthread_cond_t done;
 } list_work;
 
-/* The limit on proofs in memory at once. */
+/* The largest number of proofs in memory at once. */
 enum { LIST_THREADS_MOST = 4 };
 
 static void make_row(const schedule_config *config, list_row *row)
@@ -327,7 +328,7 @@ static bool does_not_apply(const list_row *row)
     return row->status == BG_ERROR_INVALID || row->status == BG_ERROR_UNSUPPORTED;
 }
 
-/* Waits for each row and prints it. Only failures of the machine are errors; after one, no further row begins. */
+/* Waits for each row, and prints it. Only a failure of the machine is an error, after which no further row begins. */
 static bg_status print_rows(list_work *work, bg_error *error)
 {
     bg_status status = BG_OK;
@@ -504,7 +505,7 @@ static bg_status check_words(const schedule_config *config, const char *const wo
         return bg_error_set(error, BG_ERROR_INVALID, "%s prints no schedule; --to applies only to show and convert",
                             words[0]);
     if (config->svg_path != NULL && actions[action].run != show && actions[action].run != simulate)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s draws nothing; --svg applies only to show and simulate",
+        return bg_error_set(error, BG_ERROR_INVALID, "%s draws no picture; --svg applies only to show and simulate",
                             words[0]);
     if (config->svg_path != NULL && config->to != NULL)
         return bg_error_set(error, BG_ERROR_INVALID, "--svg and --to are different outputs; give one of them");

@@ -1,5 +1,5 @@
 /*
- * config.h: shared by the files of `brigade config`.
+ * config.h: declarations that the files of `brigade config` share.
  */
 #ifndef BGI_CLI_CONFIG_H
 #define BGI_CLI_CONFIG_H
@@ -15,13 +15,14 @@ typedef struct config_options {
     uint64_t layers, encoder_layers, decoder_layers, batch_size, devices;
 } config_options;
 
-/* The number of layers of the whole model; 0: unknown. */
+/* The number of layers of the whole model; 0 if unknown. */
 uint64_t config_layer_count(const config_options *options);
 
-/* The file of a preset's name, or of a path; malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the searched places. */
+/* Finds the file that a preset's name or a path denotes; *out is malloc'ed. Errors: BG_ERROR_NOT_FOUND, listing the
+ * searched places. */
 bg_status config_find(const char *name, char **out, bg_error *error);
 
-/* Prints the layout of both modes; `problems` gets what does not fit. */
+/* Prints the layout of both modes, and adds each misfit to `problems`. */
 bg_status config_explain(const bg_ipu_config *config, const config_options *options, bgi_problems *problems,
                          bg_error *error);
 

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-/* "0-5" or "7", or "-" without layers. */
+/* Writes "0-5" or "7", or "-" without layers. */
 static const char *range_text(uint64_t first, uint64_t count, char text[48])
 {
     if (count == 0)
@@ -176,7 +176,7 @@ static void check_devices(const config_options *options, const bgi_ipu_settings 
                          mode, settings->ipus_per_replica, settings->replicas, devices, options->devices);
 }
 
-/* IPU software requires a micro-batch for every stage, forward and backward; here fewer are slow, not wrong. */
+/* IPU software requires a micro-batch for every stage, forward and backward. Here fewer are allowed, but slow. */
 static void hint_pipeline(const bgi_ipu_settings *settings)
 {
     if (settings->gradient_accumulation < settings->ipus_per_replica)

@@ -1,5 +1,5 @@
 /*
- * doctor.h: `brigade doctor`: facts about the machine, measurements, and findings from both.
+ * doctor.h: facts about the machine and measurements, from which `brigade doctor` derives its findings.
  */
 #ifndef BGI_CLI_DOCTOR_H
 #define BGI_CLI_DOCTOR_H
@@ -8,7 +8,7 @@
 
 enum { DOCTOR_TEXT_BYTES = 256, DOCTOR_MOST_CACHES = 8, DOCTOR_MOST_FINDINGS = 32, DOCTOR_MOST_RANKS = 64 };
 
-/* 0 when the system does not report a value. */
+/* A value is 0 when the system does not report it. */
 typedef struct doctor_machine {
     char processor[DOCTOR_TEXT_BYTES], sets[DOCTOR_TEXT_BYTES], huge_pages[DOCTOR_TEXT_BYTES], governor[64];
     uint32_t online, allowed; /* processors */
@@ -19,14 +19,14 @@ typedef struct doctor_machine {
         uint64_t bytes;
     } caches[DOCTOR_MOST_CACHES];
     uint32_t cache_count;
-    double load;                                                /* average of the last minute */
+    double load;                                                /* average number of running tasks in the last minute */
     uint64_t file_limit, address_limit, lock_limit, size_limit; /* UINT64_MAX: no limit */
 } doctor_machine;
 
-/* Between rank 0 and another one. */
+/* The link between rank 0 and another rank. */
 typedef struct doctor_link {
     uint32_t rank;
-    bool is_near; /* on one host */
+    bool is_near; /* both ranks are on one host */
     double latency_us, bytes_per_s;
 } doctor_link;
 
@@ -38,7 +38,7 @@ typedef struct doctor_disk {
 
 typedef struct doctor_ranks {
     const char *name;
-    uint32_t count, on_host, host_processors; /* the last: processors that any rank of this host may use */
+    uint32_t count, on_host, host_processors; /* host_processors: those that any rank of this host may use */
     bool takes_any_thread;
     doctor_link links[DOCTOR_MOST_RANKS];
     uint32_t link_count;

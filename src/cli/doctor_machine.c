@@ -15,7 +15,7 @@
 #include "core/isa.h"
 #include "core/threads.h"
 
-/* The first line of a file, "" when it cannot be read. */
+/* Reads the first line of a file; "" when it cannot be read. */
 static void read_line(const char *path, char *out, size_t size_bytes)
 {
     FILE *stream = fopen(path, "r");
@@ -105,7 +105,7 @@ static void read_caches(doctor_machine *m)
     }
 }
 
-/* `failed`: the return value of getrlimit. */
+/* `failed` is the return value of getrlimit. */
 static uint64_t value_of(int failed, const struct rlimit *limit)
 {
     return failed != 0 || limit->rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit->rlim_cur;

@@ -1,6 +1,6 @@
 /*
- * doctor_measure.c: measures a folder's disk, and messages between ranks, in the way checkpoints and training use them:
- * files that are flushed, messages through the transport.
+ * doctor_measure.c: measures a folder's disk and messages between ranks as checkpoints and training use them, with
+ * flushed files and messages through the transport.
  */
 #define _GNU_SOURCE /* CPU_COUNT */
 #include "cli/doctor.h"
@@ -48,7 +48,7 @@ static bool write_parts(int file, unsigned char *part, int count)
     return fsync(file) == 0;
 }
 
-/* Asks the cache to drop the file first, so that the disk is read as far as the system allows it. */
+/* Asks the system to drop the file from its cache first, so that the data come from the disk if possible. */
 static bool read_parts(int file, unsigned char *part)
 {
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
@@ -127,7 +127,7 @@ static bg_status wait_for(const lane *l, uint32_t count, bg_error *error)
     return BG_OK;
 }
 
-/* Sends to the other rank and back; the rank that answers begins with the receive. */
+/* Sends a message to the other rank and back; the answering rank receives first. */
 static bg_status ping(const lane *l, uint32_t other, size_t size_bytes, bool answers, bg_error *error)
 {
     const bg_transport *t = l->transport;
@@ -165,7 +165,7 @@ static bool is_near(const bg_transport *t, uint32_t a, uint32_t b)
     return t->hosts == NULL || t->hosts[a] == t->hosts[b];
 }
 
-/* Each rank sends its allowed processors to the first one. */
+/* Each rank sends its allowed processors to the first rank. */
 static bg_status gather_processors(const lane *l, doctor_ranks *out, bg_error *error)
 {
     const bg_transport *t = l->transport;

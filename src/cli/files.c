@@ -1,6 +1,6 @@
 /*
- * files.c: checks that no option writes a file that another option reads or writes, such as a log over its own input,
- * or weights over a configuration.
+ * files.c: checks that no option writes a file that another option reads or writes, such as weights over a
+ * configuration.
  */
 #include "cli/program.h"
 

@@ -1,6 +1,6 @@
 /*
- * flags.c: flags of the library's options. A command's list determines their place in its help; name, range, choices
- * and sentence come from the options' table, or from flags.def when a flag's values differ from the option's.
+ * flags.c: flags of the library's options. A command's list determines the place of a flag in its help. Name, range,
+ * choices and help text come from the options' table, or from flags.def when a flag's values differ from the option's.
  */
 #include "cli/program.h"
 
@@ -9,7 +9,7 @@
 
 #define AT(field) .offset = offsetof(cli_library, field)
 
-/* Offsets are within a cli_library. */
+/* Offsets are relative to a cli_library. */
 static const cli_option forms[] = {
 #include "cli/flags.def"
 };
@@ -38,8 +38,8 @@ static const cli_option *find_form(const char *flag)
     return NULL;
 }
 
-/* A count whose default has another meaning than the number 0 is omitted to get its default. The option itself checks a
- * minimum below 0. */
+/* If the default of a count does not mean the number 0, the default is requested by omitting the flag. The option
+ * itself checks a minimum below 0. */
 static uint64_t find_minimum(const bgi_option *row)
 {
     if (row->kind == BGI_OPTION_COUNT && row->standard <= 0)
@@ -107,7 +107,7 @@ static void add_library(making *m, const cli_option *line)
     add(m, &option);
 }
 
-/* Whether the command's list names the flag, or an earlier option of the group has it. */
+/* Whether the command's list names the flag, or an earlier option of the group has the same flag. */
 static bool is_there(const making *m, const bgi_option *row)
 {
     for (const cli_option *line = m->own; !is_end(line); line++)

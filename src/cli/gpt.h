@@ -1,6 +1,6 @@
 /*
- * gpt.h: the parts of `brigade gpt pretrain` and `bench`, which are rows of models (gpt_pretrain.c, gpt_bench.c): their
- * options, data and builds. cmd_gpt.c has the subcommands.
+ * gpt.h: options, data and builds of `brigade gpt pretrain` and `bench`, which are rows of the models' table
+ * (gpt_pretrain.c, gpt_bench.c). cmd_gpt.c has the subcommands.
  */
 #ifndef BGI_CLI_GPT_H
 #define BGI_CLI_GPT_H
@@ -20,28 +20,29 @@
 /* A command line in the example's style, translated to Brigade's (gpt_arguments.c). */
 typedef struct gpt_arguments {
     int count, made_count;
-    char **values; /* [count], then NULL; from the command line, or of made[] */
+    char **values; /* `count` words and NULL; each points to the command line or is one of made[] */
     char **made;
 } gpt_arguments;
 
-/* `out` need not be cleared after an error, which is a usage error or BG_ERROR_MEMORY. */
+/* After an error `out` need not be cleared. Errors are usage errors and BG_ERROR_MEMORY. */
 bg_status gpt_arguments_read(const cli_option *table, int argc, char **argv, gpt_arguments *out, bg_error *error);
 void gpt_arguments_clear(gpt_arguments *arguments);
-/* The option as which an assignment of --set was written, without dashes: "set", or "layers". */
+/* The option that the user wrote for an assignment of --set, without dashes: "set", or "layers". */
 const char *gpt_arguments_spelling(const gpt_arguments *arguments, const char *assignment);
 
 typedef struct gpt_options {
-    const char *command; /* "gpt" or "plan": the command in messages */
+    const char *command; /* the command that messages name: "gpt" or "plan" */
     gpt_arguments arguments;
     const char *preset, *config_file;
-    cli_texts assignments, input_files;              /* --set, --input-files */
-    uint64_t checkpoint_steps;                       /* UINT64_MAX: the configuration's */
-    uint64_t checkpoint_keep, checkpoint_interval_s; /* 0: the configuration's number; none by time */
-    const char *checkpoint_best;                     /* the metric whose best checkpoint stays; NULL: none */
+    cli_texts assignments, input_files; /* --set, --input-files */
+    uint64_t checkpoint_steps;          /* UINT64_MAX: the configuration's value */
+    uint64_t checkpoint_keep,
+        checkpoint_interval_s;   /* keep 0: the configuration's value; interval 0: no checkpoints by time */
+    const char *checkpoint_best; /* the metric whose best checkpoint is kept; NULL: none */
     bool checkpoint_async;
-    uint64_t stop; /* --steps: weight updates after which a run ends; 0: all */
+    uint64_t stop; /* --steps: the run ends after this number of weight updates; 0: no limit */
     bool no_shuffle;
-    const char *resume_drop, *resume_optimizer; /* bg_checkpoint_load_options; NULL: not given */
+    const char *resume_drop, *resume_optimizer; /* names for bg_checkpoint_load_options; NULL if not given */
     const char *hf_model, *save_hf, *load, *save, *weights_path, *log_path, *tensorboard, *trace;
     cli_library library; /* flags of the library's options */
     bool overwrite_hf, quiet;
@@ -59,7 +60,7 @@ extern const cli_option gpt_pretrain_flags[], gpt_bench_flags[];
 /* The options of a training's plan. Prints warnings. */
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config);
 
-/* The first lines of --help: an unfinished sentence, and the part that all commands share. */
+/* The first lines of --help: the beginning of a sentence, and the end that all commands share. */
 #define GPT_PURPOSE(what)                                                                                              \
     what ".\n"                                                                                                         \
          "A field of the configuration (docs/gpt.md) is an option too, as in the PopXL GPT-3 example: --layers 3, "    \
@@ -71,7 +72,7 @@ bg_status gpt_rewrite(void *settings, const cli_option *table, int *argc, char *
 int gpt_resolve(void *settings, bg_error *error);
 void gpt_clear_settings(void *settings);
 
-/* The members that are equal in the cli_models of all language models. */
+/* The members that have the same value in the cli_models of all language models. */
 #define GPT_MODEL                                                                                                      \
     .name = "gpt", .says = "gpt", .samples = "samples", .library_flags = BGI_COMMAND_GPT,                              \
     .settings_bytes = sizeof(gpt_settings), .library = offsetof(gpt_settings, options.library),                        \
@@ -87,11 +88,11 @@ typedef struct gpt_data {
     uint64_t sample_count;
 } gpt_data;
 
-/* The files matching the configuration's patterns, in order; globfree must be called in any case. */
+/* Finds the files that match the configuration's patterns, in order. globfree must be called also after an error. */
 bg_status gpt_data_find_files(const bgi_gpt_config *config, glob_t *files, bg_error *error);
 /* Opens the files of the configuration (or Brigade's own text) as one data set. */
 bg_status gpt_data_open(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
-/* Only describes the types of samples, for a replay, which has its own samples. */
+/* Only describes the types of samples, for a replay, whose samples are in its folder. */
 bg_status gpt_data_describe(const bgi_gpt_config *config, gpt_data *out, bg_error *error);
 void gpt_data_close(gpt_data *data);
 
@@ -109,10 +110,10 @@ extern const char *const gpt_inputs[];
 /* A cli_model's. */
 bg_status gpt_build(void *settings, const cli_training *training, cli_build *out, bg_error *error);
 
-/* Results of the updates of a call: means over the global batch. `index` from 0. */
+/* Results of each update of a call, as means over the global batch. `index` from 0. */
 double gpt_call_loss(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index);
 double gpt_call_norm(const bg_trainer_call *call, uint64_t index);
-bool gpt_call_has_scale(const bg_trainer_call *call); /* the loss scale is automatic */
+bool gpt_call_has_scale(const bg_trainer_call *call); /* whether the loss scale is automatic */
 double gpt_call_scale(const bg_trainer_call *call, uint64_t index);
 double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, uint64_t index); /* of learning */
 
@@ -120,22 +121,22 @@ double gpt_call_rate(const bgi_gpt_config *config, const bg_trainer_call *call, 
 
 /* The position of a run in its data. */
 typedef struct gpt_position {
-    uint64_t epoch, sample; /* samples of the epoch that were used */
+    uint64_t epoch, sample; /* number of samples of the epoch that were used */
 } gpt_position;
 
 /* Whether checkpoints can be written where the configuration says, from update `step` on. The folder is locked for this
  * run until *folder is released. */
 bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int *folder, bg_error *error);
-/* `loss`: the metric of --checkpoint-keep-best; a value that is not finite means none. With --checkpoint-async the
- * function only starts writing, and *writer must be finished. */
+/* `loss` is the metric of --checkpoint-keep-best; a value that is not finite means that there is no metric. With
+ * --checkpoint-async the function only starts writing, and *writer must be finished. */
 bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const bgi_gpt_config *config,
                               const gpt_data *data, const gpt_position *position, double loss,
                               bg_checkpoint_writer **writer, bg_error *error);
-/* Resumes a session: from the checkpoint of config->load, otherwise from the files of config->memmap_dir if there are
- * any; otherwise it does nothing. */
+/* Resumes a session from the checkpoint of config->load, otherwise from existing files of config->memmap_dir. Without
+ * either it does nothing. */
 bg_status gpt_checkpoint_load(bg_session *session, const gpt_options *options, const bgi_gpt_config *config,
                               const gpt_data *data, gpt_position *out, bg_error *error);
-/* With config->memmap_dir: completes the files, so that a later run can resume from them. */
+/* Completes the files of config->memmap_dir, if it is set, so that a later run can resume from them. */
 bg_status gpt_files_flush(bg_session *session, const bgi_gpt_config *config, const gpt_data *data,
                           const gpt_position *position, bg_error *error);
 

@@ -1,12 +1,12 @@
 /*
  * gpt_arguments.c: translates the command line of the PopXL GPT-3 example. The example has an option for each field of
- * the configuration and writes underscores:
+ * the configuration, and its names have underscores:
  *
  *     --layers 3 --training.steps 100 --eval True --hf_model Test --input_files a b
  *     --set=layers=3 --set=training.steps=100 --set=eval=true --hf-model Test --input-files a b
  *
- * Brigade's own options keep their meaning: --steps is not the field. For the example's options that have another name
- * here, the error names it.
+ * Brigade's own options keep their meaning: --steps is not the field. If an option of the example has another name
+ * here, the error gives that name.
  */
 #include "cli/gpt.h"
 
@@ -27,6 +27,7 @@ static const struct {
     {"wandb_name", "metrics are written by `--tensorboard DIR` and `--log FILE` of `brigade gpt pretrain`"},
     {"log_level", "`--quiet` prints only results, `--log-cycles` adds the time of each call, and `--log-dir DIR` "
                   "keeps the compiler's messages"},
+    {"resume", "`--load DIR` resumes from the newest checkpoint in a folder"},
 };
 
 /* ---- words ---- */
@@ -42,7 +43,7 @@ static bool is_option(const char *word)
     return strncmp(word, "--", 2) == 0 && word[2] != '\0';
 }
 
-/* Converts what Python and the example's parser write to YAML's lower case; NULL: unchanged. */
+/* Converts words such as None and True of Python to YAML's lower case; NULL if the word stays. */
 static const char *find_yaml(bgi_gpt_key kind, const char *value)
 {
     static const struct {
@@ -65,7 +66,7 @@ static const char *find_yaml(bgi_gpt_key kind, const char *value)
 
 /* ---- the new command line ---- */
 
-/* Takes over the text. */
+/* Takes ownership of the text. */
 static bg_status add_made(gpt_arguments *to, char *text, bg_error *error)
 {
     if (text == NULL)
@@ -83,7 +84,7 @@ static const cli_option *find_option(const cli_option *table, const char *name)
     return NULL;
 }
 
-/* The state while one option is read: argv[*at], its name, the value after '=' (NULL: none). */
+/* The option that is being read: argv[*at], its name, and the value after '=' (NULL if there is no '='). */
 typedef struct reading {
     const cli_option *table;
     int argc, at;
@@ -93,7 +94,7 @@ typedef struct reading {
     gpt_arguments *to;
 } reading;
 
-/* Adds one of Brigade's options, under the table's name. */
+/* Adds one of Brigade's options with the name of the table. */
 static bg_status add_option(reading *r, const cli_option *option, bg_error *error)
 {
     gpt_arguments *to = r->to;
@@ -109,11 +110,11 @@ static bg_status add_option(reading *r, const cli_option *option, bg_error *erro
         BGI_TRY(add_made(to, made, error));
     }
     if (option->kind != CLI_FLAG && r->value == NULL && r->at + 1 < r->argc)
-        to->values[to->count++] = r->argv[++r->at]; /* the value, whatever it looks like */
+        to->values[to->count++] = r->argv[++r->at]; /* the value, even if it looks like an option */
     return BG_OK;
 }
 
-/* The option's value, which is not consumed; "": none. */
+/* The option's value, which is not consumed; "" without a value. */
 static const char *peek_value(const reading *r)
 {
     return r->value != NULL ? r->value : r->at + 1 < r->argc ? r->argv[r->at + 1] : "";
@@ -155,7 +156,7 @@ static bg_status read_value(reading *r, bgi_gpt_key kind, bgi_string *text, bg_e
     return BG_OK;
 }
 
-/* Adds a field: --set=KEY=VALUE, followed by the name as written, for errors. */
+/* Adds a field as --set=KEY=VALUE, followed by the name that the user wrote, for errors. */
 static bg_status add_field(reading *r, const char *key, bgi_gpt_key kind, bg_error *error)
 {
     bgi_string text = {0};

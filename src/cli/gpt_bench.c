@@ -1,6 +1,6 @@
 /*
  * gpt_bench.c: `brigade gpt bench`: the example's benchmark, with inputs that are all 1, one untimed call and five
- * timed calls. Its row trains like gpt pretrain, with other data and output.
+ * timed calls. Its row of the models' table trains as gpt pretrain does, with other data and output.
  */
 #include "cli/gpt.h"
 
@@ -40,7 +40,7 @@ static bg_status get_ones(void *user, uint64_t epoch, uint64_t index, void *cons
     return BG_OK;
 }
 
-/* Weights trained on inputs that are all 1 are not saved. */
+/* Weights trained on inputs that are all 1 are useless, so they are not saved. */
 static bg_status check_places(const cli_training *training, bg_error *error)
 {
     const gpt_settings *settings = training->settings;

@@ -1,5 +1,5 @@
 /*
- * gpt_build.c: the language model as a model of the trainer, and the meaning of a call's outputs.
+ * gpt_build.c: makes the language model a model of the trainer, and interprets the outputs of a call.
  */
 #include "cli/gpt.h"
 
@@ -56,7 +56,8 @@ bg_status gpt_build(void *settings, const cli_training *training, cli_build *out
     options->model = add_model;
     options->model_user = &own->config;
     options->micro_batch[BG_TRAINER_FIT] = (uint32_t)config->micro_batch_size;
-    options->max_epochs = own->options.library.replay != NULL ? 1 : UINT64_MAX; /* until the steps are done */
+    options->max_epochs =
+        own->options.library.replay != NULL ? 1 : UINT64_MAX; /* the number of steps ends the training */
     options->max_steps = own->options.stop > 0 ? own->options.stop : (uint64_t)config->steps;
     options->checkpoint_steps = (uint64_t)config->checkpoint_steps;
     options->learning_rate = find_rate;
@@ -68,7 +69,7 @@ bg_status gpt_build(void *settings, const cli_training *training, cli_build *out
 
 /* ---- outputs of a call ---- */
 
-/* The values of an output for update `index`: *out_count of them. */
+/* The *out_count values of an output for update `index`. */
 static const float *find_values(const bg_trainer_call *call, const char *name, uint64_t index, uint64_t *out_count)
 {
     bg_stream stream = {.count = 0};

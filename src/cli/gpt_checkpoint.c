@@ -1,7 +1,7 @@
 /*
- * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. They hold
- * weights, state and the position in the data. The position is counted in samples, so that a run with another global
- * batch resumes as close to it as possible.
+ * gpt_checkpoint.c: checkpoints of a GPT run, and files of remote buffers that a later run resumes from. Both contain
+ * weights, optimizer state and the position in the data. The position is counted in samples, so that a run with another
+ * global batch resumes as close to it as possible.
  */
 #include "cli/gpt.h"
 
@@ -49,7 +49,7 @@ bg_status gpt_checkpoint_check(const bgi_gpt_config *config, uint64_t step, int 
     char *path;
     bg_status status;
 
-    if (config->save == NULL || !cli_ranks_is_first()) /* other ranks write nothing, and must not hold the lock */
+    if (config->save == NULL || !cli_ranks_is_first()) /* other ranks write nothing, and must not lock the folder */
         return BG_OK;
     status = bgi_folder_create(config->save, error);
     if (status == BG_OK)
@@ -104,8 +104,8 @@ bg_status gpt_checkpoint_save(bg_session *session, const gpt_options *own, const
     return status;
 }
 
-/* A checkpoint of another program has no position: the data start from the beginning. `from`: the option that names
- * it. */
+/* A checkpoint of another program has no position, so the data start from the beginning. `from` is the option that
+ * names the checkpoint. */
 static bg_status read_position(const char *text, size_t size_bytes, const char *from, const char *path,
                                const bgi_gpt_config *config, const gpt_data *data, gpt_position *out, bg_error *error)
 {
@@ -143,7 +143,7 @@ static bg_status read_position(const char *text, size_t size_bytes, const char *
     return BG_OK;
 }
 
-/* The part after the last slash; the part before it, or ".", is stored in `folder`. */
+/* Returns the part after the last slash; the part before it, or ".", is stored in `folder`. */
 static const char *split_path(const char *path, bgi_string *folder)
 {
     const char *slash = strrchr(path, '/');

@@ -1,6 +1,6 @@
 /*
- * gpt_data.c: token files and texts as samples of a language model: S tokens, and as labels the token that follows each
- * of them.
+ * gpt_data.c: makes samples of a language model from token files and texts. A sample has S tokens, and for each of them
+ * the next token as its label.
  *
  *     file     0 1 2 3 4 5 6 7 ...
  *     sample   0 1 2 3 4             S = 4, as the reader has it (brigade/readers.h)
@@ -28,8 +28,8 @@ enum { MOST_TEXT_BYTES = 1 << 30, ASCII = 128, BYTES = 256 };
 
 /* ---- texts: bytes as tokens ---- */
 
-/* A model with ASCII only gets `?` for other bytes; one with more than bytes gets token 256 at the end, as from
- * bg_tokenizer_create_bytes. */
+/* A model with only ASCII tokens gets `?` for other bytes. A model with more than 256 tokens gets token 256 at the end,
+ * as bg_tokenizer_create_bytes appends it. */
 static bg_status make_text(const bgi_gpt_config *config, const char *name, const unsigned char *text, size_t size_bytes,
                            bg_dataset **out, bg_error *error)
 {
@@ -82,7 +82,7 @@ static bg_status open_records(const bgi_gpt_config *config, const char *path, bg
     length = bgi_tfrecord_length(*out);
     if (length <= (uint64_t)config->sequence_length + 1)
         return BG_OK;
-    /* For one file as an example, because a warning is printed once. */
+    /* Names one file as an example, because the warning is printed only once. */
     snprintf(text, sizeof text,
              "records have %" PRIu64 " tokens, of which the first %" PRId64 " are used (model.sequence_length + 1)",
              length, config->sequence_length + 1);
@@ -143,7 +143,7 @@ static bool is_index_of_some(const glob_t *files, const char *path)
     return found;
 }
 
-/* As in the example: the extension .tfrecord may be omitted, and a folder means its .tfrecord files. */
+/* The extension .tfrecord may be omitted, and a folder means its .tfrecord files, as in PopXL's example. */
 static int find_extended(const char *pattern, int flags, glob_t *files)
 {
     static const char *const formats[] = {"%s.tfrecord", "%s/*.tfrecord"};
@@ -281,7 +281,7 @@ uint64_t gpt_samples_of_call(const bgi_gpt_config *config)
     return (uint64_t)config->global_batch_size * (uint64_t)config->device_iterations;
 }
 
-/* Applies data.n_samples: *out has the first samples, repeated when they are fewer than a call needs. */
+/* Applies data.n_samples: *out contains the first samples, repeated if a call needs more of them. */
 static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, bg_dataset **out, bg_error *error)
 {
     const uint64_t needed = gpt_samples_of_call(config), count = (uint64_t)config->n_samples;
@@ -291,7 +291,7 @@ static bg_status take_samples(const bgi_gpt_config *config, bg_dataset *source, 
     if (count == 0)
         return BG_OK;
     BGI_TRY(bg_dataset_take(source, count, &taken, error));
-    /* Too few data without the limit are an error. */
+    /* Too few samples without data.n_samples are an error. */
     if (count >= needed || bg_dataset_sample_count(taken) < count || (needed - 1) / count + 1 > UINT32_MAX) {
         *out = taken;
         return BG_OK;

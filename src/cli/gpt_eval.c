@@ -1,7 +1,7 @@
 /*
- * gpt_eval.c: `brigade gpt eval`: computes the mean loss of a model over texts or token files, and its exponential, the
- * perplexity. Every token except the first of a file (in TFRecord files, of a record) is predicted once, from those
- * before it in its window:
+ * gpt_eval.c: `brigade gpt eval` computes the mean loss of a model over texts or token files, and its exponential, the
+ * perplexity. Every token except the first of a file (in TFRecord files, of a record) is predicted once, from the
+ * tokens before it in its window:
  *
  *     tokens   0 1 2 3 4 5 6
  *     window   0 1 2           predicts 1 2 3        sequence length 3
@@ -92,17 +92,17 @@ static bg_status read_tokens(const char *path, const unsigned char *data, size_t
     return BG_OK;
 }
 
-/* `where` begins the errors. */
+/* Error messages begin with `where`. */
 static bg_status check_tokens(const gpt_model *model, const char *where, const bg_token_list *tokens, bg_error *error)
 {
     if (tokens->count < 2)
         return bg_error_set(
             error, BG_ERROR_PARSE,
-            "%s: has %zu token%s, expected at least 2, because each prediction needs the tokens before it", where,
+            "%s: has %zu token%s but must have at least 2, because each prediction needs the tokens before it", where,
             tokens->count, cli_s(tokens->count));
     for (size_t i = 0; i < tokens->count; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
-            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 ", expected below %" PRId64, where,
+            return bg_error_set(error, BG_ERROR_PARSE, "%s: token %zu is %" PRIu32 " but must be below %" PRId64, where,
                                 i, tokens->items[i], model->options.vocabulary);
     return BG_OK;
 }
@@ -128,9 +128,9 @@ typedef struct evaluator {
     bg_plan *plan;
     bg_session *session;
     int64_t length, batch;
-    int32_t *tokens, *labels; /* of a micro-batch */
+    int32_t *tokens, *labels; /* tokens and labels of a micro-batch */
     const void *inputs[2];
-    double loss; /* summed over all predictions */
+    double loss; /* sum over all predictions */
     uint64_t predictions;
 } evaluator;
 
@@ -172,7 +172,7 @@ static void close_evaluator(evaluator *e)
     free(e->labels);
 }
 
-/* Runs one micro-batch, from prediction `at` on (of the token after it). Places beyond the end do not count. */
+/* Runs one micro-batch, whose first prediction is that of token `at` + 1. Positions beyond the end do not count. */
 static bg_status run_batch(evaluator *e, const bg_token_list *tokens, size_t at, int32_t ignored, bg_error *error)
 {
     const size_t count = (size_t)(e->batch * e->length), left = tokens->count - 1 - at;
@@ -201,7 +201,7 @@ static bg_status run_tokens(evaluator *e, const gpt_model *model, const bg_token
 static bg_status run_records(evaluator *e, const gpt_model *model, const char *path, bg_token_list *tokens,
                              bg_error *error)
 {
-    const bg_tokens_options options = {.sequence_length = 1}; /* records are read whole */
+    const bg_tokens_options options = {.sequence_length = 1}; /* each record is read as a whole */
     bg_dataset *records = NULL;
     bg_status status = bg_dataset_open_tfrecord(path, &options, &records, error);
 

@@ -87,7 +87,7 @@ static void clear_prompts(prompt_list *prompts)
     free(prompts->items);
 }
 
-/* The prompt's tokens; for an empty prompt, the end-of-text token, after which a text begins. */
+/* The prompt's tokens. An empty prompt becomes the end-of-text token, after which a new text begins. */
 static bg_status encode_prompt(const bg_tokenizer *tokenizer, const char *text, size_t size_bytes, prompt_list *prompts,
                                bg_error *error)
 {
@@ -157,13 +157,14 @@ static bg_status check_prompt(const generate_config *config, const gpt_model *mo
                             prompt, cli_s(prompt), positions);
     if (config->length > positions - prompt)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "a prompt of %zu token%s and --length %" PRIu64 " are more than the model's %" PRIu64
+                            "a prompt of %zu token%s and --length %" PRIu64 " exceed the model's %" PRIu64
                             " positions; --length %" PRIu64 " fits",
                             prompt, cli_s(prompt), config->length, positions, positions - prompt);
     for (size_t i = 0; i < prompt; i++)
         if (tokens->items[i] >= (uint64_t)model->options.vocabulary)
-            return bg_error_set(error, BG_ERROR_INVALID, "token %zu is %u, expected below the vocabulary of %lld", i,
-                                tokens->items[i], (long long)model->options.vocabulary);
+            return bg_error_set(error, BG_ERROR_INVALID,
+                                "token %zu is %u but must be below the vocabulary's size, %lld", i, tokens->items[i],
+                                (long long)model->options.vocabulary);
     return BG_OK;
 }
 
@@ -246,7 +247,8 @@ cleanup:
     return status;
 }
 
-/* The number of sequences at a time: from the command line, otherwise the beams of a prompt, or 8 prompts. */
+/* The number of sequences at a time: that of the command line, otherwise the number of beams, or 8 for several
+ * prompts. */
 static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
 {
     if (config->sequences > 0)
@@ -256,7 +258,7 @@ static uint32_t count_sequences(const generate_config *config, uint32_t prompts)
     return prompts < 8 ? prompts : 8;
 }
 
-/* The report covers the added tokens, or the prompts when none was added. */
+/* The report covers the added tokens, or the prompts when no token was added. */
 static bg_status write_profile(const generate_config *config, const bg_generator *generator, bg_error *error)
 {
     const bg_profile_notes notes = {.program = "brigade gpt generate", .model = config->directory, .samples = "tokens"};
@@ -312,7 +314,8 @@ static bg_status check_config(const generate_config *config, bg_error *error)
         return bg_error_set(error, BG_ERROR_INVALID,
                             "--prompts gives all prompts; leave --prompt and --prompt-file out");
     if (config->sequences > 0 && config->sequences < config->beams)
-        return bg_error_set(error, BG_ERROR_INVALID, "--beams %" PRIu64 " need as many --sequences; there are %" PRIu64,
+        return bg_error_set(error, BG_ERROR_INVALID,
+                            "--beams %" PRIu64 " needs the same number of --sequences or more; it is %" PRIu64,
                             config->beams, config->sequences);
     BGI_TRY(check_share("top-p", config->top_p, error));
     BGI_TRY(check_share("typical-p", config->typical_p, error));

@@ -1,5 +1,5 @@
 /*
- * gpt_model.c: a model and its tokenizer from a folder.
+ * gpt_model.c: loads a model and its tokenizer from a folder.
  */
 #include "cli/gpt_model.h"
 
@@ -39,12 +39,13 @@ static bg_status open_tokenizer(gpt_model *model, const char *directory, const c
         BGI_TRY(cli_tokenizer_open(tokenizer, &model->tokenizer, error));
     else
         BGI_TRY(open_own_tokenizer(model, directory, error));
-    /* A model may know only the first bytes; a text with others is refused when it is read. */
+    /* A model may have tokens for only the first bytes, such as ASCII; a text with other bytes is refused when it is
+     * read. */
     if (bg_tokenizer_vocabulary(model->tokenizer) > (uint64_t)model->options.vocabulary &&
         !(bg_tokenizer_vocabulary(model->tokenizer) == BYTE_VOCABULARY && takes_bytes(model)))
         return bg_error_set(error, BG_ERROR_SHAPE,
-                            "the tokenizer has %" PRIu32 " tokens, the model of %s a vocabulary of %" PRId64
-                            "; --tokenizer names the one that belongs to it",
+                            "the tokenizer has %" PRIu32 " tokens, but the model of %s has a vocabulary of %" PRId64
+                            "; name the model's own with --tokenizer",
                             bg_tokenizer_vocabulary(model->tokenizer), directory, model->options.vocabulary);
     return BG_OK;
 }

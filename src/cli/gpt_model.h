@@ -1,6 +1,6 @@
 /*
- * gpt_model.h: the subcommands of `brigade gpt` that use a model, and that model: a Hugging Face folder, its weights
- * and its tokenizer.
+ * gpt_model.h: the subcommands of `brigade gpt` that use a model from a Hugging Face folder, with its weights and
+ * tokenizer.
  */
 #ifndef BGI_CLI_GPT_MODEL_H
 #define BGI_CLI_GPT_MODEL_H
@@ -15,15 +15,15 @@
 int cli_gpt_generate(int argc, char **argv); /* argv[0] is "generate" */
 int cli_gpt_eval(int argc, char **argv);     /* argv[0] is "eval" */
 
-/* A zeroed model is closed. */
+/* A zeroed struct is a closed model. */
 typedef struct gpt_model {
     bg_gpt_options options; /* dropout is not used */
     bg_weights *weights;
     bg_tokenizer *tokenizer;
 } gpt_model;
 
-/* `tokenizer` NULL: the tokenizer of the folder, or bytes for a model of 128 to 257 tokens. If there is no text to
- * encode or decode, model->tokenizer is NULL. `dtype`: that of activations. */
+/* If `tokenizer` is NULL, the folder's tokenizer is used, or bytes for a model of 128 to 257 tokens. If there is no
+ * text to encode or decode, model->tokenizer is NULL. `dtype` is the type of activations. */
 bg_status gpt_model_open(gpt_model *model, const char *directory, const char *tokenizer, bool has_text,
                          const char *dtype, bg_error *error);
 
@@ -31,7 +31,7 @@ bg_status gpt_model_open(gpt_model *model, const char *directory, const char *to
 #define GPT_WEIGHTS_TYPES "float|bfloat16|int8|int4"
 #define GPT_WEIGHTS_HELP  "of matrices: as the model has them, or rounded to bfloat16, or to 8 or 4 bits"
 bg_weights_type gpt_model_weights_type(const char *name);
-/* Prints a line on the rounded matrices, if sessions have rounded any: "Weights: int8, ..." */
+/* Prints a line about the matrices that sessions have rounded, if any: "Weights: int8, ..." */
 bg_status gpt_model_print_weights(const gpt_model *model, FILE *to, bg_error *error);
 void gpt_model_close(gpt_model *model);
 

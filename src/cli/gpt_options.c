@@ -51,9 +51,11 @@ const cli_option gpt_pretrain_flags[] = {
              "actions of each"},
     CLI_PROFILE_OPTIONS(gpt_options, profile),
     {CLI_TEXT, "hf-model", AT(hf_model), .value = "DIR", .default_text = "random weights",
-     .help = "begin with the weights of a Hugging Face GPT-2, which must match the configuration; test: random"},
+     .help =
+         "begin with the weights of a Hugging Face GPT-2, which must match the configuration; test: random weights"},
     {CLI_TEXT, "save-hf", AT(save_hf), .value = "DIR", .default_text = "none",
-     .help = "the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
+     .help =
+         "write the trained model as a Hugging Face folder: config.json, model.safetensors; the folder must be empty"},
     {CLI_FLAG, "overwrite-hf", AT(overwrite_hf),
      .help = "let --save-hf replace the model in a folder that is not empty"},
     {CLI_TEXT, "save-weights", AT(weights_path), .value = "FILE", .default_text = "none",
@@ -67,7 +69,7 @@ const cli_option gpt_pretrain_flags[] = {
      .help = "with --load, the optimizer that made the state of a checkpoint of an earlier release"},
     CLI_REPLAY(library),
     {.help = "Output"},
-    {CLI_FLAG, "quiet", AT(quiet), .help = "no configuration and no steps, only results"},
+    {CLI_FLAG, "quiet", AT(quiet), .help = "print no configuration and no steps, only results"},
 #include "cli/gpt_devices.def"
 #include "cli/library.def"
     CLI_OPTIONS_END,
@@ -128,7 +130,7 @@ static bg_status set_value(bgi_gpt_config *config, const char *option, const cha
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--%s", option);
 }
 
-/* Paths are set as text, so that they can be printed with the configuration. */
+/* Paths are set as UTF-8 text, so that they can be printed with the configuration. */
 static bg_status set_path(const char *option, const char *path, const char **out, bg_error *error)
 {
     if (path != NULL && !bgi_text_is_utf8(path))
@@ -146,7 +148,7 @@ static bg_status set_seed(uint64_t seed, bgi_gpt_config *config, bg_error *error
     return set_value(config, "seed", assignment, error);
 }
 
-/* Options that are names of fields. The pointers live as long as the command line. */
+/* Options that are names of fields. The pointers are valid as long as the command line. */
 static bg_status set_own(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     if (is_given(options, "seed"))
@@ -226,7 +228,7 @@ static bg_status check_files(const gpt_options *options, const bgi_gpt_config *c
     return BG_OK;
 }
 
-/* The log is written while data are read, weights at the end. */
+/* The log is written while data are read, and weights at the end. */
 static bg_status check_distinct(const gpt_options *options, const bgi_gpt_config *config, bg_error *error)
 {
     const cli_file others[] = {{.option = "--log", .path = options->log_path, .is_written = true},
@@ -266,14 +268,14 @@ static bg_status check_devices(const gpt_options *options, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* Options about batches do not apply; every loss and norm is logged. */
+/* Options about batches do not apply, because the configuration determines them. Every loss and norm is logged. */
 static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 {
     static const struct {
         const char *name, *remedy;
     } decided[] = {
-        {"replicas", "data_parallel and tensor_parallel_1, _2 make them: --set data_parallel=2"},
-        {"gradient_accumulation", "training.global_batch_size makes it: --set global_batch_size=64"},
+        {"replicas", "data_parallel and tensor_parallel_1, _2 determine them: --set data_parallel=2"},
+        {"gradient_accumulation", "training.global_batch_size determines it: --set global_batch_size=64"},
         {"output_mode", "every loss is needed; leave it out"},
         {"output_period", "every loss is needed; leave it out"},
         {"output_gradient_norm", "every norm is needed; leave it out"},
@@ -288,7 +290,7 @@ static bg_status refuse_options(const bg_run_options *named, bg_error *error)
 
 static bg_status read_named(gpt_options *options, bg_error *error)
 {
-    /* The example's name for random weights. */
+    /* PopXL's example calls random weights `test`. */
     if (options->hf_model != NULL && strcmp(options->hf_model, "None") == 0)
         options->hf_model = NULL;
     BGI_TRY(cli_library_read(&options->library, error));
@@ -302,14 +304,15 @@ static bg_status read_named(gpt_options *options, bg_error *error)
     return refuse_options(options->library.run_options, error);
 }
 
-/* Copies options that the configuration has too: they are printed, checked and used with these values. */
+/* Copies options that are also fields of the configuration, which is then printed, checked and used with these
+ * values. */
 static bg_status take_named(const cli_library *library, bgi_gpt_config *config, bg_error *error)
 {
     const bg_run_options *named = library->run_options;
     const bg_options *view = bg_run_options_view(named);
     const struct {
         const char *name, *field;
-        uint64_t count; /* 0: the value is real; so is a value that JSON cannot hold, so that the error can name it */
+        uint64_t count; /* 0 if the value is real, or if JSON cannot hold it, so that the error can name it */
         double real;
     } rows[] = {
         {"device_iterations", "execution.device_iterations", view->execution.device_iterations,
@@ -336,8 +339,7 @@ static bg_status take_named(const cli_library *library, bgi_gpt_config *config, 
     return BG_OK;
 }
 
-/* Translates --precision to the configuration: the model is built in these types, so that plans have nothing to
- * change. */
+/* Translates --precision to the configuration. The model is built in these types, so plans need not convert any. */
 static bg_status take_precision(const gpt_options *options, bgi_gpt_config *config, bg_error *error)
 {
     static const char *const assignments[][2] = {
@@ -362,7 +364,7 @@ static bg_status take_precision(const gpt_options *options, bgi_gpt_config *conf
     return BG_OK;
 }
 
-/* With --replay it makes one update from the start of its data, without writing anything. */
+/* A run with --replay makes one update from the start of its data, without writing anything. */
 static void take_replay(const gpt_options *options, bgi_gpt_config *config)
 {
     if (options->library.replay == NULL)
@@ -444,8 +446,8 @@ static void print_message(void *user, bg_log_level level, const char *text)
         cli_say(options->command, "info: %s", text);
 }
 
-/* As in the example: tensors of any size are off the devices, and in pieces: activations over the tensor-parallel
- * replicas with the same values, the others over the data-parallel replicas. */
+/* As in PopXL's example, tensors of any size are stored off the devices and sharded: activations over the
+ * tensor-parallel replicas that have the same values, other tensors over the data-parallel replicas. */
 static void set_locations(const gpt_options *options, const bgi_gpt_config *config, bg_options *plan)
 {
     const uint32_t weights = 1u << BG_LOCATION_WEIGHTS, activations = 1u << BG_LOCATION_ACTIVATIONS;
@@ -457,7 +459,7 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
         sharded |= activations;
     if (library->offload != NULL) {
         cli_classes_find("offload", library->offload, strlen(library->offload), &remote, NULL);
-        sharded &= remote | ~(weights | activations); /* both apply only off the devices */
+        sharded &= remote | ~(weights | activations); /* weights and activations are sharded only off the devices */
     }
     if (library->shard != NULL)
         cli_classes_find("shard", library->shard, strlen(library->shard), &sharded, NULL);
@@ -470,7 +472,8 @@ static void set_locations(const gpt_options *options, const bgi_gpt_config *conf
         location->minimum_elements_sharded = 1;
     }
     if (!is_given(options, "phase-liveness") && is_phased(options) && !plan->execution.phases_parallel)
-        plan->memory.phase_liveness = BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* a device holds the values of one phase */
+        plan->memory.phase_liveness =
+            BG_LIVE_OFF_CHIP_AFTER_EACH_PHASE; /* a device then stores the values of only one phase */
 }
 
 bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *config)
@@ -492,10 +495,10 @@ bg_options gpt_plan_options(const gpt_options *options, const bgi_gpt_config *co
     plan.reporting.output_gradient_norm = true;
     plan.reporting.output_mode = BG_OUTPUT_ALL;
     plan.numerics.loss_scaling = config->loss_scaling;
-    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when nothing has 16 bits */
+    plan.numerics.stochastic_rounding = config->stochastic_rounding; /* the library warns when no tensor has 16 bits */
     plan.numerics.auto_loss_scaling.enabled = config->auto_loss_scaling;
     plan.numerics.auto_loss_scaling.output = config->auto_loss_scaling;
-    /* Enabled where a run leaves checkpoints. */
+    /* Enabled when the run writes checkpoints. */
     plan.numerics.guard_loss = plan.numerics.guard_loss || config->save != NULL || config->memmap_dir != NULL;
     cli_library_override(&options->library, &plan);
     if (options->library.replay != NULL) {

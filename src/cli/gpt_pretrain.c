@@ -29,12 +29,12 @@ typedef struct run {
     bgi_event_file events;
     bg_error events_failure; /* why events are missing; the run continues without them */
     gpt_position position;
-    uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX: none */
-    bg_checkpoint_writer *writer; /* writing during the training; NULL: none */
-    uint64_t updates;             /* of this process */
-    double loss_sum;              /* of the updates since the last checkpoint */
+    uint64_t saved_step;          /* step of the last checkpoint; UINT64_MAX before the first one */
+    bg_checkpoint_writer *writer; /* writes during the training; NULL if no write is running */
+    uint64_t updates;             /* number of updates that this process has done */
+    double loss_sum;              /* sum over the updates since the last checkpoint */
     uint64_t loss_count;
-    double seconds; /* their duration, without checkpoints */
+    double seconds; /* duration of the updates of this process, without checkpoints */
     double call_start_s, section_start_s;
 } run;
 
@@ -53,7 +53,7 @@ static bg_session *session_of(const cli_training *training)
     return bg_trainer_session(training->trainer, BG_TRAINER_FIT);
 }
 
-/* The updates after which the run ends. */
+/* The number of updates after which the run ends. */
 static uint64_t last_step(const cli_training *training)
 {
     const uint64_t stop = options_of(training)->stop;
@@ -83,18 +83,26 @@ static void end_section(const cli_training *training, const char *name)
     fflush(stdout);
 }
 
+/* The configuration is printed later, after all checks, so that an error does not follow a long listing. */
 static bg_status print_start(const cli_training *training, bg_error *error)
+{
+    (void)error;
+    if (options_of(training)->quiet)
+        return BG_OK;
+    printf("Process id: %ld\n", (long)getpid());
+    if (config_of(training)->test_mode)
+        printf("Test mode: nothing is written\n");
+    return BG_OK;
+}
+
+static bg_status print_configuration(const cli_training *training, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
     char *text = NULL;
 
-    if (options_of(training)->quiet)
-        return BG_OK;
     BGI_TRY(bgi_gpt_config_print(config, &text, error));
-    printf("Process id: %ld\nConfiguration:\n%sGradient accumulation steps: %" PRIu64 "\n", (long)getpid(), text,
-           bgi_gpt_config_accumulation(config));
-    if (config->test_mode)
-        printf("Test mode: nothing is written\n");
+    printf("Configuration:\n%sGradient accumulation steps: %" PRIu64 "\n", text, bgi_gpt_config_accumulation(config));
+    fflush(stdout);
     free(text);
     return BG_OK;
 }
@@ -103,7 +111,7 @@ static bg_status print_start(const cli_training *training, bg_error *error)
 typedef struct call {
     const bg_trainer_call *of;
     uint64_t updates;
-    double loss, norm, learning_rate, seconds, samples_per_s; /* norm and rate: of the last update */
+    double loss, norm, learning_rate, seconds, samples_per_s; /* norm and rate are those of the last update */
 } call;
 
 static void print_call(const cli_training *training, const call *c)
@@ -144,7 +152,7 @@ static bg_status log_updates(cli_training *training, const call *c, bg_error *er
     return cli_log_flush(&training->log, error);
 }
 
-/* A log that cannot be written any more does not end the training. */
+/* A log that can no longer be written does not end the training. */
 static void log_call(cli_training *training, const call *c)
 {
     if (training->log.stream != NULL && log_updates(training, c, &training->log.failure) != BG_OK)
@@ -207,20 +215,20 @@ static bg_status end_call(cli_training *training, const bg_trainer_call *of, bg_
     print_call(training, &c);
     log_call(training, &c);
     add_events(training, &c);
-    /* Weights of a diverged run are not saved: the last good checkpoint stays. Under automatic loss scaling an
+    /* Weights of a diverged run are not saved, so the last good checkpoint stays. Under automatic loss scaling an
      * overflowing update is skipped; it is not an error. */
     if (!isfinite(c.loss) || (!isfinite(c.norm) && !gpt_call_has_scale(of)))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "the %s became %s in update %" PRIu64
-                            ": lower training.optimizer.learning_rate.maximum; no checkpoint was made of it",
+                            ": lower training.optimizer.learning_rate.maximum; no checkpoint of it was written",
                             isfinite(c.loss) ? "gradient norm" : "loss",
                             isnan(isfinite(c.loss) ? c.norm : c.loss) ? "NaN" : "infinite",
                             of->first_update + c.updates);
     return BG_OK;
 }
 
-/* Completes a checkpoint written during the training: waits if `waits`, otherwise only when all ranks have written
- * theirs. */
+/* Completes a checkpoint that is written during the training. With `waits` it waits for all ranks; otherwise it does
+ * nothing until all of them have written. */
 static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
 {
     bg_checkpoint_writer *writer = r->writer;
@@ -236,7 +244,7 @@ static bg_status complete_checkpoint(run *r, bool waits, bg_error *error)
     return bg_checkpoint_finish(writer, error);
 }
 
-/* Takes the memory of --checkpoint-async before the first call. */
+/* Allocates the memory of --checkpoint-async before the first call. */
 static bg_status reserve_memory(const cli_training *training, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -265,7 +273,7 @@ static bg_status save_checkpoint(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* An update was refused: writes the folder that repeats it beside the checkpoints. */
+/* After a refused update, writes the folder that can repeat it, beside the checkpoints. */
 static bg_status note_refused(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     const bgi_gpt_config *config = config_of(training);
@@ -308,7 +316,7 @@ static bg_status on_event(cli_training *training, bg_trainer_event *event, bg_er
 
 /* ---- the whole run ---- */
 
-/* Checks for the model of an earlier run now, and not after hours of training. */
+/* Checks for the model of an earlier run before the training, which may take hours. */
 static bg_status check_model_folder(const gpt_options *options, bg_error *error)
 {
     bool is_empty = true;
@@ -373,7 +381,7 @@ static bg_status save_hf(void *user, bg_error *error)
 }
 
 /* Saves the weights as safetensors, or the model that gives logits as ONNX, depending on the ending of the file's name.
- * Two samples, so that dimensions of the batch differ from dimensions of size 1. */
+ * Uses two samples, so that batch dimensions differ from dimensions of size 1. */
 static bg_status save_weights(const cli_training *training, const char *path, bg_error *error)
 {
     bg_gpt_options model = gpt_describe_model(config_of(training));
@@ -451,7 +459,7 @@ static bool is_resumed(const cli_training *training)
     return config_of(training)->load != NULL || bg_session_note(session_of(training)) != NULL;
 }
 
-/* Calls that begin at another step would miss the checkpoints and the end. */
+/* If calls began at another step, none would end at the steps of checkpoints and at the last step. */
 static bg_status check_step(const cli_training *training, bg_error *error)
 {
     const uint64_t step = bg_session_step(session_of(training));
@@ -533,9 +541,12 @@ static bg_status begin(cli_training *training, bg_error *error)
         cli_report_compilation(bg_session_plan(bg_trainer_session(training->trainer, BG_TRAINER_FIT)));
     end_section(training, "compilation");
     BGI_TRY(resume(training, error));
-    if (is_resumed(training) && !quiet)
+    BGI_TRY(open_files(training, error));
+    if (quiet)
+        return BG_OK;
+    if (is_resumed(training))
         printf("Continuing from step %" PRIu64 "\n", bg_session_step(session_of(training)));
-    return open_files(training, error);
+    return print_configuration(training, error);
 }
 
 static void print_end(const cli_training *training)

@@ -28,7 +28,7 @@ int cli_columns(void)
     return size.ws_col < LEAST_COLUMNS ? LEAST_COLUMNS : size.ws_col > MOST_COLUMNS ? MOST_COLUMNS : size.ws_col;
 }
 
-/* Prints the first `length` characters of the text as words. */
+/* Prints the first `length` characters of the text, wrapped between words. */
 static void print_words(const char *text, int length, int column, int indent)
 {
     const char *end = text + length;
@@ -59,7 +59,8 @@ void cli_print_wrapped(const char *text, int column, int indent)
     print_words(text, (int)strlen(text), column, indent);
 }
 
-/* The beginning of the words in a row of a list, " name words": after the gap of two or more blanks. 0: not a row. */
+/* The beginning of the words in a row of a list, " name words", which follow a gap of two or more blanks; 0 if it is
+ * not a row. */
 static int find_words(const char *line, int length, int indent)
 {
     for (int i = indent; i + 1 < length; i++)
@@ -71,7 +72,7 @@ static int find_words(const char *line, int length, int indent)
     return 0;
 }
 
-/* Prints a paragraph, the usage, or a row of a list; words beyond the line continue below the row's words. */
+/* Prints a paragraph, the usage, or a row of a list; further lines of a row begin below its words. */
 static void print_line(const char *line, int length)
 {
     static const char usage[] = "Usage: ";
@@ -103,7 +104,7 @@ void cli_print_lines(const char *text)
     }
 }
 
-/* The length up to the next option of a command line, or its end. */
+/* The length up to the next option of a command line, or up to its end. */
 static int find_option_end(const char *text)
 {
     int length = 1;
@@ -140,7 +141,7 @@ static bool is_end(const cli_option *option)
     return option->name == NULL && option->help == NULL;
 }
 
-/* The default as words; "" when the option's sentence contains it. */
+/* The default as text; "" when the option's help contains it. */
 static void write_row_default(const cli_option *option, const bg_options *options, char *text, size_t size)
 {
     bgi_string value = {0};
@@ -181,12 +182,12 @@ static void write_default(const cli_option *option, const void *values, char *te
     case CLI_FLAG:
         snprintf(text, size, "off");
         break;
-    default: /* tables contain the defaults of lists */
+    default: /* tables give the defaults of lists */
         break;
     }
 }
 
-/* The words after the name: "N", "a|b", or NAME when there are many choices, which the sentence lists. */
+/* The text after the name: "N", "a|b", or NAME when there are many choices, which the help text lists. */
 typedef struct option_words {
     char choices[CHOICES_BYTES], standard[HELP_LIMIT], sentence[HELP_LIMIT];
     const char *value; /* NULL: a flag */
@@ -211,7 +212,7 @@ static void describe(const cli_option *option, const void *values, option_words 
     write_default(option, values, out->standard, sizeof out->standard);
 }
 
-/* If the name fills its column on a narrow terminal, the sentence is on separate lines. */
+/* If the name fills its column on a narrow terminal, the help text begins on the next line. */
 static void print_row(const char *flag, const char *value, const char *sentence)
 {
     const int indent = cli_columns() < NARROW_COLUMNS ? NARROW_INDENT : WIDE_INDENT;
@@ -255,7 +256,7 @@ static const cli_option *find_option(const cli_option *options, const char *name
     return NULL;
 }
 
-/* Prints the options that `names` lists, in its order. */
+/* Prints the options that `names` lists, in that order. */
 static void print_common(const cli_option *options, const void *values, const char *names)
 {
     printf("\nOptions that most runs need:\n");

@@ -1,6 +1,6 @@
 /*
- * interrupt.c: handles signals that ask the program to end. They set a flag, so that the program can finish properly,
- * or end the program at once with the same message if nothing needs to be saved.
+ * interrupt.c: handles signals that ask the program to end. A signal sets a flag, so that the program can finish
+ * properly. If nothing needs to be saved, it ends the program at once with the same message.
  */
 #include "cli/program.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 volatile sig_atomic_t cli_received_signal;
-static atomic_bool is_asked_to_stop; /* the same for threads other than the one that received the signal */
+static atomic_bool is_asked_to_stop; /* whether it has arrived, for threads other than the receiving one */
 
 bool cli_is_asked_to_stop(void *user)
 {
@@ -18,7 +18,7 @@ bool cli_is_asked_to_stop(void *user)
     return atomic_load_explicit(&is_asked_to_stop, memory_order_relaxed);
 }
 
-/* The second signal ends the program in the usual way: SA_RESETHAND. */
+/* A second signal ends the program in the usual way, because of SA_RESETHAND. */
 static void note_signal(int number)
 {
     cli_received_signal = number;
@@ -27,7 +27,7 @@ static void note_signal(int number)
 
 static char last_words[64]; /* the message of end_at_once, up to the number */
 
-/* Calls only functions that a signal handler may call. */
+/* A signal handler: calls only async-signal-safe functions. */
 static void end_at_once(int number)
 {
     char line[sizeof last_words + 4];
@@ -39,7 +39,7 @@ static void end_at_once(int number)
     line[length++] = (char)('0' + number % 10);
     line[length++] = '\n';
     if (write(STDERR_FILENO, line, length) < 0)
-        _exit(128 + number); /* the message cannot be delivered */
+        _exit(128 + number); /* the message is lost */
     _exit(128 + number);
 }
 
@@ -53,7 +53,7 @@ static void answer_signals(void (*handler)(int number))
     action.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* nohup stays in effect. */
+    /* A signal that nohup ignores stays ignored. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
 }
@@ -67,6 +67,6 @@ void cli_end_at_signals(const char *command)
 {
     snprintf(last_words, sizeof last_words, "brigade %s: stopped by signal ", command);
     answer_signals(end_at_once);
-    if (cli_received_signal != 0) /* received since the last check */
+    if (cli_received_signal != 0) /* a signal has arrived since the last check */
         end_at_once((int)cli_received_signal);
 }

@@ -1,9 +1,9 @@
 /*
  * json_log.c: a log of JSON lines. Lines are flushed together, so a reader sees whole lines while a run proceeds.
  *
- * The log may be a file, a terminal, a pipe, or the target of standard output: in the last case lines are written
- * through that descriptor, so that text and lines are interleaved. A log that cannot be written any more does not end
- * the training.
+ * The log may be a file, a terminal, a pipe, or the target of standard output. In the last case lines are written
+ * through the descriptor of standard output, so that they are interleaved with its text. A log that can no longer be
+ * written does not end the training.
  */
 #include "cli/program.h"
 #include "cli/ranks.h"
@@ -44,7 +44,7 @@ bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error)
 
 bg_status cli_log_flush(cli_log *log, bg_error *error)
 {
-    fflush(stdout); /* possibly the same target */
+    fflush(stdout); /* standard output may be the same target */
     errno = 0;
     if (fflush(log->stream) != 0)
         return report(log, errno, error);
@@ -61,20 +61,20 @@ bg_status cli_log_check(const char *path, bg_error *error)
     bool is_new = stat(path, &about) != 0;
     FILE *stream;
 
-    /* Opening a pipe waits for a reader, which is left for later. */
+    /* Opening a pipe would wait for a reader, so it is opened later. */
     if (!is_new && S_ISFIFO(about.st_mode))
         return access(path, W_OK) == 0 ? BG_OK : report(&log, errno, error);
     stream = fopen(path, "a");
     if (stream == NULL)
         return report(&log, errno, error);
     fclose(stream);
-    /* Removes the file that the check has created; if that fails, an empty log remains, which the run fills. */
+    /* Removes the file that the check has created; if the removal fails, an empty log remains, which the run fills. */
     if (is_new)
         (void)remove(path);
     return BG_OK;
 }
 
-/* Opens without blocking, so that a signal at any moment ends the wait. -1 with errno 0: stopped. */
+/* Opens without blocking, so that a signal at any moment ends the wait. Returns -1 with errno 0 if stopped. */
 static int open_pipe(const char *path, const volatile sig_atomic_t *stop)
 {
     static const struct timespec pause = {.tv_nsec = 20000000};
@@ -152,10 +152,10 @@ void cli_log_close(cli_log *log)
     if (descriptor < 0)
         return;
     if (log->failure.status == BG_OK) {
-        close(descriptor); /* content after its lines may belong to others */
+        close(descriptor); /* other writers may have written after its lines */
         return;
     }
-    /* A full disk may have left an incomplete line; only a file can be cut. */
+    /* A full disk may have left an incomplete line; only a file can be truncated. */
     if (lseek(descriptor, 0, SEEK_END) > (off_t)log->good_bytes && ftruncate(descriptor, (off_t)log->good_bytes) != 0 &&
         errno != EINVAL && failure != NULL)
         report(log, errno, failure);

@@ -1,5 +1,5 @@
 /*
- * launch.h: `brigade launch`: processes of a launcher, for cmd_launch.c.
+ * launch.h: handles the processes of a launcher, for `brigade launch` (cmd_launch.c).
  */
 #ifndef BGI_CLI_LAUNCH_H
 #define BGI_CLI_LAUNCH_H
@@ -12,26 +12,26 @@
 
 /* Starts a command in a separate process group. */
 bg_status launch_start(char *const *argv, pid_t *out, bg_error *error);
-/* Waits at most `seconds` for its end; false when it is still running. *out_code: the exit code, or 128 plus the
- * signal's number. */
+/* Waits at most `seconds` until the process ends; returns false if it is still running. *out_code is the exit code, or
+ * 128 plus the signal's number. */
 bool launch_wait(pid_t process, double seconds, int *out_code);
-/* Sends a signal to the ranks on this host, which are descendants of the launcher and run `program`, or to one of them
- * when `one`. Returns the number of processes that got it. */
+/* Sends a signal to the ranks on this host (descendants of the launcher that run `program`), or to only one of them if
+ * `one` is true. Returns the number of processes that got it. */
 uint32_t launch_signal_ranks(pid_t launcher, const char *program, int number, bool one);
-/* The facts about the ranks of a launcher on this host; zeroed at its start. */
+/* What is known about the ranks of a launcher on this host; zeroed when the launcher starts. */
 typedef struct launch_watch {
-    pid_t rank; /* one of them; 0: none was found */
+    pid_t rank; /* a rank; 0 before one was found */
     bool has_seen;
     uint32_t looks;
 } launch_watch;
-/* Whether a launcher has no rank on this host any more. Returns false if it never had one, as with srun, whose ranks
- * are not its descendants. Called regularly. */
+/* Whether the launcher no longer has a rank on this host. Returns false if it never had a rank here, as with srun,
+ * whose ranks are not its descendants. Called regularly. */
 bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program);
-/* Ends a launcher with SIGTERM to its process group, and as launch_kill when it does not end. */
+/* Ends a launcher with SIGTERM to its process group, and kills it like launch_kill if it does not end. */
 void launch_end(pid_t launcher);
 /* Ends a launcher and all its descendants at once. */
 void launch_kill(pid_t launcher);
-/* Runs `command` in the shell, with `host` for "{}"; returns whether it ended with 0. */
+/* Runs `command` in the shell, with `host` in place of "{}"; returns whether its exit code is 0. */
 bool launch_probe(const char *command, const char *host);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * launch_process.c: starts the processes of a launcher, waits for them, and finds them in the kernel's list of
- * processes, because launchers put ranks into separate groups.
+ * launch_process.c: starts a launcher, waits for it, and finds its processes in the kernel's list, because launchers
+ * put ranks into separate process groups.
  */
 #define _DEFAULT_SOURCE
 #include "cli/launch.h"
@@ -88,7 +88,7 @@ bool launch_wait(pid_t process, double seconds, int *out_code)
 
 /* ---- descendants ---- */
 
-/* The parent of a process; 0: the process does not exist. */
+/* The parent of a process; 0 if the process does not exist. */
 static pid_t parent_of(pid_t process)
 {
     char path[64], line[512];
@@ -102,7 +102,7 @@ static pid_t parent_of(pid_t process)
         return 0;
     line[0] = '\0';
     if (fgets(line, sizeof line, stream) != NULL) {
-        behind = strrchr(line, ')'); /* the preceding name may contain any character */
+        behind = strrchr(line, ')'); /* the name before it may contain any character */
         if (behind == NULL || sscanf(behind + 1, " %*c %d", &parent) != 1)
             parent = 0;
     }
@@ -135,7 +135,7 @@ static uint32_t find_descendants(pid_t from, pid_t found[MOST_PROCESSES])
     return count;
 }
 
-/* Whether a process runs the program: compares its first word without the folder. */
+/* Whether a process runs the program; compares the first word of its command line without the folder. */
 static bool runs(pid_t process, const char *program)
 {
     const char *name = strrchr(program, '/') != NULL ? strrchr(program, '/') + 1 : program;
@@ -175,7 +175,8 @@ bool launch_watch_ranks(launch_watch *watch, pid_t launcher, const char *program
     if (watch->rank > 0 && runs(watch->rank, program))
         return false;
     watch->rank = 0;
-    /* If no rank is on this host, the whole list of processes is read, later less often. */
+    /* While no rank is found on this host, each look reads the whole list of processes, so looks become less
+     * frequent. */
     watch->looks++;
     if (!watch->has_seen && watch->looks > OFTEN_LOOKS && watch->looks % SELDOM_LOOKS != 0)
         return false;

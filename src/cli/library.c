@@ -1,6 +1,6 @@
 /*
- * library.c: flags of the library's options, and the options by name, which override all flags: $BRIGADE_OPTIONS, then
- * --options FILE.
+ * library.c: flags of the library's options, and options by name, which override all flags. $BRIGADE_OPTIONS is read
+ * before --options FILE, which overrides it.
  */
 #include "cli/program.h"
 
@@ -102,7 +102,7 @@ static void print_dump(void *user, const char *pass, const char *text)
     printf("After pass `%s`:\n%s%s\n", pass, text, length > 0 && text[length - 1] == '\n' ? "" : "\n");
 }
 
-/* The cache folder from the environment: Brigade's own variable, or those of IPU programs. */
+/* The cache folder from the environment: from Brigade's own variable, or from those of IPU programs. */
 static const char *find_cache(const char *folder)
 {
     static const char *const names[] = {"BRIGADE_CACHE_DIR", "POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR"};

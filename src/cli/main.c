@@ -1,5 +1,5 @@
 /*
- * main.c: the program `brigade`: finds the sub-command and runs it. Subcommands are rows of a table.
+ * main.c: the program `brigade`, which finds the subcommand and runs it. Subcommands are rows of a table.
  */
 #include "cli/command.h"
 
@@ -16,7 +16,7 @@
 #include "core/file.h"
 #include "core/text.h"
 
-/* Commands besides the models with a summary, which come first. */
+/* The commands that --help lists after the models with a summary. */
 static const cli_command commands[] = {
     {"infer", "run a model that another framework has exported (ONNX)", cli_infer, false},
     {"inspect", "describe such a model and the memory to train it", cli_inspect, false},
@@ -55,7 +55,7 @@ static void print_help(void)
                     "all` shows every option. `brigade --version` prints the version.\n");
 }
 
-/* The greeting without arguments: the first commands to try. */
+/* The text without arguments: the first commands to try. */
 static void greet(void)
 {
     fputs("Brigade trains and runs neural networks that are split over several devices.\n\n"
@@ -88,7 +88,7 @@ static int report_unknown(const char *name)
 }
 
 /* A closed descriptor 0 to 2 would be reused for the next opened file, which would then receive the output. So
- * /dev/null takes its place, opened in the opposite direction, so that using it is an error as before. */
+ * /dev/null is opened there, in the opposite direction, so that using the descriptor is still an error. */
 static void fill_standard_streams(void)
 {
     for (int descriptor = 0; descriptor <= 2; descriptor++)
@@ -97,7 +97,7 @@ static void fill_standard_streams(void)
             _exit(CLI_FAILED); /* no message can be printed */
 }
 
-/* A closed pipe and a file-size limit become errors of the write, which can be reported. */
+/* A closed pipe and a file-size limit then become write errors, which can be reported. */
 static void ignore_write_signals(void)
 {
     struct sigaction ignore;
@@ -110,7 +110,7 @@ static void ignore_write_signals(void)
 #endif
 }
 
-/* Under a launcher, runs the command in all processes together, or in one. */
+/* Under a launcher, runs the command in all processes together, or only in one. */
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bg_error error = {0};

@@ -39,7 +39,7 @@ void cli_say(const char *command, const char *format, ...)
 
 void cli_warn(const char *command, const char *text)
 {
-    /* Over the whole run, because training and test give similar warnings. */
+    /* Remembers warnings over the whole run, because training and test give the same ones. */
     static char *said[WARNING_LIMIT];
     int i = 0;
 

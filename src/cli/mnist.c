@@ -1,5 +1,5 @@
 /*
- * mnist.c: `brigade mnist`, the pipelining tutorial's program, as a row of the models' table.
+ * mnist.c: the row of `brigade mnist`, the pipelining tutorial's program, in the models' table.
  */
 #include "cli/mnist.h"
 
@@ -84,13 +84,13 @@ static void print_data(const mnist_config *config, const mnist_data *data)
            data->is_generated ? "; MNIST was not found (--data-dir names its folder, --download fetches it)" : "");
 }
 
-/* Prints what the numbers of the progress line cover. */
+/* Prints which images the numbers of the progress line cover. */
 static void print_coverage(const mnist_config *config)
 {
     if (config->recipe.quiet || mnist_training_shape(config).output_mode != BG_OUTPUT_FINAL)
         return;
     printf("The progress line shows only the last micro-batch of each call: %" PRIu64 " of %" PRIu64
-           " images (--output-mode all or sum: all)\n",
+           " images (--output-mode all or sum covers all)\n",
            config->recipe.batch_size * config->recipe.library.options.replicas.count,
            cli_recipe_samples_per_call(&config->recipe));
 }
@@ -167,7 +167,7 @@ static bg_status begin(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Saves the weights also when a signal ended the training early. */
+/* Saves the weights, also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
     const mnist_config *config = training->settings;
@@ -230,7 +230,7 @@ const cli_model cli_model_mnist = {
     .purpose = "Trains the digit network of the pipelining tutorial on four virtual devices, and tests it.\n",
     .plan =
         "Shows stages, memory and timetable of `brigade mnist` with the same options. --debug shows the program too.\n",
-    .common = "epochs batch-size gradient-accumulation stages learning-rate strategy schedule replicas save checkpoint",
+    .common = "epochs batch-size gradient-accumulation stages learning-rate strategy schedule save checkpoint resume",
     .examples = "brigade mnist --epochs 1 --save digits.onnx\n"
                 "brigade mnist --epochs 1 --stages \"B1,B2|B3|B4\" --schedule zb-h1 --profile\n"
                 "brigade mnist --epochs 1 --checkpoint runs\n"

@@ -23,18 +23,18 @@ typedef struct mnist_ipu {
 } mnist_ipu;
 
 typedef struct mnist_config {
-    cli_recipe recipe;                 /* its command: "mnist" or "plan" */
+    cli_recipe recipe;                 /* recipe.command is "mnist" or "plan" */
     const char *ipu_name, *ipu_update; /* --config, --config-update; NULL: none */
     uint64_t test_batch_size;
     const char *costs_path;
-    bool rounds_if_16_bits; /* as --config says: stochastic rounding if there are 16-bit values */
+    bool rounds_if_16_bits; /* --config requests stochastic rounding if there are 16-bit values */
     const char *dtype, *weight_type;
     const char *data_dir;
     bool download;
-    const char *mirror;     /* NULL: public mirrors */
-    bg_costs costs;         /* costs of the training's stages (mnist_costs_find); empty: estimated */
-    mnist_ipu ipu;          /* mnist_ipu_resolve */
-    cli_plan_room rooms[2]; /* for the training and for the test */
+    const char *mirror; /* NULL: public mirrors */
+    bg_costs costs;     /* measured costs of the training's stages (mnist_costs_find); if empty, they are estimated */
+    mnist_ipu ipu;      /* set by mnist_ipu_resolve */
+    cli_plan_room rooms[2]; /* memory for the options of the training and of the test */
 } mnist_config;
 
 /* The command's options, for cli_table_make. */
@@ -44,10 +44,10 @@ mnist_config mnist_config_defaults(void);
 /* Frees costs and the result of --config. */
 void mnist_config_clear(mnist_config *config);
 
-/* Reads --config and --config-update, if given, into the options that they determine. Returns the exit code: CLI_USAGE
- * for a contradicting flag. The configuration must be cleared in any case. (mnist_ipu.c) */
+/* Sets the options that --config and --config-update determine, if given. Returns the exit code: CLI_USAGE for a
+ * contradicting flag. The configuration must be cleared also after an error. (mnist_ipu.c) */
 int mnist_ipu_resolve(mnist_config *config, bg_error *error);
-/* Whether the optimizer's state is in a list of kinds of tensors. */
+/* Whether a list of kinds of tensors contains the optimizer's state. */
 bool mnist_config_lists_state(const char *list);
 
 /* Reads $BRIGADE_OPTIONS and --options, which override the command line's other options. */
@@ -56,7 +56,7 @@ bg_status mnist_config_read_options(mnist_config *config, bg_error *error);
 /* Checks rules between options. */
 bg_status mnist_config_check(const mnist_config *config, bg_error *error);
 
-/* Whether the data are enough for one training call. */
+/* Checks that the data are enough for one training call. */
 bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_count, bg_error *error);
 
 /* How the images after the last whole call of an epoch are handled. */
@@ -65,14 +65,14 @@ mnist_last_batch mnist_config_last_batch(const mnist_config *config);
 /* The label that the loss ignores, for images that were added to fill a batch. */
 enum { MNIST_PAD_LABEL = 255 };
 
-/* Strategy, stages, memory, gradients and so on. Warnings go to stderr. The options point into `room`. The
- * configuration must have been checked. */
+/* The options of the training's plan: strategy, stages, memory, gradients and so on. Warnings go to stderr. The options
+ * point into `room`. The configuration must have been checked. */
 bg_options mnist_plan_options(const mnist_config *config, bool training, cli_plan_room *room);
 
 uint64_t mnist_test_replicas(const mnist_config *config);
-/* Micro-batches of each replica in a test call: as many as in a training call, or as --config says. */
+/* The number of micro-batches of each replica in a test call: that of a training call, or what --config requests. */
 uint64_t mnist_wanted_test_iterations(const mnist_config *config);
-/* The same, limited by the number of images (0: not even one). */
+/* The same, limited by the number of images; 0 if they do not fill one micro-batch. */
 uint64_t mnist_test_iterations(const mnist_config *config, uint64_t test_count);
 
 /* ---- data (mnist_data.c) ---- */
@@ -98,85 +98,86 @@ typedef struct mnist_shape {
     uint64_t replicas;
     bg_output_mode output_mode;
     uint64_t output_period; /* EVERY_N */
-    bool logs_all;          /* also loss and correct count of every micro-batch */
-    bool logs_norm;         /* also the gradient norm of every update */
-    bool logs_scale;        /* also the automatic loss scale */
+    bool logs_all;          /* also returns loss and correct count of every micro-batch */
+    bool logs_norm;         /* also returns the gradient norm of every update */
+    bool logs_scale;        /* also returns the automatic loss scale */
 } mnist_shape;
 
-/* The shape of training, and of the test, whose device iterations are 0 when there are too few images. */
+/* The shape of the training, and that of the test, whose device iterations are 0 when there are too few images. */
 mnist_shape mnist_training_shape(const mnist_config *config);
 mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count);
 
 /* Saves the weights as safetensors, or the network that gives logits as ONNX, depending on the ending of the file's
  * name. */
 bg_status mnist_model_save(const mnist_config *config, bg_session *session, const char *path, bg_error *error);
-/* bg_trainer_options.model; `user` is the configuration. */
+/* Implements bg_trainer_options.model; `user` is the configuration. */
 bg_value mnist_model_add(void *user, bg_graph *graph, bg_trainer_task stage, int64_t micro_batch);
 /* The options of a plan in this shape. They point into `room` and `config`. */
 bg_options mnist_shape_options(const mnist_config *config, const mnist_shape *shape, cli_plan_room *room);
 /* The network for training or test, compiled. */
 bg_status mnist_plan_create(const mnist_config *config, const mnist_shape *shape, bg_plan **out, bg_error *error);
 
-/* Whether the options of the training are valid for any network; if not, the command line is wrong. */
+/* Checks that the options of the training are valid for at least one network. An error means that the command line is
+ * wrong. */
 bg_status mnist_plan_check(const mnist_config *config, bg_error *error);
 
-/* With --schedule auto: reads the stages' costs from the --costs file; without a file, when `may_run`, measures them on
- * zeros in the shapes of the training and stores them in the file. config->costs must be cleared with bg_costs_clear.
- */
+/* With --schedule auto: reads the stages' costs from the --costs file. If the file does not exist and `may_run` is
+ * true, measures the costs on zeros in the shapes of the training and stores them in the file. config->costs must be
+ * cleared with bg_costs_clear. */
 bg_status mnist_costs_find(mnist_config *config, bool may_run, bg_error *error);
 
-/* The images that the outputs of a training call cover (0: only padding), the mean loss, and the accuracy in
- * percent. */
+/* The number of images that the outputs of a training call cover (0 if only padding), the mean loss, and the accuracy
+ * in percent. */
 typedef struct mnist_score {
     uint64_t image_count;
     double loss;
     double accuracy;
 } mnist_score;
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call);
-/* The correct answers in the call's outputs. */
+/* The number of correct predictions in the call's outputs. */
 uint64_t mnist_call_correct(const bg_trainer_call *call);
-/* The first loss that is not finite, and the first and last update (from 1) that may have it; otherwise 0, and they are
- * unchanged. Modes that do not return every loss detect it for a part of the call. */
+/* Returns the first loss that is not finite, and sets the first and last update (from 1) that may have it. Returns 0 if
+ * all losses are finite. Output modes that do not return every loss detect it only in a part of the call. */
 double mnist_call_bad_loss(const mnist_config *config, const bg_trainer_call *call, uint64_t *out_first,
                            uint64_t *out_last);
 
 /* ---- the log (mnist_log.c) ---- */
 
-/* Opens the file and writes the first line: the final configuration, versions, data. Without a log path it does
- * nothing. `continues`: appends to an existing file. */
+/* Opens the file and writes the first line, which has the final configuration, the versions and the data. Without a log
+ * path it does nothing. `continues` appends to an existing file. */
 bg_status mnist_log_open(cli_log *log, const mnist_config *config, const char *save_path, const mnist_data *data,
                          const bg_plan *plan, const bg_session *session, bool continues,
                          const volatile sig_atomic_t *stop, bg_error *error);
-/* Writes one line for each weight update of the call; `epoch` counts from 1. The first failure is kept in log->failure
- * and ends the log. */
+/* Writes one line for each weight update of the call; `epoch` counts from 1. The first failure is stored in
+ * log->failure and ends the log. */
 void mnist_log_call(cli_log *log, const bg_trainer_call *call, uint64_t epoch);
 
 /* ---- a run (mnist.c), its events (mnist_phases.c) ---- */
 
 typedef struct mnist_test_result {
     uint64_t images, correct;
-    double accuracy_sum; /* of the whole calls, in percent */
+    double accuracy_sum; /* sum of the accuracies of whole calls, in percent */
 } mnist_test_result;
 
 /* The state of a training. */
 typedef struct mnist_run {
     cli_run common;
     mnist_data data;
-    mnist_score score; /* the newest of the epoch */
+    mnist_score score; /* score of the newest call of the epoch */
     mnist_test_result test;
 } mnist_run;
 
 /* The names of the tensors of a batch. */
 extern const char *const mnist_inputs[];
 
-/* A cli_model's. */
+/* Functions of the cli_model. */
 void mnist_load(const cli_training *training, bg_loader_options *out);
 bg_status mnist_on_event(cli_training *training, bg_trainer_event *event, bg_error *error);
-/* Whether the plan of a test that --config places separately can be made; checked before the training. */
+/* Checks, before the training, that the plan of a test that --config places separately can be made. */
 bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, bg_error *error);
-/* The options of the test's plan; and its micro-batch. */
+/* The options of the test's plan, and the size of its micro-batch. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch);
-/* Prints progress and accuracy. Prints nothing after a signal. */
+/* Tests the network, and prints progress and accuracy. Prints nothing after a signal. */
 bg_status mnist_test(cli_training *training, bg_error *error);
 
 #endif

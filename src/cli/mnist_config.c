@@ -1,6 +1,6 @@
 /*
  * mnist_config.c: the options of `brigade mnist`, and their translation to options of the library. Names and defaults
- * of the first groups are the tutorial program's.
+ * of the first groups are those of the tutorial's program.
  */
 #include "cli/mnist.h"
 
@@ -14,7 +14,7 @@
 
 #define AT(field) .offset = offsetof(mnist_config, field)
 
-/* The most used options come first; a library option that is not named comes with its group. */
+/* The most used options are first; a library option that is not named here is listed with its group. */
 const cli_option mnist_flags[] = {
     {.help = "Training"},
     {CLI_COUNT, "epochs", AT(recipe.epochs), .value = "N", .minimum = 0, .maximum = INT32_MAX,
@@ -36,7 +36,7 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",
      .help = "batches of an epoch, each for one call of the session; with a decimal point a share of them: 0.25"},
     {CLI_TEXT, "limit-test-batches", AT(recipe.limits[BG_TRAINER_TEST]), .value = "N|SHARE", .default_text = "all",
-     .help = "the same of the test; 0 leaves it out"},
+     .help = "batches of the test, in the same form; 0 leaves the test out"},
     {CLI_COUNT, "test-batch-size", AT(test_batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .help = "images in a micro-batch of the test"},
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the images in the files' order"},
@@ -69,8 +69,8 @@ const cli_option mnist_flags[] = {
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "random weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines: configuration, then each weight update; may be a pipe. With several ranks the first one "
-             "writes; with %r in the name each rank writes its own"},
+     .help = "file or pipe for JSON lines: the configuration, then each weight update. With several ranks the first "
+             "one writes it; with %r in the name each rank writes its own"},
 #include "cli/recipe.def"
 
     {.help = "Configuration"},
@@ -122,7 +122,7 @@ bool mnist_config_lists_state(const char *list)
     return cli_classes_find("", list, strlen(list), &classes, NULL) == BG_OK && (classes >> BG_LOCATION_STATE & 1) != 0;
 }
 
-/* Costs would be overwritten by a file that is written later. */
+/* A file that is written later would overwrite the costs. */
 static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 {
     const struct {
@@ -139,7 +139,7 @@ static bg_status check_costs_path(const mnist_config *config, bg_error *error)
 
 /* ---- options by name ---- */
 
-/* Translates options by name to flags that have different words. */
+/* Translates options by name to the flags that replace them. */
 static void take_named(mnist_config *config)
 {
     cli_library *library = &config->recipe.library;
@@ -199,7 +199,7 @@ static uint64_t count_iterations(const mnist_config *config)
                         config->recipe.library.options.execution.gradient_accumulation);
 }
 
-/* Options from --config have at least one replica. */
+/* Options from --config set at least one replica. */
 static bool has_own_test(const mnist_config *config)
 {
     return config->ipu.test.options.replicas.count > 0;
@@ -247,7 +247,7 @@ bg_status mnist_config_check_data(const mnist_config *config, uint64_t train_cou
     return BG_OK;
 }
 
-/* Places the test's layers as --config says. */
+/* Places the test's layers as --config requests. */
 static void place_test(const mnist_config *config, bg_options *options)
 {
     const bg_options *own = &config->ipu.test.options;

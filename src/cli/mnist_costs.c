@@ -1,5 +1,5 @@
 /*
- * mnist_costs.c: costs of the digit network's stages, for --schedule auto: from a file, or measured.
+ * mnist_costs.c: reads the costs of the digit network's stages for --schedule auto from a file, or measures them.
  */
 #include "cli/mnist.h"
 
@@ -10,11 +10,12 @@
 #include "core/error.h"
 #include "core/file.h"
 
-/* The first run is slower (memory is touched for the first time); medians over a few more runs exclude it. */
+/* The first run is slower, because it touches memory for the first time; the median over a few more runs excludes
+ * it. */
 enum { MEASURED_RUNS = 4 };
 
-/* The plan has the same stages and shapes, on one core: in a pipeline the other workers are busy with their own work
- * and do not help. Waiting is not measured, so the order does not matter. */
+/* The plan has the same stages and shapes but runs on one core, because in a pipeline the other workers are busy and do
+ * not help. Waiting time is not measured, so the order does not matter. */
 static bg_status measure(mnist_config *config, bg_error *error)
 {
     mnist_config timed = *config;

@@ -1,13 +1,13 @@
 /*
- * mnist_ipu.c: `--config`: converts an IPU configuration (ipu_config.json of Optimum Graphcore) to the options of the
+ * mnist_ipu.c: converts an IPU configuration of `--config` (ipu_config.json of Optimum Graphcore) to the options of the
  * program.
  *
  *     --config, --config-update --> bg_ipu_config --> bg_options of training --> the flags that it decides
  *                                                 `-> bg_options of inference -> how the test runs
  *
- * The network's layers are its blocks B1 to B4. Given fields of the configuration take effect, and a contradicting flag
- * is an error. Flags for fields that are not given (inferred or default) take effect as usual. Only the configuration
- * decides how the test runs.
+ * The network's layers are its blocks B1 to B4. Fields that the configuration gives take effect, and a contradicting
+ * flag is an error. For other fields (inferred or default), flags take effect as usual. Only the configuration decides
+ * how the test runs.
  */
 #include "cli/mnist.h"
 
@@ -27,13 +27,13 @@
 static const char *const blocks[] = {"B1", "B2", "B3", "B4"};
 static const bg_ipu_model network = {.layer_count = sizeof blocks / sizeof blocks[0], .layer_blocks = blocks};
 
-/* A flag and what determines it: a given field, or every configuration. */
+/* A flag, and what determines it: a field that is given, or the presence of any configuration. */
 typedef struct governed {
     const char *flag;
     bgi_ipu_field_id field;
     const char *always; /* the value in every configuration; NULL: the field determines it */
-    bool is_part;       /* only a part of the flag's value: whether the optimizer's state is in a list, or whether the
-                           scale is automatic */
+    bool is_part; /* the field determines only a part of the flag's value: whether the optimizer's state is in a list,
+                     or whether the scale is automatic */
 } governed;
 
 static const governed governed_flags[] = {
@@ -64,7 +64,7 @@ static bool is_field_given(const bg_ipu_config *ipu, bgi_ipu_field_id id)
     return ipu->given[id] != NULL && !json_is_null(ipu->given[id]);
 }
 
-/* Layers are placed by a list, or only by the number of devices. */
+/* Either a list of layers or only the number of devices places the layers. */
 static bgi_ipu_field_id find_deciding(const bg_ipu_config *ipu, const governed *rule)
 {
     return rule->field == BGI_IPU_LAYERS && !is_field_given(ipu, BGI_IPU_LAYERS) ? BGI_IPU_IPUS : rule->field;
@@ -92,7 +92,7 @@ static const char *const *text_of(const cli_option *option, const mnist_config *
     return (const char *const *)(const void *)((const char *)config + option->offset);
 }
 
-/* One value of memory proportions applies to all devices. */
+/* A single memory proportion applies to all devices. */
 static bool are_same_proportions(const bg_memory_options *a, const bg_memory_options *b)
 {
     const uint32_t x = a->matmul_proportion_count, y = b->matmul_proportion_count, count = x > y ? x : y;
@@ -121,7 +121,7 @@ static void keep_value(const cli_option *option, const mnist_config *from, mnist
         memcpy((char *)to + option->offset, text_of(option, from), sizeof(const char *));
 }
 
-/* Prints "--replicas 2", as it was given. */
+/* Prints the flag and its value, such as "--replicas 2". */
 static void print_flag(const cli_option *option, const mnist_config *config, char *text, size_t size)
 {
     bgi_string value = {0};
@@ -136,7 +136,7 @@ static void print_flag(const cli_option *option, const mnist_config *config, cha
 
 /* ---- flags from the configuration ---- */
 
-/* Sets the flags that give these options. */
+/* Sets the flags that request these options. */
 static void set_flags(const bg_ipu_options *made, mnist_config *config)
 {
     static const char *const taken[] = {"strategy",
@@ -157,21 +157,21 @@ static void set_flags(const bg_ipu_options *made, mnist_config *config)
         bgi_option_copy(find_option(config, taken[i])->row, options, &library->options);
     library->options.execution.device_mapping = NULL;
     library->options.execution.device_mapping_count = 0;
-    library->options.replicas.replica_reduction = BG_REPLICAS_MEAN; /* of a mean over micro-batches */
+    library->options.replicas.replica_reduction = BG_REPLICAS_MEAN; /* the mean of means over micro-batches */
     /* The default in training. */
     library->options.reporting.output_mode =
         options->reporting.output_mode == BG_OUTPUT_DEFAULT ? BG_OUTPUT_FINAL : options->reporting.output_mode;
     config->rounds_if_16_bits = options->numerics.stochastic_rounding;
     library->recompute = bgi_recompute_name(options->memory.recompute);
     if (options->memory.recompute == BG_RECOMPUTE_CHECKPOINTS)
-        config->recipe.checkpoint_blocks = true; /* the result of every layer */
+        config->recipe.checkpoint_blocks = true; /* stores the result of every layer */
     if (library->shard == NULL && options->memory.locations[BG_LOCATION_STATE].sharded)
         library->shard = "optimizer";
     if (options->numerics.auto_loss_scaling.enabled && !cli_loss_scaling_is_auto(library->loss_scaling))
         library->loss_scaling = "auto";
     if (library->options.files.cache_dir == NULL)
         library->options.files.cache_dir = options->files.cache_dir;
-    /* Configurations have it; it concerns limits of IPUs. */
+    /* Every configuration has this option; it matters only with the limits of IPUs. */
     library->options.execution.auto_round_devices =
         options->execution.auto_round_devices && library->options.execution.ipu_limits;
 }
@@ -202,7 +202,7 @@ static bg_status report_contradiction(const bg_ipu_config *ipu, const governed *
     return error->status;
 }
 
-/* For a list, only whether it contains the optimizer's state; for a scale, only whether it is automatic. */
+/* Of a list, compares only whether it contains the optimizer's state; of a scale, only whether it is automatic. */
 static bool is_contradiction(const governed *rule, const mnist_config *flags, const mnist_config *wanted)
 {
     const bg_options *options = &wanted->ipu.training.options;
@@ -218,8 +218,8 @@ static bool is_contradiction(const governed *rule, const mnist_config *flags, co
     return mnist_config_lists_state(flags->recipe.library.offload) != options->memory.offload_optimizer;
 }
 
-/* Merges flags with the configuration: flags that it determines must agree, the others apply. The placement of layers
- * is one decision: a flag for it overrides all of its fields. */
+/* Merges flags with the configuration: flags that it determines must agree with it, and the others apply. The placement
+ * of layers is one decision: a flag for it overrides all of its fields. */
 static bg_status merge_flags(const bg_ipu_config *ipu, const mnist_config *flags, mnist_config *wanted, bg_error *error)
 {
     const bool has_placement =
@@ -257,7 +257,7 @@ static bg_status load(const mnist_config *config, bg_ipu_config **out, bg_error 
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--config");
 }
 
-/* Prints a line for each note; a note of both training and inference is printed once. */
+/* Prints a line for each note; a note that training and inference share is printed once. */
 static void say_notes(const mnist_config *config, char *notes)
 {
     char *rest = NULL, text[512];
@@ -268,7 +268,7 @@ static void say_notes(const mnist_config *config, char *notes)
     }
 }
 
-/* Prints fields that concern layers which the digit network does not have. */
+/* Prints the fields about layers that the digit network does not have. */
 static void say_without_effect(const mnist_config *config, const bg_ipu_config *ipu)
 {
     static const bgi_ipu_field_id fields[] = {
@@ -305,7 +305,7 @@ static bg_status apply(bg_ipu_config *ipu, mnist_config *config, bg_error *error
     mnist_config wanted;
     char *notes = NULL;
 
-    /* Whether there are replicas determines the meaning of fields about them. */
+    /* The meaning of some fields depends on whether there are several replicas. */
     if (is_given(config, "replicas") && !is_field_given(ipu, BGI_IPU_REPLICAS))
         BGI_TRY(bg_ipu_config_set(ipu, "replication_factor",
                                   &(bg_config_value){.kind = BG_CONFIG_INTEGER,

@@ -1,6 +1,6 @@
 /*
- * mnist_log.c: the log of a run as JSON lines: the first line contains everything that the run depends on, followed by
- * one line for each weight update. The lines of a call are flushed together, so a reader sees whole lines while a run
+ * mnist_log.c: the log of a run as JSON lines. The first line contains everything that the run depends on; one line for
+ * each weight update follows. The lines of a call are flushed together, so a reader sees whole lines while a run
  * proceeds.
  */
 #include "cli/mnist.h"
@@ -61,7 +61,7 @@ static void add_text(bgi_json_writer *line, const char *key, const char *text)
     free(copy);
 }
 
-/* Many readers have no integers above 2^63 - 1 (a seed), so these are written as text. */
+/* Many readers have no integers above 2^63 - 1, such as a seed, so these are written as strings. */
 static void add_count(bgi_json_writer *line, const char *name, uint64_t value)
 {
     char digits[24];
@@ -156,12 +156,12 @@ static void add_option(bgi_json_writer *line, const cli_option *option, const mn
     case CLI_REAL_LIST:
         add_list(line, option, value);
         break;
-    default: /* there are no others */
+    default: /* there are no other weight types */
         break;
     }
 }
 
-/* The number of running workers, from the lines that describe them. */
+/* The number of running workers, counted in the text that describes them. */
 static uint64_t count_workers(const bg_session *session)
 {
     bg_error ignored = {0};
@@ -176,7 +176,7 @@ static uint64_t count_workers(const bg_session *session)
     return count;
 }
 
-/* Numbers that mean that a value was not given. */
+/* Numbers that represent a value that was not given. */
 static bool is_null(const char *name, const mnist_config *config)
 {
     const bg_execution_options *execution = &config->recipe.library.options.execution;
@@ -190,7 +190,7 @@ static bool is_null(const char *name, const mnist_config *config)
            (strcmp(name, "io-threads") == 0 && execution->io_threads < 0);
 }
 
-/* Values that were not given are replaced by those that the run used, or by null. */
+/* Replaces values that were not given by those that the run used, or by null. */
 static void add_config(bgi_json_writer *line, const mnist_config *given, const char *save_path, const bg_plan *plan,
                        const bg_session *session)
 {
@@ -275,7 +275,8 @@ static bg_status write_call(cli_log *log, const bg_trainer_call *call, uint64_t 
         double loss = 0.0, correct = 0.0, images = 0.0, counted = 0.0;
         for (uint64_t i = 0; i < count; i++) {
             const uint64_t valid = bg_trainer_call_valid(call, step * count + i);
-            /* A mean over almost no images: the remainder of a micro-batch beside padding counts by its share. */
+            /* A micro-batch with padding counts by its share of images, so that a few images do not count like a whole
+             * micro-batch. */
             const double share = (double)valid / (double)call->micro_batch;
             images += (double)valid;
             counted += share;

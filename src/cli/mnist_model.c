@@ -1,6 +1,6 @@
 /*
- * mnist_model.c: the digit network as a model of the trainer and as a plan without a run, and the meaning of a call's
- * outputs.
+ * mnist_model.c: makes the digit network a model of the trainer or a plan without a run, and interprets the outputs of
+ * a call.
  */
 #include "cli/mnist.h"
 
@@ -148,7 +148,7 @@ mnist_shape mnist_test_shape(const mnist_config *config, uint64_t test_count)
 
 /* ---- outputs of a call ---- */
 
-/* An output requested for every n updates comes once, at the end, when the call is shorter than usual. */
+/* If the call is shorter than usual, an output requested for every n updates is returned once, at the end. */
 static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_call *call)
 {
     const bg_output_mode mode = mnist_training_shape(config).output_mode;
@@ -156,7 +156,8 @@ static bg_output_mode find_mode(const mnist_config *config, const bg_trainer_cal
     return mode == BG_OUTPUT_EVERY_N && !call->is_whole ? BG_OUTPUT_FINAL : mode;
 }
 
-/* The micro-batch of the call that value `index` of `count` belongs to; for sums, each in turn. */
+/* The micro-batch of the call that value `index` of `count` belongs to. For sums, `index` runs over all
+ * micro-batches. */
 static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *call, uint64_t count, uint64_t index)
 {
     const bg_output_mode mode = find_mode(config, call);
@@ -167,9 +168,9 @@ static uint64_t find_covered(const mnist_config *config, const bg_trainer_call *
                index % per_update;
     if (mode == BG_OUTPUT_ALL || mode == BG_OUTPUT_SUM)
         return index;
-    if (call->canonical) /* the last one of each replica */
+    if (call->canonical) /* the last micro-batch of each replica */
         return (call->device_iterations - 1) * per_update + (index + 1) * call->gradient_accumulation - 1;
-    return call->device_iterations * per_update - count + index; /* the last ones */
+    return call->device_iterations * per_update - count + index; /* the last micro-batches */
 }
 
 uint64_t mnist_call_correct(const bg_trainer_call *call)
@@ -183,8 +184,8 @@ uint64_t mnist_call_correct(const bg_trainer_call *call)
     return sum;
 }
 
-/* With `sum` a value covers all micro-batches of its replica, and a loss is a sum of means. Otherwise values belong to
- * single micro-batches, each a mean over the images that count. */
+/* In output mode `sum` a value covers all micro-batches of its replica, and a loss is a sum of means. In other modes
+ * each value belongs to one micro-batch, and is a mean over its images without padding. */
 mnist_score mnist_call_score(const mnist_config *config, const bg_trainer_call *call)
 {
     const uint64_t micro_batches = (uint64_t)call->device_iterations * call->gradient_accumulation * call->replicas;

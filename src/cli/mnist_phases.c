@@ -1,8 +1,7 @@
 /*
  * mnist_phases.c: training and test: updates the progress line, the log and the results at the trainer's events.
  *
- * While a call runs, the loader's thread prepares the next ones, so a call never waits for data on a machine that can
- * copy memory.
+ * While a call runs, the loader's thread prepares the data of the next calls, so that calls do not wait for data.
  */
 #include "cli/mnist.h"
 
@@ -94,7 +93,7 @@ static bool is_test_shrunk(const mnist_config *config, uint64_t iterations)
     return iterations != mnist_wanted_test_iterations(config);
 }
 
-/* A test that is smaller than the training's calls must not prevent training. */
+/* A test set that is smaller than a training call must not prevent training. */
 static void print_shrunk(const mnist_config *config, const mnist_data *data, uint64_t iterations)
 {
     if (config->recipe.quiet || !is_test_shrunk(config, iterations))
@@ -120,7 +119,7 @@ bg_status mnist_test_check(const mnist_config *config, const mnist_data *data, b
     return BG_OK;
 }
 
-/* The mean over whole calls, when the last one is done. */
+/* Prints the mean over whole calls after the last one. */
 static void end_whole_calls(mnist_run *run)
 {
     cli_progress *progress = &run->common.progress;
@@ -130,7 +129,7 @@ static void end_whole_calls(mnist_run *run)
         printf("Accuracy on test set: %0.2f%%\n", run->test.accuracy_sum / (double)progress->done);
 }
 
-/* The images after the last whole call are tested in a separate call, after the progress line. */
+/* The images after the last whole call are tested in a separate call, after the progress line ends. */
 static void on_test_event(mnist_run *run, const bg_trainer_event *event)
 {
     cli_progress *progress = &run->common.progress;
@@ -183,7 +182,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     const uint64_t count = bg_dataset_sample_count(run->data.test_set);
     const uint64_t iterations = mnist_test_iterations(config, count);
     const uint64_t samples = bg_trainer_samples_per_call(training->trainer, BG_TRAINER_TEST);
-    /* In order, so that the rest is the end of the set. */
+    /* Images are read in order, so that the remaining ones are the end of the set. */
     bg_loader_options loading = describe_loader(config, MNIST_LAST_SMALLER, false);
     bg_trainer_data data = {.names = mnist_inputs};
     bg_status status;
@@ -210,7 +209,7 @@ bg_status mnist_test(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* A smaller or additional call was not chosen by the user, so limits on its number of micro-batches do not apply. */
+/* The user did not choose the smaller or additional call, so limits on its number of micro-batches do not apply. */
 bg_options mnist_test_options(mnist_config *config, const mnist_data *data, uint32_t *out_micro_batch)
 {
     mnist_shape shape = mnist_test_shape(config, bg_dataset_sample_count(data->test_set));

@@ -1,6 +1,6 @@
 /*
- * onnx_data.c: the data of `brigade train` and `brigade infer`: a file for each input of the model and one for the
- * target, converted to the model's types. Symbolic dimensions get the sizes of the data.
+ * onnx_data.c: reads the data of `brigade train` and `brigade infer`, which are a file for each input of the model and
+ * one for the target, and converts them to the model's types. Symbolic dimensions get the sizes of the data.
  */
 #include "cli/onnx_model.h"
 
@@ -40,8 +40,8 @@ static bg_status fail_input(const onnx_settings *settings, const char *option, c
 
     for (uint32_t i = 0; i < contents->input_count; i++)
         bgi_string_add(&list, "%s`%s`", i > 0 ? ", " : "", contents->inputs[i].name);
-    bg_error_set(error, BG_ERROR_INVALID, "--%s %s: expected NAME=FILE with an input of the model: %s", option, text,
-                 list.data != NULL ? list.data : "it has none");
+    bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be NAME=FILE with an input of the model: %s", option,
+                 text, list.data != NULL ? list.data : "it has none");
     bgi_string_clear(&list);
     return BG_ERROR_INVALID;
 }
@@ -113,8 +113,8 @@ static bg_status read_normalization(const char *text, float values[2 * CLI_LIST_
 
     if (!read_numbers(text, values, &count) || count % 2 != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--normalize %s: expected MEAN,DEVIATION, or the means of all channels and then their "
-                            "deviations: 0.485,0.456,0.406,0.229,0.224,0.225",
+                            "--normalize is `%s`; it must be MEAN,DEVIATION, or the means of all channels and then "
+                            "their deviations: 0.485,0.456,0.406,0.229,0.224,0.225",
                             text);
     *out_channels = count / 2;
     return BG_OK;
@@ -196,7 +196,7 @@ static bg_status add_source(const onnx_settings *settings, const char *text, boo
     return BG_OK;
 }
 
-/* The length of a "NAME=FILE" in a comma-separated list, where file names may contain commas: up to the comma before
+/* The length of a "NAME=FILE" in a comma-separated list. File names may contain commas, so it ends at the comma before
  * the next name. */
 static size_t measure_entry(const onnx_settings *settings, const char *text)
 {
@@ -211,7 +211,7 @@ static size_t measure_entry(const onnx_settings *settings, const char *text)
     return strlen(text);
 }
 
-/* The form is "x=FILE,target=FILE", or each pair is a separate word. */
+/* Pairs are separated by commas ("x=FILE,target=FILE") or are separate words. */
 static bg_status add_list(const onnx_settings *settings, const char *text, sources *s, bg_error *error)
 {
     char *copy = strdup(text);
@@ -315,14 +315,14 @@ static bg_status take_output(onnx_settings *settings, const char *name, bg_error
             return BG_OK;
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "--loss %s: that output is %s, but a loss is one float for a micro-batch: end the model with a mean", name,
+            "--loss %s: that output is %s, but a loss is one float for a micro-batch; end the model with a mean", name,
             bg_type_text(&contents->outputs[i].type, text));
     }
-    return bg_error_set(error, BG_ERROR_INVALID, "--loss %s: expected %s, or the name of an output of the model", name,
-                        onnx_loss_names());
+    return bg_error_set(error, BG_ERROR_INVALID, "--loss is `%s`; it must be %s, or the name of an output of the model",
+                        name, onnx_loss_names());
 }
 
-/* The loss that is named, or the one that target (NULL: none) and output suggest. */
+/* The loss that --loss names, or the one that fits the target (NULL: none) and the output. */
 static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_error *error)
 {
     const bg_onnx_port *output = &contents_of(settings)->outputs[settings->output_index];
@@ -338,7 +338,7 @@ static bg_status choose_loss(onnx_settings *settings, const bg_type *target, bg_
     return settings->loss != NULL ? BG_OK : take_output(settings, settings->loss_name, error);
 }
 
-/* The dimension of the classes: the second as in PyTorch, or the last when the target's shape requires it. */
+/* The dimension of the classes: the second one as in PyTorch, or the last one when the target's shape requires it. */
 static bg_status place_classes(onnx_settings *settings, const bg_type *output, const bg_type *target, bg_error *error)
 {
     bg_type second = *output, last = *output;
@@ -366,7 +366,7 @@ static bg_status place_classes(onnx_settings *settings, const bg_type *output, c
         return BG_OK;
     return bg_error_set(
         error, BG_ERROR_SHAPE,
-        "--target: the label of a sample is %s, but the output has the shape %s: expected a class for each position",
+        "--target: the label of a sample is %s, but the output has the shape %s; give a class for each position",
         bg_type_text(target, have), bg_type_text(output, text));
 }
 
@@ -394,7 +394,7 @@ static bg_status check_metric(onnx_settings *settings, bg_error *error)
                             output->dims[settings->class_axis]);
     if (metric->average == BG_SCORE_BINARY && has_labels && output->dims[settings->class_axis] != 2)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "--metric %s is of two classes, and the output has %" PRId64
+                            "--metric %s needs two classes, but the output has %" PRId64
                             "; use f1, f1-micro or f1-weighted",
                             metric->name, output->dims[settings->class_axis]);
     settings->score = (bg_score){.name = metric->name,
@@ -438,8 +438,8 @@ static bg_status choose_target(onnx_settings *settings, const bg_type *target, b
 
 /* ---- labels ---- */
 
-/* An invalid label would make the loss NaN, without an explanation. The loader's threads call it while another build
- * may change the file's contents, so it reads only settled values. */
+/* Checks labels, because an invalid one would make the loss NaN without an explanation. The loader's threads call it
+ * while another build may change the model, so it reads only values that no longer change. */
 static bg_status check_labels(void *user, uint64_t epoch, uint64_t sample, const void *const inputs[],
                               void *const outputs[], bg_error *error)
 {

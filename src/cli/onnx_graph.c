@@ -1,6 +1,6 @@
 /*
- * onnx_graph.c: a model from a file as a model of the trainer: its graph, followed by the loss and the metric in the
- * separate block "loss".
+ * onnx_graph.c: makes a model from a file a model of the trainer: its graph, followed by loss and metric in a separate
+ * block "loss".
  */
 #include "cli/onnx_model.h"
 
@@ -23,7 +23,7 @@ static const bg_onnx_contents *contents_of(const onnx_settings *settings)
     return bg_onnx_contents_of(settings->onnx);
 }
 
-/* Splits "batch=32", from --size. The texts stay where they are copied. */
+/* Splits "batch=32", a value of --size. The copied strings must not move. */
 static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 {
     const cli_texts *given = &settings->sizes;
@@ -42,8 +42,8 @@ static bg_status read_sizes(onnx_settings *settings, bg_error *error)
 
         if (equals == NULL || equals == given->values[i] || *end != '\0' || size < 1)
             return bg_error_set(error, BG_ERROR_INVALID,
-                                "--size %s: expected NAME=N, a symbol of the file (or INPUT:2, a dimension of an "
-                                "input) and its size, at least 1",
+                                "--size is `%s`; it must be NAME=N: a symbol of the file (or INPUT:2, a dimension of "
+                                "an input) and its size, at least 1",
                                 given->values[i]);
         memcpy(at, given->values[i], (size_t)(equals - given->values[i]));
         at[equals - given->values[i]] = '\0';
@@ -154,7 +154,7 @@ bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_
     return options;
 }
 
-/* The library names its option; the message gets the flag's name. */
+/* The library's error names an option; the message gets the name of the flag. */
 static void name_flag(bg_error *error)
 {
     static const char *const names[][2] = {{"train: the pattern", "--unfreeze"}, {"freeze: the pattern", "--freeze"}};
@@ -193,8 +193,8 @@ bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error)
         for (size_t k = 0; k < sizeof quantized / sizeof quantized[0]; k++)
             if (strncmp(contents->nodes[i].op, quantized[k], strlen(quantized[k])) == 0)
                 return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                                    "%s: node `%s` is a %s: a quantized model cannot be trained; train the original "
-                                    "model (brigade infer runs this one)",
+                                    "%s: node `%s` is a %s, and a quantized model cannot be trained; train the "
+                                    "original model (brigade infer runs this one)",
                                     settings->path, contents->nodes[i].name, contents->nodes[i].op);
     for (uint32_t i = 0; i < contents->weight_count; i++)
         trained += contents->weights[i].use == BG_ONNX_PARAMETER;
@@ -249,7 +249,7 @@ static bg_value add_target(bg_graph *graph, const onnx_settings *settings, int64
     return bg_graph_input(graph, settings->target_name, &type);
 }
 
-/* Counts predictions on the same side of one half as the target; for logits the threshold is 0. */
+/* Counts predictions on the same side of 0.5 as the target; for logits the threshold is 0. */
 static bg_value count_sides(bg_graph *graph, const char *name, const onnx_loss *loss, bg_value output, bg_value target)
 {
     const bg_dtype dtype = bg_graph_type(graph, output).dtype;
@@ -318,7 +318,7 @@ static bg_value add_loss(bg_graph *graph, const onnx_settings *settings, bg_valu
     return value;
 }
 
-/* In prediction each output of the file is an output; otherwise loss and metric are. */
+/* In prediction the outputs are those of the file; otherwise they are loss and metric. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch)
 {
     const onnx_settings *settings = user;

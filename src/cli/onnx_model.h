@@ -1,7 +1,6 @@
 /*
- * onnx_model.h: the parts of `brigade train MODEL.onnx`: the command line's options for a model from a file, its data,
- * its loss and its metric. onnx_train.c combines them as a row of the models' table; `brigade infer` and `brigade
- * inspect` use some of them.
+ * onnx_model.h: the parts of `brigade train MODEL.onnx`: options, data, loss and metric of a model from a file.
+ * onnx_train.c combines them as a row of the models' table; `brigade infer` and `brigade inspect` use some of them.
  */
 #ifndef BGI_CLI_ONNX_MODEL_H
 #define BGI_CLI_ONNX_MODEL_H
@@ -15,7 +14,7 @@
 /* ---- losses and metrics (onnx_loss.c) ---- */
 
 typedef enum onnx_loss_kind {
-    ONNX_LOSS_CLASSES, /* of logits and labels */
+    ONNX_LOSS_CLASSES, /* loss of logits and labels */
     ONNX_LOSS_LOGARITHMS,
     ONNX_LOSS_POINTWISE,
     ONNX_LOSS_OUTPUT /* an output of the model is the loss */
@@ -31,27 +30,27 @@ typedef struct onnx_loss {
 /* A label that is ignored, as in PyTorch. */
 enum { ONNX_IGNORED_LABEL = -100 };
 
-/* NULL: no loss has that name. */
+/* Returns NULL if no loss has that name. */
 const onnx_loss *onnx_loss_find(const char *name);
 /* Whether targets are labels of classes. */
 bool onnx_loss_has_labels(const onnx_loss *loss);
 /* Whether predictions are probabilities of one class, or their logits. */
 bool onnx_loss_is_binary(const onnx_loss *loss);
-/* "cross-entropy, nll, ..." */
+/* The names of all losses: "cross-entropy, nll, ..." */
 const char *onnx_loss_names(void);
 
 typedef enum onnx_metric_kind {
     ONNX_METRIC_SHARE, /* percentage of correct predictions, from a count */
     ONNX_METRIC_MEAN,
-    ONNX_METRIC_SCORE /* of sums over all samples */
+    ONNX_METRIC_SCORE /* computed from sums over all samples */
 } onnx_metric_kind;
 
 typedef struct onnx_metric {
-    const char *name, *label; /* the name in options, and the label in output */
+    const char *name, *label; /* name is used in options, label in output */
     onnx_metric_kind kind;
     bg_score_kind score;
     bg_score_average average;
-    enum { ONNX_OF_LABELS, ONNX_OF_NUMBERS, ONNX_OF_SIDES } targets; /* SIDES: labels, or 0 and 1 */
+    enum { ONNX_OF_LABELS, ONNX_OF_NUMBERS, ONNX_OF_SIDES } targets; /* SIDES: labels, or targets that are 0 or 1 */
 } onnx_metric;
 
 const onnx_metric *onnx_metric_find(const char *name);
@@ -66,25 +65,25 @@ typedef struct onnx_data {
 
 typedef struct onnx_settings {
     cli_recipe recipe;
-    const char *path; /* of the model */
+    const char *path; /* path of the model */
     cli_texts inputs, validation, sizes, freeze, unfreeze;
     const char *target, *loss_name, *output, *metric, *normalize, *mode;
     uint64_t block_depth;
-    /* Derived from them (onnx_open_model, onnx_open_data). */
+    /* Derived from the options above (onnx_open_model, onnx_open_data). */
     bg_onnx *onnx;
-    char *size_memory, *made[CLI_LIST_LIMIT]; /* the memory that sizes point to */
+    char *size_memory, *made[CLI_LIST_LIMIT]; /* memory to which sizes point */
     bg_onnx_size bound[CLI_LIST_LIMIT];
     uint32_t bound_count;
     bool is_fixed_batch; /* the file fixes the size of a micro-batch */
     uint32_t output_index;
     const onnx_loss *loss;
     const char *target_name; /* name of the graph's input; NULL: none */
-    bg_type target_type;     /* of a sample */
-    int32_t class_axis;      /* of the output */
-    int64_t class_count;     /* of labels */
-    bg_score score;          /* of a metric that is a score */
+    bg_type target_type;     /* type of a sample's target */
+    int32_t class_axis;      /* axis of the output */
+    int64_t class_count;     /* number of classes of labels */
+    bg_score score;          /* sums of a metric that is a score */
     onnx_data data, test;
-    uint64_t sample_count; /* in inference, before its data were filled up */
+    uint64_t sample_count; /* in inference, the number before padding */
     cli_plan_room rooms[2];
 } onnx_settings;
 
@@ -92,38 +91,38 @@ extern const cli_option onnx_train_flags[];
 void onnx_set_defaults(void *settings, const char *command);
 int onnx_resolve(void *settings, bg_error *error);
 void onnx_clear_settings(void *settings);
-/* Weights are set, and saved, in the file's types. */
+/* Checks --precision; weights are set and saved in the file's types. */
 bg_status onnx_check_precision(bg_precision precision, bg_error *error);
 /* Chooses one device, unless strategy or stages are given. */
 void onnx_choose_strategy(onnx_settings *settings);
 
 /* ---- the model (onnx_graph.c) ---- */
 
-/* Opens the file; processes --size, --output and --batch-size. */
+/* Opens the file, and processes --size, --output and --batch-size. */
 bg_status onnx_open_model(onnx_settings *settings, bg_error *error);
-/* Binds a dimension of an input to a size; sizes from --size stay. */
+/* Binds a dimension of an input to a size; sizes from --size have precedence. */
 bg_status onnx_bind(onnx_settings *settings, const bg_onnx_port *port, uint32_t dim, int64_t size, bg_error *error);
 /* The options of a build with `samples` samples. */
 bg_onnx_options onnx_build_options(const onnx_settings *settings, int64_t micro_batch);
-/* Builds the model to find its types, and destroys the graph: contents then describe this build. */
+/* Builds the model to find its types, and destroys the graph; the contents of the file then describe this build. */
 bg_status onnx_try(onnx_settings *settings, bg_error *error);
-/* Whether it can be trained: quantized models cannot. */
+/* Checks that the model can be trained, which quantized models cannot. */
 bg_status onnx_check_trainable(const onnx_settings *settings, bg_error *error);
-/* bg_trainer_options.model; `user` is the settings. */
+/* Implements bg_trainer_options.model; `user` is the settings. */
 bg_value onnx_model_add(void *user, bg_graph *graph, bg_trainer_task task, int64_t micro_batch);
-/* "loss" and the metric of the chosen loss: names of the outputs; NULL: no metric. */
+/* The output name of the chosen metric; NULL if there is no metric. The output name of the loss is "loss". */
 const char *onnx_metric_name(const onnx_settings *settings);
-/* The same as a row of the table; NULL: no metric. */
+/* The row of the chosen metric; NULL: no metric. */
 const onnx_metric *onnx_metric_of(const onnx_settings *settings);
-/* Whether a higher value of it is better. */
+/* Whether a higher value of the metric is better. */
 bool onnx_metric_rises(const onnx_metric *metric);
 /* The number of predictions in a sample, for an accuracy. */
 double onnx_rows_per_sample(const onnx_settings *settings);
 
 /* ---- data (onnx_data.c) ---- */
 
-/* Opens all data, builds the model for their sizes, chooses the loss. Without data it only prepares the model and the
- * loss. */
+/* Opens all data, builds the model for their sizes, and chooses the loss. Without data it only prepares the model and
+ * the loss. */
 bg_status onnx_open_data(onnx_settings *settings, bg_error *error);
 /* Without data: chooses the loss and the target of a model that was built. */
 bg_status onnx_choose_loss(onnx_settings *settings, bg_error *error);

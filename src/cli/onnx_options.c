@@ -1,6 +1,6 @@
 /*
- * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing: the file is read, the data are
- * opened and the model is built once, before anything else.
+ * onnx_options.c: the options of `brigade train MODEL.onnx`, and their processing, which reads the file, opens the data
+ * and builds the model once.
  */
 #include "cli/onnx_model.h"
 
@@ -37,7 +37,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT_LIST, "validation", AT(validation), .value = "NAME=FILE...", .default_text = "none",
      .help = "validation data, used after each epoch: x=FILE,target=FILE"},
     {CLI_TEXT, "normalize", AT(normalize), .value = "LIST", .default_text = "do not normalize",
-     .help = "MEAN,DEVIATION of inputs that are floats, or those of each channel, first all means; uint8 is divided "
+     .help = "MEAN,DEVIATION of float inputs, or the means of all channels and then their deviations; uint8 is divided "
              "by 255 first"},
     {CLI_FLAG, "no-shuffle", AT(recipe.no_shuffle), .help = "keep the samples in the files' order"},
     {CLI_CHOICE, "last-batch", AT(recipe.last_batch), .choices = "drop|smaller",
@@ -52,7 +52,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "limit-train-batches", AT(recipe.limits[BG_TRAINER_FIT]), .value = "N|SHARE", .default_text = "all",
      .help = "batches of an epoch, each for one call of the session; with a decimal point a share of them: 0.25"},
     {CLI_TEXT, "limit-val-batches", AT(recipe.limits[BG_TRAINER_VALIDATE]), .value = "N|SHARE", .default_text = "all",
-     .help = "the same of each validation; 0 leaves it out"},
+     .help = "batches of each validation, in the same form; 0 leaves it out"},
     {CLI_COUNT, "batch-size", AT(recipe.batch_size), .value = "N", .minimum = 1, .maximum = INT32_MAX,
      .default_text = "the file's, or 32", .help = "samples in a micro-batch"},
     {CLI_LIBRARY, .name = "gradient-accumulation"},
@@ -69,7 +69,7 @@ const cli_option onnx_train_flags[] = {
 
     {.help = "Model"},
     {CLI_CHOICE, "mode", AT(mode), .choices = "train|eval", .default_text = "train",
-     .help = "mode of batch norms and dropouts; eval: running statistics and no dropout, in training too"},
+     .help = "mode of batch norms and dropouts; eval: running statistics and no dropout, also in training"},
     {CLI_TEXT_LIST, "freeze", AT(freeze), .value = "PATTERN...", .default_text = "nothing",
      .help = "parameters that are not trained: \"layer1.*\""},
     {CLI_TEXT_LIST, "unfreeze", AT(unfreeze), .value = "PATTERN...", .default_text = "nothing",
@@ -77,7 +77,7 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT_LIST, "size", AT(sizes), .value = "NAME=N...", .default_text = "by the data",
      .help = "symbolic dimensions of the model: sequence=128, or x:2=128"},
     {CLI_COUNT, "block-depth", AT(block_depth), .value = "N", .maximum = UINT32_MAX,
-     .help = "parts of a scope that name a block: 1 makes layer1 of layer1/0/conv1; 0: all"},
+     .help = "number of parts of a scope that name its block: with 1, layer1/0/conv1 is in block layer1; 0: all parts"},
     {CLI_LIBRARY, .name = "precision"},
 
     {.help = "Devices"},
@@ -99,8 +99,8 @@ const cli_option onnx_train_flags[] = {
     {CLI_TEXT, "init", AT(recipe.init_path), .value = "FILE", .default_text = "the model's weights",
      .help = "begin with the weights of a safetensors file"},
     {CLI_TEXT, "log", AT(recipe.log_path), .value = "FILE", .default_text = "none",
-     .help = "JSON lines, one for each weight update; may be a pipe. With several ranks the first one writes; with %r "
-             "in the name each rank writes its own"},
+     .help = "file or pipe for JSON lines, one for each weight update. With several ranks the first one writes it; "
+             "with %r in the name each rank writes its own"},
 #include "cli/recipe.def"
 
 #include "cli/library.def"
@@ -171,7 +171,7 @@ static bg_status check(const onnx_settings *settings, bg_error *error)
     return BG_OK;
 }
 
-/* With only --steps, epochs do not limit the training. */
+/* If only --steps is given, the number of epochs is not limited. */
 static void choose_limits(onnx_settings *settings)
 {
     cli_recipe *recipe = &settings->recipe;
@@ -182,7 +182,7 @@ static void choose_limits(onnx_settings *settings)
         recipe->last_batch = settings->is_fixed_batch ? "drop" : "smaller";
 }
 
-/* One stage for each block, as in networks written for stages, would be one for each layer here. */
+/* One stage for each block, the default of networks written for stages, would be one stage for each layer here. */
 void onnx_choose_strategy(onnx_settings *settings)
 {
     const cli_library *library = &settings->recipe.library;
@@ -216,7 +216,7 @@ static bg_status check_last_batch(const onnx_settings *settings, bg_error *error
     return BG_OK;
 }
 
-/* The metric whose best checkpoint is to stay must be measured, by a validation unless it is the loss. */
+/* The metric whose best checkpoint is kept must be measured, by a validation unless it is the loss. */
 static bg_status check_best(const onnx_settings *settings, bg_error *error)
 {
     const char *best = settings->recipe.checkpoint_best, *metric = onnx_metric_name(settings);
@@ -245,7 +245,7 @@ int onnx_resolve(void *settings, bg_error *error)
         return CLI_USAGE;
     cli_recipe_replay(recipe);
     onnx_choose_strategy(own);
-    recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or take another rule";
+    recipe->no_validation = own->validation.count > 0 ? NULL : "give --validation, or use another rule";
     if (check(own, error) != BG_OK)
         return CLI_USAGE;
     if (own->path == NULL || onnx_open_model(own, error) != BG_OK || onnx_open_data(own, error) != BG_OK) {

@@ -1,6 +1,6 @@
 /*
- * onnx_train.c: `brigade train MODEL.onnx` as a row of the models' table: any model that another framework has
- * exported, on arrays from files.
+ * onnx_train.c: the row of `brigade train MODEL.onnx` in the models' table. It trains any model that another framework
+ * has exported, on arrays from files.
  */
 #include "cli/onnx_model.h"
 
@@ -20,15 +20,15 @@
 /* The state of a training. */
 typedef struct onnx_run {
     cli_run common;
-    char score[CLI_SCORE_BYTES]; /* score of the newest call of the epoch; "": none yet */
-    double *sums;                /* sums of a metric that is a score, over the measured updates; NULL: not a score */
+    char score[CLI_SCORE_BYTES]; /* score of the newest call of the epoch; "" before the first call */
+    double *sums; /* sums over the measured updates, for a metric that is a score; NULL for other metrics */
     uint64_t sum_count;
-    bool is_catching_up; /* the current validation belongs to the epoch before the checkpoint: only a plateau uses it */
+    bool is_catching_up; /* the current validation is that of the epoch before the checkpoint; only a plateau uses it */
 } onnx_run;
 
 /* ---- build ---- */
 
-/* Requests loss and metric of every micro-batch, whatever the output mode. */
+/* Requests loss and metric of every micro-batch in any output mode. */
 static void add_requests(const onnx_settings *settings, cli_plan_room *room, bg_options *options)
 {
     const char *metric = onnx_metric_name(settings);
@@ -62,7 +62,7 @@ static bg_status build(void *settings, const cli_training *training, cli_build *
         out->inference.reporting.output_gradient_norm = false;
         out->inference.execution.device_iterations *= options->execution.gradient_accumulation;
         out->inference.execution.gradient_accumulation = 1;
-        if (own->is_fixed_batch) /* samples that do not fill a call are left out; calls are small */
+        if (own->is_fixed_batch) /* leaves out samples that do not fill a call, which are few because calls are small */
             out->inference.execution.device_iterations = 1;
         cli_recipe_infer(recipe, &out->inference, &own->rooms[1]);
         out->has_inference = true;
@@ -152,7 +152,7 @@ static bg_status open_run(cli_training *training, bg_error *error)
     return BG_OK;
 }
 
-/* Memory for the sums of a score. */
+/* Allocates memory for the sums of a score. */
 static bg_status make_sums(const cli_training *training, onnx_run *run, bg_error *error)
 {
     const onnx_metric *metric = onnx_metric_of(training->settings);
@@ -211,10 +211,10 @@ static bg_status begin(cli_training *training, bg_error *error)
 /* The results of one or several updates. */
 typedef struct outcome {
     double loss, metric;
-    double counted; /* micro-batches, counting padding and rests by their share */
+    double counted; /* number of micro-batches; a partly filled one counts by its share */
 } outcome;
 
-/* A model of doubles, or of 16-bit floats, has its loss in that type; counts are integers. */
+/* The loss has the type of the model (float32, double or a 16-bit float); counts are integers. */
 static double read_number(bg_dtype dtype, const void *values, uint64_t at)
 {
     switch (dtype) {
@@ -244,8 +244,8 @@ static double measure_score(const onnx_settings *settings, const onnx_run *run, 
     return score;
 }
 
-/* Measures updates `first` to `end` of the call. A count becomes a percentage of all predictions; a score is computed
- * from sums; other metrics are means over micro-batches, like the loss. */
+/* Measures updates `first` to `end` of the call. A count becomes a percentage of all predictions, and a score is
+ * computed from sums. The loss and other metrics are means over micro-batches. */
 static outcome measure(const cli_training *training, const bg_trainer_call *call, uint64_t first, uint64_t end)
 {
     const onnx_settings *settings = training->settings;
@@ -359,7 +359,7 @@ static bg_status log_validation(cli_training *training, uint64_t epoch, double l
     return cli_log_flush(&training->log, error);
 }
 
-/* For the checkpoint that the end of the epoch makes. */
+/* This metric is for the checkpoint at the end of the epoch. */
 static void note_metric(const onnx_settings *settings, onnx_run *run, double loss, double value)
 {
     const char *best = settings->recipe.checkpoint_best;
@@ -372,7 +372,7 @@ static void note_metric(const onnx_settings *settings, onnx_run *run, double los
         run->common.metric = (cli_metric){best, value, onnx_metric_rises(onnx_metric_of(settings))};
 }
 
-/* Called before the end of its epoch, whose progress line ends here. */
+/* Called before the end of the epoch; ends the epoch's progress line. */
 static bg_status end_validation(cli_training *training, const bg_trainer_event *event, bg_error *error)
 {
     onnx_settings *settings = training->settings;
@@ -399,7 +399,7 @@ static bg_status end_validation(cli_training *training, const bg_trainer_event *
         cli_log_close(&training->log);
     if (run->common.progress.total > 0) {
         cli_progress_end(&run->common.progress, run->score[0] != '\0' ? run->score : NULL);
-        run->common.progress.total = 0; /* it is printed */
+        run->common.progress.total = 0; /* the validation's score is printed */
     }
     print_score(settings, loss.mean, value, text, sizeof text);
     printf("Validation: %s\n", text);
@@ -456,7 +456,7 @@ static bg_status write_weights(void *user, bg_error *error)
     return bg_weights_save(weights, path, NULL, error);
 }
 
-/* Saves the weights also when a signal ended the training early. */
+/* Saves the weights, also when a signal ended the training early. */
 static bg_status save(cli_training *training, bg_error *error)
 {
     const onnx_settings *settings = training->settings;
@@ -517,7 +517,7 @@ const cli_model cli_model_train = {
     .purpose = "Trains a model that another framework has exported as ONNX, on data from files.\n",
     .plan = "Shows stages, memory and timetable of `brigade train` with the same options. Data are not needed: "
             "--size gives symbolic dimensions, --loss the loss.\n",
-    .common = "input target loss epochs batch-size optimizer learning-rate stages save checkpoint",
+    .common = "input target loss epochs batch-size optimizer learning-rate save checkpoint resume",
     .examples = "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "
                 "digits/train-labels-idx1-ubyte.gz\n"
                 "brigade train digits.onnx --input images=digits/train-images-idx3-ubyte.gz --target "

@@ -1,6 +1,6 @@
 /*
- * options.c: reads command lines by a table. It does not use argp or getopt, because a mistake must give one line that
- * names the option, the value and what is allowed, and a mistyped name must give a suggestion.
+ * options.c: reads command lines with the help of a table. It does not use argp or getopt, because an error must be one
+ * line that names the option, the value and what is allowed, and a mistyped name must give a suggestion.
  */
 #include "cli/options.h"
 
@@ -38,7 +38,7 @@ static bg_status report_unknown(const cli_option *options, const char *name, bg_
 
 /* ---- values ---- */
 
-/* Reads only decimal digits: no sign, no blank, no 0x. Also false when the number needs more than 64 bits. */
+/* Reads only decimal digits: no sign, no blank, no 0x. Returns false also when the number needs more than 64 bits. */
 static bool read_digits(const char *text, const char **end, uint64_t *out)
 {
     uint64_t value = 0;
@@ -98,7 +98,7 @@ static bg_status read_real(const cli_option *option, const char *text, double *o
 
     errno = 0;
     value = strtod(text, &end);
-    /* strtod accepts leading blanks, "inf", "nan" and hexadecimal, which would be mistakes here. */
+    /* Refuses leading blanks, "inf", "nan" and hexadecimal numbers, which strtod accepts. */
     if (end == text || *end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text) || !isfinite(value) ||
         value < 0.0 || signbit(value))
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is `%s`; it must be a number of at least 0", option->name,
@@ -162,7 +162,7 @@ static bg_status read_list_part(const cli_option *option, const char *text, void
     return BG_OK;
 }
 
-/* All lists begin with their count. */
+/* The structs of all lists begin with the count. */
 static bg_status read_list(const cli_option *option, const char *text, void *list, bg_error *error)
 {
     uint32_t *count = list;
@@ -188,8 +188,8 @@ static bg_status read_word(const cli_option *option, const char *text, cli_texts
     if (text[0] == '\0')
         return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
     if (texts->count == CLI_LIST_LIMIT)
-        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values, which is the most", option->name,
-                            CLI_LIST_LIMIT);
+        return bg_error_set(error, BG_ERROR_INVALID, "--%s has more than %d values; give at most this number",
+                            option->name, CLI_LIST_LIMIT);
     texts->values[texts->count++] = text;
     return BG_OK;
 }
@@ -211,7 +211,7 @@ static bg_status read_integer(const cli_option *option, const char *text, bg_err
                         option->name, text, least, most);
 }
 
-/* The library sets its option from the text when a command's own option of the kind would accept it. */
+/* The library sets the option from the text, if a command's own option of the same kind would accept it. */
 static bg_status read_row(const cli_option *option, const char *text, bg_options *options, bg_error *error)
 {
     union {
@@ -246,7 +246,7 @@ static bg_status read_row(const cli_option *option, const char *text, bg_options
         return bgi_option_set(option->row, options, option->arena, text, NULL) == BG_OK
                    ? BG_OK
                    : refuse_choice(option, text, error);
-    case CLI_TEXT: /* unchanged, also for a schedule, which is searched when the strategy is known */
+    case CLI_TEXT: /* stored unchanged; a schedule is looked up later, when the strategy is known */
         if (text[0] == '\0')
             return bg_error_set(error, BG_ERROR_INVALID, "--%s is empty; it needs a %s", option->name, option->value);
         *(const char **)(void *)((char *)options + option->row->offset) = text;
@@ -329,7 +329,7 @@ static bg_status read_option(const cli_option *options, int argc, char **argv, i
     return read_value(option, value, values, error);
 }
 
-/* The help that a word of the command line requests, together with the next word (NULL: none). */
+/* The help that a word of the command line requests, together with the next word (NULL if there is none). */
 static cli_help find_help(const char *word, const char *next)
 {
     static const char prefix[] = "--help=";

@@ -1,6 +1,6 @@
 /*
- * options.h: command lines as tables. A subcommand lists its options once; reading, ranges, help and defaults use the
- * list. Values are stored in a struct of the command, which initially holds the defaults.
+ * options.h: command lines as tables. A subcommand lists its options once, and reading, range checks, help and defaults
+ * use this list. Values are stored in a struct of the command, which initially holds the defaults.
  *
  * Flags of the library's options (options/options.def) are not listed: a command's list names them or a whole group,
  * and flags.c adds their entries from the options' table. Their values are stored in a bg_options.
@@ -21,10 +21,10 @@ typedef enum cli_kind {
     CLI_COUNT_LIST,  /* cli_counts: "0,1,1,0", each in minimum..maximum, which is below 2^32 */
     CLI_SIZE_LIST,   /* cli_sizes: "16M,8M" */
     CLI_REAL_LIST,   /* cli_reals: "1,0.5" */
-    CLI_TEXT,        /* const char *, not empty */
+    CLI_TEXT,        /* const char *, a string that is not empty */
     CLI_TEXT_LIST,   /* cli_texts: all words up to the next option; may be given again */
     CLI_CHOICE,      /* const char *: one of `choices` */
-    CLI_INTEGER,     /* only for library options: minimum..maximum with a sign */
+    CLI_INTEGER,     /* a signed number in minimum..maximum; used only by library options */
     CLI_LIBRARY,     /* represents a flag of the library's options: `name`, and `default_text` where it differs */
     CLI_GROUP        /* represents all flags of `group` that the list does not name; `help` is their heading */
 } cli_kind;
@@ -51,18 +51,17 @@ typedef struct cli_texts {
 typedef struct cli_option {
     cli_kind kind;
     const char *name;  /* without the dashes */
-    size_t offset;     /* offset of the value in the command's struct */
-    const char *value; /* its name in the help: "N", "FILE" */
+    size_t offset;     /* offset of its value in the command's struct */
+    const char *value; /* the name of its value in the help: "N", "FILE" */
     uint64_t minimum, maximum;
-    const char *choices; /* "a|b|c" */
-    const char
-        *default_text; /* shown instead of the value when the value is not meaningful (NULL paths, 0 for "all") */
+    const char *choices;      /* "a|b|c" */
+    const char *default_text; /* shown instead of a default that has no meaning for users (a NULL path, 0 for "all") */
     const char *help;
     bgi_option_group group; /* CLI_GROUP */
-    const char *more;       /* additional help after the library table's sentence; NULL: none */
+    const char *more;       /* additional help after that of the library's table; NULL: none */
     const bgi_option
         *row;         /* the library's option that it sets in the bg_options at `offset`; NULL: the command's own */
-    bgi_arena *arena; /* of a row's lists and texts */
+    bgi_arena *arena; /* memory for lists and strings of a row */
 } cli_option;
 
 /* A command's list with the library's flags (flags.c). It must not move, because options point to its arena. */
@@ -74,7 +73,7 @@ typedef struct cli_table {
 /* `library`: offset of the cli_library in the command's struct (program.h). The table must be cleared at the end. */
 void cli_table_make(cli_table *table, const cli_option *own, bgi_command command, size_t library);
 void cli_table_clear(cli_table *table);
-/* The index of an option that must exist. */
+/* The index of an option, which must exist. */
 uint32_t cli_table_find(const cli_table *table, const char *name);
 
 /* A list ends with an option without a name that is not a heading. */
@@ -101,25 +100,26 @@ typedef struct cli_help_page {
 } cli_help_page;
 
 /*
- * Reads argv[1..]: "--name value", "--name=value". Words that are not options go to words[], at most word_limit. *help
- * is set by -h and --help (the rest is not read). given[i] (may be NULL; initially false) is set when line i of the
- * table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
+ * Reads argv[1..]: "--name value", "--name=value". Up to word_limit words that are not options are stored in words[].
+ * *help is set by -h and --help (the rest is not read). given[i] (`given` may be NULL; initially all false) is set when
+ * option i of the table occurs. BG_ERROR_INVALID names the option, the value, and what is allowed.
  */
 bg_status cli_options_read(const cli_option *options, int argc, char **argv, void *values, const char **words,
                            uint32_t word_limit, uint32_t *word_count, cli_help *help, bool *given, bg_error *error);
 
 /* ---- help (help.c) ---- */
 
-/* Prints the page with each option's default, from `values` before reading. */
+/* Prints the page, with the default of each option from `values`, which must not have been read into yet. */
 void cli_print_help(cli_help help, const cli_help_page *page, const cli_option *options, const void *values);
-/* The columns of a line: those of the terminal within 40 to 100, or 80 when standard output is not a terminal. */
+/* The columns of a line: those of the terminal, but at least 40 and at most 100, or 80 when standard output is not a
+ * terminal. */
 int cli_columns(void);
 /* Prints words in lines of at most `columns` columns that begin at `indent`; the first line is already at `column`. */
 void cli_print_wrapped(const char *text, int column, int indent);
-/* Prints lines that are paragraphs or rows of a list (" name words"); words beyond the line continue below the row's
- * words. */
+/* Prints lines that are paragraphs or rows of a list (" name words"); further lines of a row begin below its words. */
 void cli_print_lines(const char *text);
-/* "pipelined|sharded": the choices of the row or of the command; NULL: it has no choices. Valid until the next call. */
+/* The choices of the row or of the command, such as "pipelined|sharded"; NULL if it has no choices. The result is valid
+ * until the next call. */
 const char *cli_option_choices(const cli_option *option, char *text, size_t size_bytes);
 
 #endif

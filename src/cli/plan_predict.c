@@ -1,6 +1,6 @@
 /*
- * plan_predict.c: the predictions of `brigade plan`: the command's own options, the described device, text and
- * pictures. The library computes the times (predict/).
+ * plan_predict.c: the predictions of `brigade plan`: handles the command's own options and the described device, and
+ * writes text and pictures. The library computes the times (predict/).
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -30,8 +30,8 @@ static const cli_option prediction_options[] = {
      .help = "measure times of kernel calls on this machine: those missing in the cache, all, or none; "
              "$BRIGADE_CALIBRATE is the default"},
     {CLI_TEXT, "rank-link", AT(rank_link), .value = "US,GB/S", .default_text = "ranks are not predicted",
-     .help = "predict --ranks, a process of one core for each device, by the latency and the speed of messages between "
-             "them that `mpirun brigade doctor` measures"},
+     .help = "predict --ranks (a process with one core for each device) from the latency and speed of messages between "
+             "them, which `mpirun brigade doctor` measures"},
     {CLI_COUNT, "search", AT(search), .value = "N", .minimum = 1, .maximum = 65536, .default_text = "show one plan",
      .help = "find the best plan for N devices: mesh, strategy, schedule, recomputation and offload, as far as the "
              "other options do not fix them"},
@@ -42,7 +42,7 @@ static const cli_option prediction_options[] = {
     CLI_OPTIONS_END,
 };
 
-/* The option's row for a word, "--svg" or "--svg=x"; NULL: it belongs to the model. */
+/* The row of the option in a word such as "--svg" or "--svg=x"; NULL if it belongs to the model. */
 static const cli_option *find_own(const char *word, bool *has_value)
 {
     const char *equals = strchr(word, '=');
@@ -57,7 +57,7 @@ static const cli_option *find_own(const char *word, bool *has_value)
     return NULL;
 }
 
-/* Moves the command's own words to the front of `words`, followed by the others. */
+/* Moves the words of the command's own options to the front of `words`; the others follow. */
 static void part_words(int argc, char **argv, char **own, int *own_count, char **rest, int *rest_count)
 {
     bool has_value;
@@ -76,7 +76,7 @@ static void part_words(int argc, char **argv, char **own, int *own_count, char *
     }
 }
 
-/* Makes a title from the command line: "brigade plan mnist --replicas 2". */
+/* Makes a title from the command line, such as "brigade plan mnist --replicas 2". */
 static bg_status make_title(cli_prediction *prediction, int argc, char **argv, bg_error *error)
 {
     bgi_string title = {0};
@@ -90,7 +90,7 @@ static bg_status make_title(cli_prediction *prediction, int argc, char **argv, b
     return BG_OK;
 }
 
-/* Loads a file if it exists; otherwise a description of the program's or the user's presets. */
+/* Loads a file if it exists, otherwise a description among the program's or the user's presets. */
 static bg_status load_device(cli_prediction *prediction, bg_error *error)
 {
     char *path = NULL, *looked = NULL;
@@ -112,7 +112,7 @@ static bg_status load_device(cli_prediction *prediction, bg_error *error)
     return status;
 }
 
-/* When costs are measured without --calibrate: as $BRIGADE_CALIBRATE says. */
+/* The default of --calibrate, which $BRIGADE_CALIBRATE sets. */
 static bg_status find_default(cli_prediction *prediction, bg_error *error)
 {
     static const char *const choices[] = {"missing", "always", "never"};
@@ -215,10 +215,10 @@ static uint32_t count_cores(const bg_plan *plan)
 
 /* ---- this machine ---- */
 
-/* A rehearsal with more work than this takes too long; work beyond the first limit is reduced. */
+/* Limits of a rehearsal's work: beyond the first it is reduced, and beyond the second it takes too long. */
 static const double long_rehearsal_ns = 4e8, longest_rehearsal_ns = 6e9;
 
-/* The time of a step of all replicas on one core, by static costs. */
+/* The time of a step of all replicas on one core, estimated with static costs. */
 static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *error)
 {
     bgi_device_model model;
@@ -237,8 +237,8 @@ static bg_status estimate_step(const bg_plan *plan, double *out_ns, bg_error *er
     return BG_OK;
 }
 
-/* The same plan for a short run on one core: with fewer updates, and with fewer micro-batches where those would take
- * long. Its calls are the same. */
+/* Makes the same plan for a short run on one core, with fewer updates and, if micro-batches take long, with fewer of
+ * them. It has the same kernel calls. */
 static bg_status make_rehearsal(const cli_build *build, const bg_plan *plan, bg_plan **out, bg_error *error)
 {
     bg_options options = build->training;
@@ -287,7 +287,7 @@ static bg_status measure(const cli_build *build, const bg_plan *plan, uint32_t c
     return status;
 }
 
-/* Costs that cannot be stored or read are measured again the next time; a warning says so. */
+/* Warns about costs that cannot be stored or read, because they must be measured again the next time. */
 static void warn(const bg_error *error)
 {
     if (error->status != BG_OK)
@@ -303,7 +303,7 @@ static void load_costs(const char *path, bgi_call_costs *costs)
         warn(&error);
 }
 
-/* Costs of the plan's calls: from the cache, measured, or only the known ones. */
+/* Costs of the plan's kernel calls: from the cache, measured, or only those that are known. */
 static bg_status find_costs(const cli_prediction *prediction, const cli_build *build, const bg_plan *plan,
                             uint32_t cores, bgi_call_costs *costs, uint32_t *counted, uint32_t *known, bg_error *error)
 {
@@ -317,7 +317,7 @@ static bg_status find_costs(const cli_prediction *prediction, const cli_build *b
     status = bgi_call_costs_count(costs, plan, counted, known, error);
     if (status == BG_OK && !never && (always || *known < *counted || costs->cores != cores)) {
         status = measure(build, plan, cores, always, costs, error);
-        if (status == BG_ERROR_UNSUPPORTED && !always) { /* too large for this machine */
+        if (status == BG_ERROR_UNSUPPORTED && !always) { /* the plan is too large to measure on this machine */
             bg_error_clear(error);
             status = BG_OK;
         } else if (status == BG_OK && path != NULL) {
@@ -333,7 +333,7 @@ static bg_status find_costs(const cli_prediction *prediction, const cli_build *b
 
 /* ---- ranks ---- */
 
-/* "0.6,8": microseconds and gigabytes per second. */
+/* Reads "0.6,8", which are microseconds and gigabytes per second. */
 static bg_status read_link(const char *text, bgi_link_model *out, bg_error *error)
 {
     char *end = NULL;
@@ -388,8 +388,8 @@ static bg_status show(const cli_prediction *prediction, const bg_plan *plan, con
     return status;
 }
 
-/* The memory of a training of this plan in one process, before this process measures anything. The result is malloc'ed,
- * or NULL where the system does not tell the memory of a process. */
+/* Estimates the memory of a process that trains this plan; called before this process measures anything. The result is
+ * malloc'ed, or NULL if the system does not report the memory of a process. */
 static bg_status describe_process(const bg_plan *plan, uint32_t cores, char **out_text, bg_error *error)
 {
     bgi_process_memory memory;

@@ -30,8 +30,8 @@ void cli_report_compilation(const bg_plan *plan)
     printf("%s %.1f ms\n", summary.is_cached ? "Plan: loaded from cache in" : "Graph compilation:", summary.compile_ms);
 }
 
-/* The meaning of the devices' idle share when there may be more devices than cores. Cores are busy while there is work,
- * so the work of all devices, divided by the cores, bounds the time of a step. */
+/* Explains the devices' idle share when there may be more devices than cores. The time of a step is at least the work
+ * of all devices divided by the number of cores. */
 static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summary, bool is_measured)
 {
     const uint64_t devices = (uint64_t)summary->device_count * summary->replicas;
@@ -49,7 +49,7 @@ static void report_idle_share(const bg_plan *plan, const bg_plan_summary *summar
     putchar('\n');
 }
 
-/* Reports when gradients are summed over replicas, and the consequences. */
+/* Reports when gradients are summed over replicas, and how this affects overlap and memory. */
 static void report_sums(const bg_plan *plan, const bg_plan_summary *summary)
 {
     const bg_reduce_time time = bg_plan_options(plan)->replicas.reduce_time;
@@ -91,7 +91,7 @@ bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_erro
 
     if (!is_wanted && bg_plan_options(plan)->execution.layout == NULL)
         return BG_OK;
-    BGI_TRY(bg_plan_print_ranks(plan, planned, &text, error)); /* one process at least has its layout checked */
+    BGI_TRY(bg_plan_print_ranks(plan, planned, &text, error)); /* for a single process at least the layout is checked */
     if (is_wanted)
         printf("%sRanks\n%s\n", before, text);
     free(text);

@@ -1,12 +1,12 @@
 /*
- * plan_search.c: `brigade plan --search N`: searches for the best way to train a model on N devices. Candidates are
- * options: they are appended to the command line, and the time of the resulting plan is predicted. So the best plan can
- * be entered as options, and options of the command line do not change.
+ * plan_search.c: `brigade plan --search N`: searches for the best way to train a model on N devices. A candidate is a
+ * list of options, which are appended to the command line; the time of the resulting plan is predicted. So a user can
+ * run the best plan by adding these options. Options of the command line do not change.
  *
- * A mesh divides N devices into replicas (for a model on a mesh: data and two tensor axes) times the devices of one
- * replica. Every update has the same samples. For each mesh and way to run it, remedies for memory are added one after
- * another until it fits, because each of them costs time: recomputation, then the optimizer's state in streaming
- * memory.
+ * A mesh divides the N devices into replicas times the devices of one replica; for a model on a mesh, replicas have a
+ * data axis and two tensor axes. Every candidate has the same number of samples in an update. If a plan does not fit
+ * the memory, remedies are added one after another until it does, because each costs time: recomputation, then the
+ * optimizer's state in streaming memory.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,7 @@ enum { MOST_CANDIDATES = 512, MOST_WORDS = 24, WORD_BYTES = 40, SHOWN = 8, WHY_B
 typedef struct candidate {
     char words[MOST_WORDS][WORD_BYTES];
     int word_count;
-    char why[WHY_BYTES]; /* why it could not be made */
+    char why[WHY_BYTES]; /* why the plan could not be made */
     bool is_made;
     cli_trial trial;
 } candidate;
@@ -38,8 +38,8 @@ typedef struct search {
     cli_read_function read;
     int argc;
     char **argv;
-    bool has_replicas;      /* the model has that option; otherwise it has a mesh */
-    uint64_t micro_batches; /* of an update, over all replicas */
+    bool has_replicas;      /* whether the model has --replicas; otherwise it has a mesh */
+    uint64_t micro_batches; /* micro-batches of an update, over all replicas */
     const char *samples;
     candidate *candidates;
     uint32_t count, tried;
@@ -79,7 +79,7 @@ static void add(const search *s, candidate *c, const char *flag, const char *for
     va_end(arguments);
 }
 
-/* The number of remedies for memory that are tried for a plan. */
+/* The number of remedies for memory that the search tries for a plan. */
 enum { REMEDIES = 3 };
 
 static void add_remedy(const search *s, candidate *c, bool is_phased, int remedy)
@@ -169,7 +169,7 @@ static bg_status try_candidate(const search *s, candidate *c, bg_error *error)
     return BG_OK;
 }
 
-/* Tries one way to run on one mesh, with remedies until it fits. */
+/* Tries one strategy on one mesh, with remedies until the plan fits. */
 static bg_status try_way(search *s, const candidate *mesh, uint32_t devices, const char *strategy, const char *schedule,
                          bg_error *error)
 {
@@ -234,7 +234,7 @@ static bg_status try_replicas(search *s, uint32_t replicas, uint32_t devices, bg
     return try_mesh(s, &mesh, devices, error);
 }
 
-/* Tensor axes of up to 8, powers of two. */
+/* Tensor axes are powers of two up to 8. */
 static bg_status try_tensors(search *s, uint32_t replicas, uint32_t devices, bg_error *error)
 {
     for (uint32_t first = 1; first <= 8 && first <= replicas; first *= 2)
@@ -281,7 +281,7 @@ static int compare_candidates(const void *left, const void *right)
         return a->is_made ? -1 : 1;
     if (!a->is_made)
         return 0;
-    /* Among equally fast ones, the one that needs least memory. */
+    /* Of equally fast plans, the one that needs the least memory is first. */
     if (speed_of(a) != speed_of(b))
         return speed_of(a) > speed_of(b) ? -1 : 1;
     return a->trial.device_bytes < b->trial.device_bytes ? -1 : a->trial.device_bytes > b->trial.device_bytes;
@@ -294,7 +294,7 @@ static void print_words(const candidate *c)
     putchar('\n');
 }
 
-/* Gradients of weights may be part of B or separate, but are the same work. */
+/* Merges classes: gradients of weights are the same work whether they are part of B or separate. */
 static double time_of(const candidate *c, int time_class)
 {
     if (time_class == BGI_TIME_WEIGHTS)
@@ -302,7 +302,8 @@ static double time_of(const candidate *c, int time_class)
     return c->trial.lost_ns[time_class] + (time_class == BGI_TIME_BACKWARD ? c->trial.lost_ns[BGI_TIME_WEIGHTS] : 0.0);
 }
 
-/* Why it is not the best: memory, or the class in which it loses most of a device's time per update. */
+/* Prints why a plan is not the best: it needs more memory, or names the class in which a device loses the most time per
+ * update. */
 static void print_loss(const candidate *best, const candidate *c)
 {
     double most = 0.0;
@@ -331,7 +332,7 @@ static void print_made(const search *s, uint32_t made)
     print_words(&s->candidates[0]);
     for (uint32_t i = 0; i < made && i < SHOWN; i++) {
         const candidate *c = &s->candidates[i];
-        printf("\n%2u. %.4g ms an update, %.4g %s/s; devices of their own idle %.1f %%, need %.3g MB\n    ", i + 1,
+        printf("\n%2u. %.4g ms an update, %.4g %s/s; separate devices idle %.1f %%, need %.3g MB\n    ", i + 1,
                1e-6 * c->trial.update_ns, c->trial.samples_per_s, s->samples, 100.0 * c->trial.idle_share,
                1e-6 * (double)c->trial.device_bytes);
         print_words(c);
@@ -375,7 +376,7 @@ static bg_status print_answer(search *s, bg_error *error)
 
 /* ---- all of it ---- */
 
-/* The command line's own plan: the size of an update. */
+/* The plan of the command line itself gives the size of an update. */
 static int find_base(search *s, bg_error *error)
 {
     cli_settings settings = {.model = NULL};

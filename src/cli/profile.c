@@ -1,5 +1,5 @@
 /*
- * profile.c: --profile and --profile-dir of commands: recording, and the folder of a report.
+ * profile.c: implements --profile and --profile-dir of commands: recording, and the folder of a report.
  */
 #include "cli/profile.h"
 

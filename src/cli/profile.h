@@ -1,5 +1,5 @@
 /*
- * profile.h: shared code of commands with --profile: the folder of a session's report.
+ * profile.h: functions for commands with --profile, which write the report of a session to a folder.
  */
 #ifndef BGI_CLI_PROFILE_H
 #define BGI_CLI_PROFILE_H
@@ -8,7 +8,7 @@
 
 #include "cli/program.h"
 
-/* The default number of events that --profile keeps for each device: some 2 MB of memory. */
+/* The default number of events that --profile keeps for each device, which take about 2 MB. */
 enum { CLI_PROFILE_EVENTS = 1 << 15 };
 
 #define CLI_PROFILE_DIR "./profile"
@@ -25,18 +25,18 @@ typedef struct cli_profile {
     {                                                                                                                  \
         CLI_TEXT, "profile-dir", .offset = offsetof(type, member.dir), .value = "DIR",                                 \
                                  .default_text = CLI_PROFILE_DIR,                                                      \
-                                 .help = "where the report goes: report.html, summary.json, trace.json"                \
+                                 .help = "folder for the report: report.html, summary.json, trace.json"                \
     }
 
-/* Enables recording in a plan's options, if the profile is on. */
+/* Enables recording in a plan's options, if a profile is requested. */
 void cli_profile_set(const cli_profile *profile, bg_options *options);
-/* Whether the folder can be written; does nothing without the profile. */
+/* Checks that the folder can be written; does nothing without --profile. */
 bg_status cli_profile_check_dir(const cli_profile *profile, bg_error *error);
-/* Writes the report of a session to FOLDER, or to FOLDER/PART. All ranks call it; the first one writes, and prints
- * where. */
+/* Writes the report of a session to FOLDER, or to FOLDER/PART. All ranks call it; the first rank writes the report and
+ * prints its path. */
 bg_status cli_profile_put(const char *folder, const char *part, bg_session *session, const bg_profile_notes *notes,
                           bool quiet, bg_error *error);
-/* The same for a command's two options; does nothing without the profile. */
+/* Writes the report that a command's two options request; does nothing without --profile. */
 bg_status cli_profile_finish(const cli_profile *profile, const char *part, bg_session *session,
                              const bg_profile_notes *notes, bool quiet, bg_error *error);
 

@@ -1,6 +1,6 @@
 /*
- * program.h: shared code of the programs that train: interruption, the log, weight files, flags of the library's
- * options.
+ * program.h: functions that the training programs share, for interruption, the log, weight files, and flags of the
+ * library's options.
  */
 #ifndef BGI_CLI_PROGRAM_H
 #define BGI_CLI_PROGRAM_H
@@ -17,37 +17,38 @@
 
 /* ---- interruption (interrupt.c) ---- */
 
-/* The signal that asked the program to end; 0: none. */
+/* The signal that asked the program to end; 0 before a signal. */
 extern volatile sig_atomic_t cli_received_signal;
-/* A bg_stop_function: whether a signal arrived. */
+/* A bg_stop_function that returns whether a signal has arrived. */
 bool cli_is_asked_to_stop(void *user);
-/* Notes SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
+/* Catches SIGINT, SIGTERM and SIGHUP; a second signal ends the program in the usual way. */
 void cli_catch_signals(void);
-/* For work that leaves nothing behind and rarely checks for signals. From here on a signal, also an earlier one, ends
+/* For work that leaves no files behind and rarely checks for signals. After this call, an earlier or later signal ends
  * the program at once with "brigade COMMAND: stopped by signal N" and exit code 128 + N. */
 void cli_end_at_signals(const char *command);
 
 /* ---- the log (json_log.c): JSON lines ---- */
 
 typedef struct cli_log {
-    FILE *stream; /* NULL: no log, or no longer */
+    FILE *stream; /* NULL without a log, or after a failure */
     const char *path;
-    uint64_t bytes, good_bytes; /* written bytes; and the end of the last complete line on disk */
+    uint64_t bytes, good_bytes; /* the number of written bytes, and the end of the last complete line on disk */
     bool is_own;                /* a file without other writers, from which an incomplete line is cut off */
     bool is_continued;          /* lines are appended to existing ones */
     bg_error failure;           /* why lines are missing; the run continues without them */
 } cli_log;
 
-/* Whether the path can be written; a file that did not exist is removed again. */
+/* Checks that the path can be written; a file that this check created is removed again. */
 bg_status cli_log_check(const char *path, bg_error *error);
-/* A NULL path: no log. `continues`: keeps a file's lines. Waits for a pipe's reader until *stop, and then opens no
- * log. */
+/* Without a path it opens no log. `continues` keeps the existing lines of a file. Waits for a pipe's reader; if *stop
+ * is set meanwhile, it opens no log. */
 bg_status cli_log_open(cli_log *log, const char *path, bool continues, const volatile sig_atomic_t *stop,
                        bg_error *error);
-/* Takes `line`, an object, and empties it. cli_log_flush writes the lines out. Must not be called without a stream. */
+/* Adds `line`, a JSON object, and empties it. cli_log_flush writes the lines to the file. Must not be called without a
+ * stream. */
 bg_status cli_log_write(cli_log *log, bgi_json_writer *line, bg_error *error);
 bg_status cli_log_flush(cli_log *log, bg_error *error);
-/* A failure is kept in log->failure, like those of lines. */
+/* A failure is stored in log->failure, like those of lines. */
 void cli_log_close(cli_log *log);
 /* Nine digits restore a float32 exactly. */
 enum { CLI_LOG_DIGITS = 9 };
@@ -56,13 +57,13 @@ enum { CLI_LOG_DIGITS = 9 };
 
 /* The file must have every parameter with the right shape, and nothing else; all differences are listed. */
 bg_status cli_weights_load(bg_weights *weights, const char *path, bg_error *error);
-/* With several ranks the first one writes. */
+/* With several ranks, the first rank writes. */
 bg_status cli_weights_save(bg_session *session, const char *path, bg_error *error);
-/* Whether a file's name requests the whole model, which cli_model_save writes: the graph of `graph`, with the session's
+/* Whether a file's name requests the whole model. cli_model_save writes it: the graph of `graph` with the session's
  * weights. */
 bool cli_is_onnx(const char *path);
 bg_status cli_model_save(bg_session *session, const bg_graph *graph, const char *path, bg_error *error);
-/* Whether a file can be written there: takes the same steps as writing, up to its first byte. */
+/* Checks that a file can be written there, with the same steps as a write up to the first byte. */
 bg_status cli_save_check(const char *path, const char *option, bg_error *error);
 
 /* ---- files (files.c) ---- */
@@ -73,24 +74,25 @@ typedef struct cli_file {
     bool is_written, is_weights;
 } cli_file;
 
-/* Whether one option writes a file that another reads or writes, under any name. */
+/* Checks that no option writes a file that another option reads or writes, even under a different name. */
 bg_status cli_files_check(const cli_file *files, size_t count, bg_error *error);
 
 /* ---- flags of the library's options (library.c) ---- */
 
 /* The values of flags for the library's options. */
 typedef struct cli_library {
-    cli_table *table; /* the command's options, and which of them were given */
+    cli_table *table; /* the command's options; given[] says which of them were given */
     bool given[CLI_OPTION_LIMIT];
-    bg_options options; /* the values of flags that are options; before reading, the command's defaults */
+    bg_options options; /* the values of flags that are options; initially the command's defaults */
     /* Flags with a special form (flags.def); NULL or count 0: not given. */
     const char *phases, *recompute, *offload, *offload_rules, *shard, *accumulator_type, *loss_scaling;
     cli_reals device_speeds;
-    cli_sizes device_memory; /* one for all, or one for each */
+    cli_sizes device_memory; /* one value for all devices, or one for each */
     uint64_t offload_minimum, shard_minimum;
-    const char *options_path;    /* --options */
-    const char *replay;          /* --replay: a folder that bundle.h describes; NULL: none */
-    bg_run_options *run_options; /* the content of $BRIGADE_OPTIONS and that file; NULL until they are read */
+    const char *options_path; /* --options */
+    const char *replay;       /* --replay: a folder as bundle.h describes it; NULL: none */
+    bg_run_options
+        *run_options; /* the content of $BRIGADE_OPTIONS and of the file of --options; NULL until they are read */
 } cli_library;
 
 /* --options, for a command's list. */
@@ -111,13 +113,13 @@ typedef struct cli_library {
             .help = "repeat the update whose loss was not finite, from the folder that it left; nothing is written"    \
     }
 
-/* All defaults, for flags whose defaults the command does not change. */
+/* All defaults, for a command that changes none of them. */
 cli_library cli_library_defaults(void);
 /* Whether the command line has the flag; false for one that the command does not have. */
 bool cli_library_is_given(const cli_library *library, const char *flag);
-/* Whether --dump-after requests the list of passes, which is then printed, and the program ends. */
+/* Whether --dump-after requests the list of passes. The list is then printed, and the program ends. */
 bool cli_library_list_passes(const cli_library *library);
-/* Reads the options by name; they override all flags. The result must be cleared in any case. */
+/* Reads the options by name; they override all flags. The result must be cleared also after an error. */
 bg_status cli_library_read(cli_library *library, bg_error *error);
 void cli_library_clear(cli_library *library);
 /* Checks for contradicting flags and invalid values. */
@@ -127,39 +129,41 @@ bg_status cli_library_check(const cli_library *library, bg_error *error);
 bg_options cli_library_options(const cli_library *library);
 /* Applies options by name over everything in `options`. */
 void cli_library_override(const cli_library *library, bg_options *options);
-/* Whether updates change 16-bit values: weights of that type, or moments by an option by name. */
+/* Whether updates change 16-bit values: weights of that type, or moments whose type an option by name sets. */
 bool cli_library_keeps_16_bits(const cli_library *library, const char *weight_type);
 
-/* Whether the options of a training are valid for any network; if not, the command line is wrong. */
+/* Checks that the options of a training are valid for at least one network. An error means that the command line is
+ * wrong. */
 bg_status cli_options_check(const bg_options *options, bg_error *error);
 
-/* ---- flags with a form of their own (strategy.c) ---- */
+/* ---- flags with a special form (strategy.c) ---- */
 
 /* Converts a list of kinds of tensors, or "none", to bits 1 << class. */
 bg_status cli_classes_find(const char *option, const char *list, size_t length, uint32_t *out, bg_error *error);
-/* "none", "stage", ... or a share; NULL: unchanged options. False when the text is neither. */
+/* Sets recomputation from "none", "stage", ... or a share; NULL leaves the options unchanged. Returns false if the text
+ * is neither. */
 bool cli_recompute_find(const char *text, bg_options *options);
-/* "4096", "auto" or "auto:4096"; NULL: unchanged options. Returns false if the text is none of them. */
+/* Sets loss scaling from "4096", "auto" or "auto:4096"; NULL leaves the options unchanged. Returns false if the text is
+ * none of them. */
 bool cli_loss_scaling_find(const char *text, bg_options *options);
 /* Whether the scale is automatic. */
 bool cli_loss_scaling_is_auto(const char *text);
-/* "same", "float32", ...; NULL or "default": unchanged options. */
+/* Sets the accumulators' type from "same", "float32", ...; NULL and "default" leave the options unchanged. */
 void cli_accumulator_type_set(const char *text, bg_options *options);
-/* Whether the schedule exists (NULL: not given), and the strategy allows a choice. */
+/* Checks that the schedule exists (NULL: not given), and that the strategy allows a choice. */
 bg_status cli_schedule_check(bg_strategy strategy, const char *schedule, bg_error *error);
 
 /* ---- plans (cmd_plan.c) ---- */
 
 /* Prints a few lines about a training's plan; `samples` is the name of a micro-batch's contents. */
 void cli_plan_report(const bg_plan *plan, const char *samples, bool is_measured);
-/* Prints the layout of ranks, with memory and traffic of each, after `before`; nothing for one process. */
+/* Prints `before`, then the layout of ranks with the memory and traffic of each; prints nothing for one process. */
 bg_status cli_plan_report_ranks(const bg_plan *plan, const char *before, bg_error *error);
-/* Prints on a terminal that a plan is being compiled, until the line is cleared: before an error, or the line with its
- * time. */
+/* Prints on a terminal that a plan is being compiled. The line is cleared before an error or the line with the time. */
 void cli_begin_compilation(bool quiet);
 /* Clears the unfinished status line. */
 void cli_clear_line(bool quiet);
-/* Prints how long it took to compile the plan, or to load it. */
+/* Prints how long it took to compile or load the plan. */
 void cli_report_compilation(const bg_plan *plan);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * progress.c: progress lines, of calls and of downloads: redrawn on a terminal, printed once at the end elsewhere.
+ * progress.c: progress lines of calls and downloads, which are redrawn on a terminal, and otherwise printed once at the
+ * end.
  */
 #include "cli/recipe.h"
 #include "cli/ranks.h"
@@ -13,7 +14,7 @@
 
 enum { BAR_WIDTH = 20, LINE_BYTES = 256, PART_BYTES = CLI_SCORE_BYTES };
 
-/* Terminals need no more than this. */
+/* More frequent updates would not help a reader. */
 static const double redraw_s = 0.05;
 
 void cli_progress_begin(cli_progress *progress, const char *sample_words, bool quiet, uint64_t total)
@@ -33,8 +34,7 @@ static size_t find_width(bool is_terminal)
     return size.ws_col > 1 ? size.ws_col - 1u : 1;
 }
 
-/* A wrapped line would be drawn again on the next one, so the least important parts, by `leaves`, are omitted until it
- * fits. */
+/* A line that wraps could not be redrawn, so parts are omitted in the order of `leaves` until it fits. */
 static void print_parts(bool is_terminal, char (*parts)[PART_BYTES], int part_count, const int *leaves, int leave_count)
 {
     const size_t width = find_width(is_terminal);
@@ -62,7 +62,7 @@ static void write_bar(char *part, uint64_t done, uint64_t total)
     memset(part + 1, '=', (size_t)filled);
 }
 
-/* `is_last`: the line stays, with the duration, which a reader of a file could not see otherwise. */
+/* With `is_last` the line stays, and includes the duration, which output in a file would not show otherwise. */
 static void draw(cli_progress *progress, const char *score, double now_s, bool is_last)
 {
     enum { COUNT, BAR, SCORE, SPEED, SAMPLES, TIME, PART_COUNT };
@@ -135,7 +135,7 @@ static void draw_file(cli_download_progress *progress, uint64_t total, double no
     const double elapsed_s = now_s - progress->start_s;
 
     snprintf(parts[NAME], PART_BYTES, "%.*s ", PART_BYTES - 2, progress->file_name);
-    if (total > 0) { /* otherwise only the received size is known */
+    if (total > 0) { /* if not, only the received size is known */
         write_bar(parts[BAR], progress->done, total);
         snprintf(parts[SIZE], PART_BYTES, "%.1f/%.1f kB ", 1e-3 * (double)progress->done, 1e-3 * (double)total);
     } else {

@@ -1,6 +1,6 @@
 /*
- * ranks.c: loads MPI if the environment of a launcher is present, so that the program also runs without MPI. Each MPI
- * has its own binary interface and a matching library of Brigade.
+ * ranks.c: loads MPI if the environment of a launcher is present; without a launcher the program does not need MPI.
+ * Each MPI has its own binary interface and a matching library of Brigade.
  */
 #define _DEFAULT_SOURCE
 #include "cli/ranks.h"
@@ -32,7 +32,7 @@ static struct {
     void (*end)(bg_transport *transport, int code);
     char agreed[AGREED_BYTES], log[PATH_BYTES];
     bool keeps_log;
-    uint64_t rank; /* from the launcher, until there is a transport */
+    uint64_t rank; /* set by the launcher, until there is a transport */
 } mpi;
 
 /* The variables that launchers set for each process. */
@@ -40,7 +40,7 @@ typedef struct launcher {
     const char *name, *mpi, *size, *rank;
 } launcher;
 
-/* Processes of `srun --mpi=pmi2` have the variables of the second and the third row, and need an MPI with PMI. */
+/* Processes of `srun --mpi=pmi2` have the variables of the second and third rows, and need an MPI with PMI. */
 static const launcher launchers[] = {
     {"Open MPI's mpirun", "openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {"MPICH's mpirun or PMI", "mpich", "PMI_SIZE", "PMI_RANK"},
@@ -48,7 +48,7 @@ static const launcher launchers[] = {
 };
 enum { SRUN = 2 };
 
-/* Launchers that have only PMIx, such as `prun`, give a rank and no number of processes; MPI knows the number. */
+/* Launchers that have only PMIx, such as `prun`, set a rank but no number of processes, which MPI reports. */
 static const launcher pmix = {"PMIx", "openmpi", NULL, "PMIX_RANK"};
 
 static uint64_t read_number(const char *name)
@@ -58,8 +58,8 @@ static uint64_t read_number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* NULL: this process was started alone. A launcher inside another one's process may have started several, while the
- * variables of the outer one say 1. */
+/* Returns NULL if this process was started alone. A launcher inside a process of another launcher may have started
+ * several processes, while the outer one's variables say 1. */
 static const launcher *find_launcher(void)
 {
     bool has_size = false;
@@ -86,8 +86,8 @@ bool cli_ranks_is_spare(void)
     return found != NULL && read_number(found->rank) > 0;
 }
 
-/* Searches beside the program, in the folder of libraries beside the program's, in the folder of the installation, and
- * where the system searches. */
+/* Searches the program's folder, the folder of libraries beside it, that of the installation, and those of the
+ * system. */
 static void *load(const char *name)
 {
     char self[PATH_BYTES], path[PATH_BYTES + 512];
@@ -140,7 +140,8 @@ static void mute(void)
     }
 }
 
-/* Without an interface between srun and MPI, Open MPI would end the process with a page of messages. */
+/* Checks for an interface between srun and MPI, because without one Open MPI ends the process with a page of
+ * messages. */
 static bg_status check_interface(const launcher *found, const char *named, bg_error *error)
 {
     if (found != &launchers[SRUN] || named != NULL || getenv(pmix.rank) != NULL || getenv(launchers[1].rank) != NULL)
@@ -152,7 +153,7 @@ static bg_status check_interface(const launcher *found, const char *named, bg_er
                         (unsigned long long)read_number(found->size));
 }
 
-/* PMIx does not say how many processes there are, so a single process is not a mistake there. */
+/* PMIx does not give the number of processes, so under it a single process is not a mistake. */
 static bg_status check_count(const launcher *found, bg_error *error)
 {
     if (mpi.transport->rank_count > 1 || found == &pmix)
@@ -231,7 +232,7 @@ bool cli_ranks_says_error(void)
     const uint64_t rank = mpi.transport != NULL ? mpi.transport->rank : mpi.rank;
     const struct timespec later = {.tv_sec = LATER_S * (time_t)(rank < LATEST ? rank : LATEST)};
 
-    /* A launcher ends others with SIGTERM, which the program catches. */
+    /* A launcher ends the other processes with SIGTERM, which the program catches. */
     return rank == 0 || nanosleep(&later, NULL) == 0;
 }
 
@@ -241,8 +242,8 @@ void cli_ranks_share_signal(bool is_asked)
         cli_received_signal = SIGTERM;
 }
 
-/* A signal's exit code is that of all ranks. After an error this process ends the others; MPICH's launcher drops output
- * that it has not forwarded by then, so it gets a moment for the message. */
+/* After a signal all ranks return the same exit code. After an error this process ends the others. It waits a moment
+ * first, because MPICH's launcher drops output that it has not forwarded yet. */
 int cli_ranks_end(int code)
 {
     const struct timespec moment = {.tv_nsec = FORWARD_NS};

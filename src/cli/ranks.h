@@ -1,6 +1,6 @@
 /*
- * ranks.h: the program as one of several processes of a launcher (mpirun, srun): the MPI, its transport, and the rank
- * that prints.
+ * ranks.h: the program as one of several processes of a launcher (mpirun, srun): loads MPI, opens its transport, and
+ * selects the rank that prints.
  */
 #ifndef BGI_CLI_RANKS_H
 #define BGI_CLI_RANKS_H
@@ -10,26 +10,28 @@
 /* Whether a launcher has started several processes and this is not the first one, for commands that run in one
  * process. */
 bool cli_ranks_is_spare(void);
-/* "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
+/* The name of the launcher: "srun", "Open MPI's mpirun"; "none" when this process was started alone. */
 const char *cli_ranks_launcher(void);
-/* Under a launcher, loads its MPI and begins it; standard output is then that of rank 0. Otherwise it does nothing. */
+/* Under a launcher, loads its MPI and initializes it; only rank 0 then has standard output. Otherwise it does
+ * nothing. */
 bg_status cli_ranks_begin(bg_error *error);
-/* NULL: one process. */
+/* Returns NULL for a single process. */
 const bg_transport *cli_ranks(void);
 /* Whether this process writes files and prints. */
 bool cli_ranks_is_first(void);
-/* Adds lines "name value\n" that all ranks must have in common: a difference is an error of the first session. */
+/* Adds lines "name value\n" that must be equal on all ranks; a difference is an error of the first session. */
 void cli_ranks_agree(const char *format, ...) BG_PRINTF(1, 2);
-/* The path of this rank's log: `path` with the rank's number for "%r". With "%r" each rank writes a log, otherwise the
- * first one. */
+/* The path of this rank's log: `path` with the rank's number in place of "%r". With "%r" each rank writes a log;
+ * otherwise only the first rank does. */
 const char *cli_ranks_log(const char *path);
 bool cli_ranks_keeps_log(void);
-/* Whether standard output is the user's terminal: launchers replace a pipe by a terminal that they create. */
+/* Whether standard output is the user's terminal, and not one that a launcher has created in place of a pipe. */
 bool cli_writes_to_terminal(void);
 /* An error on a rank other than the first is printed with a delay that grows with the rank, because the rank that
- * prints it ends all others. So only the lowest rank with the error prints it: false when another one has. */
+ * prints it ends all others. So only the lowest rank with the error prints it; returns false when another rank has
+ * printed it. */
 bool cli_ranks_says_error(void);
-/* All ranks have learned that one of them got a signal: acts as if this one had got it too. */
+/* Called after all ranks know that one of them got a signal; acts as if this rank had got it too. */
 void cli_ranks_share_signal(bool is_asked);
 /* Ends MPI; returns `code`. */
 int cli_ranks_end(int code);

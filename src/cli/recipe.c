@@ -1,5 +1,5 @@
 /*
- * recipe.c: the options of a training that do not depend on the model: checks their combinations, and converts them to
+ * recipe.c: checks the combinations of a training's options that do not depend on the model, and converts them to
  * options of the library.
  */
 #include "cli/recipe.h"
@@ -34,7 +34,7 @@ cli_recipe cli_recipe_defaults(const char *program)
                         .prefetch = 3};
 }
 
-/* Reads the first rule of a list; *next: the rest, NULL at the end. */
+/* Reads the first rule of a list; *next is the rest, or NULL at the end. */
 static bg_status read_rule(const char *list, uint32_t *out_classes, const char **out_pattern, size_t *out_length,
                            const char **next, bg_error *error)
 {
@@ -42,9 +42,10 @@ static bg_status read_rule(const char *list, uint32_t *out_classes, const char *
 
     *next = list[length] == ';' ? list + length + 1 : NULL;
     if (colon + 1 >= length)
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "--offload-rule %.*s has no pattern; expected CLASSES:PATTERN, as in \"weights:layer3.*\"",
-                            (int)length, list);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "--offload-rule %.*s has no pattern; it must be CLASSES:PATTERN, as in \"weights:layer3.*\"", (int)length,
+            list);
     *out_pattern = list + colon + 1;
     *out_length = length - colon - 1;
     return cli_classes_find("offload-rule", list, colon, out_classes, error);
@@ -93,7 +94,7 @@ bg_status cli_recipe_rate(const cli_recipe *recipe, bg_rate_schedule *out, bg_er
     bg_status status = bg_rate_parse(recipe->rate_schedule, recipe->learning_rate, recipe->steps, out, error);
 
     if (status == BG_OK && out->kind == BG_RATE_PLATEAU && recipe->no_validation != NULL)
-        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, and there are none: %s",
+        status = bg_error_set(error, BG_ERROR_INVALID, "it follows the losses of validations, but there are none; %s",
                               recipe->no_validation);
     return status == BG_OK ? BG_OK : bg_error_context(error, status, "--rate-schedule %s", recipe->rate_schedule);
 }
@@ -185,7 +186,7 @@ void cli_recipe_replay(cli_recipe *recipe)
 
 /* ---- limits ---- */
 
-/* A text with a point is a share, as in Lightning: 1.0 is all batches, 1 is one batch. */
+/* A number with a decimal point is a share, as in Lightning: 1.0 means all batches, and 1 means one batch. */
 static bg_status read_limit(const char *text, const char *flag, bool may_be_none, uint64_t *out_number,
                             double *out_share, bg_error *error)
 {
@@ -211,7 +212,7 @@ static bg_status read_limit(const char *text, const char *flag, bool may_be_none
     return BG_OK;
 }
 
-/* Limits of the passes; `out` may be NULL, for a check alone. */
+/* Reads the limits of the passes; if `out` is NULL, it only checks them. */
 static bg_status read_limits(const cli_recipe *recipe, bg_trainer_options *out, bg_error *error)
 {
     static const char *const flags[BG_TRAINER_TASK_COUNT] = {[BG_TRAINER_FIT] = "limit-train-batches",
@@ -255,7 +256,7 @@ bg_status cli_recipe_check(const cli_recipe *recipe, bg_error *error)
 
 /* ---- values of the flags ---- */
 
-/* Prints warnings always, other messages with --debug. */
+/* Always prints warnings; prints other messages only with --debug. */
 static void print_message(void *user, bg_log_level level, const char *text)
 {
     const cli_recipe *recipe = user;
@@ -263,15 +264,15 @@ static void print_message(void *user, bg_log_level level, const char *text)
 
     if (level > BG_LOG_WARNING && !recipe->debug && !recipe->library.options.reporting.log_cycles)
         return;
-    cli_clear_line(recipe->quiet); /* the line may say that a plan is being compiled */
+    cli_clear_line(recipe->quiet); /* clears a line that says that a plan is being compiled */
     if (level == BG_LOG_WARNING)
         cli_warn(recipe->command, text);
     else
         cli_say(recipe->command, "%s: %s", (unsigned)level < 4 ? names[level] : "note", text);
 }
 
-/* A single value of --device-memory is the budget of all devices; several values, or --device-speeds, describe each
- * device. */
+/* A single value of --device-memory is the budget of each device. Several values, or --device-speeds, describe devices
+ * one by one. */
 static void describe_devices(const cli_recipe *recipe, bg_device_model *devices, bg_options *options)
 {
     const cli_library *library = &recipe->library;
@@ -285,7 +286,7 @@ static void describe_devices(const cli_recipe *recipe, bg_device_model *devices,
     options->execution.device_model_count = count;
 }
 
-/* Rules keep the other settings of their class. */
+/* A rule keeps the other settings of its class. */
 static void set_rules(const cli_recipe *recipe, bg_options *options, cli_plan_room *room)
 {
     const char *pattern = NULL, *next = recipe->library.offload_rules;
@@ -335,7 +336,7 @@ static void set_locations(const cli_recipe *recipe, bg_options *options, cli_pla
         location->minimum_elements_sharded = (size_t)library->shard_minimum;
     }
     set_rules(recipe, options, room);
-    /* Among weights that are remote only by name, those are sharded; the others stay whole. */
+    /* If weights are remote only by name, only the named ones are sharded; the others stay whole. */
     for (uint32_t i = 0; i < options->memory.location_rule_count && !are_weights_remote(options); i++)
         if (options->memory.location_rules[i].classes == 1u << BG_LOCATION_WEIGHTS)
             options->memory.locations[BG_LOCATION_WEIGHTS].sharded = false;
@@ -347,7 +348,7 @@ bg_options cli_recipe_options(const cli_recipe *recipe, cli_plan_room *room)
 
     set_locations(recipe, &options, room);
     describe_devices(recipe, room->devices, &options);
-    /* Enabled where a run leaves checkpoints. */
+    /* Enabled when the run writes checkpoints. */
     options.numerics.guard_loss =
         options.numerics.guard_loss || recipe->checkpoint_dir != NULL || options.files.memmap_dir != NULL;
     cli_library_override(&recipe->library, &options);
@@ -433,7 +434,7 @@ uint64_t cli_recipe_samples_per_call(const cli_recipe *recipe)
 
 bg_status cli_recipe_check_places(const cli_recipe *recipe, const char *save_path, int *folder, bg_error *error)
 {
-    if (!cli_ranks_is_first()) /* which writes nothing */
+    if (!cli_ranks_is_first()) /* a replay, which writes nothing */
         return BG_OK;
     if (save_path != NULL)
         BGI_TRY(cli_save_check(save_path, "save", error));

@@ -1,6 +1,6 @@
 /*
- * recipe_checkpoint.c: --checkpoint and --resume: the state of a training with its position in the data, which is a
- * JSON object in the checkpoint's blob:
+ * recipe_checkpoint.c: implements --checkpoint and --resume. A checkpoint has the state of a training and its position
+ * in the data, a JSON object in the checkpoint's blob:
  *
  *     {"epoch":0,"image":1600,"images":60000,"shuffle":true}
  *
@@ -8,7 +8,7 @@
  *
  *     "plateau":{"reports":3,"scale":0.1,"best":0.25,"bad_reports":1,"resting":0}
  *
- * The place is counted in samples, not calls, so that a run of another shape can resume there.
+ * The position is counted in samples, not calls, so that a run of another shape can resume there.
  */
 #include "cli/recipe.h"
 
@@ -28,8 +28,8 @@
 
 /* The position of a training in its data. */
 typedef struct data_place {
-    int64_t epoch, image; /* both from 0; any sample is called "image" in the file */
-    int64_t images;       /* of an epoch */
+    int64_t epoch, image; /* both count from 0; a sample of any kind is called "image" in the file */
+    int64_t images;       /* samples of an epoch */
     bool shuffle;
     bool has_plateau; /* `plateau` is the schedule's state */
     struct {
@@ -81,7 +81,7 @@ static bool has_plateau(const cli_recipe *recipe)
 static void print_plateau(const cli_recipe *recipe, char *text, size_t size)
 {
     const bg_rate_schedule *rate = &recipe->rate;
-    char best[40] = "null"; /* no validation yet */
+    char best[40] = "null"; /* there was no validation yet */
 
     text[0] = '\0';
     if (!has_plateau(recipe))
@@ -136,7 +136,7 @@ bg_status cli_checkpoint_reserve(const cli_recipe *recipe, const cli_training *t
 
 /* ---- going on ---- */
 
-/* Returns false when it exists and is invalid. */
+/* Returns false if a state exists but is invalid. */
 static bool read_plateau(const json_t *object, data_place *out)
 {
     const json_t *plateau = json_object_get(object, "plateau");
@@ -174,7 +174,7 @@ static bg_status read_place(const cli_recipe *recipe, const bg_checkpoint *found
     return BG_OK;
 }
 
-/* The samples must be the same, in the same order, and a call must begin at the place. */
+/* The samples must be the same, in the same order, and a call must begin at the position. */
 static bg_status check_place(const cli_recipe *recipe, const cli_training *training, const data_place *place,
                              const char *path, bg_error *error)
 {
@@ -190,15 +190,15 @@ static bg_status check_place(const cli_recipe *recipe, const cli_training *train
                             recipe->no_shuffle ? "without --no-shuffle; leave it out" : "with --no-shuffle; add it");
     if ((uint64_t)place->image % per_call != 0)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "%s stands at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
-                            " %s begins; take the --batch-size, --device-iterations, --gradient-accumulation and "
+                            "%s is at %s %" PRIu64 " of an epoch, where no call of %" PRIu64
+                            " %s begins; use the --batch-size, --device-iterations, --gradient-accumulation and "
                             "--replicas of the training that wrote it",
                             path, recipe->sample_word, (uint64_t)place->image, per_call, recipe->sample_words);
     return BG_OK;
 }
 
-/* A plateau resumes its state; without a state in the checkpoint it begins. Returns whether the last epoch's validation
- * is missing. */
+/* A plateau resumes from its state in the checkpoint, or starts if there is none. Returns whether the last epoch's
+ * validation is missing. */
 static bool resume_plateau(cli_recipe *recipe, const data_place *place)
 {
     if (!has_plateau(recipe))
@@ -248,7 +248,7 @@ bg_status cli_checkpoint_resume(cli_recipe *recipe, cli_training *training, bool
     options.optimizer_option = "--resume-optimizer";
     status = bg_checkpoint_load(bg_trainer_session(training->trainer, BG_TRAINER_FIT),
                                 replay != NULL ? replay : recipe->checkpoint_dir, &options, &found, error);
-    /* With several ranks the folder of this rank may be empty while others have checkpoints. */
+    /* With several ranks the folder of this rank may be empty while those of others contain checkpoints. */
     if (status == BG_ERROR_NOT_FOUND && replay == NULL) {
         bg_error_clear(error);
         if (cli_ranks_is_first())

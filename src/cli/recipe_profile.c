@@ -1,6 +1,6 @@
 /*
- * recipe_profile.c: --profile: the report of a training, and of the test after it; and the trace of the shorter last
- * call.
+ * recipe_profile.c: implements --profile: the report of a training and of the test after it, and the trace of the
+ * shorter last call.
  */
 #include "cli/profile.h"
 #include "cli/ranks.h"
@@ -63,7 +63,7 @@ bg_status cli_profile_check(const cli_recipe *recipe, bg_error *error)
     return status;
 }
 
-/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes. The
+/* Writes the trace of one compiled model, for all ranks; its summary is added to `text`. The first rank writes it. The
  * main model also gets a report. */
 static bg_status write_trace(const cli_recipe *recipe, bg_session *session, const bg_plan *plan, int file,
                              const bg_profile_notes *notes, bgi_string *text, bg_error *error)
@@ -120,7 +120,7 @@ bg_status cli_profile_write_test(const cli_recipe *recipe, const cli_training *t
                : BG_OK;
 }
 
-/* Removes an earlier run's trace, which does not belong to this run. */
+/* Removes the trace of an earlier run. */
 static bg_status remove_trace(const char *path, bg_error *error)
 {
     char reason[BGI_ERRNO_TEXT_BYTES];

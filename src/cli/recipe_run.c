@@ -71,7 +71,7 @@ void cli_run_save_checkpoint(const cli_recipe *recipe, const cli_training *train
         note_failure(recipe, run, &error);
 }
 
-/* The mean over all micro-batches where a training returns them all. */
+/* Uses the mean over all micro-batches if the training returns all of them. */
 static cli_metric find_training_loss(const bg_trainer *trainer)
 {
     cli_metric metric = {.name = NULL};
@@ -163,7 +163,7 @@ void cli_run_print_verdict(const cli_recipe *recipe, const cli_training *trainin
 
 /* ---- the end ---- */
 
-/* A diverged training has failed, but this is reported after everything else is done. */
+/* A diverged training has failed, which is reported at the end. */
 static void note_bad_loss(cli_training *training, const cli_run *run)
 {
     bg_error late = {0};

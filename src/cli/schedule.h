@@ -1,5 +1,5 @@
 /*
- * schedule.h: the parts of `brigade schedule`: its options and the problems they describe, and its pictures in text.
+ * schedule.h: the parts of `brigade schedule`: options, the problems that they describe, and pictures in text.
  * cmd_schedule.c combines them.
  */
 #ifndef BGI_CLI_SCHEDULE_H
@@ -12,7 +12,7 @@
 /* ---- options and problems (schedule_config.c) ---- */
 
 typedef struct schedule_config {
-    /* 0: SCHEDULE_STAGES, SCHEDULE_MICRO_BATCHES or the file's numbers; the schedule's number of devices */
+    /* 0 means the file's numbers or SCHEDULE_STAGES and SCHEDULE_MICRO_BATCHES; for devices, the schedule's number. */
     uint64_t stages, micro_batches, devices;
     const char *forward, *backward, *weights, *update; /* "1" or "1,2,..." */
     double transfer;
@@ -30,20 +30,20 @@ extern const cli_option schedule_options[];
 
 schedule_config schedule_config_defaults(void);
 
-/* A problem and what a command needs to know of it; must be cleared with schedule_problem_clear. */
+/* A problem and its arrays; must be cleared with schedule_problem_clear. */
 typedef struct schedule_problem {
     bg_schedule_problem problem;
     uint32_t *stage_devices;
     bg_schedule_edge *edges;
     bg_stage_cost *costs;
-    bool is_inferred; /* its own arrays belong to bg_schedule_problem_free */
+    bool is_inferred; /* whether bg_schedule_problem_free frees its arrays */
 } schedule_problem;
 
 /* Checks that costs are numbers and, unless a file determines the number of stages, that there is one cost, or one for
- * each stage. If not, the command line is wrong. */
+ * each stage. An error means that the command line is wrong. */
 bg_status schedule_config_check(const schedule_config *config, bool knows_stages, bg_error *error);
 
-/* The problem that the options describe, placed as the generator requires. */
+/* The problem that the options describe, with stages placed as the generator requires. */
 bg_status schedule_problem_create(const schedule_config *config, const bg_schedule_generator *generator,
                                   schedule_problem *out, bg_error *error);
 
@@ -57,9 +57,9 @@ void schedule_problem_clear(schedule_problem *made);
 
 typedef struct schedule_measures {
     double makespan, bubble;
-    uint64_t messages, message_bytes;    /* of one step */
-    uint64_t most_kept, most_kept_bytes; /* on the device where they are highest */
-    uint64_t *kept; /* by device: micro-batches whose activations it has memory for, over its stages */
+    uint64_t messages, message_bytes;    /* numbers of one step */
+    uint64_t most_kept, most_kept_bytes; /* values of the device where they are highest */
+    uint64_t *kept; /* by device: the number of micro-batches whose activations it can store, summed over its stages */
 } schedule_measures;
 
 /* `schedule` must have been verified. */
@@ -69,13 +69,13 @@ void schedule_measures_clear(schedule_measures *measures);
 
 /* ---- pictures (schedule_picture.c) ---- */
 
-/* Considers --color, NO_COLOR and whether standard output is a terminal. */
+/* Whether to use colors, from --color, NO_COLOR and whether standard output is a terminal. */
 bool schedule_wants_color(const schedule_config *config);
 
-/* Prints a lockstep timetable, with colored cells or unchanged. */
+/* Prints a lockstep timetable, optionally with colored cells. */
 void schedule_print_timetable(const char *timetable, bool in_color);
 
-/* Prints to scale: a device is a row, a column is a slice of time. */
+/* Prints a picture to scale: a row is a device, and a column is an interval of time. */
 bg_status schedule_print_timed(const schedule_config *config, const bg_schedule_problem *problem,
                                const bg_schedule_timing *timing, bool in_color, bg_error *error);
 

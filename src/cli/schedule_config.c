@@ -1,5 +1,5 @@
 /*
- * schedule_config.c: the options of `brigade schedule` and the scheduling problems they describe: a plain chain of
+ * schedule_config.c: the options of `brigade schedule`, and the scheduling problems that they describe: plain chains of
  * stages, in any unit of time.
  */
 #include "cli/schedule.h"
@@ -61,7 +61,7 @@ schedule_config schedule_config_defaults(void)
 
 /* ---- costs ---- */
 
-/* Reads the number at `text`, up to a comma or the end, to which *end then points. */
+/* Reads the number at `text`, up to a comma or the end, and sets *end to that place. */
 static bool read_cost(const char *text, const char **end, double *out)
 {
     const size_t length = strcspn(text, ",");
@@ -75,7 +75,8 @@ static bool read_cost(const char *text, const char **end, double *out)
     return stop == *end && isfinite(*out) && !signbit(*out);
 }
 
-/* One number for all stages, or the n-th of one for each stage. stage_count 0: only checks that they are numbers. */
+/* Returns the number for all stages, or the n-th number of a list. With stage_count 0 it only checks that all are
+ * numbers. */
 static bg_status find_cost(const char *name, const char *list, uint64_t stage_count, uint64_t stage, double *out,
                            bg_error *error)
 {
@@ -123,7 +124,8 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 {
     bg_schedule_problem *problem = &made->problem;
     const uint64_t stages = problem->stage_count;
-    /* Without given sizes all messages count the same, so `auto` prefers the fewest among orders of equal time. */
+    /* If no sizes are given, all messages have the same size, so `auto` prefers the fewest messages among orders of
+     * equal time. */
     const size_t message_bytes = config->message_bytes > 0 ? config->message_bytes : 1;
     const size_t stash_bytes = config->stash_bytes > 0 ? config->stash_bytes : 1;
 
@@ -153,7 +155,7 @@ static bg_status set_costs(const schedule_config *config, schedule_problem *made
 
 /* ---- problems ---- */
 
-/* Places stages like the generator; on fewer devices than a line needs, neighbors share one. */
+/* Places stages as the generator does; if a line has fewer devices than stages, neighbors share a device. */
 static bg_status place_stages(const bg_schedule_generator *generator, uint32_t stages, uint32_t devices,
                               uint32_t *stage_devices, bg_error *error)
 {

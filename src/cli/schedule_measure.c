@@ -1,5 +1,5 @@
 /*
- * schedule_measure.c: costs of a schedule other than time: messages, and values kept for the backward pass.
+ * schedule_measure.c: costs of a schedule besides time: messages, and values stored for the backward pass.
  */
 #include "cli/schedule.h"
 

@@ -1,6 +1,6 @@
 /*
- * schedule_picture.c: schedules in letters, with optional colors: forwards blue, backwards green, weight
- * gradients gray, recomputed forwards orange, updates violet, a shade for each micro-batch.
+ * schedule_picture.c: draws schedules in letters, optionally colored: forwards blue, backwards green, weight gradients
+ * gray, recomputed forwards orange, updates violet, with a shade for each micro-batch.
  *
  *     lockstep   dev0 F0 F1 .  B0        to scale   dev0 F0F1......B0--
  */
@@ -66,7 +66,7 @@ static void end_color(void)
     fputs("\033[0m", stdout);
 }
 
-/* Cells are a letter and digits ("F3"), followed by ".digits" when stages are named; only cells begin with one of the
+/* A cell is a letter and digits ("F3"), followed by ".digits" when stages are named; only cells begin with one of these
  * letters. */
 void schedule_print_timetable(const char *timetable, bool in_color)
 {
@@ -126,7 +126,7 @@ static bool device_has_several(const bg_schedule_problem *problem)
     return false;
 }
 
-/* As wide as the label of the shortest box needs, up to the limit. */
+/* Makes the picture wide enough for the label of the shortest box, up to the limit. */
 static time_scale choose_scale(const bg_schedule_problem *problem, const bg_schedule_timing *timing, uint64_t limit)
 {
     time_scale out = {.names_stages = device_has_several(problem)};

@@ -12,7 +12,7 @@ cli_library *cli_settings_library(const cli_settings *settings)
     return (cli_library *)(void *)((char *)settings->values + settings->model->library);
 }
 
-/* Makes the table of the model's flags, and settings with the model's defaults. */
+/* Makes the table of the model's flags, and the settings with the model's defaults. */
 static bg_status open_settings(cli_settings *settings, const cli_model *model, const char *command, bg_error *error)
 {
     settings->model = model;

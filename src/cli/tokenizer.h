@@ -6,7 +6,7 @@
 
 #include <brigade/tokenizer.h>
 
-/* "bytes", or a folder. */
+/* `name` is "bytes" or a folder. */
 bg_status cli_tokenizer_open(const char *name, bg_tokenizer **out, bg_error *error);
 
 #endif

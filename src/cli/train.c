@@ -1,6 +1,6 @@
 /*
- * train.c: the program that trains a model of the table: it reads the command line, compiles, trains with the library's
- * trainer, and ends. It checks everything before the training begins. The model's row prints and writes.
+ * train.c: the program that trains a model of the table: it reads the command line, compiles, and trains with the
+ * library's trainer. It checks everything before the training begins. Functions of the model's row print and write.
  */
 #include "cli/model.h"
 
@@ -21,8 +21,8 @@ void cli_training_note(cli_training *training, const bg_error *late)
         training->late = *late;
 }
 
-/* Passes events to the model. Its failure ends the training unchanged, not as a callback's failure; later events are
- * not passed to a model that has failed. */
+/* Passes events to the model. A failure of the model ends the training with the model's own error; after it, the model
+ * gets no further events. */
 static bg_status on_event(void *user, bg_trainer_event *event, bg_error *error)
 {
     cli_training *training = user;
@@ -57,7 +57,7 @@ static bg_status compile(cli_training *training, const cli_settings *settings, c
     return status;
 }
 
-/* The model's failure is the cause of the other errors. */
+/* A failure of the model is the cause of the other errors. */
 static bg_status fit(cli_training *training, bg_error *error)
 {
     const bg_trainer_data data = {.loader = training->loader, .names = training->inputs};
@@ -115,12 +115,12 @@ static bg_status run(cli_training *training, const cli_settings *settings, bg_er
         status = train(training, &build, error);
     if (status == BG_OK && model->finish != NULL && !replays)
         status = model->finish(training, error);
-    if (status == BG_OK && training->failure.status != BG_OK) /* of an event after the training */
+    if (status == BG_OK && training->failure.status != BG_OK) /* failure of an event after the training */
         status = bg_error_set(error, training->failure.status, "%s", training->failure.message);
     if (status == BG_OK && training->late.status != BG_OK)
         status = bg_error_set(error, training->late.status, "%s", training->late.message);
     cli_log_close(&training->log);
-    bg_trainer_destroy(training->trainer); /* while the build exists */
+    bg_trainer_destroy(training->trainer); /* closes it while the build exists */
     model->close(training);
     cli_bundle_close(training);
     bgi_folder_release(&training->folder);
@@ -152,8 +152,8 @@ static int run_all(const cli_settings *settings, int argc, char **argv)
         code = cli_plan_show(settings, model->says, model->compile_only_parts, NULL, &error);
     } else if (status == BG_OK) {
         if (training.library->options.execution.planned_ranks > 0)
-            cli_warn(model->says, "--ranks describes ranks, with --compile-only or `brigade plan`, and starts none; "
-                                  "`mpirun -n N brigade ...` starts them");
+            cli_warn(model->says, "--ranks only describes ranks for --compile-only and `brigade plan`; `mpirun -n N "
+                                  "brigade ...` starts them");
         if (model->measure != NULL)
             status = model->measure(settings->values, true, &error);
         if (status == BG_OK)

@@ -1,6 +1,6 @@
 /*
- * document.h: JSON and YAML files as one kind of tree (jansson's), with the positions of keys, so that later errors can
- * name the position.
+ * document.h: JSON and YAML files as trees of one kind (jansson's), with the positions of keys, which later errors can
+ * name.
  */
 #ifndef BGI_CONFIG_DOCUMENT_H
 #define BGI_CONFIG_DOCUMENT_H
@@ -16,12 +16,13 @@ enum { BGI_DOCUMENT_LIMIT_BYTES = 1 << 20, BGI_DOCUMENT_DEPTH = 32 };
 /* A zeroed document is valid and empty. */
 typedef struct bgi_document {
     json_t *root; /* an object */
-    /* key: "line:column". JSON: the keys of the outermost map. YAML: all keys, those of inner maps as "outer.inner". */
+    /* The position of a key, as "line:column". In JSON only keys of the outermost map have positions. In YAML all keys
+     * have one; those of inner maps are "outer.inner". */
     json_t *places;
 } bgi_document;
 
-/* `name` begins the error messages: "name:line:column: ...", BG_ERROR_PARSE. Duplicate keys are refused, as is text
- * that is longer or deeper than the limits. */
+/* Errors are BG_ERROR_PARSE with the message "name:line:column: ...". Duplicate keys are refused, as is text that is
+ * longer or deeper than the limits. */
 bg_status bgi_document_parse_json(const char *text, size_t size_bytes, const char *name, bgi_document *out,
                                   bg_error *error);
 /* Strict YAML: no anchors, aliases, tags, merge keys or second documents, and no plain words that are true or false to
@@ -35,7 +36,7 @@ void bgi_document_clear(bgi_document *document);
 
 /* Prints like Python's json.dumps(indent=2, sort_keys=True), and ends in a new line. */
 void bgi_document_print_json(bgi_string *text, const json_t *value);
-/* Prints one key of the object a line, with its value on the same line. */
+/* Prints each key of the object on a line, together with its value. */
 void bgi_document_print_yaml(bgi_string *text, const json_t *object);
 /* Prints in one line: [1, 2]. The form is the same for JSON and YAML. */
 void bgi_json_print(bgi_string *text, const json_t *value);

@@ -1,6 +1,6 @@
 /*
- * gpt_config.c: the tree of gpt_fields.def: read from files and from "key=value", checked, printed. Every value passes
- * through one function (assign), wherever it comes from: defaults are read like a file.
+ * gpt_config.c: reads the tree of gpt_fields.def from files and from "key=value", checks it, and prints it. Every value
+ * passes through one function (assign), including the defaults, which are read like a file.
  */
 #include "config/gpt_config.h"
 
@@ -22,7 +22,7 @@ enum { PATH_BYTES = 128, MOST_REPLICAS = 65536 };
 
 typedef enum field_kind {
     FIELD_COUNT,
-    FIELD_LIMIT, /* a count, or null (0): no limit */
+    FIELD_LIMIT, /* a count, or null (stored as 0) for no limit */
     FIELD_REAL,
     FIELD_FLAG,
     FIELD_CHOICE,
@@ -68,7 +68,7 @@ static const field *find_field(const char *path)
     return NULL;
 }
 
-/* The example's files name the optimizer where the tree has a group, and spell one word differently. */
+/* In the example's files `optimizer` is a name where this tree has a group, and one word has another spelling. */
 static const field *find_alias(const char *path)
 {
     static const struct {
@@ -145,7 +145,7 @@ static const field *find_by_word(const char *word)
     return NULL;
 }
 
-/* Finds the group that was probably meant, with its path; NULL: none. */
+/* Finds the group that was probably meant, with its path; returns NULL if there is none. */
 static bool find_nearest_group(const char *path, char group[PATH_BYTES])
 {
     char paths[FIELDS][PATH_BYTES];
@@ -168,7 +168,7 @@ static bool find_nearest_group(const char *path, char group[PATH_BYTES])
 }
 
 /* The path that a mistyped path or last word probably means, or NULL; `group` is memory for the path of a group. The
- * word may be right and its group wrong. */
+ * last word may be right although its group is wrong. */
 static const char *find_nearest(const char *path, char group[PATH_BYTES])
 {
     const char *names[FIELDS], *words[FIELDS];
@@ -182,7 +182,7 @@ static const char *find_nearest(const char *path, char group[PATH_BYTES])
         return find_by_word(word)->path;
     nearest = bgi_text_nearest(path, names, FIELDS);
     nearest_word = bgi_text_nearest(word, words, FIELDS);
-    /* Among the fields with the same word it takes the one in the nearest group. */
+    /* Of several fields with the same word, the one in the nearest group is chosen. */
     if (nearest != NULL && nearest_word != NULL && strcmp(last_word_of(nearest), nearest_word) == 0)
         return nearest;
     if (nearest_word != NULL)
@@ -204,7 +204,7 @@ static void report_group(bgi_problems *problems, const char *group)
     bgi_string names = {0};
 
     add_fields_of(&names, group);
-    bgi_problems_add(problems, group, "%s is not a value; it has fields: %s", group,
+    bgi_problems_add(problems, group, "%s is a group, not a value; its fields are %s", group,
                      names.length > 0 ? names.data : "groups of them");
     bgi_string_clear(&names);
 }
@@ -223,7 +223,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-/* "sgd|rmsprop": the optimizers that have the setting; NULL: all of them. */
+/* The optimizers that have the setting, as "sgd|rmsprop"; NULL means all of them. */
 static void list_optimizers(const bgi_setting *setting, bgi_string *text)
 {
     const char *name;
@@ -288,7 +288,7 @@ static bool is_good(const field *f, const json_t *value)
     return false;
 }
 
-/* Reports what the value is and what would be right. */
+/* Reports the value and what would be right. */
 static void report_value(bgi_problems *problems, const field *f, const json_t *value)
 {
     bgi_string is = {0}, names = {0};
@@ -335,7 +335,7 @@ static void report_value(bgi_problems *problems, const field *f, const json_t *v
     bgi_string_clear(&is);
 }
 
-/* The configuration keeps the value, because it points into it. */
+/* The configuration keeps a reference to the value, because it points into it. */
 static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_problems *problems)
 {
     void *member = member_of(config, f);
@@ -361,7 +361,7 @@ static void assign(bgi_gpt_config *config, const field *f, json_t *value, bgi_pr
         break;
     case FIELD_CHOICE:
     case FIELD_TEXT:
-        *(const char **)member = json_string_value(value); /* NULL for null */
+        *(const char **)member = json_string_value(value); /* NULL represents null */
         break;
     case FIELD_TEXTS:
     case FIELD_REALS:
@@ -424,7 +424,7 @@ static const char *place_of(const void *user, const char *path, char *text, size
     return text;
 }
 
-/* Takes over the document. */
+/* Takes ownership of the document. */
 static bg_status read_document(bgi_gpt_config *config, bgi_document *document, const char *name, bg_error *error)
 {
     const places where = {document, name};
@@ -456,7 +456,7 @@ bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error
 
 /* ---- single values ---- */
 
-/* The value of the text, as in YAML; paths need no quotes. */
+/* Converts the text to a value as YAML does; paths need no quotes. */
 static bg_status read_text(const field *f, const char *text, bgi_document *out, bg_error *error)
 {
     bgi_string yaml = {0};
@@ -635,7 +635,8 @@ static bool is_initial(const bgi_gpt_config *config, const field *f)
     return is_equal;
 }
 
-/* The setting of optimizers that a field sets; NULL: none. *out_is_opposite: the example's word means the opposite. */
+/* The optimizers' setting that a field sets; NULL if it sets none. *out_is_opposite is set if the example's word means
+ * the opposite. */
 static const bgi_setting *find_setting(const field *f, bool *out_is_opposite)
 {
     static const char group[] = "training.optimizer.", opposite[] = "bias_correction";
@@ -669,7 +670,7 @@ bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *o
     return BG_OK;
 }
 
-/* A setting that the optimizer does not have would have no effect, which cannot be intended. */
+/* A setting that the optimizer does not have would have no effect, so it must be a mistake. */
 static void check_optimizer(const bgi_gpt_config *config, bgi_problems *problems)
 {
     bg_optimizer optimizer;
@@ -702,7 +703,7 @@ bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config)
 
 static void check_batch(const bgi_gpt_config *config, bgi_problems *problems)
 {
-    /* Each is at most 10^6, so no product overflows. */
+    /* Each factor is at most 10^6, so no product overflows. */
     const int64_t share = config->data_parallel * config->micro_batch_size;
     const int64_t nearest = config->global_batch_size / share * share;
 
@@ -764,7 +765,7 @@ static json_t *value_of(const bgi_gpt_config *config, const field *f)
     return NULL;
 }
 
-/* Headings of the groups that `path` is in and `before` is not; returns its depth. */
+/* Prints headings of the groups that contain `path` but not `before`; returns the depth of `path`. */
 static int print_groups(bgi_string *text, const char *before, const char *path)
 {
     int depth = 0;

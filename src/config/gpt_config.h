@@ -1,9 +1,10 @@
 /*
- * gpt_config.h: the configuration of a GPT training run as a tree of named fields: defaults, then a preset or a file,
- * then single values. It knows names, types and rules between values, and not how a run is made from them.
+ * gpt_config.h: the configuration of a GPT training run as a tree of named fields. Defaults are overridden by a preset
+ * or a file, and these by single values. It has names, types and rules between values; other files make a run from
+ * them.
  *
- * A configuration stores no number twice: derived values (gradient accumulation, devices, the learning rate of a step)
- * are functions.
+ * A configuration stores no number twice, so derived values (gradient accumulation, devices, the learning rate of a
+ * step) are functions.
  */
 #ifndef BGI_CONFIG_GPT_CONFIG_H
 #define BGI_CONFIG_GPT_CONFIG_H
@@ -32,7 +33,7 @@ typedef struct bgi_gpt_config {
     double gradient_clipping;
     const json_t *input_files; /* an array of strings */
     int64_t n_samples;         /* 0: all */
-    int64_t sample_stride;     /* tokens from a sample to the next; 0: sequence_length */
+    int64_t sample_stride;     /* tokens from the start of a sample to that of the next; 0: sequence_length */
     int64_t micro_batch_size, data_parallel, tensor_parallel_1, tensor_parallel_2, device_iterations, io_tiles;
     const json_t *available_memory_proportion; /* an array of numbers */
     double loss_scaling;
@@ -41,7 +42,7 @@ typedef struct bgi_gpt_config {
     bool test_mode;
     const char *load, *save, *memmap_dir; /* NULL: none */
     int64_t checkpoint_steps, max_checkpoints;
-    json_t *kept; /* the values that the pointers above point into */
+    json_t *kept; /* owns the values that the pointers above point into */
 } bgi_gpt_config;
 
 /* Sets the defaults of the fields. The result must be cleared with bgi_gpt_config_clear, also after errors. */
@@ -49,14 +50,14 @@ bg_status bgi_gpt_config_init(bgi_gpt_config *config, bg_error *error);
 void bgi_gpt_config_clear(bgi_gpt_config *config);
 
 /* Reads values of a YAML or JSON file over the existing ones. Errors name the position, the key and what would be
- * right; for an unknown key, the nearest known one. */
+ * right. For an unknown key, they name the nearest known one. */
 bg_status bgi_gpt_config_load(bgi_gpt_config *config, const char *path, bg_error *error);
-/* The same from text; `name` begins the errors. */
+/* Reads values from text; error messages begin with `name`. */
 bg_status bgi_gpt_config_parse_yaml(bgi_gpt_config *config, const char *text, const char *name, bg_error *error);
 
-/* "model.layers=4". The last word is enough if only one field has it: "layers=4". */
+/* "model.layers=4". The last word of the path is enough if only one field has it: "layers=4". */
 bg_status bgi_gpt_config_set(bgi_gpt_config *config, const char *assignment, bg_error *error);
-/* The keys that bgi_gpt_config_set accepts: a path or its last word. */
+/* Whether bgi_gpt_config_set accepts a key, which is a path or its last word. */
 typedef enum bgi_gpt_key {
     BGI_GPT_KEY_NONE = 0, /* the key does not exist */
     BGI_GPT_KEY_VALUE,
@@ -67,7 +68,7 @@ typedef enum bgi_gpt_key {
 } bgi_gpt_key;
 bgi_gpt_key bgi_gpt_config_find_key(const char *key);
 
-/* Whether execution.available_memory_proportion was set; its default is the example's. */
+/* Whether execution.available_memory_proportion was set, and does not have the example's default. */
 bool bgi_gpt_config_has_proportions(const bgi_gpt_config *config);
 
 /* Checks rules between values, and reports all violations in one line. */
@@ -79,12 +80,12 @@ bg_status bgi_gpt_config_print(const bgi_gpt_config *config, char **out_text, bg
 /* The element type of stored weights: model.weights, or the precision if model.weights says so. */
 bg_dtype bgi_gpt_config_weights(const bgi_gpt_config *config);
 
-/* For a configuration that was checked. */
+/* The following functions need a configuration that was checked. */
 uint64_t bgi_gpt_config_accumulation(const bgi_gpt_config *config); /* micro-batches of an update, for each replica */
-uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config); /* data x tensor 1 x tensor 2, as the example counts */
-/* The optimizer with its settings, and the rate of the first update. Biases and norms do not decay. */
+uint64_t bgi_gpt_config_devices(const bgi_gpt_config *config);      /* data x tensor 1 x tensor 2, as in the example */
+/* The optimizer with its settings, and the rate of the first update. Biases and norms have no weight decay. */
 bg_status bgi_gpt_config_optimizer(const bgi_gpt_config *config, bg_optimizer *out, bg_error *error);
-/* The rate of the update after `done` updates: it rises from 1e-7 over the warm-up, then falls to it again. */
+/* The learning rate of the update after `done` updates. It rises from 1e-7 during the warm-up, then falls to 1e-7. */
 double bgi_gpt_config_learning_rate(const bgi_gpt_config *config, uint64_t done);
 
 #endif

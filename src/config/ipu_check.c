@@ -1,7 +1,7 @@
 /*
- * ipu_check.c: computes the values of all fields from the given ones: types and ranges, inferred defaults, and
- * relations between fields. One pass continues after the first problem. The rules are those of Optimum Graphcore's
- * IPUConfig; if its documentation and its code disagree, the code decides.
+ * ipu_check.c: computes the values of all fields from the given ones. It checks types, ranges and relations between
+ * fields, and infers defaults. The pass continues after a problem. The rules are those of Optimum Graphcore's
+ * IPUConfig; where its documentation and its code disagree, they follow the code.
  */
 #include "config/ipu_config.h"
 
@@ -18,7 +18,7 @@ enum { VALUE_BYTES = 160, LIST_LIMIT = 65536 };
 
 /* ---- types and ranges ---- */
 
-/* Prints a value for a message, cut when it is long. */
+/* Prints a value for a message; a long one is truncated. */
 static const char *value_text(const json_t *json, char text[VALUE_BYTES])
 {
     bgi_string all = {0};
@@ -53,7 +53,7 @@ static const char *type_name(const json_t *json)
     return "null";
 }
 
-/* "a whole number or null": the kinds of value that a field accepts. */
+/* Describes the kinds of value that a field accepts: "a whole number or null". */
 static const char *expected_text(unsigned kinds, char text[VALUE_BYTES])
 {
     static const struct {
@@ -163,7 +163,7 @@ static bool check_field(const bgi_ipu_field *field, const json_t *json, bgi_prob
 
 /* ---- given and inferred values ---- */
 
-/* Keeps the reference. A number in place of a list is read as a list of one number. */
+/* Takes ownership of the reference. A number in place of a list is read as a list of one number. */
 static void set_value(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json, bgi_problems *problems)
 {
     bgi_ipu_value *value = &config->values[id];

@@ -1,6 +1,6 @@
 /*
- * ipu_config.c: the configuration object: created, copied, read and changed by name. It knows no files; ipu_check.c
- * checks the values.
+ * ipu_config.c: creates and copies the configuration object, and reads and changes fields by name. It knows no files;
+ * ipu_check.c checks the values.
  */
 #include "config/ipu_config.h"
 
@@ -50,7 +50,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(bgi_ipu_fields[*(const uint8_t *)a].name, bgi_ipu_fields[*(const uint8_t *)b].name);
 }
 
-/* The table is ordered by meaning; users search for names. */
+/* Sorts fields by name for users, because the table is ordered by meaning. */
 static bgi_ipu_field_id field_by_name(size_t index)
 {
     uint8_t order[BGI_IPU_FIELD_COUNT];
@@ -130,8 +130,8 @@ bg_status bg_ipu_config_create(bg_ipu_config **out, bg_error *error)
     return BG_OK;
 }
 
-/* Copies the given values, not the settled ones. Trees are never changed after they were given, so they can be
- * shared. */
+/* Copies the given values, without the computed ones. A tree never changes after it was given, so copies can share
+ * it. */
 static bg_status copy_given(const bg_ipu_config *config, bg_ipu_config **out, bg_error *error)
 {
     bg_ipu_config *copy = NULL;
@@ -334,7 +334,7 @@ static json_t *make_list(const bg_config_value *value)
     return list;
 }
 
-/* jansson cannot represent infinities: those give NULL as well. */
+/* Infinities also give NULL, because jansson cannot represent them. */
 static json_t *make_json(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -361,7 +361,7 @@ static json_t *make_json(const bg_config_value *value)
     return NULL;
 }
 
-/* Whether the value was invalid, rather than memory exhausted. */
+/* Whether the cause was an invalid value, and not missing memory. */
 static bool is_bad_value(const bg_config_value *value)
 {
     json_t *json = NULL;
@@ -406,7 +406,8 @@ bg_status bg_ipu_config_set(bg_ipu_config *config, const char *name, const bg_co
         return bgi_error_memory(error, name, 0);
     if (json == NULL)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "`%s`: the value cannot be kept: numbers must be finite, text UTF-8, maps JSON objects",
+                            "`%s`: the value cannot be stored; numbers must be finite, text must be UTF-8, and maps "
+                            "must be JSON objects",
                             name);
     return give_and_take(config, name, json, error);
 }
@@ -431,7 +432,7 @@ bg_status bg_ipu_config_update_from_string(bg_ipu_config *config, const char *te
     return status;
 }
 
-/* Reals are compared as numbers: 1 equals 1.0. However, 0.2 for all devices differs from the list [0.2]. */
+/* Reals are compared as numbers, so 1 equals 1.0. However, 0.2 for all devices differs from the list [0.2]. */
 static bool is_same_value(uint32_t id, const bgi_ipu_value *a, const bgi_ipu_value *b)
 {
     size_t i = 0;

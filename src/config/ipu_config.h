@@ -1,10 +1,10 @@
 /*
- * ipu_config.h: shared by the files of the IPU configuration: the table of fields, the object, and the pass that
- * computes settled values from given ones.
+ * ipu_config.h: declarations that the files of the IPU configuration share: the table of fields, the object, and the
+ * pass that computes settled values from given ones.
  *
  *     given (what people and files said)  --settle: types, ranges, inference, cross checks-->  values (what holds)
  *
- * A change is made on a copy, settled, and taken over only when it has no problem.
+ * A change is made in a copy and settled, and replaces the original only if there are no problems.
  */
 #ifndef BGI_CONFIG_IPU_CONFIG_H
 #define BGI_CONFIG_IPU_CONFIG_H
@@ -40,9 +40,9 @@ typedef enum bgi_ipu_field_id {
 typedef struct bgi_ipu_field {
     const char *name;
     unsigned kinds;
-    const char *fallback; /* JSON; "null" where kinds have no null: inferred */
+    const char *fallback; /* JSON; "null" means inferred if the kinds do not include null */
     double least, most;
-    bool is_managed; /* the next field is the twin */
+    bool is_managed; /* the next field is its twin */
     bool is_twin;
     const char *help;
 } bgi_ipu_field;
@@ -52,36 +52,37 @@ extern const bgi_ipu_field bgi_ipu_fields[BGI_IPU_FIELD_COUNT];
 /* The settled value of a field. */
 typedef struct bgi_ipu_value {
     json_t *json;
-    int64_t *integers; /* of a list of numbers */
+    int64_t *integers; /* elements of a list of numbers */
     double *reals;
     char *text; /* of a map */
     size_t count;
 } bgi_ipu_value;
 
 struct bg_ipu_config {
-    json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL: not given; null: given as null */
+    json_t *given[BGI_IPU_FIELD_COUNT]; /* NULL if not given; JSON null if given as null */
     bgi_ipu_value values[BGI_IPU_FIELD_COUNT];
     json_t *kept;     /* keys of the file that are not fields */
     bgi_string notes; /* lines of notes from reading */
     bool is_from_file;
-    bool hides_version; /* from what is written */
+    bool hides_version; /* omitted from written files */
     bool is_inference;  /* the mode */
 };
 
-/* The field of a name; BGI_IPU_FIELD_COUNT if there is none. */
+/* Finds the field with a name; returns BGI_IPU_FIELD_COUNT if there is none. */
 bgi_ipu_field_id bgi_ipu_field_find(const char *name);
-/* The field that is nearest to a mistyped name, or NULL. */
+/* Finds the field whose name is nearest to a mistyped one; returns NULL if none is near. */
 const char *bgi_ipu_field_nearest(const char *name);
-/* Version strings and other records of the JSON base class: kept without a note. Deprecated ones: kept with a note. */
+/* Version strings and other records of the JSON base class, which are kept without a note. Deprecated fields, which are
+ * kept with a note. */
 bool bgi_ipu_is_record(const char *name);
 bool bgi_ipu_is_deprecated(const char *name);
-/* The current name of an old one; NULL: it is not an old name. */
+/* The current name of a field with an old name; NULL if the name is not an old one. */
 const char *bgi_ipu_renamed(const char *name);
 
-/* Computes values from given ones; `problems` gets everything that is wrong. Returns false when there were problems:
- * fields without problems then have their values, the others their defaults. */
+/* Computes values from given ones, and adds every problem to `problems`. Returns false if there were problems. Fields
+ * with problems then have their defaults, the others their values. */
 bool bgi_ipu_settle(bg_ipu_config *config, bgi_problems *problems);
-/* The numbers of a field's value by the field's name (in inference: of its twin, if it has one). */
+/* The numbers of a field's value by the field's name. In inference they are those of its twin, if it has one. */
 const bgi_ipu_value *bgi_ipu_held(const bg_ipu_config *config, bgi_ipu_field_id id, bool for_inference);
 bgi_ipu_field_id bgi_ipu_in_mode(bgi_ipu_field_id id, bool for_inference);
 int64_t bgi_ipu_integer(const bg_ipu_config *config, bgi_ipu_field_id id);
@@ -89,28 +90,28 @@ bool bgi_ipu_bool(const bg_ipu_config *config, bgi_ipu_field_id id);
 
 void bgi_ipu_value_clear(bgi_ipu_value *value);
 
-/* Creates an empty configuration: nothing is given or settled. */
+/* Creates an empty configuration, in which no value is given or settled. */
 bg_status bgi_ipu_config_begin(bg_ipu_config **out, bg_error *error);
-/* Gives a field `json` (takes a new reference; NULL: removes the value). */
+/* Gives a field the value `json`, of which it takes a new reference; NULL removes the value. */
 void bgi_ipu_give(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json);
-/* Gives every field that has a settled value this value. */
+/* Turns every settled value into a given one. */
 void bgi_ipu_give_all(bg_ipu_config *config);
-/* Settles `trial` and, when it has no problems, moves it into `config`. `trial` is destroyed either way. */
+/* Settles `trial` and, if it has no problems, moves it into `config`. `trial` is destroyed either way. */
 bg_status bgi_ipu_take(bg_ipu_config *config, bg_ipu_config *trial, bg_error *error);
 
-/* Gives the values of an update string, without settling. */
+/* Sets the given values from an update string, without settling. */
 void bgi_ipu_read_updates(bg_ipu_config *config, const char *text, bgi_problems *problems);
-/* Reads a tree as a configuration and settles it as far as possible; the rest become problems. `out` is set unless
- * memory is out. */
+/* Reads a tree as a configuration and settles as many fields as possible; the others become problems. *out is set
+ * unless memory is exhausted. */
 bg_status bgi_ipu_read_document(const bgi_document *document, const char *name,
                                 const bg_ipu_config_load_options *options, bg_ipu_config **out, bgi_problems *problems,
                                 bg_error *error);
-/* The file of a path: for a folder, ipu_config.json in it. malloc'ed. */
+/* The file that a path denotes: for a folder, ipu_config.json in it. The result is malloc'ed. */
 bg_status bgi_ipu_file_of(const char *path, char **out, bg_error *error);
-/* The tree to write to a file; a new reference, or NULL when memory is out. */
+/* The tree to write to a file, a new reference; NULL when memory is exhausted. */
 json_t *bgi_ipu_document_of(const bg_ipu_config *config);
 
-/* Checks the splits of a serialized layer over devices: returns the problem as a text, or NULL. */
+/* Checks the splits of a serialized layer over devices; returns the problem as text, or NULL. */
 const char *bgi_splits_check(const int64_t *splits, size_t count);
 
 /* The settled values for training or inference as a plain struct. Lists are borrowed. */
@@ -124,10 +125,10 @@ typedef struct bgi_ipu_settings {
     size_t layers_count;
     uint32_t ipus_per_replica;
     bool optimizer_state_offchip, replicated_tensor_sharding, enable_half_partials, recompute_checkpoint_every_layer;
-    const double *matmul_proportion; /* one for all devices, or one for each */
+    const double *matmul_proportion; /* one value for all devices, or one for each */
     size_t matmul_count;
-    uint32_t embedding_factor, projection_factor;        /* 1: plain; with splits, their sum */
-    const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica of them, or NULL */
+    uint32_t embedding_factor, projection_factor;        /* 1 without serialization; with splits, their sum */
+    const int64_t *embedding_splits, *projection_splits; /* ipus_per_replica elements, or NULL */
     bg_output_mode output_mode;
 } bgi_ipu_settings;
 bgi_ipu_settings bgi_ipu_config_settings(const bg_ipu_config *config, bool for_inference);

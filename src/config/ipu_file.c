@@ -1,6 +1,6 @@
 /*
  * ipu_file.c: reads and writes configuration files. A key of a file is a field, a record that other programs keep
- * (versions), a deprecated field, an old name, or unknown; only unknown keys are errors, unless the caller keeps those
+ * (versions), a deprecated field, an old name, or unknown; only unknown keys are errors, unless the caller keeps them
  * too.
  */
 #include "config/ipu_config.h"
@@ -55,8 +55,8 @@ const char *bgi_ipu_renamed(const char *name)
 typedef struct places {
     const bgi_document *document;
     const char *name;
-    const bg_ipu_config *config;                  /* set when the file was read; until then NULL */
-    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* values of the file, which overrides follow */
+    const bg_ipu_config *config;                  /* NULL until the file is read */
+    const json_t *from_file[BGI_IPU_FIELD_COUNT]; /* values of the file, to which overrides are added */
 } places;
 
 static const char *place_of(const void *user, const char *field, char *text, size_t size)
@@ -91,7 +91,7 @@ static bool keep(bg_ipu_config *config, const char *key, json_t *json)
     return json_object_set(config->kept, key, json) == 0;
 }
 
-/* False when memory is out. */
+/* Returns false when memory is exhausted. */
 static bool read_key(bg_ipu_config *config, const char *key, json_t *json, bool keep_unknown, bgi_problems *problems)
 {
     const char *today = bgi_ipu_renamed(key);
@@ -247,8 +247,8 @@ void bg_ipu_config_set_version_written(bg_ipu_config *config, bool is_written)
     config->hides_version = !is_written;
 }
 
-/* The value of a field in a file; NULL: none. When the configuration was made here, inferred values are written as
- * null, to be inferred again. */
+/* The value of a field in a file; NULL if it has none. If the configuration was not read from a file, inferred values
+ * are written as null, so that a reader infers them. */
 static json_t *written_value(const bg_ipu_config *config, uint32_t id)
 {
     if (config->is_from_file || config->given[id] != NULL)

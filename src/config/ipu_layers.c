@@ -1,5 +1,5 @@
 /*
- * ipu_layers.c: assigns layers to devices: wildcards, and the division into encoder and decoder.
+ * ipu_layers.c: assigns layers to devices, resolves wildcards, and divides a model into encoder and decoder.
  */
 #include "config/ipu_config.h"
 
@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-/* "[1, 2, -1]", cut when it is long. */
+/* Prints "[1, 2, -1]"; a long list is truncated. */
 static const char *list_text(const int64_t *values, size_t count, char *text, size_t size)
 {
     size_t length = (size_t)snprintf(text, size, "[");
@@ -110,7 +110,7 @@ bg_status bg_layers_expand(const int64_t *layers, size_t count, uint32_t device_
 
 /* ---- encoder and decoder ---- */
 
-/* The largest power of two of devices that holds exactly the encoder; 0: none. */
+/* The largest power of two such that this number of devices contains exactly the encoder; 0 if there is none. */
 static size_t find_cut(const int64_t *layers, size_t count, uint64_t encoder_layers)
 {
     uint64_t sum = 0;
@@ -151,8 +151,8 @@ static void give_new(bg_ipu_config *config, bgi_ipu_field_id id, json_t *json)
     json_decref(json);
 }
 
-/* Makes one of the two parts from the settled values of devices first .. end - 1. Its splits are those of the kind of
- * layer that it keeps. */
+/* Makes the encoder or the decoder from the settled values of devices first to end - 1. It keeps the splits of its own
+ * serialized layer. */
 static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, size_t first, size_t end,
                            bgi_ipu_field_id kept, bgi_ipu_field_id dropped, bgi_ipu_field_id dropped_factor,
                            bg_ipu_config **out, bg_error *error)
@@ -171,7 +171,8 @@ static bg_status make_part(const bg_ipu_config *config, const int64_t *layers, s
     }
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &part, error));
     BGI_TRY_CLEANUP(bg_ipu_config_clone(config, &trial, error));
-    /* Inferred values are fixed now, because the other mode must not follow the divided ones. */
+    /* Inferred values become given ones, because those of the other mode must not be inferred from the divided
+     * values. */
     bgi_ipu_give_all(trial);
     bgi_ipu_give(trial, bgi_ipu_in_mode(BGI_IPU_LAYERS, inference), list);
     give_new(trial, bgi_ipu_in_mode(BGI_IPU_IPUS, inference), json_integer((json_int_t)(end - first)));
@@ -238,7 +239,7 @@ bg_status bg_ipu_config_split_encoder_decoder(const bg_ipu_config *config, uint6
     if (count < 2)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "an encoder and a decoder need at least 2 devices, but `%s` is %zu; set it, even if layers_per_ipu is [-1]",
+            "`%s` is %zu but must be at least 2 for an encoder and a decoder; set it, even if layers_per_ipu is [-1]",
             bgi_ipu_fields[bgi_ipu_in_mode(BGI_IPU_IPUS, inference)].name, count);
     layers = calloc(count, sizeof *layers);
     if (layers == NULL)

@@ -1,6 +1,6 @@
 /*
- * ipu_options.c: a configuration as the options of a run. Settings that options cannot express become notes, so no
- * setting is dropped silently.
+ * ipu_options.c: converts a configuration to the options of a run. Settings that options cannot express become notes,
+ * so no setting is dropped silently.
  */
 #include "config/ipu_config.h"
 
@@ -24,11 +24,12 @@ void bg_ipu_options_clear(bg_ipu_options *options)
 
 /* ---- stages ---- */
 
-/* Writes blocks in the order of data, joined to stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
+/* Writes blocks in the order of the data, grouped into stages: "Embedding,Layer-0|Layer-1,Layer-2|Layer-3,Head". */
 typedef struct stage_writer {
-    bgi_string *text; /* NULL: only checks whether data return to a device */
-    uint32_t *number; /* of each device; devices without blocks are left out, and the numbers have no gaps */
-    uint32_t device;  /* of the open stage */
+    bgi_string *text; /* NULL if only data that return to a device are searched */
+    uint32_t *
+        number; /* the plan's number of each device; devices without blocks are left out, without gaps in the numbers */
+    uint32_t device; /* device of the open stage */
     bool is_open, is_marked, comes_back;
 } stage_writer;
 
@@ -59,7 +60,7 @@ static void add_block(stage_writer *writer, uint32_t device, const char *name, u
     writer->is_open = true;
 }
 
-/* Adds the block of the embedding or of the head: on its device, or the blocks of its pieces on theirs. */
+/* Adds the block of the embedding or of the head on its device, or the blocks of its pieces on theirs. */
 static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, const int64_t *splits, const char *kind,
                     const char *block, uint32_t device)
 {
@@ -75,7 +76,7 @@ static void add_end(stage_writer *writer, const bgi_ipu_settings *settings, cons
             add_block(writer, d, name, 0);
 }
 
-/* A tied head uses the embedding's weights where they are. */
+/* A tied head uses the embedding's weights on their device. */
 static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, const bg_ipu_model *model,
                        const int64_t *layers)
 {
@@ -93,8 +94,8 @@ static void add_blocks(stage_writer *writer, const bgi_ipu_settings *settings, c
     end_stage(writer);
 }
 
-/* Numbers the devices that have blocks; `proportions` (NULL: one for all) close up as well. Returns the number of
- * devices. */
+/* Numbers the devices that have blocks, and removes the `proportions` (NULL: one for all) of the other devices. Returns
+ * the number of devices. */
 static uint32_t number_devices(uint32_t *number, uint32_t device_count, double *proportions)
 {
     uint32_t count = 0;
@@ -121,7 +122,7 @@ static bg_status write_stages(const bgi_ipu_settings *settings, const bg_ipu_mod
         number_devices(number, settings->ipus_per_replica, is_list ? out->matmul_proportions : NULL);
     if (is_list)
         out->options.memory.matmul_proportion_count = out->options.execution.device_count;
-    /* A pipeline that returns to a device needs a schedule in which devices have several stages. */
+    /* If data return to a device, the pipeline needs a schedule in which devices have several stages. */
     if (look.comes_back && out->options.execution.strategy == BG_STRATEGY_PIPELINED)
         out->options.execution.schedule = "grouped";
     /* Blocks of pieces are on separate devices, whose numbers differ if a device is left out. */
@@ -152,7 +153,7 @@ static bg_status make_stages(const bgi_ipu_settings *settings, const bg_ipu_mode
 
 /* ---- shares of memory ---- */
 
-/* A list has an entry for each device of the configuration; these are the plan's devices where the configuration places
+/* A list has an entry for each device of the configuration. These are the plan's devices if the configuration places
  * the layers. */
 static bool has_known_devices(const bgi_ipu_settings *settings, const bg_ipu_model *model)
 {
@@ -229,7 +230,7 @@ static void fill_options(const bgi_ipu_settings *settings, bool for_inference, b
         options->numerics.seed = (uint64_t)settings->seed;
     if (for_inference)
         return;
-    options->numerics.stochastic_rounding = true; /* of values that are stored in 16 bits, if there are any */
+    options->numerics.stochastic_rounding = true; /* applies to values that are stored in 16 bits, if there are any */
     options->numerics.auto_loss_scaling.enabled = settings->auto_loss_scaling;
     options->memory.offload_optimizer = settings->optimizer_state_offchip;
     options->memory.locations[BG_LOCATION_STATE].sharded =

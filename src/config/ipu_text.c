@@ -1,5 +1,5 @@
 /*
- * ipu_text.c: configurations in lines of text: update strings in, print and notes out.
+ * ipu_text.c: configurations as text: reads update strings, and prints fields and notes.
  */
 #include "config/ipu_config.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- update strings ---- */
 
-/* Reports the column, from 1 on, at which the wrong item begins. */
+/* Reports the column, counted from 1, at which the wrong item begins. */
 #define UPDATE_PLACE "update string, column %zu: "
 
 static bool is_blank(char c)
@@ -35,8 +35,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Takes a new value; `failed` is true if there was no memory for it, because NULL alone may also mean an invalid
- * text. */
+/* Takes a new value. `failed` is true if memory is exhausted, because NULL may also mean an invalid text. */
 static json_t *take(json_t *made, bool *failed)
 {
     *failed = *failed || made == NULL;
@@ -74,7 +73,7 @@ static json_t *read_real(const char *text, bool *failed)
                : take(json_real(value), failed);
 }
 
-/* "[1 2 3]", also with commas. `text` is changed. NULL when an element is not a number. */
+/* Reads "[1 2 3]", also with commas. Changes `text`. Returns NULL if an element is not a number. */
 static json_t *read_list(char *text, unsigned kinds, bool *failed)
 {
     const size_t length = strlen(text);
@@ -99,8 +98,8 @@ static json_t *read_list(char *text, unsigned kinds, bool *failed)
     return list;
 }
 
-/* Reads a text by the declared kinds; returns NULL if it is none of them, or if memory is out. `text` is changed. A
- * text that is empty by default may be empty. */
+/* Reads a text as one of the declared kinds; returns NULL if it has none of them, or if memory is exhausted. `text` is
+ * changed. A string whose default is empty may be empty. */
 static json_t *read_value(const bgi_ipu_field *field, char *text, bool *failed)
 {
     const bool is_null = strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0;

@@ -1,6 +1,6 @@
 /*
  * json.c: reads JSON with positions, and writes JSON. Brigade has its own writer because files that Optimum wrote must
- * be saved byte for byte: its order, its indentation, Python's shortest numbers.
+ * be saved byte for byte, with the same order, indentation and shortest numbers as in Python.
  */
 #include "config/document.h"
 
@@ -52,7 +52,7 @@ static json_t *read_string(const char *begin, const char *end)
     return bgi_json_parse("key", begin, (size_t)(end - begin), &string, NULL) == BG_OK ? string : NULL;
 }
 
-/* The text is known to be valid JSON: keys are the strings at depth 1 before a colon. */
+/* The text is known to be valid JSON, so keys are the strings at depth 1 before a colon. */
 static bool find_places(const char *text, size_t size, json_t *places)
 {
     cursor it = {text, text + size, 1, 1};
@@ -168,9 +168,9 @@ void bgi_document_clear(bgi_document *document)
 
 /* ---- writing ---- */
 
-/* The characters of a string that are written as \u: all beyond ASCII as in Python, or only those that a YAML reader
- * would fold or refuse. */
-/* YAML: a line of it, which is a line of JSON except for long keys. */
+/* Selects the characters of a string that are written as \u: all beyond ASCII as in Python, or only those that a YAML
+ * reader would fold or refuse. */
+/* In YAML, a line, which is a line of JSON except for long keys. */
 typedef enum escape_style { ESCAPE_ALL, ESCAPE_FEW, ESCAPE_YAML } escape_style;
 
 static uint32_t read_character(const unsigned char **at)
@@ -187,7 +187,8 @@ static uint32_t read_character(const unsigned char **at)
 
 static bool wants_escape(uint32_t character, escape_style style)
 {
-    /* Next line, line and paragraph separators break lines in YAML; the others are not printable in it. */
+    /* The next-line character and the line and paragraph separators break lines in YAML; the other characters are not
+     * printable there. */
     return character < 0x20 || character == 0x7f ||
            (style == ESCAPE_ALL
                 ? character > 0x7f
@@ -245,7 +246,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The object's keys in order, malloc'ed; NULL if memory is out or there are none. */
+/* The object's keys in order, malloc'ed; NULL if memory is exhausted or there are none. */
 static const char **sort_keys(const json_t *object, size_t *out_count)
 {
     json_t *it = (json_t *)(uintptr_t)object;
@@ -260,8 +261,8 @@ static const char **sort_keys(const json_t *object, size_t *out_count)
     return keys;
 }
 
-/* YAML readers reject a key without a question mark before it after 1024 characters; a byte is written with at most
- * six. */
+/* YAML readers reject a key of more than 1024 characters unless a question mark precedes it; a byte is written with at
+ * most six characters. */
 static bool is_long_key(const char *key)
 {
     return strlen(key) > 128;
@@ -317,7 +318,7 @@ void bgi_json_print(bgi_string *text, const json_t *value)
     print_value(text, value, ESCAPE_FEW, -1);
 }
 
-/* Words with another meaning in some YAML reader are shorter, or are these. */
+/* A word that has another meaning in some YAML reader is shorter, or is one of these. */
 static bool is_plain_key(const char *key)
 {
     const size_t length = strlen(key);

@@ -1,7 +1,7 @@
 /*
- * options_object.c: options that own their values: set by name, from files, JSON and the environment; cloned; frozen
- * once they are used. Functions that set several options set all of them or none, and report every problem with its
- * position.
+ * options_object.c: options that own their values. They can be set by name, from files, JSON and the environment, and
+ * cloned; they are frozen when they are used. A function that sets several options sets all of them or none, and
+ * reports every problem with its position.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 struct bg_run_options {
     bg_options options;
-    bgi_arena arena; /* memory of the values that they point to */
+    bgi_arena arena; /* memory of the values to which `values` points */
     bool is_frozen;
     bool has_anchors; /* added by bg_run_options_add_anchor */
     bool has_transport;
@@ -86,7 +86,7 @@ bool bg_run_options_is_given(const bg_run_options *options, const char *name)
 
 void bg_run_options_apply(bg_run_options *options, bg_options *to)
 {
-    options->is_frozen = true; /* `to` points into it from here on */
+    options->is_frozen = true; /* from here on, `to` points into it */
     for (uint32_t i = 0; bgi_run_option_name(i) != NULL; i++)
         if (options->is_given[i])
             bgi_run_option_copy(&options->options, i, to);
@@ -126,7 +126,7 @@ bg_status bg_run_options_set(bg_run_options *options, const char *name, const ch
 
 /* ---- anchors ---- */
 
-/* The name of a request in the session. */
+/* The name that a request has in the session. */
 static const char *name_of(const bg_output_request *request)
 {
     return request->name != NULL ? request->name : request->output;
@@ -176,7 +176,7 @@ static bool has_kind(uint32_t number, const bg_config_value *value)
            (kind == BG_CONFIG_REAL && value->kind == BG_CONFIG_INTEGER);
 }
 
-/* Prints a value as in a line of a file. */
+/* Prints a value in the form of a line in a file. */
 static void print_value(bgi_string *text, const bg_config_value *value)
 {
     switch (value->kind) {
@@ -319,12 +319,12 @@ bg_status bg_run_options_get(bg_run_options *options, const char *name, bg_confi
     return status;
 }
 
-/* A text that sets several options: changes are made on a copy. */
+/* A text that sets several options; changes are made in a copy. */
 typedef struct reader {
     bg_run_options *options;
     bg_options made;
     bool is_given[BGI_MOST_RUN_OPTIONS];
-    const char *name; /* of the text */
+    const char *name; /* name of the text */
     bgi_problems problems;
 } reader;
 
@@ -336,7 +336,7 @@ static reader begin(bg_run_options *options, const char *name)
     return r;
 }
 
-/* `place` follows the text's name: ":3: ", ":3:5: " or ": ". */
+/* `place` follows the text's name in messages: ":3: ", ":3:5: " or ": ". */
 static void set_one(reader *r, const char *place, const char *name, const char *text)
 {
     bg_error problem = {0};
@@ -371,7 +371,7 @@ static char *trim(char *text)
     return text + strspn(text, " \t");
 }
 
-/* "key value", "key=value", "key: value" or PopTorch's call, "key(value)". */
+/* Reads "key value", "key=value", "key: value" or PopTorch's call, "key(value)". */
 static void read_line(reader *r, const char *place, char *line)
 {
     const size_t length = strcspn(line, " \t=:(");
@@ -421,7 +421,7 @@ static void print_scalar(bgi_string *text, const json_t *value)
         bgi_json_print(text, value);
 }
 
-/* An array holds a list's elements, or the arguments of a call: ["OutputMode.EveryN", 3]. */
+/* An array contains the elements of a list or the arguments of a call: ["OutputMode.EveryN", 3]. */
 static void set_json(reader *r, const char *place, const char *name, const json_t *value)
 {
     const uint32_t number = bgi_run_option_find(name);
@@ -502,7 +502,8 @@ bg_status bg_run_options_load(bg_run_options *options, const char *path, bg_erro
 
     BGI_TRY(bgi_file_load(path, BGI_DOCUMENT_LIMIT_BYTES, &text, &size_bytes, error));
     if (strlen(text) != size_bytes)
-        status = bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu is zero; options are text", path, strlen(text));
+        status =
+            bg_error_set(error, BG_ERROR_PARSE, "%s: byte %zu is zero, but options must be text", path, strlen(text));
     else
         status = bg_run_options_parse(options, text, path, error);
     free(text);
@@ -552,7 +553,7 @@ static bg_status add_value(json_t *object, uint32_t number, const bg_options *op
         status = BG_OK;
     if (!text.failed && value == NULL && status == BG_OK)
         value = json_string(text.data);
-    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* in a plain struct */
+    if (!text.failed && value == NULL && !bgi_text_is_utf8(text.data)) /* a plain struct may contain one */
         status = bg_error_set(error, BG_ERROR_INVALID, "option `%s` is `%s`, which is not UTF-8; JSON needs UTF-8",
                               name, text.data);
     else if (json_object_set_new(object, name, value) != 0)

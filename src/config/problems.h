@@ -18,14 +18,14 @@ typedef struct bgi_problems {
     bgi_problem *items;
     size_t count, capacity;
     bool failed;
-    /* "file:line:column: " of a field, or "" without a position; NULL: there is no file. */
+    /* Returns "file:line:column: " of a field, or "" without a position; NULL if there is no file. */
     const char *(*place)(const void *user, const char *field, char *text, size_t size);
     const void *user;
 } bgi_problems;
 
-/* `field` NULL: the problem concerns no single field. */
+/* `field` is NULL if the problem concerns no single field. */
 void bgi_problems_add(bgi_problems *problems, const char *field, const char *format, ...) BG_PRINTF(3, 4);
-/* BG_OK without problems; otherwise all of them in one line, with `status`. */
+/* Returns BG_OK without problems; otherwise reports all of them in one line, with `status`. */
 bg_status bgi_problems_report(const bgi_problems *problems, bg_status status, bg_error *error);
 void bgi_problems_clear(bgi_problems *problems);
 

@@ -1,6 +1,6 @@
 /*
- * run_options.c: the options of a run by name, for configurations: the kinds of document values for options, and the
- * options printed as lines. The table itself is the core's (options/).
+ * run_options.c: the options of a run by name, for configurations; it maps options to kinds of document values, and
+ * prints options as lines. The table itself is in options/.
  */
 #include "config/run_options.h"
 

@@ -1,5 +1,5 @@
 /*
- * run_options.h: the options of a run as a table: by name, by number (0, 1, ... in the order of printing).
+ * run_options.h: access to the options of a run by name, and by number (0, 1, ... in the order of printing).
  */
 #ifndef BGI_CONFIG_RUN_OPTIONS_H
 #define BGI_CONFIG_RUN_OPTIONS_H
@@ -12,18 +12,18 @@
 
 enum { BGI_MOST_RUN_OPTIONS = 128 };
 
-/* NULL beyond the last. */
+/* Returns NULL beyond the last option. */
 const char *bgi_run_option_name(uint32_t number);
-/* By its name or PopTorch's; UINT32_MAX: there is none. */
+/* Finds an option by its own name or PopTorch's; returns UINT32_MAX if there is none. */
 uint32_t bgi_run_option_find(const char *name);
-/* Whether JSON needs quotes (words) or brackets (lists). */
+/* Whether a value in JSON needs quotes (words) or brackets (lists). */
 bool bgi_run_option_is_text(uint32_t number);
 bool bgi_run_option_is_list(uint32_t number);
-/* The kind of its value, never NULL; a seed is an INTEGER. */
+/* The kind of an option's value, never NULL; a seed is an INTEGER. */
 bg_config_kind bgi_run_option_kind(uint32_t number);
-/* The error for a value that the option cannot have. */
+/* Sets the error for a value that the option cannot have. */
 bg_status bgi_run_option_report(uint32_t number, const char *text, bg_error *error);
-/* bg_options_set; with an arena, texts and lists are copied into it. */
+/* Like bg_options_set; with an arena, strings and lists are copied into it. */
 bg_status bgi_run_option_set(bg_options *options, bgi_arena *arena, const char *name, const char *text,
                              uint32_t *out_number, bg_error *error);
 void bgi_run_option_print(bgi_string *text, uint32_t number, const bg_options *options);

@@ -1,6 +1,6 @@
 /*
- * yaml.c: reads YAML, by libyaml's events, into the same tree as JSON. It is stricter than YAML: ambiguous values are
- * errors that say how to write them.
+ * yaml.c: reads YAML, with libyaml's events, into the same tree as JSON. It is stricter than YAML, because ambiguous
+ * values are errors; the message says how to write them.
  */
 #include "config/document.h"
 
@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-/* For paths of keys in nested maps; longer paths have no position. */
+/* The longest path of a key in nested maps that has a position. */
 enum { PATH_BYTES = 256 };
 
 typedef struct reader {
@@ -24,7 +24,7 @@ typedef struct reader {
     bool has_event;
     const char *name;
     json_t *places;
-    char path[PATH_BYTES]; /* of the current key: "outer.inner" */
+    char path[PATH_BYTES]; /* path of the current key: "outer.inner" */
     bg_error *error;
 } reader;
 
@@ -44,7 +44,7 @@ static bg_status next_event(reader *it)
         return BG_OK;
     if (parser->error == YAML_MEMORY_ERROR)
         return bgi_error_memory(it->error, it->name, 0);
-    /* Bytes that are not text have no position. */
+    /* Bytes that are not valid text have no line and column. */
     if (parser->error == YAML_READER_ERROR)
         return bg_error_set(it->error, BG_ERROR_PARSE, "%s:%zu:%zu: %s at byte %zu", it->name, parser->mark.line + 1,
                             parser->mark.column + 1, parser->problem != NULL ? parser->problem : "no text",
@@ -92,7 +92,7 @@ static bg_status read_number(reader *it, const char *text, json_t **out)
         double value = bgi_text_real(text, &end);
         if (*end != '\0' || strspn(text, "0123456789.eE+-") != strlen(text))
             return fail_at(it, it->event.start_mark,
-                           "the value looks like a number and is not one; put text in quotes");
+                           "the value looks like a number but is not one; put text in quotes");
         if (!isfinite(value))
             return fail_at(it, it->event.start_mark, "the number is too large for a float64");
         *out = json_real(value);
@@ -165,7 +165,7 @@ static bg_status read_list(reader *it, int depth, json_t *list)
     }
 }
 
-/* The event is a key: returns its text, malloc'ed. */
+/* Returns the text of the event, which is a key; malloc'ed. */
 static bg_status read_key(reader *it, const json_t *map, char **out)
 {
     const char *text;
@@ -184,7 +184,7 @@ static bg_status read_key(reader *it, const json_t *map, char **out)
     return *out != NULL ? BG_OK : bgi_error_memory(it->error, it->name, 0);
 }
 
-/* Adds a key to the path; false when it does not fit. */
+/* Adds a key to the path; returns false when it does not fit. */
 static bool enter_key(reader *it, const char *key)
 {
     const size_t length = strlen(it->path);
@@ -228,7 +228,7 @@ static bg_status read_map(reader *it, int depth, json_t *map)
     }
 }
 
-/* The event begins the value; afterward it is the value's last event. */
+/* On entry the event is the first of the value, and on return the last. */
 static bg_status read_value(reader *it, int depth, json_t **out)
 {
     const bool is_map = it->event.type == YAML_MAPPING_START_EVENT;

@@ -1,6 +1,6 @@
 /*
- * convnet.c: the digit network of the pipelining tutorial. The layers pool before the ReLU, as the tutorial's do; the
- * other order gives the same values for different costs.
+ * convnet.c: the digit network of the pipelining tutorial. Layers pool before the ReLU, as in the tutorial; the other
+ * order gives the same values at other costs.
  */
 #include <brigade/convnet.h>
 
@@ -33,13 +33,13 @@ static bool check_options(bg_graph *graph, const bg_convnet_options *options)
                       (long long)options->micro_batch);
     else if (!bg_dtype_is_float(options->dtype))
         bg_graph_fail(graph, BG_ERROR_INVALID,
-                      "digit network: activations are %s; they can be float32, bfloat16 or float16",
+                      "digit network: activations are %s; they must be float32, bfloat16 or float16",
                       bg_dtype_name(options->dtype));
     else if (options->label_dtype != BG_UINT8 && options->label_dtype != BG_INT32)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: labels are %s; they can be uint8 or int32",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: labels are %s; they must be uint8 or int32",
                       bg_dtype_name(options->label_dtype));
     else if (options->outputs == 0 || (options->outputs & ~(uint32_t)BG_CONVNET_ALL) != 0)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: outputs are 0x%x; they are a sum of BG_CONVNET_ values",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "digit network: outputs is 0x%x; it must be a sum of BG_CONVNET_ values",
                       options->outputs);
     return bg_graph_check(graph, NULL) == BG_OK;
 }
@@ -65,7 +65,7 @@ static void add_loss(bg_graph *graph, const bg_convnet_options *options, bg_conv
     net->correct = bg_correct_count(graph, "correct", net->logits, net->labels);
 }
 
-/* The value that a block passes to the next one. */
+/* Adds a block; returns the value that it passes to the next one. */
 static bg_value end_block(bg_graph *graph, const bg_convnet_options *options, bg_value x)
 {
     if (options->checkpoint_blocks)

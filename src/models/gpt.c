@@ -1,14 +1,14 @@
 /*
  * gpt.c: GPT-2. The tokens of all sequences are the rows of one matrix x [N S, hidden], so that every product is a
- * product of matrices; only attention knows where a sequence ends. In the steps of generation, a cache gives attention
- * the tokens before those of x. A layer:
+ * product of matrices. Only attention distinguishes sequences. In generation, a cache contains keys and values of the
+ * tokens before those of x. A layer:
  *
  *     x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))
  *     x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))
  *
- * On a mesh x is cut along tensor axis 2, and the values between two products along axis 1: heads, the wide layer,
- * logits. All collectives are in the layers (parallel.c): four forward and four backward in each layer, and those of
- * two norms.
+ * On a mesh, x is sharded along tensor axis 2. The values between two products (heads, the wide layer, logits) are
+ * sharded along axis 1. All collectives are in the layers (parallel.c): in each layer four in the forward, four in the
+ * backward, and those of two norms.
  */
 #include <brigade/gpt.h>
 
@@ -41,7 +41,7 @@ void bg_gpt_options_init(bg_gpt_options *options, size_t struct_bytes)
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* Every tensor is cut in equal pieces; tables are padded. */
+/* Every tensor is cut into equal pieces, for which tables are padded. */
 static bool check_mesh(bg_graph *graph, const bg_gpt_options *options)
 {
     const bg_mesh mesh = bg_graph_mesh(graph);
@@ -92,20 +92,20 @@ static bool check_options(bg_graph *graph, const bg_gpt_options *options)
         bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: dropout is %g; it must be at least 0 and below 1",
                       options->dropout);
     else if (!bg_dtype_is_float(options->dtype))
-        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: activations are %s; they can be float32, bfloat16 or float16",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: activations are %s; they must be float32, bfloat16 or float16",
                       bg_dtype_name(options->dtype));
     else if (options->outputs == 0 || (options->outputs & ~(uint32_t)BG_GPT_ALL) != 0)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: outputs are 0x%x; they are a sum of BG_GPT_ values",
+        bg_graph_fail(graph, BG_ERROR_INVALID, "GPT: outputs is 0x%x; it must be a sum of BG_GPT_ values",
                       options->outputs);
     return bg_graph_check(graph, NULL) == BG_OK && check_mesh(graph, options);
 }
 
-/* A model while it is built. */
+/* A model that is being built. */
 typedef struct builder {
     bg_graph *graph;
     const bg_gpt_options *options;
-    char prefix[NAME_BYTES]; /* of the names of parameters: "transformer.h.0." */
-    bg_value positions;      /* positions of the tokens; in a step they are an input */
+    char prefix[NAME_BYTES]; /* prefix of parameter names: "transformer.h.0." */
+    bg_value positions;      /* positions of the tokens; an input in a generation step */
     int64_t cache_length;    /* for a step; otherwise 0 */
 } builder;
 
@@ -123,7 +123,7 @@ static bg_value add_table(const builder *b, const char *suffix, int64_t rows)
     return bg_parallel_table(b->graph, make_name(b, suffix, name), rows, b->options->hidden, &initializer);
 }
 
-/* x w + b with w [in, out], Hugging Face's Conv1D; with `blocks` results side by side. */
+/* x w + b with w [in, out], as in Hugging Face's Conv1D; the output has `blocks` results side by side. */
 static bg_value add_product(const builder *b, const char *suffix, bg_value x, int64_t out, bg_mesh_axis in_axis,
                             uint32_t blocks)
 {
@@ -243,8 +243,8 @@ static bg_value add_embedding(const builder *b, bg_value tokens, bg_value *out_t
     return drop(b, bgi_layer_cast(b->graph, x, options->dtype));
 }
 
-/* Called while block "Head" is open. The loss is computed at least from float32 logits, whatever type activations
- * have. */
+/* Called while block "Head" is open. The loss is computed from logits in float32 or float64, also if activations have
+ * 16 bits. */
 static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
 {
     const bg_gpt_options *options = b->options;
@@ -260,7 +260,7 @@ static void add_head(const builder *b, bg_value x, bg_value table, bg_gpt *net)
                                  options->vocabulary, BG_LOSS_MEAN, options->ignore_label, BG_MESH_TENSOR_1);
 }
 
-/* Joins all columns on every replica, without padding. */
+/* Joins all columns of the logits on every replica, without padding. */
 static bg_value join_logits(const builder *b, bg_value logits)
 {
     const int64_t vocabulary = b->options->vocabulary;
@@ -272,7 +272,7 @@ static bg_value join_logits(const builder *b, bg_value logits)
                                                        : logits;
 }
 
-/* Adds embedding and layers, in their blocks. */
+/* Adds the embedding and the layers, in their blocks. */
 static bg_value add_body(builder *b, bg_value tokens, bg_value *out_table)
 {
     bg_value x;
@@ -322,7 +322,7 @@ bg_gpt bg_gpt_build(bg_graph *graph, const bg_gpt_options *options)
     return net;
 }
 
-/* The step's options: its sequences, and no dropout. */
+/* The options of a generation step: its number of sequences, and no dropout. */
 static bg_gpt_options find_step_options(const bg_gpt_options *options, uint32_t sequences)
 {
     bg_gpt_options used = options != NULL ? *options : bg_gpt_defaults();

@@ -1,5 +1,5 @@
 /*
- * huggingface.h: the configuration and tensors of a GPT-2 folder, for the files that read and write such folders and
+ * huggingface.h: the configuration and the tensors of a GPT-2 folder, for files that read and write such folders, and
  * for the fuzzer.
  */
 #ifndef BGI_MODELS_HUGGINGFACE_H
@@ -22,18 +22,19 @@ typedef struct bgi_hf_problems {
     unsigned count;
 } bgi_hf_problems;
 void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...) BG_PRINTF(2, 3);
-/* BG_OK without problems. Empties the list. */
+/* Reports all problems in one error; returns BG_OK without problems. Empties the list. */
 bg_status bgi_hf_problems_report(bgi_hf_problems *problems, bg_status status, const char *where, bg_error *error);
 
-/* `name` begins the errors; settings that bg_gpt_build does not support become problems. */
+/* Error messages begin with `name`; settings that bg_gpt_build does not support become problems. */
 bg_status bgi_hf_config_parse(const char *name, const char *text, size_t size_bytes, bgi_hf_config *out,
                               bgi_hf_problems *problems, bg_error *error);
 bg_status bgi_hf_config_load(const char *directory, bgi_hf_config *out, bgi_hf_problems *problems, bg_error *error);
 void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *options, bgi_hf_problems *problems);
-/* Writes config.json; `dtype` is that of the model's tensors. */
+/* Writes config.json; `dtype` is the type of the model's tensors. */
 bg_status bgi_hf_config_save(const char *directory, const bg_gpt_options *options, bg_dtype dtype, bg_error *error);
 
-/* Tensor `index` of the model: its name without "transformer." and its shape; false past the last one. */
+/* Finds the name (without "transformer.") and the shape of tensor `index` of the model; returns false past the last
+ * one. */
 enum { BGI_HF_NAME_BYTES = 64 };
 bool bgi_hf_tensor(const bgi_hf_config *config, int64_t index, char name[BGI_HF_NAME_BYTES], bg_type *type);
 

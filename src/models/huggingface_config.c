@@ -1,6 +1,7 @@
 /*
- * huggingface_config.c: config.json of a GPT-2 folder, and the tensors that follow from it. A missing setting has the
- * value of transformers' GPT2Config; settings that bg_gpt_build does not support are refused, all in one error.
+ * huggingface_config.c: reads and writes config.json of a GPT-2 folder, and lists the tensors that it implies. A
+ * missing setting has the default of transformers' GPT2Config. Settings that bg_gpt_build does not support are refused,
+ * all in one error.
  */
 #include "models/huggingface.h"
 
@@ -30,7 +31,7 @@ void bgi_hf_problem(bgi_hf_problems *problems, const char *format, ...)
     bgi_string_add(&problems->text, "%s%s", problems->count++ > 0 ? "; " : "", line);
 }
 
-/* An error has limited length; a longer list is cut, and says so. */
+/* The length of an error is limited, so a longer list is cut, and a note says so. */
 static void shorten(char *text)
 {
     enum { ROOM = BG_ERROR_MESSAGE_BYTES - 1024 };
@@ -70,7 +71,7 @@ typedef struct reader {
     bg_status status;
 } reader;
 
-/* The value; NULL when it is missing (or null, which transformers reads as its default). */
+/* Returns the value; NULL if it is missing or null, which transformers reads as the default. */
 static const json_t *find_value(const reader *r, const char *key)
 {
     const json_t *value = json_object_get(r->object, key);
@@ -146,7 +147,7 @@ static void require_truth(reader *r, const char *key, bool wanted, bool fallback
                        wanted ? "true" : "false");
 }
 
-/* Settings of which bg_gpt_build supports one value. */
+/* Settings for which bg_gpt_build supports only one value. */
 static void require_settings(reader *r, const bgi_hf_config *config)
 {
     const char *type = read_word(r, "model_type", "gpt2");
@@ -155,7 +156,7 @@ static void require_settings(reader *r, const bgi_hf_config *config)
     const int64_t inner = read_count(r, "n_inner", 4 * config->hidden);
 
     if (strcmp(type, "gpt2") != 0)
-        bgi_hf_problem(r->problems, "model_type is `%.60s`, expected `gpt2`", type);
+        bgi_hf_problem(r->problems, "model_type is `%.60s` but must be `gpt2`", type);
     /* Both names mean the tanh approximation. */
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
         bgi_hf_problem(r->problems, "activation_function is `%.60s`, but this GPT has `gelu_new`", activation);
@@ -205,7 +206,8 @@ bg_status bgi_hf_config_parse(const char *name, const char *text, size_t size_by
     } else {
         char kind[64];
         describe(object, kind, sizeof kind);
-        status = bg_error_set(error, BG_ERROR_PARSE, "%s: is %s, expected an object of settings", name, kind);
+        status =
+            bg_error_set(error, BG_ERROR_PARSE, "%s: the file is %s but must be an object of settings", name, kind);
     }
     json_decref(object);
     return status;
@@ -248,7 +250,7 @@ void bgi_hf_config_compare(const bgi_hf_config *config, const bg_gpt_options *op
 
 bool bgi_hf_tensor(const bgi_hf_config *config, int64_t index, char name[BGI_HF_NAME_BYTES], bg_type *type)
 {
-    /* Sizes in units of n_embd; rows 0: a vector. */
+    /* Sizes are in units of n_embd; rows 0 means a vector. */
     static const struct {
         const char *name;
         int64_t rows, columns;

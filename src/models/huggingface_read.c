@@ -1,6 +1,6 @@
 /*
- * huggingface_read.c: reads the weights of a GPT-2 folder. All files are opened and every tensor is found and checked
- * before the first weight is set; tensors are read to where the weights keep them.
+ * huggingface_read.c: reads the weights of a GPT-2 folder. All files are opened, and every tensor is found and checked,
+ * before the first weight is set. Tensors are read directly into the memory of the weights.
  */
 #include "models/huggingface.h"
 
@@ -20,7 +20,7 @@ typedef bgi_safetensors_folder source;
 static const char *const prefix = "transformer.";
 enum { PREFIX_BYTES = 12 };
 
-/* A name without the prefix of one of the two styles. */
+/* Returns a name without the prefix that one of the two styles has. */
 static const char *skip_prefix(const char *name)
 {
     return strncmp(name, prefix, PREFIX_BYTES) == 0 ? name + PREFIX_BYTES : name;
@@ -42,7 +42,7 @@ static const bg_safetensors_entry *find_tensor(const source *s, const char *name
     return entry;
 }
 
-/* Tensors that a file may have beside the model: the tied head, heads for other tasks, masks. */
+/* Whether a file may have a tensor that is not part of the model: the tied head, heads for other tasks, masks. */
 static bool is_ignored(const char *name)
 {
     static const char *const heads[] = {"lm_head.", "score.", "multiple_choice_head."};
@@ -76,7 +76,7 @@ static void check_tensor(const bg_safetensors_entry *entry, const char *name, co
         bgi_hf_problem(problems, "tensor `%s` is %s, but the configuration makes it %s", name,
                        strchr(bg_type_text(&shape, given), '['), strchr(bg_type_text(type, wanted), '['));
     if (!bgi_safetensors_is_float(storage))
-        bgi_hf_problem(problems, "tensor `%s` is of %s, expected F32, F16, BF16 or F64", name, storage->name);
+        bgi_hf_problem(problems, "tensor `%s` has type %s but must have F32, F16, BF16 or F64", name, storage->name);
 }
 
 /* Searches a sorted list of `count` names (each BGI_HF_NAME_BYTES). */
@@ -99,8 +99,8 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     bg_type type;
     size_t count = 0, held = 0;
 
-    /* A configuration may ask for more layers than memory holds names of; missing tensors are reported for as many as
-     * the files could have. */
+    /* A configuration may request more layers than there is memory for names, so missing tensors are reported only for
+     * the number of layers that the files could have. */
     for (uint32_t f = 0; f < s->file_count; f++)
         held += bg_safetensors_count(s->files[f]);
     names = calloc(2 * held + 64, BGI_HF_NAME_BYTES);
@@ -116,7 +116,7 @@ static bg_status check_tensors(const source *s, const bgi_hf_config *config, bgi
     return BG_OK;
 }
 
-/* The type in which the weight is kept: float32, unless it exists already in 16 bits. */
+/* The type in which the weight is stored: float32, unless it already exists in 16 bits. */
 static bg_dtype find_kept_dtype(bg_weights *weights, const char *name)
 {
     bg_weight weight;
@@ -134,7 +134,7 @@ typedef struct taken {
     int64_t count;
 } taken;
 
-/* For bg_weights_fill. */
+/* A callback of bg_weights_fill. */
 static bg_status write_tensor(void *user, void *data, bg_error *error)
 {
     const taken *t = user;

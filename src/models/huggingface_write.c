@@ -1,5 +1,5 @@
 /*
- * huggingface_write.c: writes a GPT-2 folder like transformers' save_pretrained: the weights first, then the
+ * huggingface_write.c: writes a GPT-2 folder like transformers' save_pretrained. Weights are written before the
  * configuration, so that a folder with a new configuration has its weights.
  */
 #include "models/huggingface.h"
@@ -32,7 +32,7 @@ static bg_status find_weight(const bgi_hf_config *config, int64_t index, bg_weig
     if (bgi_dtype_is_narrow(out->type.dtype))
         type.dtype = out->type.dtype;
     if (!bg_type_equal(&out->type, &type))
-        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s, expected %s of this model", name,
+        return bg_error_set(error, BG_ERROR_SHAPE, "weight `%s` is %s but must be %s for this model", name,
                             bg_type_text(&out->type, have), bg_type_text(&type, wanted));
     return BG_OK;
 }
@@ -46,7 +46,8 @@ static bg_status fetch(void *user, const bg_safetensors_entry *entry, const void
     return BG_OK;
 }
 
-/* *out_dtype: the type of all tensors; float32 when they differ, because it represents every value of the others. */
+/* **out_dtype is the type of all tensors, or float32 if their types differ, because it represents every value of the
+ * others. */
 static bg_status save_model(const char *directory, const bgi_hf_config *config, bg_weights *weights,
                             bg_dtype *out_dtype, bg_error *error)
 {

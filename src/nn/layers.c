@@ -1,6 +1,7 @@
 /*
- * layers.c: ops with their parameters. It knows no model and no optimizer. First values are those of PyTorch's modules:
- * kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), for biases too.
+ * layers.c: layers, which are ops with their parameters. It knows no model and no optimizer. Initial values are those
+ * of PyTorch's modules: kaiming_uniform with a = sqrt(5) gives +-sqrt(6 / ((1 + 5) fan_in)) = +-1/sqrt(fan_in), also
+ * for biases.
  */
 #include "nn/layers.h"
 
@@ -19,7 +20,8 @@ bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_va
     if (graph_failed(graph))
         return false;
     if (name == NULL || name[0] == '\0') {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer: it needs a name, which its parameters begin with", layer);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "%s layer: it has no name; give one, with which its parameters' names begin", layer);
         return false;
     }
     if (bg_value_is_null(x)) {
@@ -110,7 +112,7 @@ bg_value bg_linear_layer(bg_graph *graph, const char *name, bg_value x, int64_t 
                      bgi_layer_cast(graph, offset, type.dtype));
 }
 
-/* The channels that each filter reads; 0 (and the graph fails) when the numbers do not fit. */
+/* The number of channels that each filter reads; returns 0 (and the graph fails) if the numbers do not fit. */
 static int64_t find_filter_channels(bg_graph *graph, const char *name, const bg_type *type, int64_t out_channels,
                                     int64_t groups)
 {
@@ -286,7 +288,7 @@ static bg_value add_batch_norm(bg_graph *graph, const char *name, bg_value x, do
     beta = add_constant(graph, name, "bias", type.dims[1], BG_ROLE_PARAMETER, 0.0);
     mean = add_constant(graph, name, "running_mean", type.dims[1], BG_ROLE_BUFFER, 0.0);
     variance = add_constant(graph, name, "running_var", type.dims[1], BG_ROLE_BUFFER, 1.0);
-    /* The running statistics are changed in place and cannot be cast, so the input is cast instead. */
+    /* Running statistics are changed in place and cannot be cast, so the input is cast instead. */
     x = bgi_layer_cast(graph, x, BG_FLOAT32);
     gamma = bgi_layer_cast(graph, gamma, BG_FLOAT32);
     beta = bgi_layer_cast(graph, beta, BG_FLOAT32);

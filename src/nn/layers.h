@@ -1,5 +1,5 @@
 /*
- * layers.h: shared code of the files of layers.
+ * layers.h: functions that the files of layers share.
  */
 #ifndef BGI_NN_LAYERS_H
 #define BGI_NN_LAYERS_H
@@ -8,10 +8,10 @@
 
 /* Returns false (and the graph fails) when the layer cannot be built over `x` at all. */
 bool bgi_layer_check(bg_graph *graph, const char *layer, const char *name, bg_value x);
-/* The variable `layer.suffix`. */
+/* Adds the variable `layer.suffix`. */
 bg_value bgi_layer_variable(bg_graph *graph, const char *layer, const char *suffix, const bg_shard *shard,
                             bg_variable_role role, const bg_initializer *initializer);
-/* `value` in the type of an op on `dtype`. */
+/* Casts `value` to the type of an op on `dtype`. */
 bg_value bgi_layer_cast(bg_graph *graph, bg_value value, bg_dtype dtype);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * parallel.c: layers that a mesh cuts. Each is a plain layer's op on pieces between the two operators that make the
- * pieces one model: identical_inputs before it along the axis over which the result is cut, and identical_gradients
- * after it along the axis over which the terms of its sums are cut.
+ * parallel.c: layers that a mesh splits. Each is the op of a plain layer on pieces, between two operators that make the
+ * pieces one model. identical_inputs is before the op, along the axis over which the result is split;
+ * identical_gradients is after it, along the axis over which the terms of its sums are split.
  */
 #include "core/error.h"
 #include "graph/graph.h"
@@ -90,7 +90,7 @@ bg_value bg_parallel_linear_layer(bg_graph *graph, const char *name, bg_value x,
         bias = bgi_layer_variable(graph, name, "bias", &shard, BG_ROLE_PARAMETER,
                                   options->initializer != NULL ? &zero : &uniform);
     if (options->bias)
-        bias = bgi_layer_cast(graph, bias, type.dtype); /* before the product, which includes it */
+        bias = bgi_layer_cast(graph, bias, type.dtype); /* added before the product, which includes it */
     x = bg_identical_inputs(graph, NULL, x, (uint32_t)out_axis);
     x = bg_matmul(graph, NULL, x, bgi_layer_cast(graph, weight, type.dtype), false, !options->in_out);
     x = bg_identical_gradients(graph, NULL, x, (uint32_t)in_axis);

@@ -1,13 +1,13 @@
 /*
- * recurrent.c: LSTM, GRU and plain recurrent layers, of several layers and both directions, with the parameters of
- * PyTorch's modules. A layer in one direction is one product of all steps' inputs and one recurrence, or one for each
- * piece of time.
+ * recurrent.c: LSTM, GRU and plain recurrent modules of several layers in one or two directions, with the parameters of
+ * PyTorch's modules. A layer in one direction is one product of the inputs of all steps, and one recurrence, or one for
+ * each piece of time.
  *
  *     x --linear--> gates --recurrence--> states     forward  \
  *     x --linear--> gates --recurrence--> states     backward / side by side: the next layer's x
  *
- * With lengths of samples every recurrence runs forward: the backward one reads its samples turned around within their
- * lengths, and its states are turned back.
+ * If samples have lengths, every recurrence runs forward in time: the backward direction reads samples reversed within
+ * their lengths, and reverses its states again.
  */
 #include "nn/layers.h"
 
@@ -23,18 +23,18 @@ enum { NAME_BYTES = 256, SUFFIX_BYTES = 64, MOST_STATES = 60 };
 /* The common settings of all layers and directions. */
 typedef struct recurrent_layers {
     bg_graph *graph;
-    const char *kind, *name; /* for messages; and of parameters */
-    int64_t gates;           /* 4: LSTM, 3: GRU, 1: RNN */
+    const char *kind, *name; /* type is the layer's name in messages, name the prefix of parameters */
+    int64_t gates;           /* 4 for LSTM, 3 for GRU, 1 for RNN */
     int64_t width, samples, directions;
     bg_recurrent_options options;
     bg_dtype dtype;
     bg_value first[2]; /* h0, c0 [layers x directions, N, H]; null: zeros */
     bg_value zeros;
-    bg_value last[2][MOST_STATES]; /* the states of a direction; with lengths [1, N, H], after the last step */
+    bg_value last[2][MOST_STATES]; /* final states of a direction, [1, N, H] with lengths */
     uint32_t last_count;
-    /* With lengths. Time and samples are one dimension, in x's order: T N steps. */
-    bg_value rows[2]; /* int32 [T N]: the step that is read at each place, as it is or turned around; T N in padding */
-    bg_value last_rows; /* int32 [N]: the last step, when it is not turned */
+    /* With lengths. Time and samples are one dimension of T N steps, in x's order. */
+    bg_value rows[2]; /* int32 [T N]: index of the step to read at each position, forward or reversed; T N in padding */
+    bg_value last_rows; /* int32 [N]: index of the last step in forward order */
     bg_value has_steps; /* uint8 [N, 1] */
 } recurrent_layers;
 
@@ -45,7 +45,7 @@ void bg_recurrent_options_init(bg_recurrent_options *options, size_t struct_byte
     bgi_struct_fill(options, struct_bytes, &made, sizeof made);
 }
 
-/* name.SUFFIX_l0, name.SUFFIX_l0_reverse; uniform in +-1/sqrt(H). */
+/* Adds the parameter name.SUFFIX_l0 or name.SUFFIX_l0_reverse; its values are uniform in +-1/sqrt(H). */
 static bg_value add_parameter(recurrent_layers *l, const char *what, int64_t layer, bool reverse, bg_type type)
 {
     const double bound = 1.0 / sqrt((double)l->width);
@@ -110,7 +110,7 @@ static bg_value add_number(recurrent_layers *l, int64_t number)
     return bg_graph_constant(l->graph, "number", &type, &value);
 }
 
-/* (steps - 1) x the distance of steps + the sample's first row. */
+/* The row of each last step: (steps - 1) x the distance of steps + the sample's first row. */
 static bg_value find_row(recurrent_layers *l, bg_value steps, int64_t distance, bg_value sample)
 {
     return bg_add(l->graph, bg_scale(l->graph, NULL, steps, (double)distance, -(double)distance), sample);
@@ -134,12 +134,12 @@ static void read_lengths(recurrent_layers *l, int64_t steps)
     l->rows[1] = bg_where(g, NULL, is_inside, find_row(l, bg_subtract(g, lengths, place), distance, sample), outside);
     for (int i = 0; i < 2; i++)
         l->rows[i] = bg_reshape(g, NULL, l->rows[i], 1, &all);
-    l->last_rows = find_row(l, lengths, distance, sample); /* of a sample without steps it is not used */
+    l->last_rows = find_row(l, lengths, distance, sample); /* unused for a sample without steps */
     l->last_rows = bg_reshape(g, NULL, l->last_rows, 1, &l->samples);
     l->has_steps = bg_reshape(g, NULL, bg_compare(g, NULL, BG_GREATER_EQUAL, lengths, one), 2, column);
 }
 
-/* Steps by their rows; zeros in padding. */
+/* Gathers steps by their rows; padding gets zeros. */
 static bg_value gather_steps(recurrent_layers *l, bg_value x, bg_value rows)
 {
     const bg_type type = bg_graph_type(l->graph, x);
@@ -149,7 +149,7 @@ static bg_value gather_steps(recurrent_layers *l, bg_value x, bg_value rows)
     return bg_reshape(l->graph, NULL, x, 3, type.dims);
 }
 
-/* [1, N, H]: the state after each sample's last step, `first` where it has none. */
+/* The state after each sample's last step, or `first` for a sample without steps: [1, N, H]. */
 static bg_value gather_last(recurrent_layers *l, bg_value states, bg_value first)
 {
     const bg_type type = bg_graph_type(l->graph, states);
@@ -172,7 +172,7 @@ static bg_value find_last(recurrent_layers *l, bg_value states, bool reverse)
     return bg_reshape(l->graph, NULL, bg_slice(l->graph, NULL, states, axis, at, at + 1, 1), 3, dims);
 }
 
-/* Adds time steps `from` to `to`; *h and *c are the states before it, and become its results. */
+/* Adds the recurrence of time steps `from` to `to`; *h and *c are the states before it, and become those after it. */
 static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t to, bool reverse, bg_value weight,
                       bg_value bias, bg_value *h, bg_value *c)
 {
@@ -190,7 +190,7 @@ static void add_piece(recurrent_layers *l, bg_value given, int64_t from, int64_t
                                                                     l->options.batch_first, reverse);
 }
 
-/* The final state of a piece as the next one's initial state, after `steps` steps. */
+/* Converts the final state of a piece to the initial state of the next one, after `steps` steps. */
 static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, int64_t steps)
 {
     const int64_t dims[] = {l->samples, l->width};
@@ -202,14 +202,15 @@ static bg_value pass_state(recurrent_layers *l, bg_value states, bool reverse, i
                                                                        : state;
 }
 
-/* Adds the recurrence in pieces of this many steps. *c: of the last piece, with lengths of all. */
+/* Adds the recurrence in pieces of at most this number of steps. *c is the state of the last piece; with lengths, that
+ * of all pieces. */
 static bg_value add_pieces(recurrent_layers *l, bg_value given, int64_t piece, bool reverse, bg_value weight,
                            bg_value bias, bg_value h, bg_value *c)
 {
     const int64_t steps = bg_graph_type(l->graph, given).dims[l->options.batch_first ? 1 : 0];
     const int64_t count = (steps + piece - 1) / piece;
     const int32_t axis = l->options.batch_first ? 1 : 0;
-    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states, followed by cells */
+    bg_value *made = calloc(2 * (size_t)count, sizeof *made), y; /* states of all pieces, followed by cells */
 
     if (made == NULL) {
         bg_graph_fail(l->graph, BG_ERROR_MEMORY, "out of memory for %lld pieces of time", (long long)count);
@@ -246,7 +247,7 @@ static bg_value add_direction(recurrent_layers *l, bg_value x, int64_t layer, bo
     const bool runs_back = reverse && !has_lengths(l);
     bg_value weights[2], biases[2] = {{0}}, y, c = {0}, given, first[2] = {{0}};
 
-    if (has_lengths(l) && (reverse || layer == 0)) /* other layers' padding is zeros */
+    if (has_lengths(l) && (reverse || layer == 0)) /* padding of other layers has zeros */
         x = gather_steps(l, x, l->rows[reverse]);
     weights[0] = add_parameter(l, "weight_ih", layer, reverse, bg_matrix(BG_FLOAT32, gates, in));
     weights[1] = add_parameter(l, "weight_hh", layer, reverse, bg_matrix(BG_FLOAT32, gates, l->width));

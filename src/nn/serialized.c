@@ -1,6 +1,7 @@
 /*
- * serialized.c: an embedding, a linear layer and an output layer in pieces, so that they need less scratch memory at a
- * time, or the pieces can be on several devices. The results are those of the plain layers; weights are cut and joined.
+ * serialized.c: an embedding, a linear layer and an output layer in pieces, which need less scratch memory at a time,
+ * or can be on several devices. Results are those of the plain layers. Functions split a plain layer's weight into
+ * pieces, and join pieces.
  *
  *     embedding    rows [0, V) = [0, V/f) + [V/f, 2V/f) + ...     a look-up in each; an id that is in another reads 0
  *     linear       one weight, f products over parts of it
@@ -23,7 +24,9 @@ static bool can_build(bg_graph *graph, const char *layer, const char *name, bg_v
     if (bg_graph_check(graph, NULL) != BG_OK)
         return false;
     if (name == NULL || name[0] == '\0' || strlen(name) > NAME_BYTES - 64)
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer: it needs a name of at most %d bytes", layer, NAME_BYTES - 64);
+        bg_graph_fail(graph, BG_ERROR_INVALID,
+                      "%s layer: its name is missing or too long; give one of at most %d bytes", layer,
+                      NAME_BYTES - 64);
     else if (bg_value_is_null(x))
         bg_graph_fail(
             graph, BG_ERROR_INVALID,
@@ -52,7 +55,7 @@ static bg_value as_dtype(bg_graph *graph, bg_value value, bg_dtype dtype)
                                                                                  : bg_cast(graph, NULL, value, dtype);
 }
 
-/* A piece of `name.weight`; a single piece is that parameter itself. */
+/* Adds a piece of `name.weight`; a single piece is the whole parameter. */
 static bg_value add_piece(bg_graph *graph, const char *layer, const char *suffix, bg_type whole, uint32_t axis,
                           uint32_t piece, uint32_t factor, bg_initializer initializer)
 {
@@ -88,7 +91,7 @@ static bg_initializer uniform(int64_t fan_in)
 
 /* ---- places ---- */
 
-/* "Embedding-0-2" for three pieces, "Embedding-3" for one. */
+/* Makes a block's name: "Embedding-0-2" for three pieces, "Embedding-3" for one. */
 bool bg_split_block_name(const bg_split_placement *placement, const char *kind, uint32_t device,
                          char out_name[BG_SPLIT_BLOCK_BYTES])
 {
@@ -107,7 +110,7 @@ bool bg_split_block_name(const bg_split_placement *placement, const char *kind, 
     return true;
 }
 
-/* Begins the device's block when `piece` is the first one there. */
+/* Begins a device's block if `piece` is the first one on it. */
 static void start_block(bg_graph *graph, const char *kind, const bg_split_placement *placement, uint32_t piece)
 {
     char name[BG_SPLIT_BLOCK_BYTES];
@@ -118,7 +121,7 @@ static void start_block(bg_graph *graph, const char *kind, const bg_split_placem
             bg_block_start(graph, name, d);
 }
 
-/* The number of pieces: by the placement, whose splits must be valid, otherwise `factor`. */
+/* The number of pieces, from the placement (whose splits must be valid) or, without one, `factor`. */
 static bool count_pieces(bg_graph *graph, const char *layer, const char *name, const bg_split_placement *placement,
                          uint32_t *factor)
 {
@@ -128,7 +131,7 @@ static bool count_pieces(bg_graph *graph, const char *layer, const char *name, c
     if (placement == NULL)
         return true;
     if (placement->splits == NULL && placement->device_count > 0) {
-        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: splits is NULL, and there are %u devices", layer, name,
+        bg_graph_fail(graph, BG_ERROR_INVALID, "%s layer `%s`: splits is NULL, but there are %u devices", layer, name,
                       placement->device_count);
         return false;
     }
@@ -240,7 +243,7 @@ static bg_value multiply_pieces(bg_graph *graph, const char *name, bg_value x, b
     return y;
 }
 
-/* [..., in] as [rows, in]. */
+/* Reshapes [..., in] to [rows, in]. */
 static bg_value as_matrix(bg_graph *graph, bg_value x, int64_t *out_rows, int64_t *out_width)
 {
     const bg_type type = bg_graph_type(graph, x);
@@ -344,7 +347,7 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
     for (uint32_t i = 0; i < factor; i++) {
         bg_value weight;
         start_block(graph, "Linear", placement, i);
-        if (i == 0) /* in the first piece's block, because there may be none before it */
+        if (i == 0) /* in the first piece's block, because there may be no block before it */
             matrix = as_matrix(graph, x, &rows, &width);
         weight = add_piece(graph, name, "split_linear_layers", bg_matrix(BG_FLOAT32, out_features, width), is_reduced,
                            i, factor, uniform(width));
@@ -364,7 +367,7 @@ bg_value bg_split_projection_layer(bg_graph *graph, const char *name, bg_value x
 
 /* ---- weights ---- */
 
-/* Rows are contiguous in memory; columns are strips of each row. `to_pieces`: the direction of the copy. */
+/* Rows are contiguous in memory; columns are strips of each row. `to_pieces` is the direction of the copy. */
 static bg_status move_pieces(void *plain, void *const *pieces, const bg_type *type, uint32_t axis, uint32_t factor,
                              bool to_pieces, bg_error *error)
 {

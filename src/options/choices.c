@@ -16,7 +16,7 @@ CHOICES(strategy, [BG_STRATEGY_SINGLE] = "single", [BG_STRATEGY_SHARDED] = "shar
 CHOICES(auto_stage, [BG_AUTO_STAGE_SAME_AS_IPU] = "same_as_ipu", [BG_AUTO_STAGE_INCREMENT] = "auto_increment")
 CHOICES(grouping, [BG_GROUPING_CONSECUTIVE] = "consecutive", [BG_GROUPING_ORTHOGONAL] = "orthogonal",
         [BG_GROUPING_ALL] = "all", [BG_GROUPING_NONE] = "none")
-/* Lightning's names; its other names for some of them are understood too. */
+/* The names are Lightning's, whose synonyms are accepted too. */
 static const char *const precision_names[] = {[BG_PRECISION_32] = "32",
                                               [BG_PRECISION_BF16_MIXED] = "bf16-mixed",
                                               [BG_PRECISION_16_MIXED] = "16-mixed",
@@ -34,7 +34,7 @@ CHOICES(replica_reduction, [BG_REPLICAS_LIKE_ACCUMULATION] = "default", [BG_REPL
         [BG_REPLICAS_SUM] = "sum")
 CHOICES(
     reduce_time, [BG_REDUCE_IN_BACKWARD] = "backward", [BG_REDUCE_IN_UPDATE] = "update", [BG_REDUCE_BESIDE] = "beside")
-/* A callback is set in C. */
+/* A callback can only be set in C. */
 CHOICES(accumulator, [BG_ACCUMULATOR_DEFAULT] = "default", [BG_ACCUMULATOR_SAME] = "same",
         [BG_ACCUMULATOR_GIVEN] = "given", [BG_ACCUMULATOR_CALLBACK] = NULL)
 CHOICES(

@@ -12,9 +12,9 @@ extern const bgi_choices bgi_strategy_choices, bgi_auto_stage_choices, bgi_group
     bgi_pinning_choices, bgi_memmap_choices, bgi_output_mode_choices, bgi_kernels_choices, bgi_precision_choices,
     bgi_weights_type_choices;
 
-/* `otherwise` for a value without a name. */
+/* Returns the name of a value, or `otherwise` if it has no name. */
 const char *bgi_choices_name(const bgi_choices *choices, uint32_t value, const char *otherwise);
-/* The value of a name, or the number of values. */
+/* Returns the value of a name, or the number of values if there is no such name. */
 uint32_t bgi_choices_find(const bgi_choices *choices, const char *name);
 
 /* Returns "none" or "unknown" for a value without a name; find returns false if there is no such name. */

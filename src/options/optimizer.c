@@ -1,6 +1,6 @@
 /*
- * optimizer.c: the rows of optimizers.def, and the functions over them: optimizers with their defaults, ranges,
- * strings, and the meaning of their state.
+ * optimizer.c: the rows of optimizers.def, and functions for them: optimizers with their defaults, range checks,
+ * conversion from and to strings, and the meaning of their state.
  */
 #include "options/optimizer.h"
 
@@ -37,7 +37,7 @@ enum {
     SETTING_COUNT
 };
 
-/* Range and place set several members of the struct each. */
+/* The macros for range and place each set several members of the struct. */
 #define NUMBER(member, range, broken, place, sentence)                                                                 \
     {.name = #member, .offset = offsetof(bg_optimizer, member), range, .rule = broken, place, .what = sentence},
 #define FLAG(member, sentence)                                                                                         \
@@ -56,7 +56,7 @@ static const bgi_setting learning_rate = {.name = "learning_rate",
 
 typedef struct optimizer_row {
     const char *name, *what;
-    const char *state[4]; /* the kinds of its state; the second exists with momentum, the last two if it is centered */
+    const char *state[4]; /* the kinds of its state: plain, with momentum, centered, and centered with momentum */
     struct {
         bool has;
         double standard;
@@ -142,7 +142,7 @@ void bg_optimizer_init(bg_optimizer *optimizer, size_t struct_bytes, bg_optimize
 
 /* ---- numbers ---- */
 
-/* Whether the setting applies: some need a flag. */
+/* Whether the setting has an effect; some settings need a flag. */
 static bool counts(const bgi_setting *setting, const bg_optimizer *optimizer)
 {
     return setting->with == 0 || *(const bool *)((const char *)optimizer + setting->with);
@@ -201,7 +201,7 @@ bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optim
                             "optimizer: decay_matrices_only has changed, and it is part of the plan: make a new plan");
     if (next->kind == BG_CUSTOM)
         return BG_OK;
-    /* Flags come first, because they decide which numbers apply. */
+    /* Flags are compared first, because they decide which numbers have an effect. */
     for (uint32_t i = 0; i < SETTING_COUNT; i++)
         if (settings[i].is_flag)
             BGI_TRY(check_setting(&settings[i], planned, next, error));
@@ -223,15 +223,15 @@ static bg_status check_range(const bgi_setting *setting, const bg_optimizer *opt
     return bg_error_set(error, BG_ERROR_INVALID, "optimizer: %s is %g; %s", setting->name, value, setting->rule);
 }
 
-/* Checks settings that need others. An optimizer without these settings has them off. */
+/* Checks settings that need others. In an optimizer without these settings they are 0. */
 static bg_status check_together(const bg_optimizer *optimizer, bg_error *error)
 {
     if (optimizer->nesterov && (optimizer->momentum <= 0.0 || optimizer->dampening != 0.0))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "optimizer: nesterov is set with momentum %g and dampening %g; Nesterov's rule needs a "
-                            "momentum above 0 and no "
-                            "dampening: set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
-                            optimizer->momentum, optimizer->dampening);
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "optimizer: nesterov is set with momentum %g and dampening %g; Nesterov's rule needs a momentum above 0 "
+            "and no dampening, so set momentum (0.9 is usual) and dampening 0, or leave nesterov off",
+            optimizer->momentum, optimizer->dampening);
     if (optimizer->combined && !(optimizer->momentum > 0.0))
         return bg_error_set(
             error, BG_ERROR_INVALID,
@@ -251,8 +251,8 @@ _Static_assert((int)BG_UPDATE_RATE == (int)BGI_HYPER_LEARNING_RATE &&
 
 enum { MOST_STATES = 3, MOST_NAME = 40, FIRST_STATE = 4 };
 
-/* The number of words in a text of words of letters, digits and _, ascending and separated by one space; UINT32_MAX for
- * other texts. */
+/* The number of words in a string of ascending words, which consist of letters, digits and _ and are separated by one
+ * space; UINT32_MAX for other strings. */
 static uint32_t count_words(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -460,7 +460,7 @@ static bg_status refuse_field(const char *text, size_t length, bg_optimizer_kind
                         (int)(length < 64 ? length : 64), text, names);
 }
 
-/* "momentum=0.9" or "nesterov". */
+/* Reads "momentum=0.9" or "nesterov". */
 static bg_status read_field(const char *text, size_t length, bg_optimizer *optimizer, bg_error *error)
 {
     const char *equals = memchr(text, '=', length);

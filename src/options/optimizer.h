@@ -1,7 +1,7 @@
 /*
  * optimizer.h: optimizers and their settings, each defined once (optimizers.def). Code that reads, checks, prints or
- * passes an optimizer's numbers uses this table and knows no optimizer by name; the equations are elsewhere: passes
- * turn them into ops (transform/training.c).
+ * passes an optimizer's numbers uses this table and knows no optimizer by name. The equations are in
+ * transform/training.c, which makes ops of them.
  */
 #ifndef BGI_OPTIONS_OPTIMIZER_H
 #define BGI_OPTIONS_OPTIMIZER_H
@@ -10,34 +10,36 @@
 
 #include "kernels/optimizer/attributes.h"
 
-/* The number of elements from which updates read an optimizer's numbers; and the element with the learning rate. */
+/* The number of elements from which updates read an optimizer's numbers, and the index of the learning rate among
+ * them. */
 enum { BGI_OPTIMIZER_NUMBERS = BGI_HYPER_COUNT, BGI_OPTIMIZER_RATE = BGI_HYPER_LEARNING_RATE };
 
 typedef struct bgi_setting {
     const char *name; /* the member of bg_optimizer */
     size_t offset;
-    bool is_flag;            /* a bool; otherwise a double */
+    bool is_flag;            /* the member is a bool; otherwise it is a double */
     double minimum, maximum; /* of a number */
-    bool is_above, is_below; /* excludes the minimum, or the maximum */
+    bool is_above, is_below; /* the range excludes the minimum, or the maximum */
     const char *rule;        /* the message for a number out of range */
-    uint32_t element;        /* of a number: the element that updates read */
-    bool makes_state;        /* when it is above 0 the optimizer keeps state, for which a plan that was made with 0 has
-                                no memory */
-    bool is_fixed;           /* a number that is part of the plan, as flags are */
-    size_t with;             /* offset of the flag without which the number is ignored; 0: it always applies */
-    const char *what;        /* one sentence without its period */
+    uint32_t element;        /* the element in which updates read a number */
+    bool makes_state; /* a value above 0 makes the optimizer keep state, for which a plan that was made with 0 has no
+                         memory */
+    bool is_fixed;    /* the number is part of the plan, as flags are */
+    size_t with;      /* offset of the flag without which the number is ignored; 0: it always applies */
+    const char *what; /* its description, a sentence without a period */
 } bgi_setting;
 
-/* By number, in the order of the table; NULL past the last. */
+/* Returns settings by number, in the order of the table; NULL past the last. */
 const bgi_setting *bgi_setting_at(uint32_t number);
-/* A flag is 0 or 1. */
+/* The value of a setting; a flag is 0 or 1. */
 double bgi_setting_get(const bgi_setting *setting, const bg_optimizer *optimizer);
 
 void bgi_setting_set(const bgi_setting *setting, bg_optimizer *optimizer, double value);
 
 /* Writes the numbers of an optimizer for its updates, float64 [BGI_OPTIMIZER_NUMBERS]; 0 where it has none. */
 void bgi_optimizer_write_numbers(const bg_optimizer *optimizer, double *out);
-/* Whether a plan that was made with `planned` can train with `next`, which is valid. Errors: BG_ERROR_INVALID. */
+/* Checks that a plan that was made with `planned` can train with `next`, which must be valid. Errors:
+ * BG_ERROR_INVALID. */
 bg_status bgi_optimizer_check_change(const bg_optimizer *planned, const bg_optimizer *next, bg_error *error);
 
 /* Describes an optimizer in one sentence; NULL for an unknown kind. */
@@ -47,8 +49,8 @@ bool bgi_optimizer_has(bg_optimizer_kind kind, const bgi_setting *setting, doubl
 /* The setting of that name, or NULL. */
 const bgi_setting *bgi_setting_find(const char *name);
 
-/* Every optimizer whose state has a distinct meaning, by number: each kind with each choice of the settings that
- * determine the meaning; numbers do not matter. False past the last. */
+/* Returns by number the optimizers whose states differ in meaning: each kind with each choice of the flags that
+ * determine the meaning. Returns false past the last. */
 bool bgi_optimizer_variant(uint32_t number, bg_optimizer *out);
 
 #endif

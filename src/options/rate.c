@@ -1,5 +1,5 @@
 /*
- * rate.c: learning rate schedules. A field is a row of a table, which text and ranges share.
+ * rate.c: learning rate schedules. Each field is a row of a table, which parsing, printing and range checks use.
  */
 #include <brigade/rate.h>
 
@@ -87,7 +87,7 @@ void bg_rate_init(bg_rate_schedule *schedule, size_t struct_bytes, bg_rate_kind 
 
 /* ---- rates ---- */
 
-/* Goes from `from` to `to`, slowly at both ends. */
+/* A cosine from `from` to `to`, which changes slowly at both ends. */
 static double bend(double from, double to, double share)
 {
     return to + (from - to) * (1.0 + cos(PI * share)) / 2.0;
@@ -182,7 +182,7 @@ bg_status bg_rate_validate(const bg_rate_schedule *s, bg_error *error)
     if ((ENDING >> s->kind & 1) != 0 && s->warmup >= s->steps)
         return bg_error_set(
             error, BG_ERROR_INVALID,
-            "learning rate: the warm-up has %llu updates; it must be shorter than the training, %llu updates",
+            "learning rate: the warm-up has %llu updates but must be shorter than the training, which has %llu",
             (unsigned long long)s->warmup, (unsigned long long)s->steps);
     return BG_OK;
 }
@@ -224,10 +224,10 @@ static bg_status read_field(const char *text, size_t length, bg_rate_schedule *s
         return refuse_field(text, name, schedule->kind, error);
     value = equals != NULL ? bgi_text_real(equals + 1, &end) : 0.0;
     if (equals == NULL || equals + 1 == text + length || end != text + length)
-        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: `%.*s`; it needs a number: name=number",
+        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: `%.*s` has no number; write name=number",
                             (int)(length < 64 ? length : 64), text);
     if (fields[f].is_count && !(value >= 0.0 && value <= 0x1p53 && value == floor(value)))
-        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: `%.*s`; it must be a whole number of at least 0",
+        return bg_error_set(error, BG_ERROR_INVALID, "learning rate: `%.*s` must have a whole number of at least 0",
                             (int)(length < 64 ? length : 64), text);
     set_field(&fields[f], schedule, value);
     return BG_OK;

@@ -1,7 +1,7 @@
 /*
- * table.c: the rows of options.def, and the functions over all rows: defaults, copies, equality, ranges, keys. A kind
- * of option defines how its bytes are copied, compared and written; some options are arrays of structs, whose members
- * have rows too and are handled in the same way.
+ * table.c: the rows of options.def, and functions for all rows: defaults, copies, equality, ranges, keys. The kind of
+ * an option determines how its bytes are copied, compared and written. Some options are arrays of structs, whose
+ * members have rows too and are handled in the same way.
  */
 #include "options/table.h"
 
@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "options/choices.h"
 
-/* Enumerators are ints in memory. */
+/* Values of enumerations are ints in memory. */
 _Static_assert(sizeof(bg_strategy) == sizeof(int) && sizeof(bg_output_mode) == sizeof(int) &&
                    sizeof(bg_dtype) == sizeof(int),
                "enumerators are ints");
@@ -30,11 +30,11 @@ _Static_assert(sizeof(bg_strategy) == sizeof(int) && sizeof(bg_output_mode) == s
     static const bgi_record label##_record = {sizeof(type), label##_members,                                           \
                                               sizeof label##_members / sizeof label##_members[0]};
 #define TIME(type, member)                                                                                             \
-    MEMBER(type, member, REAL, .is_bounded = true, .maximum = DBL_MAX, .rule = "times are zero or more")
+    MEMBER(type, member, REAL, .is_bounded = true, .maximum = DBL_MAX, .rule = "times must be at least 0")
 
 static const bgi_option device_members[] = {
     MEMBER(bg_device_model, speed, REAL, .is_bounded = true, .is_above = true, .maximum = DBL_MAX,
-           .rule = "it must be above 0 (1 is like the others)"),
+           .rule = "it must be above 0 (1 is the usual speed)"),
     MEMBER(bg_device_model, memory_bytes, SIZE, .unit = "bytes"),
 };
 RECORD(device, bg_device_model)
@@ -109,7 +109,7 @@ RECORD(rule, bg_location_rule)
      .offset = offsetof(bg_options, member),                                                                           \
      .shapes_plan = key,                                                                                               \
      .what = sentence},
-/* The members for each class of tensors. */
+/* The members that each class of tensors has. */
 #define LOCATION(label, tensors, class, is_on_demand, place_elsewhere, shard_elsewhere)                                \
     OPTION(MEMORY, "place_" label, memory.locations[class].place, CHOICE, BG_PLACE_DEFAULT, KEY,                       \
            "where " tensors " live", .choices = &bgi_place_choices, .flag = "offload", .commands = MNIST | GPT,        \
@@ -199,7 +199,7 @@ static size_t element_bytes(const bgi_option *option)
                                               : option->record->size_bytes;
 }
 
-/* The option as one of its elements. */
+/* A copy of the option that describes one of its elements. */
 static bgi_option element_row(const bgi_option *list)
 {
     bgi_option element = *list;
@@ -285,11 +285,11 @@ void bg_options_init(bg_options *options, size_t struct_bytes)
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error)
 {
     if (options == NULL)
-        return bg_error_set(error, BG_ERROR_INVALID, "options: none given; begin with bg_options_defaults()");
+        return bg_error_set(error, BG_ERROR_INVALID, "options: the pointer is NULL; begin with bg_options_defaults()");
     if (options->struct_bytes != sizeof *options)
         return bg_error_set(error, BG_ERROR_INVALID,
-                            "options: the struct says that it has %zu bytes, in release %s of the library it has %zu; "
-                            "begin with bg_options_defaults(), and compile the program for the library that it runs "
+                            "options: the struct has %zu bytes, but in release %s of the library it has %zu; begin "
+                            "with bg_options_defaults(), and compile the program for the library that it runs "
                             "with",
                             options->struct_bytes, bg_version(), sizeof *options);
     return BG_OK;
@@ -463,7 +463,7 @@ static void refuse(const range_check *check, const char *place, const bgi_option
     char line[BG_ERROR_MESSAGE_BYTES];
 
     snprintf(line, sizeof line, "%s is %s; %s", place, value,
-             option->rule != NULL ? option->rule : "it is out of its range");
+             option->rule != NULL ? option->rule : "the value is out of range");
     check->report(check->user, line);
 }
 
@@ -492,12 +492,12 @@ static void check_list(const range_check *check, const bgi_option *option, const
     char place[96], line[256];
 
     if (elements == NULL && count > 0) {
-        snprintf(line, sizeof line, "%s is %u and %s is NULL; give both or none", option->count_name, count,
+        snprintf(line, sizeof line, "%s is %u but %s is NULL; give both or neither", option->count_name, count,
                  option->name);
         check->report(check->user, line);
     }
     if (elements != NULL && count == 0 && !option->may_be_empty) {
-        snprintf(line, sizeof line, "%s is 0 and %s is given; give both or none", option->count_name, option->name);
+        snprintf(line, sizeof line, "%s is 0 but %s is given; give both or neither", option->count_name, option->name);
         check->report(check->user, line);
     }
     for (uint32_t i = 0; elements != NULL && i < count; i++) {

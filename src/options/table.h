@@ -1,10 +1,10 @@
 /*
  * table.h: every option of a plan and a session, each defined once.
  *
- * A row of options.def defines an option's name, kind, default, range, sentence, whether it shapes the plan, and its
- * names elsewhere. The rows give the defaults, deep copies, equality, range checks, the plan cache's key, options by
- * name, and the tables of `--help` and the documents. Rules between several options are checked where they are used
- * (plan/options.c).
+ * A row of options.def defines an option's name, kind, default, range and description, whether it shapes the plan, and
+ * its names in other systems. Defaults, deep copies, equality, range checks, the plan cache's key, options by name, and
+ * the tables of `--help` and the documents all use the rows. Rules between several options are checked where they are
+ * used (plan/options.c).
  */
 #ifndef BGI_OPTIONS_TABLE_H
 #define BGI_OPTIONS_TABLE_H
@@ -32,7 +32,7 @@ typedef enum bgi_option_kind {
     BGI_OPTION_POINTER   /* a function or its argument; only set in C, and owned by the caller */
 } bgi_option_kind;
 
-/* In the order in which they are printed. */
+/* Groups, in the order in which they are printed. */
 typedef enum bgi_option_group {
     BGI_OPTIONS_EXECUTION = 0, /* stages, devices, micro-batches, workers */
     BGI_OPTIONS_MEMORY,        /* budgets, recomputation, remote memory */
@@ -53,7 +53,7 @@ typedef struct bgi_synonym {
     int value;
 } bgi_synonym;
 
-/* Names of an enumeration's values from 0; NULL: a value without a name. */
+/* Names of an enumeration's values from 0 on; NULL for a value without a name. */
 typedef struct bgi_choices {
     const char *const *names;
     uint32_t count;
@@ -62,7 +62,7 @@ typedef struct bgi_choices {
 
 typedef struct bgi_option bgi_option;
 
-/* Members of the structs of an array; offsets are within one. */
+/* Members of the structs of an array; offsets are relative to a struct. */
 typedef struct bgi_record {
     size_t size_bytes;
     const bgi_option *members;
@@ -73,38 +73,38 @@ struct bgi_option {
     const char *name;
     bgi_option_group group;
     bgi_option_kind kind;
-    const char *path;    /* in bg_options, "execution.strategy" */
-    size_t offset;       /* in bg_options */
+    const char *path;    /* path of the member of bg_options: "execution.strategy" */
+    size_t offset;       /* offset of the member in bg_options */
     size_t count_offset; /* COUNTS, REALS, RECORDS */
     const char *count_name;
     bool may_be_empty; /* an empty array means no array */
-    double standard;   /* the default: a number, a flag, a choice; texts and lists have none */
+    double standard;   /* the default of a number, a flag or a choice; texts and lists have no default */
     bool shapes_plan;  /* is part of the plan cache's key */
     const bgi_choices *choices;
     const bgi_record *record;
-    bool is_bounded; /* a number in minimum..maximum; above the minimum when is_above */
+    bool is_bounded; /* the number must be in minimum..maximum, without the minimum if is_above */
     bool is_above;
-    bool is_for_c; /* has no text form although its kind has one */
+    bool is_for_c; /* it has no text form although its kind has one */
     double minimum, maximum;
     const char *rule;      /* the rule in messages for a value out of range: "a run has at least 1" */
     const char *unit;      /* NULL: none */
     const char *poptorch;  /* accessor of poptorch.Options; NULL: none */
     const char *optimum;   /* field of Optimum's IPUConfig that sets it; NULL: none */
-    const char *elsewhere; /* its names in other systems, "PyTorch: clip_grad_norm_"; NULL: none */
+    const char *elsewhere; /* its names in other systems, such as "PyTorch: clip_grad_norm_"; NULL: none */
     const char *costs;     /* its cost in time, memory or accuracy if it is used; NULL: none */
-    const char *flag;      /* without dashes; NULL: the program has none */
+    const char *flag;      /* name of the flag without dashes; NULL: the program has no flag */
     uint32_t commands;     /* bgi_command: the commands with the flag */
-    const char *value;     /* the name of the flag's value in help; NULL: by its kind */
-    const char *what;      /* one sentence without its period */
+    const char *value;     /* the name of the flag's value in help; NULL: the kind determines it */
+    const char *what;      /* its description, a sentence without a period */
 };
 
-/* By number, in the order of the table; NULL past the last. */
+/* Returns options by number, in the order of the table; NULL past the last. */
 const bgi_option *bgi_option_at(uint32_t number);
-/* Finds it by its name or PopTorch's; UINT32_MAX: there is none. */
+/* Finds an option by its own name or PopTorch's; returns UINT32_MAX if there is none. */
 uint32_t bgi_option_find(const char *name);
-/* The first option that a flag of the command sets; UINT32_MAX: there is none. */
+/* Finds the first option that a flag of the command sets; returns UINT32_MAX if there is none. */
 uint32_t bgi_option_find_flag(const char *flag, bgi_command command);
-/* Whether it can be set from text. */
+/* Whether the option can be set from text. */
 bool bgi_option_has_text(const bgi_option *option);
 
 /* Limits that rows and checks share. */
@@ -118,20 +118,21 @@ enum { BGI_MOST_DEVICES = 65536, BGI_MOST_IO_THREADS = 64 };
 bg_status bgi_options_check_made(const bg_options *options, bg_error *error);
 
 /* Copies everything that the options point to into the arena; callbacks and their arguments stay the caller's. */
-/* The caller's allocator, or none. */
+/* The caller's allocator, or an empty one. */
 static inline bg_allocator bgi_options_allocator(const bg_options *options)
 {
     return (bg_allocator){options->memory.allocate, options->memory.release, options->memory.allocator_user};
 }
 bg_status bgi_options_copy(bgi_arena *arena, const bg_options *from, bg_options *out, bg_error *error);
-/* Whether one option, or every option, has the same value. */
+/* Whether one option, or every option, has the same value in both structs. */
 bool bgi_option_is_equal(const bgi_option *option, const bg_options *a, const bg_options *b);
 bool bgi_options_equal(const bg_options *a, const bg_options *b);
-/* Appends everything that shapes a plan, except callbacks, which are represented by their return values. */
+/* Appends to the key all values that shape a plan. A callback is not appended; its return values represent it
+ * elsewhere. */
 void bgi_options_write_key(const bg_options *options, bgi_archive *key);
 /* Copies one option; memory that it points to is shared. */
 void bgi_option_copy(const bgi_option *option, const bg_options *from, bg_options *to);
-/* Calls `report` with a line for each option that is out of its range. */
+/* Calls `report` with a line for each option whose value is out of range. */
 void bgi_options_check_ranges(const bg_options *options, void (*report)(void *user, const char *line), void *user);
 
 /* ---- one option as text (text.c) ---- */
@@ -141,9 +142,9 @@ void bgi_options_check_ranges(const bg_options *options, void (*report)(void *us
 bg_status bgi_option_set(const bgi_option *option, bg_options *options, bgi_arena *arena, const char *text,
                          bg_error *error);
 void bgi_option_print(const bgi_option *option, const bg_options *options, bgi_string *text);
-/* BG_ERROR_INVALID for a value that the option cannot have. */
+/* Sets BG_ERROR_INVALID for a value that the option cannot have. */
 bg_status bgi_option_refuse(const bgi_option *option, const char *text, bg_error *error);
-/* BG_ERROR_NOT_FOUND with the nearest name. */
+/* Sets BG_ERROR_NOT_FOUND, with the nearest name. */
 bg_status bgi_option_unknown(const char *name, bg_error *error);
 /* The values of a choice, "a, b, c". */
 void bgi_option_print_choices(const bgi_option *option, bgi_string *text);

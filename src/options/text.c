@@ -16,7 +16,7 @@
 
 /* ---- choices ---- */
 
-/* Letter case, and words joined or separated, do not matter: PopTorch's "OutputMode.EveryN" is "every_n". */
+/* Ignores letter case and separators between words, so PopTorch's "OutputMode.EveryN" equals "every_n". */
 static bool is_same_name(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -97,7 +97,7 @@ static bool read_real(const char *text, double *out)
     return true;
 }
 
-/* "0,1,1,0", also with blanks and brackets; "" is an empty list. */
+/* Reads "0,1,1,0", also with blanks and brackets; "" is an empty list. */
 static bg_status set_list(const bgi_option *option, const char *text, bg_options *options, bgi_arena *arena,
                           bg_error *error)
 {

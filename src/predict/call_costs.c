@@ -1,5 +1,5 @@
 /*
- * call_costs.c: a table of the times of calls, by key, and prices made from it.
+ * call_costs.c: a table of the times of calls by key, and prices that are made from it.
  */
 #include "predict/call_costs.h"
 
@@ -53,7 +53,7 @@ bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES])
 
 /* ---- the table ---- */
 
-/* The place of the key, or the place where it would be added. */
+/* Returns the index of the key, or the index at which it would be added. */
 static size_t find_place(const bgi_call_costs *costs, const char *key, bool *is_there)
 {
     size_t low = 0, high = costs->count;
@@ -111,7 +111,7 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
         const bgi_call *before = NULL;
         for (uint32_t i = 0; status == BG_OK && i < plan->devices[d].instruction_count; i++) {
             const bgi_instruction *instruction = &plan->devices[d].instructions[i];
-            if (instruction->calls == before) /* the same pass over another micro-batch */
+            if (instruction->calls == before) /* the call belongs to the same pass over another micro-batch */
                 continue;
             before = instruction->calls;
             for (uint32_t c = 0; status == BG_OK && c < instruction->call_count; c++) {
@@ -136,7 +136,7 @@ static double time_of(const bgi_measured_prices *prices, const bgi_call_cost *co
     return prices->is_busy ? cost->ns.busy : cost->ns.alone;
 }
 
-/* The operations and bytes of a key, as bgi_call_key wrote them. */
+/* Reads the operations and bytes from a key of bgi_call_key. */
 static bool read_cost(const char *key, double *flops, double *bytes)
 {
     const char *at = strstr(key, " scratch, ");
@@ -144,8 +144,7 @@ static bool read_cost(const char *key, double *flops, double *bytes)
     return at != NULL && sscanf(at, " scratch, %lf flop, %lf bytes", flops, bytes) == 2;
 }
 
-/* The ratio of the measured times of the kernel's known calls to those estimated from operations and bytes: the mean
- * over all. */
+/* The mean ratio of measured times to those estimated from operations and bytes, over the kernel's known calls. */
 static double correction_of(const bgi_measured_prices *prices, const char *kernel)
 {
     const size_t length = strlen(kernel);
@@ -181,7 +180,7 @@ double bgi_measured_call_ns(const void *user, const bgi_call *call)
            correction_of(prices, call->kernel.name != NULL ? call->kernel.name : "copy");
 }
 
-/* Amdahl's law: n cores need the time of the part that cannot be divided, and an n-th of the rest. */
+/* Amdahl's law: n cores need the whole time of the part that cannot be divided, and 1/n of the time of the rest. */
 double bgi_measured_divisible_ns(const void *user, const bgi_call *call)
 {
     const bgi_measured_prices *prices = user;
@@ -211,7 +210,7 @@ void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32
                            .shared_user = &out->busy,
                            .shared_instruction_ns = costs->busy_instruction_ns};
     snprintf(prices->model.name, sizeof prices->model.name, "%s", bgi_processor_text(processor, sizeof processor));
-    /* Messages are written in place, so they cost nothing; copies have the measured speed. */
+    /* Kernels write messages in place, so messages cost nothing; copies have the measured speed. */
     prices->model.link.bytes_per_ns = prices->model.network.bytes_per_ns = 1e30;
     if (costs->copy_bytes_per_ns > 0.0) {
         prices->model.memory_bytes_per_ns = costs->copy_bytes_per_ns;

@@ -1,7 +1,7 @@
 /*
- * call_costs.h: times of kernel calls on this machine, measured once and stored by kernel, types of the operands,
- * parts, scratch and cost. A call has three times: alone on one core; while all cores that a run would use do the same,
- * because cores share caches and memory; and when all of these cores share its parts.
+ * call_costs.h: times of kernel calls on this machine, which are measured once and stored by kernel, types of the
+ * operands, parts, scratch and cost. A call has three times: alone on one core; while all cores of a run do the same,
+ * because cores share caches and memory; and when all of these cores divide its parts.
  */
 #ifndef BGI_PREDICT_CALL_COSTS_H
 #define BGI_PREDICT_CALL_COSTS_H
@@ -10,7 +10,7 @@
 
 typedef struct bgi_call_times_ns {
     double alone, busy;
-    double helped; /* `alone` when there is one core */
+    double helped; /* equal to `alone` when there is one core */
 } bgi_call_times_ns;
 
 typedef struct bgi_call_cost {
@@ -22,19 +22,19 @@ typedef struct bgi_call_cost {
 typedef struct bgi_call_costs {
     bgi_call_cost *costs; /* sorted by key */
     size_t count, capacity;
-    uint32_t cores;                                   /* at work when `busy` and `helped` were measured */
-    double alone_instruction_ns, busy_instruction_ns; /* to go from one instruction to the next */
-    double copy_bytes_per_ns;                         /* read and written */
+    uint32_t cores; /* number of working cores when `busy` and `helped` were measured */
+    double alone_instruction_ns, busy_instruction_ns; /* time from one instruction to the next */
+    double copy_bytes_per_ns;                         /* bytes read and written */
 } bgi_call_costs;
 
 void bgi_call_costs_clear(bgi_call_costs *costs);
 
 enum { BGI_CALL_KEY_BYTES = 2048 };
-/* Describes the call in words; false when the text does not fit: such a call is not stored. */
+/* Describes the call in words. Returns false if the text does not fit; such a call is not stored. */
 bool bgi_call_key(const bgi_call *call, char text[BGI_CALL_KEY_BYTES]);
 /* NULL: unknown. */
 const bgi_call_cost *bgi_call_costs_find(const bgi_call_costs *costs, const char *key);
-/* Adds a cost or replaces an older one. Errors: BG_ERROR_MEMORY. */
+/* Adds a cost, or replaces an older one with the same key. Errors: BG_ERROR_MEMORY. */
 bg_status bgi_call_costs_put(bgi_call_costs *costs, const char *key, bgi_call_times_ns ns, bg_error *error);
 /* Counts the distinct calls of a plan, and the known ones among them. */
 bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan, uint32_t *out_count,
@@ -42,26 +42,26 @@ bg_status bgi_call_costs_count(const bgi_call_costs *costs, const bg_plan *plan,
 
 /* ---- measure.c ---- */
 
-/* Runs the plan on zeros and fresh weights and records the times of its calls: in one session, in `cores` sessions side
- * by side, and in one session whose other `cores` - 1 workers help. `anew` clears the table; otherwise known times stay
- * unless they were measured with other `cores`. The plan must have been made with options.reporting.trace and one core.
- * Takes about a second, or some ten runs. Errors: those of sessions, BG_ERROR_UNSUPPORTED (it needs more memory than is
- * free). */
+/* Runs the plan on zeros and fresh weights, and records the times of its calls in one session, in `cores` parallel
+ * sessions, and in one session whose other `cores` - 1 workers help. `anew` clears the table; otherwise known times
+ * stay unless they were measured with another number of cores. The plan must have been made with
+ * options.reporting.trace and one core. It takes about a second, or the time of about ten runs. Errors: those of
+ * sessions, BG_ERROR_UNSUPPORTED (the plan needs more memory than is available). */
 bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, bool anew,
                                  bg_error *error);
 
 /* ---- call_costs_file.c: the cache ---- */
 
-/* The file for this processor and release in $XDG_CACHE_HOME/brigade or ~/.cache/brigade, malloc'ed; NULL: the folder
- * is unknown, or memory is out. */
+/* The path for this processor and release in $XDG_CACHE_HOME/brigade or ~/.cache/brigade, malloc'ed; NULL if the folder
+ * is unknown or memory is exhausted. */
 char *bgi_call_costs_path(void);
-/* Checks every value; a file of another processor or build is BG_ERROR_UNSUPPORTED. */
+/* Checks every value. A file of another processor or build gives BG_ERROR_UNSUPPORTED. */
 bg_status bgi_call_costs_parse(const char *name, const char *text, size_t size_bytes, bgi_call_costs *out,
                                bg_error *error);
 bg_status bgi_call_costs_load(const char *path, bgi_call_costs *out, bg_error *error);
-/* Makes the folder; the file appears complete or not at all. */
+/* Creates the folder; the file is written completely, or not at all. */
 bg_status bgi_call_costs_save(const bgi_call_costs *costs, const char *path, bg_error *error);
-/* "AMD EPYC, family 26, model 2, avx512-bf16". */
+/* Describes the processor: "AMD EPYC, family 26, model 2, avx512-bf16". */
 const char *bgi_processor_text(char *text, size_t size_bytes);
 
 /* ---- prices ---- */
@@ -69,7 +69,7 @@ const char *bgi_processor_text(char *text, size_t size_bytes);
 typedef struct bgi_measured_prices {
     const bgi_call_costs *costs;
     bool is_busy;
-    bgi_device_model model; /* of unknown calls: the static one */
+    bgi_device_model model; /* the static efficiency, for unknown calls */
 } bgi_measured_prices;
 
 typedef struct bgi_machine_prices {
@@ -77,12 +77,12 @@ typedef struct bgi_machine_prices {
     bgi_prices prices;
 } bgi_machine_prices;
 
-/* This machine's. An unknown call takes the time that operations and bytes give, times the mean correction of known
- * calls of the same kernel. The prices must not move; `costs` must outlive them. `counted`, `known`: from
- * bgi_call_costs_count. */
+/* This machine's. The time of an unknown call is the estimate from operations and bytes times the mean correction of
+ * known calls of the same kernel. The prices must not move; `costs` must outlive them. `counted` and `known` are
+ * results of bgi_call_costs_count. */
 void bgi_prices_of_machine(const bgi_call_costs *costs, uint32_t counted, uint32_t known, bgi_machine_prices *out);
 double bgi_measured_call_ns(const void *measured_prices, const bgi_call *call);
-/* The part of its time that helpers divide among them; negative where they only delay the call. */
+/* The part of a call's time that helpers divide among them; negative if helpers only delay the call. */
 double bgi_measured_divisible_ns(const void *measured_prices, const bgi_call *call);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * call_costs_file.c: stores costs of calls in a file of the user's cache. They hold for one kind of processor and one
- * build of the library; a file of another kind or build is not read. The reader is strict: every number is finite and
- * not negative, and every key occurs once.
+ * call_costs_file.c: stores costs of calls in a file in the user's cache folder. Costs are valid for one kind of
+ * processor and one build of the library, so a file of another kind or build is not read. The reader is strict: every
+ * number must be finite and not negative, and every key must occur once.
  *
  *     {"format": "brigade call costs 2", "processor": "AMD EPYC, ...", "build": "...", "cores": 2,
  *      "alone_instruction_ns": 1.0, "busy_instruction_ns": 1.0, "copy_bytes_per_ns": 20.0,
@@ -55,10 +55,10 @@ static bg_status read_number(const char *name, const json_t *object, const char 
     const json_t *value = json_object_get(object, key);
 
     if (!json_is_number(value))
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: there is no number `%s`", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or not a number", name, key);
     *out = json_number_value(value);
     if (!isfinite(*out) || *out < 0.0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is %g; it must be zero or more", name, key, *out);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is %g; it must be at least 0", name, key, *out);
     return BG_OK;
 }
 
@@ -84,7 +84,7 @@ static bg_status check_owner(const char *name, const json_t *root, const char *k
     const char *value = json_string_value(json_object_get(root, key));
 
     if (value == NULL)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: there is no text `%s`", name, key);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` is missing or not a string", name, key);
     if (strcmp(value, own) != 0)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED, "%s: its `%s` is %.80s, not %.80s", name, key, value, own);
     return BG_OK;
@@ -100,8 +100,8 @@ static bg_status read_root(const char *name, const json_t *root, bgi_call_costs 
     if (format == NULL || strcmp(format, FORMAT) != 0)
         return bg_error_set(error, BG_ERROR_PARSE, "%s: its `format` is not \"" FORMAT "\"", name);
     if (json_object_size(root) != KEYS)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: has %zu keys; there are %d", name, json_object_size(root),
-                            KEYS);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: the file has %zu keys but must have %d", name,
+                            json_object_size(root), KEYS);
     BGI_TRY(read_number(name, root, "cores", &cores, error));
     if (cores < 1.0 || cores > 65536.0 || cores != floor(cores))
         return bg_error_set(error, BG_ERROR_PARSE, "%s: `cores` is %g; it must be a whole number of at least 1", name,
@@ -157,7 +157,7 @@ static bg_status make_folder(const char *path, bg_error *error)
     if (folder == NULL)
         return bgi_error_memory(error, "path", strlen(path) + 1);
     memcpy(folder, path, strlen(path) + 1);
-    *strrchr(folder, '/') = '\0'; /* paths of bgi_call_costs_path have one */
+    *strrchr(folder, '/') = '\0'; /* paths of bgi_call_costs_path have a folder */
     status = bgi_folder_create(folder, error);
     free(folder);
     return status;

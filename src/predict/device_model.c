@@ -1,6 +1,6 @@
 /*
- * device_model.c: reads a device description. The reader is strict: a missing, unknown or repeated key and a number
- * outside its range are errors that name the key, because ignoring a number silently would make the prediction wrong.
+ * device_model.c: reads a device description. The reader is strict, because ignoring a number silently would make the
+ * prediction wrong. A missing, unknown or repeated key and a number outside its range are errors that name the key.
  */
 #include "predict/device_model.h"
 
@@ -24,9 +24,9 @@ typedef struct field {
     const char *object, *key;
     size_t offset;
     double unit;
-    double least, most; /* in the file's units */
-    bool is_optional;   /* without the key the model keeps its default */
-    bool is_count;      /* stored in a uint32_t */
+    double least, most; /* range in the file's units */
+    bool is_optional;   /* the key is optional; without it the model keeps its default */
+    bool is_count;      /* the member is a uint32_t */
 } field;
 
 #define AT(member) .offset = offsetof(bgi_device_model, member)
@@ -63,7 +63,7 @@ static const char *const texts[] = {"format", "name", "source"};
 
 enum { OBJECT_COUNT = sizeof objects / sizeof objects[0], TEXT_COUNT = sizeof texts / sizeof texts[0] };
 
-/* "`link.devices`" or "`call_ns`", for messages. */
+/* The key in messages: "`link.devices`" or "`call_ns`". */
 static const char *key_text(const char *object, const char *key, char text[96])
 {
     snprintf(text, 96, "`%s%s%.40s`", object, object[0] != '\0' ? "." : "", key);

@@ -1,12 +1,13 @@
 /*
- * measure.c: measures the calls of a plan on this machine. The plan runs briefly on zeros, so its calls find their
- * operands where a run finds them, in caches or not, and follow each other in the same order. Most kernels take the
- * same time for any values. The backward of a fused convolution, max pool and ReLU takes longer if more windows have a
- * gradient.
+ * measure.c: measures the calls of a plan on this machine. The plan runs briefly on zeros, so calls follow each other
+ * in the order of a run and find their operands in the same caches or memory. The time of most kernels does not depend
+ * on values. An exception is the backward of a fused convolution, max pool and ReLU, which takes longer if more windows
+ * have a gradient.
  *
- * There are three rehearsals. One session of one core gives the times of a core that is alone. `cores` of these side by
- * side give the times of busy cores. One session of `cores` workers, of which one runs the devices and the others only
- * help, gives the times of shared calls. A time is the median, over runs, of the mean of all calls with the key.
+ * There are three rehearsals. One session on one core gives the times of a core that runs alone. `cores` such sessions
+ * in parallel give the times of busy cores. One session of `cores` workers, of which one runs the devices and the
+ * others only help, gives the times of shared calls. The time of a key is the median over runs of the mean of all its
+ * calls.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 enum { SAMPLED_STEPS = 16, LEAST_ROUNDS = 3, MOST_ROUNDS = 9, PLAIN_RUNS = 3, COPY_BYTES = 1 << 22, MOST_CORES = 64 };
 static const double enough_s = 0.6;
 
-/* The setting in which calls are timed. */
+/* The conditions under which calls are timed. */
 typedef enum setting { ALONE, BUSY, HELPED } setting;
 
 /* The time of a call in one round, over all its sites and sessions. */
@@ -36,13 +37,17 @@ typedef struct round_time {
 
 typedef struct rehearsal {
     const bg_plan *plan;
-    bg_plan shared_plan;   /* the same with more workers */
-    uint32_t cores;        /* sessions side by side */
+    bg_plan shared_plan;   /* the session with more workers */
+    uint32_t cores;        /* sessions that run in parallel */
     pthread_mutex_t mutex; /* of `order` */
     pthread_cond_t changed;
-    enum { ORDER_WAIT = 0, ORDER_GO, ORDER_LEAVE } order; /* to the threads, once all of them have arrived */
+    enum {
+        ORDER_WAIT = 0,
+        ORDER_GO,
+        ORDER_LEAVE
+    } order; /* permission for the threads to start, after all of them have arrived */
     pthread_barrier_t gate;
-    bool is_over; /* written between two gates by the first session's thread */
+    bool is_over; /* the first session's thread writes it between two gates */
     uint32_t rounds, most_rounds;
     round_time *times;
     size_t time_count, time_capacity;
@@ -190,7 +195,7 @@ static void act(struct actor *a)
     const bool is_first = a == r->actors;
     const uint64_t begin_ns = bgi_clock_ns();
 
-    run(a); /* touches memory for the first time */
+    run(a); /* the first run touches memory for the first time */
     pthread_barrier_wait(&r->gate);
     if (is_first)
         for (uint32_t i = 0; i < r->cores; i++)
@@ -244,7 +249,7 @@ static void give_order(rehearsal *r, bool goes)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Starts all threads or none, because the number of threads at a gate is fixed. */
+/* Starts all threads or no thread, because the number of threads at a gate is fixed. */
 static bg_status start(rehearsal *r, bg_error *error)
 {
     const bg_execution_options *execution = &r->plan->options.execution;
@@ -321,7 +326,7 @@ static uint64_t count_instructions(const bg_plan *plan)
     return count * plan->replicas;
 }
 
-/* The time of a run beyond its calls and copies, divided among instructions. */
+/* The time of a run outside its calls and copies, divided by the number of instructions. */
 static double find_instruction_ns(rehearsal *r, double copy_bytes_per_ns)
 {
     const double steps = r->plan->iterations > 0 ? r->plan->iterations : 1;
@@ -349,7 +354,7 @@ static double measure_copy(void)
     return best;
 }
 
-/* Merges the times that one rehearsal found into those of the others. */
+/* Merges the times of one rehearsal into those of the others. */
 static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, setting of)
 {
     bgi_call_times_ns times = known != NULL ? known->ns : (bgi_call_times_ns){.alone = ns, .busy = ns, .helped = ns};
@@ -361,7 +366,7 @@ static bgi_call_times_ns merge_times(const bgi_call_cost *known, double ns, sett
     return times;
 }
 
-/* `cores`: those of the whole machine that are used. */
+/* `cores` is the number of cores of the machine that are used. */
 static bg_status rehearse(bgi_call_costs *costs, const bg_plan *plan, uint32_t cores, setting of, bg_error *error)
 {
     const uint32_t sessions = of == BUSY ? cores : 1;
@@ -409,16 +414,16 @@ static bg_status check_memory(const bg_plan *plan, uint32_t cores, bg_error *err
 
     for (uint32_t d = 0; d < plan->device_count; d++)
         bytes += (double)plan->devices[d].arena_bytes + (double)plan->devices[d].remote_bytes;
-    /* The host has the weights as well. */
+    /* The host also has a copy of the weights. */
     bytes *= 2.0 * plan->replicas * cores;
     if (bytes > 0.6 * free_bytes)
         return bg_error_set(error, BG_ERROR_UNSUPPORTED,
-                            "measuring the costs of calls would take %.3g GB of memory, of which %.3g GB are free",
+                            "measuring the costs of calls would take %.3g GB of memory, but only %.3g GB are free",
                             1e-9 * bytes, 1e-9 * free_bytes);
     return BG_OK;
 }
 
-/* Known costs stay: they are measured once, so that predictions can be compared. */
+/* Known costs stay, because costs that are measured once make predictions comparable. */
 static bg_status keep_known(const bgi_call_costs *measured, bgi_call_costs *costs, bg_error *error)
 {
     for (size_t i = 0; i < measured->count; i++)
@@ -441,7 +446,7 @@ bg_status bgi_call_costs_measure(bgi_call_costs *costs, const bg_plan *plan, uin
     if (status == BG_OK && cores > 1)
         status = rehearse(&measured, plan, cores, HELPED, error);
     if (status == BG_OK && (anew || costs->cores != cores)) {
-        /* Times of busy cores hold only for the same number of cores. */
+        /* Times of busy cores are valid only for the same number of cores. */
         bgi_call_costs_clear(costs);
         *costs = measured;
         return BG_OK;

@@ -1,7 +1,7 @@
 /*
- * memory.c: the parts of a process's memory. The runtime allocates arenas and stores as whole blocks and clears them,
- * so their bytes are resident to the last one. Of all others, only what grows with the plan is counted; the rest is in
- * two constants.
+ * memory.c: computes the parts of a process's memory. The runtime allocates arenas and stores as whole blocks and
+ * clears them, so all their bytes are resident. Other memory is counted if it grows with the plan; two constants cover
+ * the remaining memory.
  */
 #include "predict/memory.h"
 
@@ -13,9 +13,9 @@
 #include "core/text.h"
 #include "runtime/record.h"
 
-/* Pages that a worker touches: its stack and the C library's record of it. */
+/* Bytes of pages that a worker touches: its stack, and the C library's data about the thread. */
 enum { THREAD_BYTES = 32 << 10 };
-/* Pages of code that only a run touches: kernels and the runtime. */
+/* Bytes of pages of code that only a run touches: kernels and the runtime. */
 enum { CODE_BYTES = 11 << 17 };
 
 static const char *const names[BGI_PROCESS_PART_COUNT] = {"weights", "gradients", "optimizer", "activations",
@@ -50,7 +50,7 @@ bool bgi_process_memory_read(size_t *out_bytes, size_t *out_peak_bytes)
 
 /* ---- devices ---- */
 
-/* Whether the system gives huge pages to those who ask for them, as bgi_aligned_reserve does. */
+/* Whether the system gives huge pages on request, which bgi_aligned_reserve makes. */
 static bool has_huge_pages(void)
 {
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
@@ -62,7 +62,7 @@ static bool has_huge_pages(void)
     return has;
 }
 
-/* What a block takes beyond its bytes, of which the first `untouched` ones are not counted. */
+/* The memory that a block takes beyond its bytes. The first `untouched` bytes are not counted. */
 static size_t count_page_bytes(bool has_pages, size_t block_bytes, size_t untouched)
 {
     return has_pages ? bgi_aligned_resident_bytes(block_bytes, untouched) - (block_bytes - untouched) : 0;
@@ -93,7 +93,7 @@ static void add_devices(const bg_plan *plan, bool has_pages, size_t *bytes)
 
 /* ---- the host ---- */
 
-/* Whether the variable is the first of those of its weight. */
+/* Whether the variable is the first one of its weight. */
 static bool is_first_of_weight(const bg_plan *plan, uint32_t number)
 {
     const bg_section *section = plan->variables[number].section;
@@ -104,7 +104,8 @@ static bool is_first_of_weight(const bg_plan *plan, uint32_t number)
     return true;
 }
 
-/* Training keeps values only on its devices; a value that devices have in parts is joined and cut in two buffers. */
+/* Training keeps values only on its devices. A value that is sharded over devices is joined and split in two
+ * buffers. */
 static void add_host(const bg_plan *plan, bool has_pages, size_t *bytes)
 {
     size_t largest_whole = 0, largest_part = 0;
@@ -138,7 +139,7 @@ bg_status bgi_process_memory_predict(const bg_plan *plan, uint32_t cores, size_t
     bool has_pages;
 
     if (!bgi_process_memory_read(&now, &memory.planning_bytes))
-        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this system does not tell how much memory a process has");
+        return bg_error_set(error, BG_ERROR_UNSUPPORTED, "this system does not report the memory of a process");
     has_pages = has_huge_pages();
     add_devices(plan, has_pages, memory.bytes);
     add_host(plan, has_pages, memory.bytes);

@@ -1,6 +1,7 @@
 /*
- * page.c: a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget, where
- * time goes, traffic, and the plan's tables. It contains no script; light and dark follow the system.
+ * page.c: writes a prediction as one HTML page: figures, the schedule's picture, memory by class against the budget,
+ * the time of devices by class, traffic, and the plan's tables. It contains no script; the system's setting selects
+ * light or dark colors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -130,8 +131,8 @@ typedef struct bars {
     const char *const *colors;
     int parts;
     bool has_budget;
-    double most; /* the value of the full width */
-    double unit; /* of the labels over a bar */
+    double most; /* the value at full width */
+    double unit; /* width of the labels over a bar */
     const char *unit_name;
 } bars;
 
@@ -277,7 +278,7 @@ static bg_status add_picture(bgi_string *html, const bgi_prediction *p, bg_error
     BGI_TRY(bgi_prediction_draw(p, NULL, &svg, error));
     bgi_string_add(html, "<div class=\"plan-scroll\">");
     bgi_string_append(html, svg, strlen(svg));
-    bgi_string_add(html, "</div>\n<p class=\"plan-quiet\">Times are nanoseconds.</p>\n");
+    bgi_string_add(html, "</div>\n<p class=\"plan-quiet\">Times are in nanoseconds.</p>\n");
     free(svg);
     return BG_OK;
 }

@@ -12,12 +12,12 @@
 #include "core/text.h"
 #include "plan/costs.h"
 
-/* The number of simulated steps: the first fills the pipeline, the others follow each other. */
+/* The number of simulated steps: the first fills the pipeline, and the others follow without a gap. */
 enum { MOST_STEPS = 4 };
 
 /* ---- prices ---- */
 
-/* The type of a call's arithmetic: that of its first floating-point operand. */
+/* The type of a call's arithmetic, which is that of its first floating-point operand. */
 static bg_dtype arithmetic_type(const bgi_call *call)
 {
     for (uint32_t i = 0; i < call->input_count + call->output_count; i++)
@@ -74,7 +74,7 @@ static bgi_simulation_setup set_up(const bg_plan *plan, const bgi_prices *prices
                                                                 : MOST_STEPS};
 }
 
-/* While other cores work too. */
+/* The time of a call while other cores work too. */
 static void use_shared_prices(bgi_simulation_setup *setup, const bgi_prices *prices)
 {
     if (prices->shared_user == NULL)
@@ -183,7 +183,7 @@ bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device,
 
 /* ---- text ---- */
 
-/* "1.23 ms", three digits. */
+/* Prints a time with three digits: "1.23 ms". */
 static const char *time_text(double ns, char text[32])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -213,7 +213,7 @@ static void add_memory(bgi_string *text, const bgi_prediction *p)
     size_t bytes, remote;
     const bool fits = bgi_prediction_fits(p, &device, &bytes, &remote);
 
-    bgi_string_add(text, "memory: device %u needs most, %s", device, bgi_bytes_text(bytes, need));
+    bgi_string_add(text, "memory: device %u needs the most, %s", device, bgi_bytes_text(bytes, need));
     if (model->memory_bytes < 1e18)
         bgi_string_add(text, " of %s", bgi_bytes_text((uint64_t)model->memory_bytes, have));
     if (remote > 0) {
@@ -235,7 +235,7 @@ static bool has_time(const bgi_simulation *simulation, int time_class)
     return false;
 }
 
-/* Whether the table shows the same for two devices. */
+/* Whether the table would show equal rows for two devices. */
 static bool looks_equal(const bgi_simulation *simulation, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < BGI_TIME_CLASS_COUNT; k++)

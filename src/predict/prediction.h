@@ -1,6 +1,6 @@
 /*
- * prediction.h: predicts how a plan runs on a described device, or on this machine: times, waits, memory and traffic,
- * as numbers, as text and as a page.
+ * prediction.h: predicts how a plan runs on a described device or on this machine. The results are times, waits, memory
+ * and traffic, as numbers, text or a page.
  */
 #ifndef BGI_PREDICT_PREDICTION_H
 #define BGI_PREDICT_PREDICTION_H
@@ -11,54 +11,57 @@
 typedef struct bgi_prices {
     bgi_device_model model; /* name, links and memories */
     double (*call_ns)(const void *user, const bgi_call *call);
-    double (*divisible_ns)(const void *user, const bgi_call *call); /* NULL: calls of several parts as a whole */
+    double (*divisible_ns)(const void *user,
+                           const bgi_call *call); /* NULL: all of the time, for calls of several parts */
     const void *user;
     double instruction_ns;
-    /* While other cores work too; NULL: as above. */
+    /* The time while other cores work too; NULL: the same as above. */
     const void *shared_user;
     double shared_instruction_ns;
     char basis[320]; /* the origin of the times, for reports: "costs measured on this machine" */
 } bgi_prices;
 
-/* Estimates calls by the model's operations and bytes in a second. The model is copied; the prices must not move. */
+/* Estimates calls from their operations and bytes, and the model's speeds. The model is copied; the prices must not
+ * move. */
 void bgi_prices_of_model(const bgi_device_model *model, bgi_prices *out);
 double bgi_model_call_ns(const void *model, const bgi_call *call);
-/* One core of a server by the planner's static costs (plan/costs.h), used when nothing else is known. */
+/* Prices of one core of a server from the planner's static costs (plan/costs.h), used when no other costs are known. */
 void bgi_device_model_static(bgi_device_model *out);
 
 typedef struct bgi_prediction {
     const bg_plan *plan;
     const bgi_prices *prices;
-    bgi_simulation own;    /* each device computes on its own */
+    bgi_simulation own;    /* each device has its own cores */
     bgi_simulation shared; /* all devices share `cores`; device_count 0: not requested */
     uint32_t cores;
     bgi_simulation ranks; /* each device is a rank with one core; device_count 0: not requested */
     bgi_link_model rank_link;
-    double own_run_ns, shared_run_ns, ranks_run_ns; /* of one run of the program: the plan's steps */
+    double own_run_ns, shared_run_ns, ranks_run_ns; /* number of steps in one run of the program, which is the plan's */
 } bgi_prediction;
 
-/* cores 0: only with separate devices. `plan` and `prices` must outlive the prediction. */
+/* With `cores` 0 it predicts only separate devices. `plan` and `prices` must outlive the prediction. */
 bg_status bgi_prediction_make(const bg_plan *plan, const bgi_prices *prices, uint32_t cores, bool wants_events,
                               bgi_prediction *out, bg_error *error);
-/* Adds a prediction for one process for each device of all replicas, with one core each and this link between them. The
- * core also copies what arrives and does the sums. Calls take as long as they do while other cores are busy. */
+/* Adds a prediction for processes with one device and one core each, for all devices of all replicas, and this link
+ * between them. The core also copies arriving messages and computes the sums. Calls take the time that they take while
+ * other cores are busy. */
 bg_status bgi_prediction_add_ranks(bgi_prediction *prediction, const bgi_link_model *link, bg_error *error);
 void bgi_prediction_clear(bgi_prediction *prediction);
 
-/* The fraction of the devices' time in which they compute nothing, in consecutive steps of a run. */
+/* The fraction of time in which devices do not compute, in consecutive steps of a run. */
 double bgi_prediction_idle_share(const bgi_simulation *simulation);
-/* Bytes of messages between the devices of a replica in a step. */
+/* The bytes of messages between the devices of a replica in a step. */
 uint64_t bgi_plan_message_bytes(const bg_plan *plan);
-/* Whether each device fits into the described memories; *out_device is the one that needs most. */
+/* Whether each device fits into the described memories; *out_device is the device that needs the most memory. */
 bool bgi_prediction_fits(const bgi_prediction *prediction, uint32_t *out_device, size_t *out_bytes,
                          size_t *out_remote_bytes);
 
-/* Prints lines of text, malloc'ed: step time, throughput, idle shares, peak memory; then where the time of devices
- * goes, as a table in which equal devices share a row. `samples`: the number in a micro-batch. */
+/* Prints text, malloc'ed: step time, throughput, idle shares and peak memory, then a table of the time of devices by
+ * class, in which equal devices share a row. `samples` is the number of samples in a micro-batch. */
 bg_status bgi_prediction_print(const bgi_prediction *prediction, const char *samples, char **out_text, bg_error *error);
-/* Draws the simulated schedule (made with wants_events). malloc'ed. */
+/* Draws the simulated schedule, which must have been made with wants_events; malloc'ed. */
 bg_status bgi_prediction_draw(const bgi_prediction *prediction, const char *title, char **out_text, bg_error *error);
-/* Makes one HTML page of everything, which needs no script and no network. malloc'ed. */
+/* Makes one HTML page with all results, which needs no script and no network; malloc'ed. */
 bg_status bgi_prediction_page(const bgi_prediction *prediction, const char *title, const char *samples, char **out_text,
                               bg_error *error);
 

@@ -23,7 +23,7 @@ const char *bgi_processor_text(char *text, size_t size_bytes)
     FILE *stream = fopen("/proc/cpuinfo", "r");
     char line[512], name[64] = "", family[16] = "", model[16] = "";
 
-    /* The first core's fields are enough. */
+    /* Reads only the fields of the first core. */
     while (stream != NULL && (name[0] == '\0' || family[0] == '\0' || model[0] == '\0') &&
            fgets(line, sizeof line, stream) != NULL) {
         read_field(line, "model name", name, sizeof name);

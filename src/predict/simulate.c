@@ -1,18 +1,18 @@
 /*
  * simulate.c: runs the programs of a plan in simulated time.
  *
- * A runner is a device of a replica and its position in its program. It is ready, running, waiting, or done. A
- * condition that it waits for never becomes false again: a message, a free slot, transfers, a sum, its turn, the other
- * replicas. A heap of events contains what happens next:
+ * A runner is a device of a replica and its position in its program. It is ready, running, waiting, or done. It may
+ * wait for a message, a free slot, transfers, a sum, its turn or the other replicas; such a condition, once true, stays
+ * true. A heap contains the coming events:
  *
  *     work      a runner's instruction comes to its next mark or its end
  *     message   it is there
  *     transfer  the oldest one of a device's queue is done
  *     sum       one that ran beside the program is done
  *
- * With shared cores a runner needs a core to continue. Cores take the ready runner that is least advanced, and among
- * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others: the
- * divisible part of an instruction then runs faster. When the number of busy cores changes, all rates change.
+ * With shared cores a runner needs a core to continue. A core takes the ready runner that has advanced least, and among
+ * equals the last one, as the runtime's workers do (runtime/engine.h). Cores without a runner help others, so the
+ * divisible part of an instruction runs faster. When the number of busy cores changes, all rates change.
  */
 #include "predict/simulate.h"
 
@@ -38,15 +38,15 @@ typedef struct runner {
     wait_kind wait;
     uint32_t wait_edge;
     uint64_t wait_target;      /* transfers */
-    double since_ns;           /* since it waits, is ready, or its work was last updated */
+    double since_ns;           /* time since which it waits or is ready, or of the last update of its work */
     uint32_t step, at;         /* its instruction */
-    bool has_begun;            /* it is in the middle of the instruction */
-    bool has_come;             /* it has reached the meeting of this instruction */
-    double done_ns, rate;      /* of the instruction's work */
-    double target_ns;          /* of the pending work event */
-    double began_ns, spent_ns; /* of the instruction */
+    bool has_begun;            /* whether it is in the middle of the instruction */
+    bool has_come;             /* whether it has reached the meeting of this instruction */
+    double done_ns, rate;      /* completed work of the instruction, and its speed */
+    double target_ns;          /* completed work at which the runner next acts */
+    double began_ns, spent_ns; /* start of the instruction, and its time so far */
     uint32_t mark, generation;
-    /* Work beside the program. */
+    /* Work that runs beside the program. */
     uint64_t issued, transferred, sums_begun, sums_done, meetings;
     bool is_transferring, owes_turn;
     double sum_free_ns, link_free_ns;
@@ -61,7 +61,7 @@ typedef enum event_kind { WORK = 0, MESSAGE, TRANSFER, SUM } event_kind;
 
 typedef struct event {
     double at_ns;
-    uint64_t number; /* events at the same time happen in the order in which they were made */
+    uint64_t number; /* simultaneous events happen in the order in which they were made */
     event_kind kind;
     uint32_t index, generation;
 } event;
@@ -83,11 +83,11 @@ typedef struct simulator {
     event *heap;
     size_t heap_count, heap_capacity;
     uint64_t event_number;
-    uint32_t *ready; /* a heap with shared cores, otherwise a stack */
+    uint32_t *ready; /* a heap if cores are shared, otherwise a stack */
     uint32_t ready_count;
-    uint32_t *working; /* runners that have a core */
+    uint32_t *working; /* number of runners that have a core */
     uint32_t working_count;
-    uint32_t *queues; /* shared cores: runners whose transfers need a core */
+    uint32_t *queues; /* with shared cores: runners whose transfers need a core */
     uint32_t queue_count, queue_working;
     size_t timing_capacity;
     bool is_out_of_memory;
@@ -156,7 +156,7 @@ static double position_of(const simulator *s, const runner *r)
     return r->step + (count > 0 ? (double)r->at / count : 0.0);
 }
 
-/* Whether a core takes runner a before runner b. */
+/* Whether cores prefer runner a to runner b. */
 static bool goes_first(const simulator *s, uint32_t a, uint32_t b)
 {
     const double first = position_of(s, &s->runners[a]), other = position_of(s, &s->runners[b]);
@@ -371,7 +371,7 @@ static void send_message(simulator *s, runner *r, uint32_t edge)
     double latency;
     const double ns = bgi_message_ns(s->plan, s->setup->model, r->replica, edge, &latency);
 
-    r->link_free_ns = begin + (s->setup->are_ranks ? 0.0 : ns); /* a rank's RECEIVE copies the bytes (work.c) */
+    r->link_free_ns = begin + (s->setup->are_ranks ? 0.0 : ns); /* in a rank, RECEIVE copies the bytes (work.c) */
     state->sent_ns[state->sent++ % s->plan->edges[edge].depth] = s->now_ns;
     push_event(s, r->link_free_ns + latency, MESSAGE, (uint32_t)(r->replica * s->plan->edge_count + edge), 0);
 }
@@ -384,7 +384,7 @@ static void arrive(simulator *s, uint32_t index)
     wake_for(s, runner_of(s, replica, s->plan->edges[edge].to_device), WAITS_FOR_MESSAGE, edge);
 }
 
-/* Replicas that share cores meet before a sum: true when all of the group have arrived. */
+/* Replicas that share cores meet before a sum. Returns true when all replicas of the group have arrived. */
 static bool has_met(simulator *s, runner *r)
 {
     const bg_mesh mesh = bgi_plan_mesh(s->plan);
@@ -482,7 +482,7 @@ static void finish(simulator *s, runner *r, const bgi_instruction *instruction, 
     }
 }
 
-/* Passes the marks that have been reached; false when one of them has to wait. */
+/* Processes the marks that have been reached; returns false when one of them has to wait. */
 static bool pass_marks(simulator *s, runner *r, const bgi_work *work)
 {
     const bgi_mark *marks = s->work[r->device].marks + work->first_mark;
@@ -506,7 +506,7 @@ static void set_rate(simulator *s, runner *r, double rate)
     push_event(s, s->now_ns + (r->target_ns - r->done_ns) / rate, WORK, (uint32_t)(r - s->runners), ++r->generation);
 }
 
-/* A core leaves a runner that could continue when another one has fallen behind by more than half a micro-batch. */
+/* A core leaves a runner that could continue if another runner is behind it by more than half a micro-batch. */
 static bool must_yield(const simulator *s, const runner *r)
 {
     return shares_cores(s) && s->ready_count > 0 &&
@@ -548,7 +548,7 @@ static bool advance(simulator *s, runner *r)
 
 /* ---- cores ---- */
 
-/* Updates a runner's work to the current time. */
+/* Updates the remaining work of a runner to the current time. */
 static void look_at(simulator *s, runner *r)
 {
     const double spent = s->now_ns - r->since_ns;
@@ -606,7 +606,7 @@ static void start_work(simulator *s)
         r = &s->runners[pop_ready(s)];
         if (!advance(s, r))
             continue;
-        r->rate = 0.0; /* of the core that it did not have before */
+        r->rate = 0.0; /* time to switch to another core */
         if (shares_cores(s))
             s->working[s->working_count++] = (uint32_t)(r - s->runners);
         else

@@ -1,10 +1,10 @@
 /*
  * simulate.h: computes how long the steps of a plan take on described devices, or on fewer cores than devices. It runs
- * no kernel, and walks the programs that the runtime would run (plan/plan.h), with a time for each call.
+ * no kernels. It follows the programs that the runtime would run (plan/plan.h), with a time for each call.
  *
- * It differs from bg_schedule_simulate, which knows only a schedule and the costs of its stages: here messages leave in
- * the middle of an action, transfers and sums run beside the program, links have latencies and domains, and devices may
- * share cores as the runtime's workers do.
+ * bg_schedule_simulate knows only a schedule and the costs of its stages. Here messages leave in the middle of an
+ * action, transfers and sums run beside the program, links have latencies and domains, and devices may share cores as
+ * the runtime's workers do.
  *
  *     devices of their own    each device computes alone; one replica is simulated, for all do the same at the same
  * time shared cores all devices of all replicas compete for the cores; idle cores help with parts of calls
@@ -19,16 +19,16 @@ typedef struct bgi_simulation_setup {
     const bgi_device_model *model; /* links and memories */
     /* The time of a call on a separate device, or on one core. It is not called for collectives and transfers. */
     double (*call_ns)(const void *user, const bgi_call *call);
-    /* How much of that idle cores divide among them. NULL: all of it, of calls of several parts. */
+    /* The part of this time that idle cores divide among them. NULL: all of the time, for calls of several parts. */
     double (*divisible_ns)(const void *user, const bgi_call *call);
     const void *user;
-    double instruction_ns; /* to go from one instruction to the next */
-    uint32_t cores;        /* 0: each device has its own */
-    /* With cores 0: each device is a process with one core, which also copies the messages that arrive and does sums
-     * that would otherwise run beside the program. */
+    double instruction_ns; /* time from one instruction to the next */
+    uint32_t cores;        /* 0: each device has its own cores */
+    /* With cores 0, each device is a process with one core, which also copies arriving messages and computes sums that
+     * otherwise run beside the program. */
     bool are_ranks;
     uint32_t steps;    /* at least 1 */
-    bool wants_events; /* of the first step of replica 0 */
+    bool wants_events; /* action of the first step of replica 0 */
 } bgi_simulation_setup;
 
 /* Classes of a device's time. */
@@ -39,27 +39,27 @@ typedef enum bgi_time_class {
     BGI_TIME_WEIGHTS,
     BGI_TIME_UPDATE,
     BGI_TIME_COLLECTIVES, /* sums and gathers over replicas, in calls and between them */
-    BGI_TIME_COPIES,      /* of messages, inputs and outputs */
+    BGI_TIME_COPIES,      /* copies of messages, inputs and outputs */
     BGI_TIME_LINKS,       /* waits for messages that were sent */
     BGI_TIME_TRANSFERS,   /* waits for streaming memory */
     BGI_TIME_SUMS,        /* waits for sums beside the program, and for other replicas */
-    BGI_TIME_CORES,       /* could continue, but no core was free */
+    BGI_TIME_CORES,       /* the device could continue, but no core was free */
     BGI_TIME_PIPELINE,    /* the rest: waits for values that are not made yet, or for a free slot */
     BGI_TIME_CLASS_COUNT
 } bgi_time_class;
 const char *bgi_time_class_name(bgi_time_class time_class);
 
 typedef struct bgi_simulation {
-    double first_step_ns; /* from an idle start to the end of all devices' first step */
-    double step_ns;       /* from the end of one step to that of the next, in consecutive steps */
+    double first_step_ns; /* time from an idle start to the end of the first step on all devices */
+    double step_ns;       /* time from the end of one step to that of the next, in consecutive steps */
     uint32_t device_count;
-    double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, over all steps; they sum to total_ns */
-    double total_ns;                       /* of all steps */
-    double core_busy_ns;                   /* shared cores: of all cores together */
+    double (*times)[BGI_TIME_CLASS_COUNT]; /* by device of replica 0, over all steps; the classes sum to total_ns */
+    double total_ns;                       /* time of all steps */
+    double core_busy_ns;                   /* with shared cores: sum over all cores */
     bg_schedule_timing timing;             /* with wants_events: compute actions of the first step */
 } bgi_simulation;
 
-/* The time of `steps` consecutive steps. */
+/* Simulates `steps` consecutive steps. */
 double bgi_simulation_run_ns(const bgi_simulation *simulation, uint64_t steps);
 
 /* Errors: BG_ERROR_MEMORY, BG_ERROR_INTERNAL (a program that waits forever, which is a defect of the plan). */
@@ -76,21 +76,21 @@ typedef struct bgi_mark {
 } bgi_mark;
 
 typedef struct bgi_work {
-    double total_ns;      /* on one core */
-    double divisible_ns;  /* the part in calls of more than one part */
+    double total_ns;      /* time on one core */
+    double divisible_ns;  /* the part of total_ns in calls of more than one part */
     double collective_ns; /* of it */
     double copy_ns;       /* of it */
-    double sum_ns;        /* for a REDUCE beside the program; not part of total_ns */
+    double sum_ns;        /* time of a REDUCE beside the program; not part of total_ns */
     uint32_t first_mark, mark_count;
 } bgi_work;
 
 typedef struct bgi_device_work {
-    bgi_work *instructions; /* of the device's program */
+    bgi_work *instructions; /* costs of the device's program */
     bgi_mark *marks;
-    double *transfer_ns; /* of the device's transfers */
+    double *transfer_ns; /* costs of the device's transfers */
 } bgi_device_work;
 
-/* Allocated in the arena. */
+/* The result is allocated in the arena. */
 bg_status bgi_work_of_device(const bg_plan *plan, const bgi_simulation_setup *setup, uint32_t device, bgi_arena *arena,
                              bgi_device_work *out, bg_error *error);
 /* The time of an edge's message on its link, and its further delay until it arrives. */

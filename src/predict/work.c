@@ -1,9 +1,10 @@
 /*
- * work.c: the costs of a plan's instructions on a device: the times of their calls, and of communication from bytes and
- * links. The devices of all replicas form a row, replica after replica, and link domains are consecutive parts of it.
+ * work.c: computes the costs of a plan's instructions on a device: times of calls, and times of communication from
+ * bytes and links. The devices of all replicas form a row, replica by replica; link domains are consecutive parts of
+ * the row.
  *
- * A sum over n replicas of S bytes takes 2 (n - 1) / n S bytes of a device's link, a gathering half of that, and S is
- * read and written once in memory. When a member of the group is in another domain, the network replaces the link.
+ * A sum of S bytes over n replicas moves 2 (n - 1) / n S bytes over a device's link, and a gather half of that; both
+ * read and write S bytes in memory once. If a member of the group is in another domain, the network replaces the link.
  */
 #include "core/error.h"
 #include "kernels/collective/attributes.h"
@@ -108,7 +109,7 @@ static bool is_compute(bg_action_kind kind)
     return kind <= BG_ACTION_UPDATE;
 }
 
-/* At most two for each call, and one for each message that leaves early. */
+/* There are at most two marks for each call, and one for each message that leaves early. */
 static uint32_t most_marks(const bgi_plan_device *program, uint32_t index)
 {
     const bgi_instruction *instruction = &program->instructions[index];
@@ -172,7 +173,7 @@ static void find_work(const bg_plan *plan, const bgi_simulation_setup *setup, ui
 {
     const bgi_instruction *instruction = &plan->devices[device].instructions[index];
     bgi_work *work = &out->instructions[index];
-    double latency_ns; /* the message has come by then */
+    double latency_ns; /* the message has arrived by then */
 
     work->total_ns = setup->instruction_ns;
     if (is_compute(instruction->action.kind))

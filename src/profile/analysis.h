@@ -1,9 +1,9 @@
 /*
- * analysis.h: the analysis of a recorded session, as tables: the time of devices and cores, the times of calls, and
- * possible gains. analyze.c fills it, insights.c adds advice, summary_file.c writes it as JSON. Times are nanoseconds
- * since the session's creation.
+ * analysis.h: the analysis of a recorded session, as tables of the time of devices and cores, the times of calls, and
+ * possible gains. analyze.c fills it, insights.c adds advice, and summary_file.c writes it as JSON. Times are
+ * nanoseconds since the session's creation.
  *
- * Totals (by kind, of calls, of runs) are of everything recorded. Analyses that need the order of events (causes of
+ * Totals (by kind, of calls, of runs) cover the whole recording. Analyses that need the order of events (causes of
  * waiting, cores, the timeline) cover a window: the newest steps whose events are all kept, at most MOST_WINDOW_EVENTS.
  */
 #ifndef BGI_PROFILE_ANALYSIS_H
@@ -19,34 +19,34 @@
 
 /* Why a device was idle. */
 typedef enum bgi_cause {
-    BGI_CAUSE_PIPELINE = 0, /* what it needed was not made yet, or no slot was free: bubbles, uneven stages */
-    BGI_CAUSE_LINK,         /* a message was on its way */
-    BGI_CAUSE_CORES,        /* it could have worked, but no worker was free */
+    BGI_CAUSE_PIPELINE = 0, /* a needed value was not ready, or no slot was free: bubbles, uneven stages */
+    BGI_CAUSE_LINK,         /* a sent message had not arrived */
+    BGI_CAUSE_CORES,        /* the device could have worked, but no worker was free */
     BGI_CAUSE_TRANSFERS,    /* loads and stores of remote memory */
     BGI_CAUSE_REPLICAS,     /* other replicas had not reached a sum */
     BGI_CAUSE_DATA,         /* the loader had no batch ready */
-    BGI_CAUSE_HOST,         /* the program was elsewhere between runs */
+    BGI_CAUSE_HOST,         /* the program did other work between runs */
     BGI_CAUSE_COUNT
 } bgi_cause;
 const char *bgi_cause_name(bgi_cause cause);
 
 typedef struct bgi_device_times {
     uint32_t rank;
-    double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* over everything recorded */
+    double kind_ns[BG_ACTION_KIND_COUNT], kind_count[BG_ACTION_KIND_COUNT]; /* over the whole recording */
     double beside_ns[BG_ACTION_KIND_COUNT], beside_count[BG_ACTION_KIND_COUNT];
     double busy_ns, cause_ns[BGI_CAUSE_COUNT]; /* over the window; they sum to its length */
 } bgi_device_times;
 
-/* A worker: work + help + beside + idle is the window's length. */
+/* The time of a worker; work + help + beside + idle is the window's length. */
 typedef struct bgi_core_times {
     uint32_t rank, worker;
-    double work_ns; /* on devices that it owned */
-    double help_ns; /* on parts of other workers' calls */
+    double work_ns; /* time on devices that it owned */
+    double help_ns; /* time on parts of other workers' calls */
     double beside_ns;
     double idle_ns;
 } bgi_core_times;
 
-/* A kind of call in a pass over a stage: all calls of the same op. */
+/* All calls of one op in a pass over a stage. */
 typedef struct bgi_op_row {
     const char *name, *block, *kernel;
     bg_action_kind kind;
@@ -62,7 +62,7 @@ typedef struct bgi_stage_row {
     uint64_t parameters, weight_bytes, stash_bytes;
     double flops; /* per micro-batch, over all passes */
     bg_stage_cost cost;
-    double step_ns; /* for a step's micro-batches and the update */
+    double step_ns; /* time of a step's micro-batches and the update */
 } bgi_stage_row;
 
 typedef struct bgi_block_row {
@@ -75,9 +75,9 @@ typedef struct bgi_block_row {
 typedef struct bgi_insight {
     const char *id;     /* "imbalance" */
     const char *text;   /* a sentence with the finding, and one with the remedy */
-    const char *option; /* the option to change; "": no single option */
-    double gain;        /* in throughput, as a fraction; 0: saves no time */
-    double bytes;       /* saved memory of a device */
+    const char *option; /* the option to change; "" if there is not exactly one */
+    double gain;        /* gain in throughput, as a fraction; 0 if it saves no time */
+    double bytes;       /* bytes that it saves on a device */
     double cost;        /* the cost in throughput, as a fraction */
     double weight;      /* the order */
 } bgi_insight;
@@ -85,8 +85,8 @@ typedef struct bgi_insight {
 enum { BGI_MOST_INSIGHTS = 16, BGI_MOST_WINDOW_EVENTS = 12000 };
 
 typedef struct bgi_machine {
-    double flops_per_s, bytes_per_s; /* measured on all workers at once */
-    uint32_t processors, workers;    /* of this rank */
+    double flops_per_s, bytes_per_s; /* peak speeds, measured on all workers at once */
+    uint32_t processors, workers;    /* number of workers of this rank */
 } bgi_machine;
 
 typedef struct bgi_analysis {
@@ -96,7 +96,7 @@ typedef struct bgi_analysis {
     bgi_arena arena;
     bgi_events events;
     bgi_run_spans runs;         /* borrowed spans */
-    uint32_t rank_count, slots; /* slots: devices of all replicas */
+    uint32_t rank_count, slots; /* slots are the devices of all replicas */
     uint64_t begin_ns, end_ns;  /* the window */
     uint32_t window_steps;      /* passes in the window */
     uint64_t event_count, dropped_count;
@@ -109,19 +109,19 @@ typedef struct bgi_analysis {
     uint32_t op_count;
     bgi_stage_row *stages;
     bgi_block_row *blocks;
-    double message_bytes_per_ns; /* 0: too fast to be measured */
-    double *edge_wait_ns;        /* by edge: waits for messages that had been sent, in the window */
+    double message_bytes_per_ns; /* 0 if it was too fast to measure */
+    double *edge_wait_ns;        /* by edge: time in the window of waits for messages that had been sent */
     double flops_per_step;
     bgi_machine machine;
-    uint64_t loader_wait_ns; /* of the notes */
-    double simulated_ns;     /* per step, with separate devices; 0: unknown */
+    uint64_t loader_wait_ns; /* memory of the notes */
+    double simulated_ns;     /* time per step, with separate devices; 0: unknown */
     bg_schedule_timing simulated;
     bgi_insight insights[BGI_MOST_INSIGHTS];
     uint32_t insight_count;
 } bgi_analysis;
 
-/* Reads and counts, in BGI_ANALYSIS_PARTS of `progress` (may be NULL). The result must be cleared also after an error.
- */
+/* Reads and analyzes the events, in BGI_ANALYSIS_PARTS parts of `progress` (may be NULL). The result must be cleared
+ * also after an error. */
 enum { BGI_ANALYSIS_PARTS = 3 };
 bg_status bgi_analyze(const bg_session *session, const bg_profile_notes *notes, bgi_progress *progress,
                       bgi_analysis *out, bg_error *error);

@@ -1,12 +1,12 @@
 /*
- * analyze.c: finds where time went. A device's time is the time in its events. Time between events is waiting, and the
- * event after a gap gives the cause:
+ * analyze.c: finds what devices and cores did in their time. A device works during its events. Between events it waits,
+ * and the event after the gap determines the cause:
  *
  *     F 0 |====|          gap          |R| F 1      the message behind the gap was sent after so much of it: the
  *     S 0          |=====|>~~~~~~~~~~~>             pipeline; then it was on its way, or no worker was free: link,
  * cores
  *
- * Time outside all runs is the host's time. A core's time is what it did for any device, and the remaining time.
+ * Time outside all runs is the host's time. A core's time is divided into work for any device, and idle time.
  */
 #include "profile/analysis.h"
 
@@ -26,7 +26,7 @@ const char *bgi_cause_name(bgi_cause cause)
 
 /* ---- runs ---- */
 
-/* The spans that are kept, oldest first. */
+/* The recorded runs that are kept, oldest first. */
 static bg_status order_runs(bgi_analysis *a, bg_error *error)
 {
     const bgi_run_spans *recorded = bgi_session_runs(a->session);
@@ -191,7 +191,7 @@ static bool follows_waiting_sum(const bgi_plan_device *device, const bgi_instruc
     return instruction > device->instructions && instruction[-1].is_beside && instruction[-1].needs_sum;
 }
 
-/* What a device waited for in a gap within runs, before an event of an instruction. */
+/* Returns why a device waited in a gap within runs, before an event of an instruction. */
 static bgi_cause find_cause(const bgi_plan_device *device, const bgi_instruction *instruction)
 {
     switch (instruction->action.kind) {
@@ -210,7 +210,7 @@ static bgi_cause find_cause(const bgi_plan_device *device, const bgi_instruction
 
 typedef struct gap {
     uint64_t from, to;
-    const bg_trace_event *event; /* the event after it; NULL: none */
+    const bg_trace_event *event; /* the event after the gap; NULL if there is none */
     const bgi_instruction *instruction;
     bool begins_pass;
 } gap;
@@ -346,7 +346,7 @@ static uint32_t find_core(bgi_analysis *a, uint32_t rank, uint32_t worker)
     return a->core_count++;
 }
 
-/* A core that waits inside one span may do something else meanwhile: each moment counts once, for the span that began
+/* A core that waits inside one span may do other work meanwhile. Each moment counts once, for the span that began
  * first. */
 static void sum_cores(bgi_analysis *a, const core_span *spans, size_t count)
 {
@@ -433,14 +433,14 @@ static uint32_t count_calls(const bg_plan *plan)
     return count;
 }
 
-/* Rows of the calls of one pass over one stage. */
+/* Makes rows for the calls of one pass over one stage. */
 typedef struct pass_rows {
     const bgi_call *calls;
     uint32_t call_count;
     uint32_t first; /* row */
 } pass_rows;
 
-/* The pass with the calls of an instruction, which may be a part of it; NULL: none. */
+/* The pass with the calls of an instruction, which may be only a part of the pass; NULL if there is none. */
 static const pass_rows *find_pass(const pass_rows *passes, uint32_t count, const bgi_instruction *instruction)
 {
     for (uint32_t p = count; p > 0; p--)
@@ -480,7 +480,7 @@ static void add_times(const bgi_analysis *a, uint32_t device, uint32_t instructi
     }
 }
 
-/* Calls that only issue a transfer or meet other replicas are not timed as calls. */
+/* Calls that only start a transfer or wait for other replicas are not timed as calls. */
 static bool is_timed(const bgi_call *call)
 {
     return !call->is_transfer && !call->is_collective;
@@ -533,7 +533,8 @@ static bg_status list_ops(bgi_analysis *a, bg_error *error)
 
 /* ---- stages ---- */
 
-/* The stage whose forward reads the value at a place of a device; the device's first stage when none is found. */
+/* The stage whose forward reads the value at an offset of a device's arena; the device's first stage if no forward
+ * reads it. */
 static uint32_t find_stage(const bg_plan *plan, const bgi_place *place)
 {
     const bgi_plan_device *device = &plan->devices[place->device];
@@ -614,7 +615,7 @@ static bg_status list_stages(bgi_analysis *a, bg_error *error)
 
 /* ---- all ---- */
 
-/* Simulates the plan's schedule with the measured costs, as if each device had a processor of its own. */
+/* Simulates the plan's schedule with the measured costs, as if each device had its own processor. */
 static void simulate(bgi_analysis *a)
 {
     bg_schedule_problem problem = a->plan->problem;

@@ -1,6 +1,6 @@
 /*
- * costs.c: the cost of each stage from a recorded run, for the search for a schedule. It uses medians, because an
- * interrupted worker makes one action long, not all.
+ * costs.c: computes the cost of each stage from a recorded run, for the search for a schedule. It uses medians, because
+ * an interrupted worker delays only single actions.
  */
 #include <brigade/profile.h>
 
@@ -67,10 +67,10 @@ static bool is_meeting(bg_action_kind kind)
     return kind == BG_ACTION_REDUCE || kind == BG_ACTION_GATHER;
 }
 
-/* Collectives of the model cut an action into several events, and so do sums that begin in the middle of an action,
- * which then has several instructions. These count as one sample. The levels of an update follow each other; a cost
- * covers all of them. The caller sums `level_count` medians, so each level has samples of its own: [stage][kind,
- * further levels]. */
+/* An action has several events if it contains collectives of the model. It has several instructions, and thus events,
+ * if a sum begins in the middle of it. The events of an action count as one sample. The levels of an update run one
+ * after another, and a cost covers all of them. The caller sums `level_count` medians, so each level has separate
+ * samples: [stage][kind, further levels]. */
 static bg_status collect(const bgi_events *events, const bg_plan *plan, samples *sets, uint32_t width, double *send_ns,
                          double *send_bytes, bg_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include <brigade/profile.h>
 
-/* `name` begins messages. */
+/* Messages begin with `name`. */
 bg_status bgi_costs_parse(const char *name, const char *data, size_t size_bytes, bg_costs *out, bg_error *error);
 
 /* bg_profile_costs with means in place of medians: with the time of a whole run, which is a sum, means can be compared.

@@ -1,5 +1,6 @@
 /*
- * costs_file.c: costs of stages as JSON, so that a plan with measured costs can be made again without measuring.
+ * costs_file.c: reads and writes costs of stages as JSON, so that a plan with measured costs can be made again without
+ * measuring.
  *
  *     {"format": "brigade costs 1", "message_bytes_per_ns": 0.0, "stages": [{"forward_ns": 1.0, ...}, ...]}
  *
@@ -29,7 +30,7 @@ enum { LARGEST_FILE_BYTES = 1 << 26, DIGITS = 17 };
 static const struct {
     const char *name;
     size_t offset;
-    bool is_optional; /* zero when it is missing */
+    bool is_optional; /* zero if the key is missing */
 } fields[] = {
     {FIELD(forward_ns)}, {FIELD(recompute_ns), .is_optional = true}, {FIELD(backward_ns)}, {FIELD(weights_ns)},
     {FIELD(update_ns)},
@@ -39,7 +40,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 /* ---- reading ---- */
 
-/* `where`: "stages[3]", or "the file". */
+/* `where` is "stages[3]" or "the file". */
 static bg_status read_number(const char *name, const char *where, const json_t *object, const char *key, double *out,
                              bg_error *error)
 {
@@ -49,7 +50,7 @@ static bg_status read_number(const char *name, const char *where, const json_t *
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has no number `%s`", name, where, key);
     *out = json_number_value(value);
     if (!isfinite(*out) || *out < 0)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` of %s is %g; it must be zero or more", name, key, where,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `%s` of %s is %g; it must be at least 0", name, key, where,
                             *out);
     return BG_OK;
 }
@@ -59,7 +60,7 @@ static bg_status check_size(const char *name, const char *where, const json_t *o
     if (!json_is_object(object))
         return bg_error_set(error, BG_ERROR_PARSE, "%s: %s is not an object", name, where);
     if (json_object_size(object) > count)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has %zu keys, of which %zu are known", name, where,
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: %s has %zu keys, but only %zu of them are known", name, where,
                             json_object_size(object), count);
     return BG_OK;
 }
@@ -70,7 +71,7 @@ static bg_status read_stages(const char *name, const json_t *stages, bg_costs *o
     char where[32];
 
     if (!json_is_array(stages) || count == 0 || count > UINT32_MAX)
-        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` is not a list of at least one stage", name);
+        return bg_error_set(error, BG_ERROR_PARSE, "%s: `stages` must be a list of at least one stage", name);
     out->stages = calloc(count, sizeof *out->stages);
     if (out->stages == NULL)
         return bgi_error_memory(error, "costs", count * sizeof *out->stages);

@@ -1,5 +1,5 @@
 /*
- * events.c: reads the recorded events and finds the instruction that each belongs to.
+ * events.c: reads the recorded events, and finds the instruction of each.
  */
 #include "profile/events.h"
 
@@ -18,9 +18,9 @@ static uint32_t find_instruction(const bg_plan *plan, uint32_t device, const bg_
     return BGI_NO_INSTRUCTION;
 }
 
-/* A device runs its program in order and again from the start, so the next event's instruction is nearly always the
- * next one: the search starts there. An action may have several instructions, one after another, and an instruction
- * several events: events after the last instruction of an action belong to that instruction. */
+/* A device runs its program in order, and again from the start. So the instruction of the next event is nearly always
+ * the next one, where the search starts. An action may have several consecutive instructions, and an instruction
+ * several events. Events after the last instruction of an action belong to that instruction. */
 static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_events *found)
 {
     const uint32_t count = bg_plan_instruction_count(plan, device);
@@ -40,8 +40,8 @@ static void match_instructions(const bg_plan *plan, uint32_t device, bgi_device_
     }
 }
 
-/* Devices end together, but the oldest events may be missing, for some devices more than for others, so passes are
- * counted from the end. A pass begins where the place in the program decreases. */
+/* Passes are counted from the end, where devices stop together. The oldest events may be missing, for some devices more
+ * than for others. A pass begins where the position in the program decreases. */
 static void count_passes(bgi_device_events *found, bgi_events *all)
 {
     uint32_t later = BGI_NO_INSTRUCTION, passes = 0;
@@ -115,7 +115,7 @@ static void crop(bgi_device_events *own, uint32_t most)
 
     while (program < own->count && !own->events[program].is_beside)
         program++;
-    if (own->count - program > most) { /* the oldest events beside the program lie in the middle */
+    if (own->count - program > most) { /* the oldest events beside the program are in the middle */
         dropped = own->count - program - most;
         memmove((bg_trace_event *)own->events + program, own->events + program + dropped, most * sizeof *own->events);
         memmove(own->instructions + program, own->instructions + program + dropped, most * sizeof *own->instructions);

@@ -14,7 +14,7 @@
 typedef struct bgi_device_events {
     uint32_t count;
     const bg_trace_event *events; /* oldest first */
-    /* By event: the instruction that ran; BGI_NO_INSTRUCTION: beside the program. */
+    /* By event: the instruction that ran; BGI_NO_INSTRUCTION for an event beside the program. */
     uint32_t *instructions;
     /* By event: the number of passes through the device's program that follow its own; 0 for the last pass. */
     uint32_t *passes_after;
@@ -24,18 +24,18 @@ typedef struct bgi_events {
     bgi_arena arena;
     uint32_t replica_count, device_count;
     bgi_device_events *devices; /* [replica * device_count + device] */
-    uint64_t start_ns, end_ns;  /* of all events */
-    uint32_t pass_count;        /* the most that any device has events of */
+    uint64_t start_ns, end_ns;  /* number of all events */
+    uint32_t pass_count;        /* the largest number of events of a device */
 } bgi_events;
 
-/* BG_ERROR_INVALID when there is no event at all. */
+/* Errors: BG_ERROR_INVALID if there is no event. */
 bg_status bgi_events_read(const bg_session *session, const bg_plan *plan, bgi_events *out, bg_error *error);
-/* Keeps the newest events of each device: at most `most` of its program, and as many beside it. */
+/* Keeps the newest events of each device: at most `most` of its program, and at most `most` beside it. */
 void bgi_events_crop(bgi_events *events, uint32_t most);
 void bgi_events_clear(bgi_events *events);
 
-/* trace.c: bg_profile_write_trace with at most about this many events of programs, and beside them. Each device of each
- * replica is a part of `progress` (may be NULL); the file appears after the last one. */
+/* trace.c: like bg_profile_write_trace, but writes at most about `most` events of programs, and of work beside them.
+ * Each device of each replica is a part of `progress` (may be NULL); the file appears after the last part. */
 bg_status bgi_trace_write(const bg_session *session, const bg_plan *plan, uint32_t most, const char *path,
                           bgi_progress *progress, bg_error *error);
 

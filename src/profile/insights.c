@@ -1,8 +1,8 @@
 /*
- * insights.c: the advice of a report, the most useful first. Each insight has a measurement, an option that changes it,
- * and the expected gain. Gains in time are predicted by simulating the schedule with measured costs, before and after
- * the change. Both simulations have the measured number of workers, so that stages on more devices than cores do not
- * promise more than the cores can do. If a change would remove a wait, the gain is the share of that wait.
+ * insights.c: derives the advice of a report, the most useful first. Each insight has a measurement, an option that
+ * would change it, and the expected gain. Gains in time are predicted by simulating the schedule with measured costs,
+ * before and after the change. Both simulations have the measured number of workers, so that a gain is not larger than
+ * the cores allow. If a change would remove a wait, the gain is the wait's share of the time.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static bgi_insight *add_insight(bgi_analysis *a, const char *id, double gain, do
     return insight;
 }
 
-/* A text that lives as long as the analysis; "" without memory. */
+/* Allocates a string that lives as long as the analysis; "" if memory is exhausted. */
 static const char *say(bgi_analysis *a, const char *format, ...) BG_PRINTF(2, 3);
 static const char *say(bgi_analysis *a, const char *format, ...)
 {
@@ -58,7 +58,7 @@ static double cause_share(const bgi_analysis *a, bgi_cause cause)
 
 /* ---- simulation ---- */
 
-/* The time of one step of a pipeline like the plan's with other stages. 0: unknown. */
+/* The time of one step of a pipeline that has other stages but is otherwise like the plan's; 0 if unknown. */
 typedef struct candidate {
     const bg_stage_cost *costs;
     uint32_t stage_count, micro_batches;
@@ -112,7 +112,7 @@ static double simulate(const bgi_analysis *a, const candidate *of)
         bg_schedule_create(&problem, generator, &schedule, &ignored) == BG_OK &&
         bg_schedule_simulate(schedule, &problem, &timing, &ignored) == BG_OK)
         result = timing.makespan;
-    /* Workers limit it as well, because each does one thing at a time. */
+    /* The number of workers limits the time too, because each does one thing at a time. */
     if (result > 0.0 && a->rank_count == 1 && sum_work(a, of) / workers > result)
         result = sum_work(a, of) / workers;
     bg_schedule_timing_clear(&timing);
@@ -137,7 +137,7 @@ static candidate as_it_is(const bgi_analysis *a, const bg_stage_cost *costs)
                        .edge_bytes = edge_bytes};
 }
 
-/* Simulated times exclude the time between runs, whose share stays. */
+/* Simulated times exclude the time between runs, which does not change. */
 static double temper(const bgi_analysis *a, double before, double after)
 {
     const double outside = cause_share(a, BGI_CAUSE_DATA) + cause_share(a, BGI_CAUSE_HOST);
@@ -150,7 +150,7 @@ static double temper(const bgi_analysis *a, double before, double after)
 
 static double cut_best(const double *times, uint32_t count, uint32_t parts, uint32_t *ends)
 {
-    /* The smallest longest part is one of the sums of neighbors, so it is found by bisection. */
+    /* Finds by bisection the smallest bound such that no part's sum exceeds it. */
     double low = 0.0, high = 0.0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -173,7 +173,7 @@ static double cut_best(const double *times, uint32_t count, uint32_t parts, uint
         else
             low = middle;
     }
-    for (uint32_t i = 0, part = 0; i < count; i++) { /* with at least one block for each remaining part */
+    for (uint32_t i = 0, part = 0; i < count; i++) { /* leaves at least one block for each remaining part */
         const uint32_t begin = part > 0 ? ends[part - 1] : 0;
         double sum = 0.0;
         for (uint32_t k = begin; k < i; k++)
@@ -241,7 +241,7 @@ static void add_cost(bg_stage_cost *sum, const bg_stage_cost *term)
     sum->update_ns += term->update_ns;
 }
 
-/* Cuts the same blocks into as many stages so that the longest stage is shortest. */
+/* Cuts the same blocks into the same number of stages, so that the longest stage is as short as possible. */
 static void find_better_cut(bgi_analysis *a, uint32_t longest, double times_the_mean)
 {
     const uint32_t stage_count = a->plan->stage_count;
@@ -267,7 +267,7 @@ static void find_better_cut(bgi_analysis *a, uint32_t longest, double times_the_
             add_cost(&better[s], &blocks[b]);
         }
     }
-    for (uint32_t b = 0; b < count; b++) /* the same sums of calls on both sides */
+    for (uint32_t b = 0; b < count; b++) /* both times are sums of calls, so they can be compared */
         for (uint32_t p = 0; p < a->plan->block_count; p++)
             if (strcmp(a->blocks[p].name, names[b]) == 0) {
                 add_cost(&now[a->blocks[p].stage], &blocks[b]);
@@ -317,7 +317,7 @@ static void look_at_stages(bgi_analysis *a)
 
 /* ---- waits ---- */
 
-/* Throughput gained when a wait of this share of all time is removed. */
+/* The gain in throughput if a wait with this share of all time is removed. */
 static double gain_of(double share)
 {
     return share < 0.99 ? share / (1.0 - share) : 99.0;
@@ -331,11 +331,11 @@ static void look_at_data(bgi_analysis *a)
     if (share < least_wait || (insight = add_insight(a, "data", gain_of(share), 0.0)) == NULL)
         return;
     insight->option = say(a, "--loader-mode async");
-    insight->text =
-        say(a,
-            "Devices wait for the loader %.0f %% of the time: it does not keep up. Reading ahead (%s, more loader "
-            "workers, or data that are cheaper to read) would raise throughput by up to %.0f %%.",
-            100.0 * share, insight->option, 100.0 * insight->gain);
+    insight->text = say(
+        a,
+        "Devices wait for the loader %.0f %% of the time, because it does not keep up. Reading ahead (%s, more loader "
+        "workers, or data that are cheaper to read) would raise throughput by up to %.0f %%.",
+        100.0 * share, insight->option, 100.0 * insight->gain);
 }
 
 static void look_at_host(bgi_analysis *a)
@@ -425,7 +425,7 @@ static void look_at_bubble(bgi_analysis *a)
         insight->text =
             say(a,
                 "Filling and emptying the pipeline takes a large part of a step of %u micro-batches. %s, with half the "
-                "weight updates for as many samples, would raise throughput by %.0f %%.",
+                "weight updates for the same number of samples, would raise throughput by %.0f %%.",
                 micro_batches, insight->option, 100.0 * gain);
     }
     free(costs);
@@ -433,8 +433,8 @@ static void look_at_bubble(bgi_analysis *a)
 
 /* ---- memory ---- */
 
-/* The stash that recomputation would remove from a device: values that forwards make and keep, except for one
- * micro-batch, whose values are recomputed for the backward. Values that forwards receive stay. */
+/* The stash that recomputation would remove from a device: values that forwards compute and keep, except those of one
+ * micro-batch, which are recomputed for the backward. Values that forwards receive stay. */
 static double find_stash_made(const bgi_analysis *a, uint32_t device)
 {
     double bytes = 0.0;
@@ -511,8 +511,7 @@ static void look_at_memory(bgi_analysis *a)
     } else {
         return;
     }
-    /* Insights about scarce memory come first; those about unlimited memory come after insights that save as much
-     * time. */
+    /* Insights about scarce memory are first; those about unlimited memory follow insights that save the same time. */
     insight->weight = budget > 0.0 && peak > 0.75 * budget ? 1.0 + peak / budget : 0.02 * insight->bytes / peak;
 }
 

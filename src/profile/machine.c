@@ -1,7 +1,7 @@
 /*
  * machine.c: measures the peak speed of this machine: products and sums of float32 in registers, and copying memory
- * that is larger than most caches, on as many threads as the session has workers. Two measurements of some 10 ms each:
- * upper bounds on what calls reach, not a benchmark.
+ * that is larger than most caches, on as many threads as the session has workers. The two measurements take about 10 ms
+ * each. They give upper bounds on the speed of calls, and are not a benchmark.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,13 @@
 
 enum { SUMS = 10, LOOPS = 2000, MEASURE_NS = 8000000, COPY_BYTES = 1 << 25, MOST_THREADS = 256 };
 
-/* The result of a loop, which is used so that the compiler cannot remove the loop. */
+/* The result of a loop is stored here, so that the compiler cannot remove the loop. */
 typedef struct burnt {
     double flops;
     float result;
 } burnt;
 
-/* Independent sums in separate variables, because an array of them would go through memory. */
+/* Independent sums are in separate variables, because an array of them would be in memory. */
 #define EACH_SUM(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
 
 static burnt burn_portable(void)

@@ -1,10 +1,10 @@
 /*
- * memory.c: live bytes over time, from the plan and the recorded times.
+ * memory.c: computes live bytes over time, from the plan and the recorded times.
  *
  * Memory that is always live (weights, gradients, state, windows, host buffers) is a constant. Memory inside an
- * instruction is live while it runs. Between them are the slots of edges: a slot is occupied from the start of the
- * first instruction that touches a message (its producer, maybe on another device) to the end of the last (its last
- * reader). So each event widens the interval of each message that its instruction touches:
+ * instruction is live while the instruction runs. A slot of an edge is occupied from the start of the first instruction
+ * that touches a message (its producer, maybe on another device) to the end of the last one (its last reader). So each
+ * event extends the interval of each message that its instruction touches:
  *
  *     F 3 on device 0 writes  |====|
  *     F 3 on device 1 reads          |====|
@@ -17,7 +17,7 @@
 
 #include "core/error.h"
 
-/* The time of one message in its slot; unused when end_ns is 0. */
+/* The interval of one message in its slot; unused when end_ns is 0. */
 typedef struct occupancy {
     uint64_t start_ns, end_ns;
 } occupancy;
@@ -86,7 +86,8 @@ static bg_status add_slots(const bgi_events *events, const bg_plan *plan, const 
     return BG_OK;
 }
 
-/* Weights, gradients, state, windows and the host's buffers: the arena without slots and transient memory. */
+/* The bytes of weights, gradients, state, windows and the host's buffers, which are the arena without slots and
+ * transient memory. */
 static size_t find_constant_bytes(const bg_plan *plan, uint32_t device, uint32_t edge_count)
 {
     size_t streams = bg_plan_memory_bytes(plan, device, BG_MEMORY_STREAM);
@@ -117,7 +118,7 @@ static bg_status add_device(const bgi_events *events, const bg_plan *plan, const
     return BG_OK;
 }
 
-/* Sorts by time; at the same moment memory is released before it is allocated. */
+/* Sorts changes by time; at the same moment, releases are before allocations. */
 static int compare_changes(const void *a, const void *b)
 {
     const bgi_memory_change *x = a, *y = b;

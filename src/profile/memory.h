@@ -11,23 +11,24 @@ typedef struct bgi_memory_change {
     int64_t bytes;
 } bgi_memory_change;
 
-/* Changes in order of time; the first one is the constant memory. */
+/* Changes in order of time; the first change is the constant memory. */
 typedef struct bgi_memory_track {
     bgi_memory_change *changes; /* malloc'ed */
     size_t count, capacity;
 } bgi_memory_track;
 
-/* One track for each device of the replica in tracks[device_count], zeroed by the caller, who also frees `changes`. */
+/* Makes one track for each device of the replica in tracks[device_count], which the caller zeroes. The caller also
+ * frees `changes`. */
 bg_status bgi_memory_trace(const bgi_events *events, const bg_plan *plan, uint32_t replica, bgi_memory_track *tracks,
                            bg_error *error);
 
-/* Bytes that are live from one moment to another: a message or a stashed value (edge), or memory inside an action. */
+/* Bytes that are live during an interval: a message or a stashed value (edge), or memory inside an action. */
 typedef struct bgi_memory_span {
     uint64_t start_ns, end_ns;
     size_t bytes;
     bg_memory_class memory_class;
-    uint32_t edge;    /* UINT32_MAX: the action's own */
-    bg_action action; /* of an edge: only its micro-batch is set */
+    uint32_t edge;    /* UINT32_MAX for memory inside the action */
+    bg_action action; /* for an edge, only the micro-batch is set */
 } bgi_memory_span;
 
 /* The spans of a device that end after `begin_ns`, in no order; malloc'ed. Memory that is always live is not

@@ -1,5 +1,5 @@
 /*
- * recording.c: begins and ends a session's recording in a folder, and writes its files.
+ * recording.c: begins and ends the recording of a session in a folder, and writes its files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "profile/analysis.h"
 #include "profile/report.h"
 
-/* About 12 MB of trace.json; summary.json and report.html. */
+/* Limits trace.json to about 12 MB, and summary.json and report.html. */
 enum { MOST_TRACE_EVENTS = 60000, TEXTS = 2 };
 
 static bg_status switch_recording(bg_session *session, bool on, const char *function, bg_error *error)
@@ -48,7 +48,7 @@ static bg_status write_text(const char *folder, const char *name, const char *te
     return status;
 }
 
-/* The files that are made in memory. */
+/* The files whose content is made in memory. */
 typedef struct texts {
     char *summary, *html;
     size_t summary_bytes, html_bytes;
@@ -85,8 +85,8 @@ static bg_status write_trace(const bg_session *session, const char *folder, bgi_
     return status;
 }
 
-/* The largest file is written first: when it does not fit on the disk, none of the three is left. It is also the last
- * part of the progress, so none is left of a report that is canceled. */
+/* The largest file is written first, so that if it does not fit on the disk, none of the three exists. It is also the
+ * last part of the progress, so a canceled report leaves no file. */
 static bg_status write_files(const bg_session *session, const texts *made, const char *folder, bgi_progress *progress,
                              bg_error *error)
 {

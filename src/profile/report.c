@@ -1,7 +1,7 @@
 /*
- * report.c: makes a report as one HTML file: the page (report.html, which is packed into the library) with the
- * summaries in it as data. The page's script draws everything from them in the browser; names in them are text there,
- * never markup.
+ * report.c: makes a report as one HTML file, which is a page (report.html, packed into the library) with the summaries
+ * as data. The page's script draws everything from the data in the browser, and inserts names only as text, never as
+ * markup.
  */
 #include "profile/report.h"
 
@@ -12,13 +12,13 @@
 #include "core/text.h"
 #include "formats/json_tree.h"
 
-/* Made by the build of src/profile/report.html. */
+/* The build generates it from src/profile/report.html. */
 extern const unsigned char bgi_report_page[];
 extern const size_t bgi_report_page_bytes;
 
 static const char data_mark[] = "<!--DATA-->";
 
-/* Checks that a summary is not nested too deeply: lists of lists of numbers are enough. */
+/* Checks that a summary is not nested more deeply than lists of lists of numbers. */
 static bg_status check_tree(const char *name, const json_t *root, bg_error *error)
 {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -47,7 +47,7 @@ bg_status bgi_summary_check(const char *name, const char *text, size_t size_byte
     return status;
 }
 
-/* In valid JSON `<` occurs only inside strings, where its escape has the same meaning and ends no script. */
+/* Escapes `<`, which valid JSON has only inside strings, so that no string ends the script. */
 static void add_data(bgi_string *html, const char *text, size_t size_bytes)
 {
     size_t from = 0;

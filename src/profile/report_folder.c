@@ -1,5 +1,5 @@
 /*
- * report_folder.c: reports of folders with profiles: the summaries are read, and checked before they are used.
+ * report_folder.c: makes reports of folders with profiles; the summaries are read and checked first.
  */
 #include <stdlib.h>
 

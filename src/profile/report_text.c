@@ -1,5 +1,5 @@
 /*
- * report_text.c: a summary as lines for a terminal: what was run, where time went, advice, stages, ops, memory. Missing
+ * report_text.c: prints a summary for a terminal: the run, the time of devices, advice, stages, ops and memory. Missing
  * fields of a summary count as zero; names are printed with control characters escaped.
  */
 #include <math.h>
@@ -25,7 +25,7 @@ static double real_at(const json_t *object, const char *key)
     return isfinite(value) ? value : 0.0;
 }
 
-/* A name for a column: without control characters, cut. */
+/* Makes a name for a column, truncated and without control characters. */
 static const char *name_at(const json_t *object, const char *key, char *room)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -207,7 +207,8 @@ static void print_ops(page *p, const json_t *root)
     for (size_t i = 0; i < json_array_size(ops); i++)
         all += op_step(json_array_get(ops, i));
     head(p, "Ops                                 a step  share   a call  GFLOP/s    GB/s  roof");
-    for (int shown = 0; shown < MOST_OPS_SHOWN; shown++) { /* the next one below the last, by time, then by place */
+    for (int shown = 0; shown < MOST_OPS_SHOWN;
+         shown++) { /* the next row below the last one, by time, then by position */
         size_t best = SIZE_MAX;
         const json_t *op;
         double ns, roof;

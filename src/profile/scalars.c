@@ -1,10 +1,11 @@
 /*
- * scalars.c: TensorBoard's event files: TFRecord frames (see data/tfrecord.c), each with a protocol buffer:
+ * scalars.c: writes TensorBoard's event files. They are TFRecord frames (see data/tfrecord.c), each with a protocol
+ * buffer:
  *
  *     Event { 1: double wall_time  2: int64 step  3: "brigade"  5: Summary { 1: Value { 1: tag  2: float } ... }}
  *
- * The first event says the format's version ("brain.Event:2") instead of a summary. Records have a fixed place on the
- * stack: nothing is allocated after opening.
+ * The first event has the format's version ("brain.Event:2") instead of a summary. Records are built on the stack, so
+ * nothing is allocated after opening.
  */
 #include "profile/scalars.h"
 
@@ -38,7 +39,7 @@ static void put_little(buffer *b, uint64_t bits, int bytes)
         b->bytes[b->length++] = (unsigned char)(bits >> 8 * i);
 }
 
-/* A field's number with its kind: 0 varint, 1 eight bytes, 2 a length and bytes, 5 four bytes. */
+/* Writes a field's number with its kind: 0 varint, 1 eight bytes, 2 a length and bytes, 5 four bytes. */
 static void put_key(buffer *b, uint32_t number, uint32_t kind)
 {
     put_varint(b, number << 3 | kind);
@@ -136,8 +137,8 @@ bg_status bgi_event_file_add(bgi_event_file *file, uint64_t step, double wall_ti
     buffer event, summary = {.length = 0};
 
     if (count > BGI_SCALARS_MOST)
-        return bg_error_set(error, BG_ERROR_INVALID, "%s: %u numbers of a step, expected at most %d", file->path, count,
-                            BGI_SCALARS_MOST);
+        return bg_error_set(error, BG_ERROR_INVALID, "%s: a step has %u numbers but may have at most %d", file->path,
+                            count, BGI_SCALARS_MOST);
     for (uint32_t i = 0; i < count; i++)
         put_scalar(&summary, &scalars[i]);
     begin_event(&event, wall_time_s, step);

@@ -1,6 +1,6 @@
 /*
- * summary.c: describes a recorded run in a few lines of text: where each device's time went, and how balanced the
- * stages are.
+ * summary.c: describes a recorded run in a few lines of text: the time of each device by kind, and the balance of the
+ * stages.
  *
  * Loads, stores and some reductions run beside a device's program and are not part of its time.
  */
@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "profile/events.h"
 
-/* Time by kind. */
+/* A device's time by kind. */
 typedef struct device_shares {
     double kind_ns[BG_ACTION_KIND_COUNT], beside_ns[BG_ACTION_KIND_COUNT];
     double busy_ns;
@@ -39,7 +39,7 @@ static device_shares sum_device(const bgi_device_events *own)
     return shares;
 }
 
-/* "; beside it LOAD 1.0 %, STORE 0.5 %", or nothing. */
+/* Prints "; beside it LOAD 1.0 %, STORE 0.5 %", or nothing. */
 static void print_beside(bgi_string *text, const device_shares *shares, double window_ns)
 {
     const char *separator = "; beside it ";
@@ -79,7 +79,7 @@ static void print_device(bgi_string *text, const bgi_events *events, uint32_t in
     bgi_string_add(text, "\n");
 }
 
-/* Adds to work_ns[stage] the time of every stage's compute, and to counts[stage] its forwards. */
+/* Adds the compute time of each stage to work_ns[stage], and the number of its forwards to counts[stage]. */
 static void sum_stages(const bgi_events *events, uint32_t stage_count, double *work_ns, double *counts)
 {
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++) {
@@ -134,7 +134,7 @@ static void print_dropped(bgi_string *text, const bgi_events *events, const bg_p
     for (uint32_t d = 0; d < events->replica_count * events->device_count; d++)
         full += events->devices[d].count >= bg_plan_options(plan)->reporting.trace_events;
     if (full > 0)
-        bgi_string_add(text, "%u of %u devices kept their latest %u actions only; older ones were dropped\n", full,
+        bgi_string_add(text, "%u of %u devices kept only their latest %u actions; older ones were dropped\n", full,
                        events->replica_count * events->device_count, bg_plan_options(plan)->reporting.trace_events);
 }
 

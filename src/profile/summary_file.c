@@ -1,7 +1,7 @@
 /*
- * summary_file.c: an analysis as JSON (docs/formats.md). It contains everything that a report shows, so that a report
- * can be made from the file alone, also by a later release. Lists are bounded; the number of omitted entries is stored
- * beside them.
+ * summary_file.c: writes an analysis as JSON (docs/formats.md). The file contains everything that a report shows, so a
+ * report needs only the file, also in a later release. Lists are bounded; the number of omitted entries is stored with
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum {
     MOST_OPS = 1500,
     MOST_BESIDE = 4000,
     MOST_HELPS = 4000,
-    MOST_SPANS = 3000, /* of memory, for each device */
+    MOST_SPANS = 3000, /* points of memory, for each device */
     MOST_TENSORS = 40,
     MOST_SIMULATED = 4000,
     MOST_SLOTS = 256,
@@ -142,7 +142,7 @@ static void write_time(bgi_json_writer *w, const bgi_analysis *a)
         for (int cause = 0; cause < BGI_CAUSE_COUNT; cause++)
             causes[cause] += a->devices[s].cause_ns[cause];
     }
-    bgi_json_open(w, "time", '{'); /* of all devices together */
+    bgi_json_open(w, "time", '{'); /* events of all devices together */
     write_ns(w, "all_ns", all);
     write_ns(w, "busy_ns", busy);
     write_real(w, "bubble_share", all > 0.0 ? causes[BGI_CAUSE_PIPELINE] / all : 0.0);
@@ -229,7 +229,7 @@ static int compare_ops(const void *left, const void *right)
     return a > b ? -1 : a < b;
 }
 
-/* Of too many ops those that take longest are kept; they are written in the order in which they run. */
+/* If there are too many ops, those that take longest are kept; they are written in the order in which they run. */
 static bg_status write_ops(bgi_json_writer *w, const bgi_analysis *a, bg_error *error)
 {
     const bgi_op_row **order = calloc((size_t)a->op_count + 1, sizeof *order);
@@ -282,7 +282,7 @@ typedef struct tensor {
     bg_memory_class memory_class;
     size_t bytes;
     const char *name, *origin;
-    const bg_type *type; /* NULL: several values */
+    const bg_type *type; /* NULL if there are several values */
 } tensor;
 
 static void add_tensor(tensor *list, uint32_t *count, tensor of)
@@ -311,7 +311,7 @@ static bg_memory_class class_of(const bgi_plan_variable *variable)
                                                                    : BG_MEMORY_WEIGHTS;
 }
 
-/* The first call that writes a message; NULL: none, as for an input. */
+/* The first call that writes a message; NULL if there is none, as for an input. */
 static const bgi_call *find_maker(const bg_plan *plan, uint32_t edge)
 {
     const bgi_call *last = NULL;

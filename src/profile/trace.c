@@ -1,8 +1,8 @@
 /*
- * trace.c: writes a recorded run as Chrome trace events. The format: "Trace Event Format" (Google, 2016), the part that
- * Perfetto reads: "X" complete slices, "C" counters, "s"/"f" arrows, "M" names. Times are microseconds.
+ * trace.c: writes a recorded run as Chrome trace events. The format is the part of "Trace Event Format" (Google, 2016)
+ * that Perfetto reads: "X" complete slices, "C" counters, "s"/"f" arrows, "M" names. Times are microseconds.
  *
- * Everything written is a number or a name of the library, except blocks' names, which are the user's and are escaped.
+ * Only the names of blocks are the user's, so only they are escaped.
  */
 #include <brigade/profile.h>
 
@@ -17,13 +17,13 @@
 #include "profile/memory.h"
 
 typedef struct trace_writer {
-    bgi_file_writer *file; /* remembers failures until it is committed */
+    bgi_file_writer *file; /* stores a failure until the file is committed */
     const bg_plan *plan;
     const bgi_events *events;
     bool has_items;
 } trace_writer;
 
-/* A comma before every item but the first, one item a line. */
+/* Writes a comma before every item except the first, and each item on its own line. */
 static void begin_item(trace_writer *writer)
 {
     bgi_file_print(writer->file, "%s", writer->has_items ? ",\n" : "\n");
@@ -76,7 +76,7 @@ static void write_device_name(trace_writer *writer, uint32_t device)
     bgi_file_print(file, ")");
 }
 
-/* The name of an action that runs beside the device's program; NULL: it does not. */
+/* The name of an action that runs beside the device's program; NULL for other actions. */
 static const char *name_beside(const bg_plan *plan, uint32_t device)
 {
     bool has_sums = false;
@@ -114,7 +114,7 @@ static void write_names(trace_writer *writer)
     }
 }
 
-/* "F 3" for an action on a micro-batch, "U 1" for a level, "SEND 2" for an edge. */
+/* Writes "F 3" for an action on a micro-batch, "U 1" for a level, or "SEND 2" for an edge. */
 static uint32_t label_number(const bg_action *action)
 {
     switch (action->kind) {
@@ -130,7 +130,7 @@ static uint32_t label_number(const bg_action *action)
     }
 }
 
-/* Actions beside the program overlap it, so they have tracks of their own after the devices'. */
+/* Actions beside the program overlap it, so they have separate tracks after those of the devices. */
 static uint32_t find_track(const trace_writer *writer, const bg_trace_event *event)
 {
     return event->is_beside ? writer->events->device_count + event->device : event->device;
@@ -164,7 +164,7 @@ static void write_arrow_end(trace_writer *writer, const bg_trace_event *event)
     bgi_file_print(writer->file, "}");
 }
 
-/* By message, then by time. */
+/* Compares by message, then by time. */
 static int compare_messages(const void *a, const void *b)
 {
     const bg_trace_event *x = *(const bg_trace_event *const *)a, *y = *(const bg_trace_event *const *)b;

@@ -110,7 +110,7 @@ check "without another checkpoint: $(cat err)" sh -c "'$program' checkpoint insp
 error 1 'already exists' checkpoint convert hub back --like saved
 error 1 'has no tensor for parameter' checkpoint convert hub else --like saved --ignore 'layer1.*'
 error 1 'which saved/checkpoint_train_step_4.safetensors does not have' checkpoint convert half else --like saved
-error 1 'expected THERE=HERE' checkpoint convert hub else --rename layer1
+error 1 'it must be THERE=HERE' checkpoint convert hub else --rename layer1
 error 1 'add --to checkpoint' checkpoint convert saved else/ --like saved
 
 # A file of 420 MB (of zeros, with holes) in 160 MB of address space: a tensor of 14 MB is in memory at a time.

@@ -16,7 +16,7 @@ bench() {
     bench_name=$1 bench_epochs=$2
     shift 2
     check "bench $bench_name" "$program" data bench "$@" --epochs "$bench_epochs" >"$folder/out" 2>"$folder/err"
-    check "bench $bench_name: a rate" grep -qE '^Verdict: the data set gives [1-9][0-9]* samples/s: .*--device-rate' "$folder/err"
+    check "bench $bench_name: a rate" grep -qE '^Verdict: the data set gives [1-9][0-9]* samples/s; .*--device-rate' "$folder/err"
     check "bench $bench_name: no limit" sh -c "! grep -q limit '$folder/out'"
     check "bench $bench_name: one line" test "$(wc -l <"$folder/out")" -eq 1
     check "bench $bench_name: epochs" test "$(grep -o elements_processed "$folder/out" | wc -l)" -eq "$bench_epochs"

@@ -143,7 +143,7 @@ error 2 'one stage' mnist --strategy single --stages 'B1|B2'
 error 2 'use one of them' mnist --debug --quiet
 error 2 '--offload names `wheels`; it must be activations' mnist --offload weights,wheels
 error 2 '--offload-rule names `wheels`' mnist --offload-rule 'weights:layer3.*;wheels:*'
-error 2 'weights has no pattern; expected CLASSES:PATTERN' mnist --offload-rule 'optimizer:*;weights'
+error 2 'weights has no pattern; it must be CLASSES:PATTERN' mnist --offload-rule 'optimizer:*;weights'
 error 2 'always_live|off_chip_after_fwd' mnist --phase-liveness sometimes
 error 2 '--stages is empty' mnist --stages ''
 error 2 '--shard names `optimiser`' mnist --shard optimiser

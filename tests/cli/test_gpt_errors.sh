@@ -56,7 +56,22 @@ error 1 '3 samples of 8 tokens, and a call takes training.global_batch_size 16 x
     gpt pretrain $one n_samples=4 --input-files alphabet.txt
 error 2 '--steps 3 is not divisible by execution.device_iterations 2' gpt pretrain $one device_iterations=2 --steps 3
 
+# ---- no listing before an error ----
+
+mkdir filled && touch filled/file
+for options in '--set n_samples=4 --input-files alphabet.txt' '--device-memory 1K' '--save-hf filled' \
+    '--log nowhere/log' '--compile-only --device-memory 1K' '--set device_iterations=2 --steps 3'; do
+    # shellcheck disable=SC2086
+    "$program" gpt pretrain ${one#--quiet } $options >refused.out 2>refused.err </dev/null
+    check "refused: $options" test $? -ne 0
+    check "at most ten lines before the error of $options" test "$(wc -l <refused.out)" -le 10
+    check "no configuration before the error of $options" sh -c '! grep -q ^Configuration: refused.out'
+    check "the error of $options" grep -q '^brigade gpt: ' refused.err
+done
+
 # ---- names ----
+
+error 2 'unknown option --resume: `--load DIR` resumes from the newest checkpoint in a folder' gpt pretrain $one --resume
 
 wrong layerz=3 'unknown key `layerz`; did you mean `model.layers`?'
 wrong training.layers=3 'unknown key `training.layers`; did you mean `model.layers`?'
@@ -64,8 +79,8 @@ wrong checkpoint.stepz=3 'unknown key `checkpoint.stepz`; did you mean `checkpoi
 wrong optimizer.name=adam 'did you mean `training.optimizer.name`?'
 wrong lerning_rate=1 'did you mean `training.optimizer.learning_rate`?'
 wrong zzzzz=1 'unknown key `zzzzz`'
-wrong model=3 'model is not a value; it has fields: layers, hidden_size, '
-wrong training.optimizer.learning_rate=1 'learning_rate is not a value; it has fields: maximum, '
+wrong model=3 'model is a group, not a value; its fields are layers, hidden_size, '
+wrong training.optimizer.learning_rate=1 'learning_rate is a group, not a value; its fields are maximum, '
 
 # The example's options: errors name what was written.
 error 2 '--layers: model.layers is "many"; it must be a whole number from 1 to 100000' gpt pretrain --layers many
@@ -100,7 +115,7 @@ file() {
 }
 file a.yaml 'modle:\n  layers: 3\n' 'a.yaml:1:1: unknown key `modle`; did you mean `model`?'
 file a.yaml 'model:\n  attention:\n    head: 3\n' 'a.yaml:3:5: unknown key `model.attention.head`; did you mean `model.attention.heads`?'
-file a.yaml 'model: 3\n' 'a.yaml:1:1: model is not a value; it has fields: layers, '
+file a.yaml 'model: 3\n' 'a.yaml:1:1: model is a group, not a value; its fields are layers, '
 file a.yaml 'model:\n  layers: [1]\n' 'a.yaml:2:3: model.layers is [1]; it must be a whole number'
 file a.yaml 'model:\n  layers: 3\n  layers: 4\n' 'a.yaml:3:3: the key `layers` occurs twice'
 file a.yaml 'model:\n  layers: 3\n layers: 4\n' 'a.yaml:3:'
@@ -175,7 +190,7 @@ error 1 'the loss of weight update 2 is infinite or NaN: the update was refused'
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save diverging
 check "no checkpoint: $(ls diverging)" test "$(ls diverging)" = refused-2
 echo guard_loss=false >off
-error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint was made of it' \
+error 1 'the loss became NaN in update 2: lower training.optimizer.learning_rate.maximum; no checkpoint of it was written' \
     gpt pretrain $one maximum=1e30 constant=true gradient_clipping=0 --save unguarded --options off
 check "no checkpoint: $(ls unguarded)" test -z "$(ls unguarded)"
 
@@ -243,7 +258,7 @@ error 2 'did you mean --config?' gpt pretrain --confg tiny
 
 # ---- generating, evaluating, tokens ----
 
-error 2 'a prompt of 3 tokens and --length 50 are more than the model'"'"'s 8 positions; --length 5 fits' \
+error 2 'a prompt of 3 tokens and --length 50 exceed the model'"'"'s 8 positions; --length 5 fits' \
     gpt generate --hf-model hf --prompt the
 error 2 'a prompt of 8 tokens leaves no room among the model'"'"'s 8 positions' \
     gpt generate --hf-model hf --prompt 'eight ch' --length 1

@@ -57,7 +57,7 @@ check "weights of a file" cmp -s a.npy b.npy
 begin_case mistakes
 error 2 'no model is given; give the path of an ONNX file' infer
 error 2 'no output is named; give --output NAME=FILE.npy for each output to write' infer "$net" --input "$x"
-error 2 '--output scores=a.npy: expected NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
+error 2 '--output is `scores=a.npy`; it must be NAME=FILE.npy with an output of the model: `logits`' infer "$net" --input "$x" --output scores=a.npy
 error 2 '--output names output `logits` twice' infer "$net" --input "$x" --output a.npy --output logits=b.npy
 error 2 "--output logits=a.txt: the file's name must end in .npy" infer "$net" --input "$x" --output logits=a.txt
 error 2 '--input: there are no data for `x`' infer "$net" --output a.npy

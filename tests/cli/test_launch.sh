@@ -72,7 +72,7 @@ until [ "$(grep -c ' start ' stays.log 2>/dev/null)" -ge 3 ] || [ $tries -ge 600
     sleep 0.1
     tries=$((tries + 1))
 done
-check "it was ended: $(cat err)" grep -q 'stays still runs 1 s after its last rank on this host: it is ended$' stays.log
+check "it was ended: $(cat err)" grep -q 'stays still runs 1 s after its last rank on this host, so it is ended now$' stays.log
 check "after it was asked to, not before its rank was gone" test -e asked.to.end
 check "with its processes" sh -c '! kill -0 "$(cat stays.pid)" 2>/dev/null'
 check "and the ranks began again" grep -q ' start 2: 1 rank, from the checkpoint of update ' stays.log
@@ -96,10 +96,10 @@ check "at once" test "$(wc -l <asked)" -eq 1
 launch --restart-on-failure 5 -- "$program" mnist $common --steps 12 --learning-rate 1e15 --checkpoint r --checkpoint-steps 1
 check "a refused update ends it" test $? -eq 1
 check "at once: it would be refused again" test "$(wc -l <asked)" -eq 1
-check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and would be again: it is not started again; `sh r/refused-[0-9]*/replay.sh`' err
+check "it says so: $(cat err)" grep -q 'update [0-9]* was refused, and a restart would refuse it again, so there is no restart; `sh r/refused-[0-9]*/replay.sh`' err
 error 2 'no command is given; it comes after `--`' launch --ranks 2
 error 2 'the command writes no checkpoints to resume from; add --checkpoint DIR' launch --restart-on-failure 1 -- brigade mnist
-error 2 'expected names with a number of ranks' launch --hosts a:0 -- brigade mnist
+error 2 'it must be names with numbers of ranks' launch --hosts a:0 -- brigade mnist
 error 2 '--min-ranks 3 is more than the 2 ranks' launch --ranks 2 --min-ranks 3 -- brigade mnist
 error 1 'no-such-launcher: cannot be started' launch --launcher ./no-such-launcher -- brigade mnist
 

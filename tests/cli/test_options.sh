@@ -45,6 +45,11 @@ for command in mnist train 'plan mnist' 'gpt pretrain' 'gpt bench' 'gpt generate
 done
 "$program" mnist --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | head -n 5 | tr '\n' ' ' >first.txt
 check "what is wanted most is first: $(cat first.txt)" grep -q -- '^--epochs --batch-size ' first.txt
+for command in 'mnist --resume' 'train --resume' 'gpt pretrain --load'; do
+    # shellcheck disable=SC2086
+    check "the short help shows how to resume: $command" sh -c '"$1" $2 --help | grep -q -e "^  $3 "' \
+        sh "$program" "${command% *}" "${command##* }"
+done
 check "--help=all is --help all" test "$("$program" mnist --help=all | cksum)" = "$("$program" mnist --help all | cksum)"
 check "tables for programs have five fields" awk -F'\t' 'NF != 5 { exit 1 } END { exit NR < 20 }' <<END
 $("$program" mnist --help table)

@@ -39,7 +39,7 @@ check "the page has it all, and no script" sh -c 'grep -q "<h2>Memory of devices
     grep -q "<h2>Memory by phase</h2>" "$1" && ! grep -q -i "<script\|src=\|href=" "$1"' sh page.html
 "$program" plan mnist --device=ipu-mk2 >ipu.out 2>&1
 check "another device: $(sed -n 5,9p ipu.out)" grep -q '^Graphcore IPU Mk2 (GC200), ' ipu.out
-check "its memory is the budget" sh -c 'grep -q "^memory: device 2 needs most, .* of 941 MB$" "$1" && grep -q "^device 3 .* 940572672 " "$1"' sh ipu.out
+check "its memory is the budget" sh -c 'grep -q "^memory: device 2 needs the most, .* of 941 MB$" "$1" && grep -q "^device 3 .* 940572672 " "$1"' sh ipu.out
 check "this machine's cores are not asked" sh -c '! grep -q "shared by them" "$1"' sh ipu.out
 "$program" plan mnist --device h100 --device-memory 4M >own.out 2>&1
 check "but one that is given stays" grep -q '^device 3 .* 4194304 ' own.out

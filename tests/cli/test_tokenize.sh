@@ -36,7 +36,7 @@ tokens 'paragraphs of Windows' '97 98 256 99 100 13 10 101 102 256' r.txt --docu
 printf 'x<|endoftext|>' >s.txt
 tokens special '120 256 256' s.txt --special-tokens
 check "text like any other" sh -c "'$program' data tokenize s.txt --output o.u16 | grep -q '^1 document, 15 tokens are in o.u16$'"
-check summary sh -c "'$program' data tokenize a.txt b.txt --length 3 --output o.u16 | grep -q '^2 windows of 3 tokens; 3 tokens of the documents'"
+check summary sh -c "'$program' data tokenize a.txt b.txt --length 3 --output o.u16 | grep -q '^2 windows of 3 tokens; 3 tokens at the ends of documents'"
 
 # A tokenizer of a folder, of more tokens than two bytes hold.
 mkdir bpe
@@ -56,7 +56,7 @@ tokens bpe '257 100' a.txt --tokenizer bpe --no-end-of-text
 error 2 'bpe has no token <|endoftext|>; give --no-end-of-text' data tokenize a.txt --tokenizer bpe --output o.u16
 sed -i "s/}$//" bpe/vocab.json
 awk 'BEGIN { for (i = 258; i < 65537; i++) printf ", \"x%d\": %d", i, i; print "}" }' >>bpe/vocab.json
-error 2 'a vocabulary of 65537 does not fit tokens of 2 bytes, which hold 65536; let the name end in .u32' \
+error 2 'a vocabulary of 65537 does not fit tokens of 2 bytes, which have 65536 values; let the name end in .u32' \
     data tokenize a.txt --tokenizer bpe --no-end-of-text --output o.u16
 check u32 "$program" data tokenize a.txt --tokenizer bpe --no-end-of-text --output o.u32 --quiet
 check "u32: the tokens" test "$(od -An -tu4 o.u32 | tr -s ' ')" = " 257 100"
@@ -84,7 +84,7 @@ check "and nothing is beside them" test "$(ls r.* | tr '\n' ' ')" = 'r.index r.t
 error 2 'no texts are given; name the files' data tokenize --output o.u16
 error 2 'no output is named; --output FILE.u16' data tokenize a.txt
 error 2 'its name must end in .u16 (tokens of 2 bytes), .u32 (of 4) or .tfrecord (windows as records)' data tokenize a.txt --output o.bin
-error 2 '--overlap applies to windows; give their --length too' data tokenize a.txt --output o.u16 --overlap 3
+error 2 '--overlap applies only to windows; add --length' data tokenize a.txt --output o.u16 --overlap 3
 error 2 '--overlap 3 must be below --length 3' data tokenize a.txt --output o.u16 --overlap 3 --length 3
 error 2 '--stride 4 leaves tokens out; it must be at most --length 3' data tokenize a.txt --output o.u16 --stride 4 --length 3
 error 2 '--overlap 1 and --stride 2 mean the same; give one of them' data tokenize a.txt --output o.u16 --stride 2 --overlap 1 --length 3

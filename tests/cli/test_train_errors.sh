@@ -13,8 +13,8 @@ error 1 "$files/images.npy" train "$files/images.npy" --input $x
 error 2 'unexpected argument `b.onnx`' train a.onnx b.onnx
 error 2 'no data are given; give --input NAME=FILE for each input of the model, and --target FILE' train "$net"
 error 2 '--output scores: the model has no such output; its outputs are `logits`' train "$net" --input $x --target "$y" --output scores
-error 2 '--size batch: expected NAME=N' train "$net" --size batch
-error 2 '--size batch=0: expected NAME=N' train "$net" --size batch=0
+error 2 '--size is `batch`; it must be NAME=N' train "$net" --size batch
+error 2 '--size is `batch=0`; it must be NAME=N' train "$net" --size batch=0
 error 2 '`sequence` is not a symbolic dimension' train "$net" --size sequence=3
 error 2 '--freeze names all parameters' train "$net" --input $x --target "$y" --freeze '*'
 error 2 '--freeze: the pattern "noone.*" matches no float initializer; the first of them is `' train "$net" --input $x --target "$y" --freeze 'noone.*'
@@ -23,8 +23,8 @@ error 2 '--batch-size 4: input `x` of' train "$files/net_fixed.onnx" --input $x 
 error 2 '--last-batch smaller: ' train "$files/net_fixed.onnx" --input $x --target "$y" --last-batch smaller
 
 begin_case data
-error 2 '--input z=a.npy: expected NAME=FILE with an input of the model: `x`' train "$net" --input z=a.npy
-error 2 '--input x=: expected NAME=FILE' train "$net" --input x=
+error 2 '--input is `z=a.npy`; it must be NAME=FILE with an input of the model: `x`' train "$net" --input z=a.npy
+error 2 '--input is `x=`; it must be NAME=FILE' train "$net" --input x=
 error 1 '--input: none.npy: cannot open: No such file or directory' train "$net" --input x=none.npy --target "$y"
 error 2 '--input has input `x` twice' train "$net" --input $x $x --target "$y"
 error 2 '--input: there are no data for `labels`; give NAME=FILE for each input' train "$files/inside.onnx" --input "x=$files/inside.npz:rows"
@@ -47,7 +47,7 @@ error 2 '--validation is given without --input' train "$net" --validation $x
 error 2 '--validation: there is no target for --loss cross-entropy; add target=FILE' train "$net" --input $x --target "$y" --validation $x
 error 2 '--target is given, but the loss is inside the model' train "$files/inside.onnx" --input "x=$files/inside.npz:rows" \
     "labels=$files/inside.npz:labels" --target "$y" --loss loss
-error 2 '--loss hinge: expected cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output' \
+error 2 '--loss is `hinge`; it must be cross-entropy, nll, mse, l1, smooth-l1, huber, bce, bce-logits, or the name of an output' \
     train "$net" --input $x --target "$y" --loss hinge
 error 2 '--loss logits: that output is float32[32,4], but a loss is one float for a micro-batch' train "$net" --input $x --loss logits
 error 1 '--target: the label of a sample is uint8[8,8], but the output has the shape float32[32,4]' train "$net" --input $x \
@@ -58,7 +58,7 @@ error 2 '--metric accuracy does not fit --loss mse, whose targets are numbers: u
     --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:price" --metric accuracy
 error 2 '--metric perplexity does not fit --loss bce-logits, whose targets are yes and no: use accuracy, f1, mae or mse' train \
     "$files/table.onnx" --input "x=$files/table.csv:0,1,2" --target "$files/table.csv:sold" --loss bce-logits --metric perplexity
-error 2 '--metric f1-binary is of two classes, and the output has 4; use f1' train "$net" --input $x --target "$y" --metric f1-binary
+error 2 '--metric f1-binary needs two classes, but the output has 4; use f1' train "$net" --input $x --target "$y" --metric f1-binary
 error 2 '--metric top5: the output has only 4 classes' train "$net" --input $x --target "$y" --metric top5
 awk 'BEGIN { print "label"; for (i = 0; i < 45; i++) print i == 7 ? 4 : i % 4 }' >labels.csv
 error 1 'sample 7: label 4: the output has the classes 0 to 3 (and -100 is ignored)' train "$net" --input $x \
@@ -73,8 +73,8 @@ error 2 '--loss cross-entropy: the output `y` has one class, so the loss is alwa
 
 begin_case options
 good="$net --input $x --target $y"
-error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
-error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5,x
+error 2 '--normalize is `0.5`; it must be MEAN,DEVIATION' train $good --normalize 0.5
+error 2 '--normalize is `0.5,x`; it must be MEAN,DEVIATION' train $good --normalize 0.5,x
 error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --normalize 0.5,0
 error 2 '2 channels are given for samples of uint8[8,8], expected 1 or their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
@@ -87,7 +87,7 @@ error 2 '--save out.pt: the name must end in .onnx' train $good --save out.pt
 error 2 '--resume is given without a folder; add --checkpoint DIR' train $good --resume
 error 2 '--optimizer adamx' train $good --optimizer adamx
 error 2 '--rate-schedule cosines' train $good --rate-schedule cosines
-error 2 '--rate-schedule plateau: it follows the losses of validations, and there are none: give --validation, or take another rule' \
+error 2 '--rate-schedule plateau: it follows the losses of validations, but there are none; give --validation, or use another rule' \
     train $good --rate-schedule plateau
 error 2 '--stages auto:2 is given with --strategy single' train $good --strategy single --stages auto:2
 error 2 '--metric is `f2`; it must be one of accuracy|top5|f1|f1-micro|f1-weighted|f1-binary|precision|recall|perplexity|mae|mse|none' \

@@ -304,7 +304,7 @@ static void test_wrong_files(void **state)
     refuse_file("model:\n  layers: 2.5\n", BG_ERROR_INVALID, "model.layers is 2.5");
     refuse_file("model:\n  precision: float8\n", BG_ERROR_INVALID, "it must be one of float32|bfloat16|float16");
     refuse_file("model:\n  eval: 1\n", BG_ERROR_INVALID, "it must be true or false");
-    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is not a value; it has fields: layers, ");
+    refuse_file("model: 3\n", BG_ERROR_INVALID, "file:1:1: model is a group, not a value; its fields are layers, ");
     refuse_file("model:\n  layers:\n    count: 3\n", BG_ERROR_INVALID, "model.layers is {");
     refuse_file("data:\n  input_files: a.u16\n", BG_ERROR_INVALID, "it must be a list of paths");
     refuse_file("execution:\n  available_memory_proportion: [0.1, 2]\n", BG_ERROR_INVALID, "numbers from 0 to 1");

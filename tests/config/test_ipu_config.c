@@ -664,7 +664,7 @@ static void test_bad_text(void **state)
         {"seed: [1\n", "f:2:1"},
         {"a: {<<: 1}\n", "merge keys (<<) are not supported"},
         {"? [1]\n: 2\n", "the key must be a string"},
-        {"seed: 1.2.3\n", "looks like a number and is not one"},
+        {"seed: 1.2.3\n", "looks like a number but is not one"},
         {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", "nested too deeply"},
     };
     bg_ipu_config *config = NULL;

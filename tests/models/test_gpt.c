@@ -291,7 +291,7 @@ static void test_messages(void **state)
     refuse(&bad, "activations are int32");
     bad = test_oracle_gpt(SAMPLES);
     bad.outputs = 8;
-    refuse(&bad, "outputs are 0x8");
+    refuse(&bad, "outputs is 0x8");
 }
 
 /* One update of the phased strategy: each block is a phase for all micro-batches, and the head's forward and backward

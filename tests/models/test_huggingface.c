@@ -442,7 +442,7 @@ static void test_mismatches(void **state)
                               "\"model_type\": \"opt\", \"n_inner\": 30, \"activation_function\": \"relu\", "
                               "\"layer_norm_epsilon\": 1e-6, \"scale_attn_weights\": false, "
                               "\"scale_attn_by_inverse_layer_idx\": true, \"tie_word_embeddings\": false}");
-    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 settings do not fit: ", "model_type is `opt`, expected `gpt2`",
+    ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "8 settings do not fit: ", "model_type is `opt` but must be `gpt2`",
                  "activation_function is `relu`", "layer_norm_epsilon is 1e-06, but this GPT has 1e-05",
                  "n_inner is 30, but this GPT has 4 x n_embd = 32", "scale_attn_weights is false",
                  "scale_attn_by_inverse_layer_idx is true", "tie_word_embeddings is false",
@@ -456,7 +456,7 @@ static void test_mismatches(void **state)
     write_tensors("model.safetensors", t, 1, TENSORS + 1);
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 settings do not fit: ", "tensor `wte.weight` is missing",
                  "tensor `h.0.ln_1.bias` is [7], but the configuration makes it [8]",
-                 "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
+                 "tensor `h.0.attn.c_attn.weight` has type I32 but must have F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
     /* There are more problems than a message can hold: all are counted, and the message says that some are omitted. */
@@ -472,7 +472,7 @@ static void test_bad_configurations(void **state)
     static const struct {
         const char *text, *part;
     } cases[] = {{"", "config.json:"},
-                 {"[]", "is an array, expected an object"},
+                 {"[]", "the file is an array but must be an object"},
                  {"{\"n_embd\": \"8\"}", "`n_embd` is \"8\"; it must be a whole number from 1 to 2147483647"},
                  {"{\"n_layer\": 0}", "`n_layer` is 0; it must be"},
                  {"{\"vocab_size\": 2147483648}", "`vocab_size` is 2147483648; it must be"},

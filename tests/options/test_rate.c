@@ -117,7 +117,7 @@ static void test_what_is_wrong_is_said(void **state)
     refuses("cosine:warmup=0.5", "`warmup=0.5`; it must be a whole number");
     refuses("cosine:warmup=-1", "whole number");
     refuses("cosine:warmup=1e300", "whole number");
-    refuses("cosine:warmup=40", "the warm-up has 40 updates; it must be shorter than the training, 40 updates");
+    refuses("cosine:warmup=40", "the warm-up has 40 updates but must be shorter than the training, which has 40");
     refuses("linear:steps=0", "steps of linear is 0");
     refuses("step:period=0", "period of step is 0; it must be a finite number of at least 1");
     refuses("polynomial:power=-1", "power of polynomial is -1");

@@ -431,16 +431,16 @@ static const bad_case bad_cases[] = {
     {"auto_stage is 7; it must be BG_AUTO_STAGE_SAME_AS_IPU or _INCREMENT", spoil_auto_stage, false},
     {"auto_stage is auto_increment, but stages are `A|B`", spoil_auto_stage_and_stages, false},
     {"device_mapping_count is 2 and device_mapping is NULL", spoil_mapping_pointer, false},
-    {"device_mapping_count is 0 and device_mapping is given", spoil_mapping_count, false},
-    {"device_mapping[1] is 70000; devices go from 0 to 65535", spoil_mapping_device, false},
+    {"device_mapping_count is 0 but device_mapping is given", spoil_mapping_count, false},
+    {"device_mapping[1] is 70000; a device's number must be at most 65535", spoil_mapping_device, false},
     {"device_mapping is set, but the single strategy has one stage", spoil_mapping_of_single, false},
     {"device_count above 1 is set, but the single strategy", spoil_devices_of_single, false},
-    {"device_count is 70000; there are at most 65536", spoil_device_count, false},
+    {"device_count is 70000; it must be at most 65536", spoil_device_count, false},
     {"device_model_count is 3 and devices is NULL", spoil_devices, false},
     {"devices[1].speed is 0; it must be above 0", spoil_speed, false},
     {"block_cost_count is 1 and block_costs is NULL", spoil_block_costs, false},
     {"block_costs[0].name is NULL; it must name a block", spoil_block_cost, false},
-    {"block_costs[0].weights_ns is -1; times are zero or more", spoil_block_cost, false},
+    {"block_costs[0].weights_ns is -1; times must be at least 0", spoil_block_cost, false},
     {"device_iterations is 0", spoil_iterations, false},
     {"gradient_accumulation is 0", spoil_accumulation, false},
     {"gradient_accumulation is 4 in inference", spoil_inference, true},
@@ -476,7 +476,7 @@ static const bad_case bad_cases[] = {
     {"loss_scaling is 3.35544e+07, but auto_loss_scaling begins there", spoil_auto_start, false},
     {"auto_loss_scaling is on, but gradients are sums", spoil_auto_sum, false},
     {"auto_loss_scaling is on in inference", spoil_auto_inference, true},
-    {"matmul_proportions[1] is -0.25; it is a share of a device's memory", spoil_proportion, false},
+    {"matmul_proportions[1] is -0.25; it must be a share of a device's memory", spoil_proportion, false},
     {"matmul_proportion_count is 1 and matmul_proportions is NULL", spoil_proportion_pointer, false},
     {"place_optimizer is 7; it must be BG_PLACE_DEFAULT, _DEVICE or _REMOTE", spoil_place, false},
     {"locations[0]: activations are sharded", spoil_sharded_activations, false},
@@ -556,7 +556,7 @@ static void test_structs_of_other_releases(void **state)
         bytes[sizes[i]] = 0xa5;
         bg_options_init(options, sizes[i]);
         assert_int_equal(bytes[sizes[i]], 0xa5);
-        snprintf(wanted, sizeof wanted, "it has %zu bytes, in release %s", sizes[i], bg_version());
+        snprintf(wanted, sizeof wanted, "the struct has %zu bytes, but in release %s", sizes[i], bg_version());
         assert_int_equal(bg_plan_create_inference(graph, options, &plan, &error), BG_ERROR_INVALID);
         assert_non_null(strstr(error.message, wanted));
         bg_graph_destroy(graph);

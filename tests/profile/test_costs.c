@@ -282,7 +282,7 @@ static void test_refusals(void **state)
     costs[1].update_ns = -2;
     error = (bg_error){0};
     assert_int_equal(make_plan(&options, &plan, &error), BG_ERROR_INVALID);
-    assert_non_null(strstr(error.message, "stage_costs[1].update_ns is -2; times are zero or more"));
+    assert_non_null(strstr(error.message, "stage_costs[1].update_ns is -2; times must be at least 0"));
 }
 
 static void test_file_brings_every_bit_back(void **state)
@@ -318,10 +318,10 @@ static void test_bad_files(void **state)
         {"[]", "the file is not an object"},
         {"{\"format\":\"brigade costs 2\"}", "its `format` is not \"brigade costs 1\""},
         {"{\"format\":\"brigade costs 1\",\"stages\":[" STAGE "]}", "the file has no number `message_bytes_per_ns`"},
-        {HEAD "\"stages\":[]}", "`stages` is not a list of at least one stage"},
-        {HEAD "\"stages\":[" STAGE "],\"more\":1}", "the file has 4 keys, of which 3 are known"},
+        {HEAD "\"stages\":[]}", "`stages` must be a list of at least one stage"},
+        {HEAD "\"stages\":[" STAGE "],\"more\":1}", "the file has 4 keys, but only 3 of them are known"},
         {HEAD "\"stages\":[" STAGE ",{}]}", "stages[1] has no number `forward_ns`"},
-        {HEAD "\"stages\":[{\"forward_ns\":-1}]}", "`forward_ns` of stages[0] is -1; it must be zero or more"},
+        {HEAD "\"stages\":[{\"forward_ns\":-1}]}", "`forward_ns` of stages[0] is -1; it must be at least 0"},
         {HEAD "\"stages\":[7]}", "stages[0] is not an object"},
         {HEAD "\"stages\":[" STAGE "]} x", "costs:1:"},
     };

@@ -393,7 +393,7 @@ static void test_summary_says_what_was_dropped(void **state)
             options.reporting.trace_events = 37;
         run = run_network(&options, true);
         require(bg_profile_print_summary(run.session, run.plan, &text, &error), &error);
-        assert_int_equal(strstr(text, "4 of 4 devices kept their latest 37 actions only") != NULL, is_short);
+        assert_int_equal(strstr(text, "4 of 4 devices kept only their latest 37 actions") != NULL, is_short);
         free(text);
         clear(&run);
     }

@@ -402,7 +402,7 @@ static void what_a_builder_lacks_is_named(void **state)
     FAILS_TO_BUILD(bg_attention_cached(graph, "a", x, x, x, NULL), "`a`: it has no options");
     FAILS_TO_BUILD(bg_parallel_linear_layer(graph, "p", x, 4, NULL), "parallel linear layer `p`: it has no options");
     FAILS_TO_BUILD(bg_split_projection_layer(graph, "s", x, 4, true, BG_SERIALIZE_OUTPUT_CHANNELS, 0, &placement),
-                   "split projection layer `s`: splits is NULL, and there are 2 devices");
+                   "split projection layer `s`: splits is NULL, but there are 2 devices");
     FAILS_TO_BUILD(bg_graph_set_mesh(graph, NULL), "the mesh is NULL");
 }
 
