@@ -116,11 +116,11 @@ error 2 'none.yaml: cannot open: No such file or directory' gpt pretrain --confi
 printf 'abc' >odd.u16
 printf '\377\377\000\000\001\000\002\000\003\000\004\000\005\000\006\000\007\000' >large.u16
 error 1 'none.u16: cannot open' gpt pretrain $one --input-files none.u16
-error 1 'empty.txt: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.txt
-error 1 'empty.u16: byte 0: the file has 0 tokens, expected at least 9' gpt pretrain $one --input-files empty.u16
+error 1 'empty.txt: byte 0: the file has 0 tokens but must have at least 9' gpt pretrain $one --input-files empty.txt
+error 1 'empty.u16: byte 0: the file has 0 tokens but must have at least 9' gpt pretrain $one --input-files empty.u16
 error 1 'empty.tfrecord: has no records' gpt pretrain $one --input-files empty.tfrecord
 error 1 'odd.u16: byte 3: the file ends within a token of 2 bytes' gpt pretrain $one --input-files odd.u16
-error 1 'large.u16: byte 0: token 0 is 65535, expected below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
+error 1 'large.u16: byte 0: token 0 is 65535 but must be below 128' gpt pretrain $one global_batch_size=1 --input-files large.u16
 error 1 'the name must end in .u16, .u32, .tfrecord (tokens), .txt or .md (text)' gpt pretrain $one --input-files "$0"
 head -c 40 "$root/tests/fuzz/corpus/tfrecord/plain" >cut.tfrecord
 error 1 'cut.tfrecord: byte ' gpt pretrain $one --input-files cut.tfrecord

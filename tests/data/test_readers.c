@@ -214,12 +214,12 @@ static void test_tokens(void **state)
         static const struct {
             bg_tokens_options options;
             const char *words;
-        } cases[] = {{{.sequence_length = 8}, "byte 16: the file has 8 tokens, expected at least 9"},
+        } cases[] = {{{.sequence_length = 8}, "byte 16: the file has 8 tokens but must have at least 9"},
                      {{.sequence_length = 0}, "sequences of 0 tokens"},
-                     {{.sequence_length = 1, .token_bytes = 3}, "tokens of 3 bytes, expected 2 or 4"},
+                     {{.sequence_length = 1, .token_bytes = 3}, "token_bytes is 3 but must be 2 or 4"},
                      {{.sequence_length = 1, .vocabulary_size = UINT32_MAX}, "vocabulary_size is 4294967295"},
                      {{.sequence_length = 1, .feature = "ids"}, "feature is `ids`, but a raw token file"},
-                     {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263, expected below 263"}};
+                     {{.sequence_length = 7, .vocabulary_size = 263}, "byte 14: token 7 is 263 but must be below 263"}};
         bg_dataset *dataset = NULL;
         bg_loader *loader = NULL;
         bg_error error = {0};
@@ -491,7 +491,7 @@ static void test_image_folders(void **state)
 
     test_folder_create(folder);
     assert_int_equal(bg_dataset_open_images(folder, 1, &dataset, &error), BG_ERROR_NOT_FOUND);
-    assert_says(&error, "there are no images in the folder; expected a folder for each class");
+    assert_says(&error, "there are no images in the folder; it must have a folder for each class");
     copy_image(folder, "dog", "b.png", "png/gray");
     copy_image(folder, "cat", "z.png", "png/gray");
     copy_image(folder, "dog", "a.png", "png/gray");
