@@ -156,7 +156,7 @@ size_t bgi_onnx_element_bytes(int32_t element);
 
 /* ---- weights ---- */
 
-/* Determines the use of each weight. `options` were checked. */
+/* Determines the use of each weight. `options` must have been checked. */
 bg_status bgi_onnx_classify(bg_onnx *onnx, const bg_onnx_options *options, bg_error *error);
 
 /* ---- options ---- */
@@ -265,7 +265,7 @@ bool bgi_map_shape(bgi_mapper *m, uint32_t input, uint32_t *rank, int64_t dims[B
 int32_t bgi_map_element(const bgi_mapper *m, uint32_t input);
 /* An operand whose elements must be known; refuses otherwise. */
 const bgi_tensor *bgi_map_known(bgi_mapper *m, uint32_t input);
-/* NULL instead of refusing. */
+/* The same, but returns NULL instead of refusing. */
 const bgi_tensor *bgi_map_if_known(const bgi_mapper *m, uint32_t input);
 /* Known integers, at most `capacity` of them. */
 bool bgi_map_known_ints(bgi_mapper *m, uint32_t input, int64_t *out, uint32_t *count, uint32_t capacity);
