@@ -485,7 +485,7 @@ static void test_hostile_metadata(void **state)
         {"checksum", NULL, "no `checksum`", BG_ERROR_PARSE},
         {"checksum", "0123456789abcdef", "but the file records 0123456789abcdef", BG_ERROR_PARSE},
         {"step", NULL, "`step`: is missing", BG_ERROR_PARSE},
-        {"step", "", "`step`: , expected a number", BG_ERROR_PARSE},
+        {"step", "", "`step`: , but it must be a number", BG_ERROR_PARSE},
         {"step", "-1", "`step`: -1", BG_ERROR_PARSE},
         {"step", "07", "`step`: 07", BG_ERROR_PARSE},
         {"step", "7 ", "`step`: 7 ", BG_ERROR_PARSE},
