@@ -242,8 +242,8 @@ bg_status bgi_compiled_create(bg_trainer *trainer, bg_trainer_task task, const b
     options.replicas.count = shape->replicas;
     options.replicas.input_group_size = shape->group;
     options.numerics.initialize_missing |= trainer->options.initialize_missing;
-    /* A stop that comes while another plan is made does not lose the updates so far: the trainer stops after the next
-     * call, on all ranks, in an orderly way. */
+    /* A stop signal that arrives while another plan is made does not lose the updates so far: all ranks stop after the
+     * next call. */
     if (trainer->has_updated)
         options.execution.stop = NULL;
     BGI_TRY(check_files(&options, is_rest, error));

@@ -157,7 +157,7 @@ check "own: eight characters" sh -c "grep -q '^the ' out && test \$(wc -c <out) 
 printf 'a text of characters' >ascii.txt
 check "own: eval" sh -c "'$program' gpt eval --hf-model own --input-files ascii.txt | grep -q '^Tokens: 19 Loss: 4[.]8'"
 error 2 'the model has no end-of-text token to begin with; give a --prompt' gpt generate --hf-model own --length 2
-error 2 'token 0 is 195 but must be below the vocabulary of 128' gpt generate --hf-model own --prompt "$(printf '\303\251')" --length 2
+error 2 'token 0 is 195, expected below the vocabulary of 128' gpt generate --hf-model own --prompt "$(printf '\303\251')" --length 2
 
 check help sh -c "'$program' gpt --help | grep -q '^  generate '"
 finish

@@ -145,7 +145,7 @@ static void test_pairs_that_do_not_fit(void **state)
     assert_does_not_load(*state, BG_ERROR_PARSE, "3 dimensions but labels have 1");
     write_array(*state, "train-labels-idx1-ubyte", 3, 0, 0, 1);
     write_array(*state, "train-images-idx3-ubyte", 3, 28, 27, 5);
-    assert_does_not_load(*state, BG_ERROR_PARSE, "images are 28 x 27, expected 28 x 28");
+    assert_does_not_load(*state, BG_ERROR_PARSE, "images are 28 x 27 but must be 28 x 28");
     write_array(*state, "train-images-idx3-ubyte", 3, 0, 0, 5);
     assert_does_not_load(*state, BG_ERROR_PARSE, "1 dimensions but images have 3");
 }

@@ -192,7 +192,7 @@ static void test_several_files(void **state)
     assert_values(weights, t, 0.0);
     bg_weights_destroy(weights);
     write_text("model.safetensors.index.json", "{\"weight_map\": {\"wte.weight\": \"../model.safetensors\"}}");
-    ASSERT_FAILS(NULL, BG_ERROR_PARSE, "`wte.weight`", "`../model.safetensors`, expected a file name in the same");
+    ASSERT_FAILS(NULL, BG_ERROR_PARSE, "`wte.weight`", "`../model.safetensors` but must be a file name in the same");
     write_text("model.safetensors.index.json", "{\"weight_map\": 7}");
     ASSERT_FAILS(NULL, BG_ERROR_PARSE, "the object `weight_map` (tensors and their files) is missing");
     write_text("model.safetensors.index.json", "{");
@@ -456,7 +456,7 @@ static void test_mismatches(void **state)
     write_tensors("model.safetensors", t, 1, TENSORS + 1);
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 settings do not fit: ", "tensor `wte.weight` is missing",
                  "tensor `h.0.ln_1.bias` is [7], but the configuration makes it [8]",
-                 "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
+                 "tensor `h.0.attn.c_attn.weight` is of I32 but must be of F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
     /* There are more problems than a message holds: all are counted, and the message says that some are omitted. */
