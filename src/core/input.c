@@ -105,8 +105,8 @@ bg_status bgi_input_read(const bgi_input *input, uint64_t offset, void *out, siz
             return fail_read(input->name, errno, error);
         if (got == 0)
             return bg_error_set(error, BG_ERROR_IO,
-                                "%s: ends at byte %" PRIu64 ", and had %" PRIu64
-                                " bytes when it was opened: a file must not be shortened while it is used",
+                                "%s: ends at byte %" PRIu64 " but had %" PRIu64
+                                " bytes when it was opened; a file must not be shortened while it is used",
                                 input->name, offset, input->size_bytes);
         at += got;
         offset += (uint64_t)got;

@@ -8,7 +8,7 @@
  * order of the walk (last reader first), which is fixed. When all readers are in one block the sum is made there, so
  * that only the sum is sent to the block before. Contributions of slices are concatenated rather than padded and added,
  * so that they cost only their own bytes (slice_gradients.c). keeps: the forward ops. Gradients of variables are
- * separate for each block that uses them: blocks are the same under every strategy, stages are not, so the order of the
+ * separate for each block that uses them. Blocks, unlike stages, are the same under every strategy, so the order of the
  * sum over blocks never depends on the partition.
  */
 #include "transform/transform.h"

@@ -8,9 +8,9 @@
  * part of it when both are of one block and phase, its other operands exist before the product, and the value between
  * has no other reader; that value is then never written. A pre-activation with other readers (usually the backward
  * pass) stays an output of the fused op, for forward ops whose activation is kept for another segment. keeps: the order
- * of all other ops; every bit, because the kernel does what the separate ops do; and their names, joined by +. No
- * segment needs more memory: the values that disappear leave memory for results that are now made earlier, and results
- * made beside a pre-activation that stays are in slots, not in the segment's transient memory.
+ * of all other ops; every bit, because the kernel does the float operations of the separate ops; and their names,
+ * joined by +. No segment needs more memory: the values that disappear leave memory for results that are now made
+ * earlier. Results made beside a pre-activation that stays are in slots, not in the segment's transient memory.
  */
 #include "transform/transform.h"
 

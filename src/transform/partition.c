@@ -122,8 +122,8 @@ static void sink_loads(bgi_cutter *c)
             c->levels[o] = c->needed_level[c->graph->ops[o].outputs[0].id];
 }
 
-/* Backward ops whose results go to another stage, directly or through other ops, are B, the others W; all are B when W
- * is not split off. */
+/* Backward ops whose results go to another stage, directly or through other ops, are B; the others are W. All are B
+ * when W is not split off. */
 static void find_kinds(bgi_cutter *c, bool split_weights)
 {
     const bg_graph *graph = c->graph;
@@ -197,7 +197,7 @@ static bool make_segments(bgi_cutter *c, bool training, bool split_weights)
     return true;
 }
 
-/* ---- whose bytes a value is ---- */
+/* ---- owners of bytes ---- */
 
 static void mark_read_elsewhere(const bg_graph *graph, const bgi_stages *stages, bool *is_read_elsewhere)
 {

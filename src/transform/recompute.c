@@ -13,10 +13,10 @@
  * micro-batch to micro-batch, because the next forward pass may come before this backward pass. A value that enters a
  * stage stays in the receiving slots.
  *
- * Clones stand right before the first backward op that needs them, each chain as late as possible, so that at any time
- * only the forward part between two kept values exists (Chen et al., "Training deep nets with sublinear memory cost",
- * 2016). In the order THEN all clones stand before the first backward op and have a separate phase, hence a separate
- * segment.
+ * Clones are placed right before the first backward op that needs them, each chain as late as possible, so that at any
+ * time only the forward part between two kept values exists (Chen et al., "Training deep nets with sublinear memory
+ * cost", 2016). In the order THEN all clones are placed before the first backward op and have a separate phase, hence a
+ * separate segment.
  */
 #include "transform/transform.h"
 
@@ -107,7 +107,7 @@ void bgi_recompute_clear(bgi_recompute *recompute)
     memset(recompute, 0, sizeof *recompute);
 }
 
-/* ---- what a choice means ---- */
+/* ---- the effect of a choice ---- */
 
 /* Marks the value as needed; returns whether it is new in this measurement. */
 static bool becomes_needed(bgi_recompute *r, bg_value root)

@@ -10,7 +10,7 @@
  *
  * A copy on the device whose remote store keeps the parameter needs neither a home nor a refresh, because it is loaded
  * from there. The next step begins with that load, so the update must come after all reads of the copy. It does when
- * the copy's stage contributes to the gradient, which the update waits for.
+ * the copy's stage contributes to the gradient, because the update waits for the gradient.
  */
 #include "transform/transform.h"
 

@@ -361,7 +361,7 @@ static bg_status add_updates(bgi_trainer *trainer, const bgi_parameter_gradient 
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole pass ---- */
 
 static void warn(const bg_options *options, const char *text)
 {

@@ -16,7 +16,8 @@
  *     notes        between the same two ranks travel together, as many as there are
  *
  * A run involves all ranks: `begin` delivers notes of the run that came early, `finish` waits until all ranks have
- * reached its end. Functions that post, release, offer or tell only queue; one thread at a time moves.
+ * reached its end. Functions that post, release, offer or tell only add to a queue; one thread at a time moves the
+ * data.
  */
 #ifndef BGI_TRANSPORT_RANKS_H
 #define BGI_TRANSPORT_RANKS_H

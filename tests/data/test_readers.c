@@ -311,7 +311,7 @@ static void test_tokens_that_shrink(void **state)
         assert_int_equal(truncate(path, (off_t)(5 * width + 1)), 0);
         assert_int_equal(bg_loader_next(loader, &batch, &error), BG_ERROR_IO);
         assert_says(&error, path);
-        snprintf(expected, sizeof expected, "ends at byte %zu, and had %d bytes", 5 * width + 1, LARGE_BYTES);
+        snprintf(expected, sizeof expected, "ends at byte %zu but had %d bytes", 5 * width + 1, LARGE_BYTES);
         assert_says(&error, expected);
         assert_says(&error, "must not be shortened");
         bg_loader_destroy(loader);
