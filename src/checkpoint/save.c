@@ -26,7 +26,7 @@ static bg_status add_copy(bgi_checkpoint_content *c, const char *key, const char
     return bgi_checkpoint_add_text(c, key, text, error);
 }
 
-/* As best.c reads it. */
+/* Adds the metric in the form that best.c reads. */
 static bg_status add_metric(bgi_checkpoint_content *c, const bg_checkpoint_save_options *options, bg_error *error)
 {
     bgi_string *text;

@@ -130,7 +130,7 @@ static bg_status fill_part(bgi_part_save *s, bgi_checkpoint_content *c)
     return list_own(s, c);
 }
 
-/* Called on this rank alone. */
+/* Called only on this rank. */
 static bg_status prepare_part(bgi_part_save *s, bool copies)
 {
     char name[BGI_CHECKPOINT_PART_BYTES];

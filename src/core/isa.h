@@ -19,7 +19,7 @@ typedef enum bgi_isa {
     BGI_ISA_COUNT
 } bgi_isa;
 
-/* The instructions that the processor supports and the system allows. Linux gives tiles only to processes that ask for
+/* The instructions that the processor supports and the system allows. Linux gives tiles only to processes that request
  * them, which this function does. */
 bgi_isa bgi_cpu_isa(void);
 

@@ -6,9 +6,9 @@
  * input row      64 levels: of 8 bits each; or of 4 bits, where byte j has output j's level + 8 below output j + 32's
  *
  * A weight is level x scale, with levels from -128 to 127 or from -8 to 7, rounded to nearest. A scale is the smallest
- * bfloat16 with which every weight of its block is at most half a scale from a level, and the extreme weight of the
- * block is level -128 or -8; it may be negative. The product of a level and a scale is exact in float32, so every
- * kernel that multiplies them first computes with the same float32 matrix.
+ * bfloat16 with which every weight of its block is at most half a scale from a level and the block's extreme weight is
+ * level -128 or -8. It may be negative. The product of a level and a scale is exact in float32, so every kernel that
+ * multiplies them first computes with the same float32 matrix.
  */
 #ifndef BGI_CORE_QUANTIZED_H
 #define BGI_CORE_QUANTIZED_H

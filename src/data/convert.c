@@ -214,10 +214,11 @@ static bg_status check_channels(const bg_type *from, const bg_convert_options *o
         return bg_error_set(error, BG_ERROR_INVALID, "normalization makes floats, but %s was requested",
                             bg_dtype_name(options->type.dtype));
     if (options->channel_count > 1 && (from->rank == 0 || from->dims[0] != options->channel_count))
-        return bg_error_set(error, BG_ERROR_INVALID,
-                            "%" PRIu32
-                            " channels are given for samples of %s; give 1, or as many as their first dimension has",
-                            options->channel_count, bg_type_text(from, text));
+        return bg_error_set(
+            error, BG_ERROR_INVALID,
+            "%" PRIu32
+            " channels are given for samples of %s; give 1, or one for each element of their first dimension",
+            options->channel_count, bg_type_text(from, text));
     for (uint32_t i = 0; i < options->channel_count; i++)
         if (!isfinite(options->means[i]) || !isfinite(options->deviations[i]) || options->deviations[i] == 0)
             return bg_error_set(error, BG_ERROR_INVALID,

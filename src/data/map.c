@@ -2,8 +2,8 @@
  * map.c: data sets whose samples are made from those of another one: by a user's function, by the normalization of
  * images, or by caching.
  *
- * The source's sample goes into the caller's scratch (each layer has its part of it, so nothing is allocated), or is
- * read in place when the source has its samples in memory.
+ * The source's sample is copied into the caller's scratch (each layer has its part of it, so nothing is allocated), or
+ * is read in place when the source has its samples in memory.
  */
 #include "data/dataset.h"
 #include "data/levels.h"
@@ -196,7 +196,7 @@ static bg_status check_normalization(const bg_dataset *source, const bg_normaliz
         (options->channel_count > 1 && (type->rank == 0 || type->dims[0] != options->channel_count)))
         return bg_error_set(error, BG_ERROR_INVALID,
                             "normalize: %" PRIu32
-                            " channels are given for %s; give 1, or as many as its first dimension has",
+                            " channels are given for %s; give 1, or one for each element of its first dimension",
                             options->channel_count, bg_type_text(type, text));
     for (uint32_t c = 0; c < options->channel_count; c++)
         if (options->deviations[c] == 0)

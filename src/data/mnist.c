@@ -136,7 +136,7 @@ bg_status bgi_mnist_find(const char *folder, const bgi_mnist_file *file, char **
     return BG_OK;
 }
 
-/* The places that were searched in vain, for the final message; those that do not fit are left out. */
+/* The places where files were not found, for the final message; those that do not fit are left out. */
 typedef struct search_log {
     char text[2048];
     size_t used;

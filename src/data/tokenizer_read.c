@@ -119,7 +119,7 @@ static bg_status add_vocabulary(const reader *r, const byte_map *map)
 
         if (key[0] == '\0' || !read_bytes(map, key, bytes, &size_bytes))
             status = bg_error_set(r->error, BG_ERROR_PARSE,
-                                  "%s: token `%.100s` is empty, or has characters that do not stand for bytes", r->name,
+                                  "%s: token `%.100s` is empty, or has characters that do not represent bytes", r->name,
                                   key);
         else
             status = add_piece(r, key, number, bytes, size_bytes);

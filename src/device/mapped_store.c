@@ -27,7 +27,7 @@ enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAGIC_BYTES = 16 };
 static const char magic[MAGIC_BYTES] = "brigade store\r\n";
 
 /* Linux has locks that belong to an open file instead of a process, so that two sessions of one process exclude each
- * other too, and that last as long as a mapping of the file; POSIX has adopted them since. The number is part of the
+ * other too. These locks last as long as a mapping of the file. POSIX has adopted them since. The number is part of the
  * kernel's interface. */
 #if defined(F_OFD_SETLK)
 enum { LOCK_OF_FILE = F_OFD_SETLK };

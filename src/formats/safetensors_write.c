@@ -192,7 +192,7 @@ static bg_status check_file(const char *temporary_path, const content *c, const 
     if (status == BG_OK)
         return BG_OK;
     if (status != BG_ERROR_MEMORY)
-        status = BG_ERROR_IO; /* damage that a reader would call a parse error is the disk's or the library's here */
+        status = BG_ERROR_IO; /* here a parse error means damage by the disk or the library */
     return bg_error_set(error, status, "%s: reading the file back: %.3000s", c->path, inner.message);
 }
 

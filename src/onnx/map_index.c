@@ -166,7 +166,7 @@ static bool read_reduction(bgi_mapper *m, bool *adds)
 {
     *adds = bgi_map_text_is(m, "reduction", "add", false);
     if (!*adds && !bgi_map_text_is(m, "reduction", "none", true))
-        return bgi_map_refuse(m, "attribute `reduction` must be none or add");
+        return bgi_map_refuse(m, "attribute `reduction` must be `none` or `add`");
     return true;
 }
 

@@ -1,6 +1,6 @@
 /*
  * map_matrix.c: matrix products. A product with a matrix [in, out] treats all rows of the other operand as one matrix,
- * so that the matrix's gradient is one product; a product with the transpose of a weight [out, in] is bg_linear.
+ * so that the matrix's gradient is one product. A product with the transpose of a weight [out, in] is bg_linear.
  */
 #include <brigade/ops.h>
 

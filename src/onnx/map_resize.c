@@ -113,7 +113,7 @@ static void fill_row(const resize *r, const axis_plan *a, double x, double *row)
         row[i] /= sum;
 }
 
-/* The limit for an axis: 4096 elements to 8192. A small file cannot ask for gigabytes. */
+/* The limit for an axis: 4096 elements to 8192. A small file cannot request gigabytes. */
 enum { MOST_CELLS = 1 << 25 };
 
 /* x [.., in, ..] -> [.., out, ..]; `outside`: 1 where the position is outside x and gets the extrapolation value. */

@@ -109,7 +109,7 @@ static bool can_add(bgi_saver *s)
 {
     if (s->options->opset >= 16)
         return true;
-    bgi_save_refuse(s, "opset %lld has no op that adds elements by index: ask for 16 or 17",
+    bgi_save_refuse(s, "opset %lld has no op that adds elements by index; request 16 or 17",
                     (long long)s->options->opset);
     return false;
 }

@@ -99,8 +99,9 @@ static bg_status adapt_outputs(bg_options *options, bg_output_request **out_requ
     return BG_OK;
 }
 
-/* A rest that runs on one group of replicas has nothing to shard over data-parallel replicas. The options request
- * sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the group. */
+/* The rest of a call, when it runs on one group of replicas, has nothing to shard over data-parallel replicas. The
+ * options request sharding for whole calls, so the plan of the rest must not warn. Activations are sharded inside the
+ * group. */
 static bg_status adapt_locations(bg_options *options, bg_location_rule **out_rules, bg_error *error)
 {
     const uint32_t activations = 1u << BG_LOCATION_ACTIVATIONS;

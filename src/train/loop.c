@@ -559,7 +559,7 @@ static bool is_due(uint64_t done, uint64_t every)
     return every != 0 && done % every == 0;
 }
 
-/* Whether a multiple of `every` lies in the updates from `before` to `step`. */
+/* Whether a multiple of `every` is among the updates from `before` to `step`. */
 static bool is_passed(uint64_t before, uint64_t step, uint64_t every)
 {
     return every != 0 && step / every > before / every;

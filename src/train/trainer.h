@@ -179,7 +179,7 @@ struct bg_trainer {
     uint64_t first_epoch, first_batch; /* where the next fit begins */
     bool is_resumed;                   /* the next fit's session must get the step */
     bool should_stop, was_stopped;
-    bool has_updated; /* the fit at work has made an update */
+    bool has_updated; /* the current fit has made an update */
     bool has_ranks;   /* several processes share the devices */
 };
 

@@ -61,7 +61,7 @@ static bg_status check_crossing(const bgi_partition *partition, const bg_graph *
         return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is of value %u, which is not stored", index, v);
     value = &graph->values[v];
     if (crossing->from_segment >= partition->segment_count || crossing->to_stage >= partition->stage_count)
-        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u goes from segment %u of %u to stage %u of %u", index,
+        return bg_error_set(error, BG_ERROR_INTERNAL, "crossing %u is from segment %u of %u to stage %u of %u", index,
                             crossing->from_segment, partition->segment_count, crossing->to_stage,
                             partition->stage_count);
     if (value->kind == BGI_VALUE_RESULT && partition->op_segments[value->op] != crossing->from_segment)

@@ -6,10 +6,10 @@
  * ids -> quantized_embedding -> e x, %t, bias -> linear -> z                                 x, %t.int8 ->
  * quantized_linear -> s;  s + bias -> z
  *
- * needs: a forward graph that is not trained. does: replaces each float32 parameter that is the matrix of products, or
+ * Needs: a forward graph that is not trained. Does: replaces each float32 parameter that is the matrix of products, or
  * of products and embeddings, by a buffer that records the parameter (bgi_value.quantized). Products of 16 bits, which
  * read the matrix through a cast, are included. Matrices that would not become smaller, that are cut over replicas or
- * that other ops read stay as they are. keeps: blocks, names of ops, the order of other variables. Results are those of
+ * that other ops read stay as they are. Keeps: blocks, names of ops, the order of other variables. Results are those of
  * the rounded matrices.
  */
 #include "transform/transform.h"

@@ -76,7 +76,7 @@ good="$net --input $x --target $y"
 error 2 '--normalize 0.5: expected MEAN,DEVIATION' train $good --normalize 0.5
 error 2 '--normalize 0.5,x: expected MEAN,DEVIATION' train $good --normalize 0.5,x
 error 2 'the mean is 0.5 and the deviation is 0 for channel 0' train $good --normalize 0.5,0
-error 2 '2 channels are given for samples of uint8[8,8]; give 1, or as many as their first dimension has' train $good --normalize 1,2,3,4
+error 2 '2 channels are given for samples of uint8[8,8]; give 1, or one for each element of their first dimension' train $good --normalize 1,2,3,4
 error 2 '--precision bf16-true: a model from a file keeps its weights in the file' train $good --precision bf16-true
 error 2 '--limit-train-batches is `2x`; it must be a number of batches, such as 10, or a share of them with a decimal point' \
     train $good --limit-train-batches 2x
