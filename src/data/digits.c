@@ -1,9 +1,9 @@
 /*
  * digits.c: draws handwriting-like digits. It knows the strokes only as a table (digit_strokes.c).
  *
- *   pick a digit and one of its styles -> shake the points -> round the corners into a fine line
- *     -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
- *     -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
+ *     pick a digit and one of its styles -> shake the points -> round the corners into a fine line
+ *       -> bend the plane (a lattice of control points, Sederberg and Parry 1986) -> slant, turn, stretch, shift
+ *       -> ink: the distance of each pixel to the nearest part of the line, against the pen's width -> flecks
  *
  * A sample's randomness is the stream (seed, index). The arithmetic uses only addition, multiplication, division and
  * square root, which IEEE 754 rounds the same everywhere (the build forbids contraction). It avoids the library's sine

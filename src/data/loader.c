@@ -4,13 +4,13 @@
  *
  * Batches are numbered through all epochs ("sequence"); batch s lives in slot s % slot_count:
  *
- *        handed out | first_sequence ...  claim_sequence ...  next_sequence
- *   free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
+ *          handed out | first_sequence ...  claim_sequence ...  next_sequence
+ *     free  (1 held)  |  filled, being filled | has chunks to claim | not opened yet
  *
- *   open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
- *   claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
- *   next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
- *   help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
+ *     open   one worker writes down the next batch's sample indices (shuffling when an epoch begins, outside the lock)
+ *     claim  workers take chunks of opened batches, oldest first, and copy samples outside the lock
+ *     next   the consumer gives back the slot it holds and takes the first one when all its chunks are done
+ *     help   a thread that is idle elsewhere copies a few samples of the oldest opened batch
  *
  * A copying worker competes with compute threads while it fills a batch, and delays every device that waits for them.
  * If there are helpers, workers therefore leave the filling to them while half of the batches ahead are ready, and only

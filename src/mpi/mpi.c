@@ -168,7 +168,7 @@ static bool end_receives(lane *l)
     return true;
 }
 
-/* Whether a lane that was closed while opening has opened: MPI does not release it before. */
+/* Whether a lane that was closed before it was open has opened; MPI can release it only then. */
 static bool end_opening(lane *l)
 {
     const struct timespec pause = {.tv_nsec = 1000000};

@@ -123,7 +123,7 @@ bg_status bgi_onnx_restore(bg_onnx *onnx, bg_error *error);
 void bgi_onnx_forget_restored(bg_onnx *onnx);
 /* Whether a node is this op of ONNX's own domain. */
 bool bgi_onnx_is_standard(const BgiOnnx__Node *node, const char *op);
-/* Whether its branches may replace it (build.c). */
+/* Whether the node is an If, whose branch may replace it (build.c). */
 bool bgi_onnx_is_if(const BgiOnnx__Node *node);
 /* "Conv:12" where a node has no name. */
 const char *bgi_onnx_node_name(bgi_arena *arena, const BgiOnnx__Node *node);
@@ -138,10 +138,10 @@ bool bgi_onnx_is_training_norm(const BgiOnnx__Node *node, int64_t opset);
 /* Checks a tensor against its own declaration (its type, its dimensions, and the number of values that they imply), and
  * describes it. `data` stays NULL. */
 bg_status bgi_onnx_tensor_check(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_tensor *out, bg_error *error);
-/* Reads its values to `out`, count elements of the graph's type. */
+/* Reads the tensor's values to `out` as elements of the graph's type. */
 bg_status bgi_onnx_tensor_read(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, const bgi_tensor *type, void *out,
                                bg_error *error);
-/* Does both, into memory of the arena. */
+/* Checks a tensor and reads its values, into memory of the arena. */
 bg_status bgi_onnx_tensor_load(const bg_onnx *onnx, const BgiOnnx__Tensor *tensor, bgi_arena *arena,
                                const bgi_tensor **out, bg_error *error);
 /* Converts values of a float type to the raw bytes of a file; malloc'ed. */
