@@ -89,7 +89,7 @@ static bg_status choose_alone(loader *l)
 
     BGI_TRY(bgi_checkpoint_find(l->directory, &l->list, l->error));
     if (l->options.file == NULL && l->list.count == 0)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: there is none in %s", l->directory);
+        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
     if (l->options.file == NULL)
         bgi_checkpoint_name(l->list.steps[0], name);
     BGI_TRY(take_path(l, l->options.file != NULL ? l->options.file : name));
@@ -220,7 +220,7 @@ static bg_status choose_together(loader *l)
     if (root == UINT32_MAX && file != NULL)
         return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "%s: no rank has such a file", l->found.path);
     if (root == UINT32_MAX)
-        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: there is none in %s", l->directory);
+        return bg_error_set(l->error, BG_ERROR_NOT_FOUND, "checkpoint: %s has no checkpoint", l->directory);
     if (file == NULL) {
         file = bgi_checkpoint_name(step, name);
         expected = &step;

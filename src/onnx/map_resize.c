@@ -266,7 +266,7 @@ static bool plan_axes(bgi_mapper *m, const resize *r, const bg_type *x, axis_pla
     if (m->reason[0] != '\0')
         return false;
     if (has_scales == has_sizes || (r->transform == TF_CROP && !has_roi))
-        return bgi_map_refuse(m, "expected scales or sizes, and a region for tf_crop_and_resize");
+        return bgi_map_refuse(m, "it must have scales or sizes, and a region for tf_crop_and_resize");
     for (uint32_t i = 0; i < count; i++) {
         int32_t axis;
         axis_plan *plan;

@@ -463,7 +463,7 @@ static void test_names_that_lie(void **state)
     assert_fails(f, NULL, BG_ERROR_PARSE, "has no other: start a new training");
     assert_fails(f, "absent", BG_ERROR_NOT_FOUND, "absent");
     assert_int_equal(unlink(other), 0);
-    assert_fails(f, NULL, BG_ERROR_NOT_FOUND, "there is none in");
+    assert_fails(f, NULL, BG_ERROR_NOT_FOUND, "has no checkpoint");
     assert_int_equal(symlink("absent", path), 0);
     assert_fails(f, NULL, BG_ERROR_IO, "No such file");
     assert_int_equal(unlink(path), 0);

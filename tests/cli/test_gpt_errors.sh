@@ -149,8 +149,8 @@ error 1 'n_head is 4, but the program'"'"'s heads is 2; n_layer is 2, but the pr
     gpt pretrain $one heads=2 layers=3 vocab_size=200 --hf-model hf
 error 1 '--hf-model: none/config.json: cannot open' gpt pretrain $one --hf-model none
 
-error 1 '--load: checkpoint: there is none in none' gpt pretrain $one --load none
-error 1 '--load: checkpoint: there is none in hf' gpt pretrain $one --load hf
+error 1 '--load: checkpoint: none has no checkpoint' gpt pretrain $one --load none
+error 1 '--load: checkpoint: hf has no checkpoint' gpt pretrain $one --load hf
 error 1 'hf/config.json' gpt pretrain $one --load hf/config.json
 error 1 '`transformer.wte.weight` is float32[128,64], but the weight is float32[128,32]' \
     gpt pretrain $one hidden_size=32 --load saved
