@@ -200,7 +200,7 @@ typedef struct bgi_onnx_build {
     const char *scope; /* scope of the open block; NULL: no block is open */
     const char *block;
     bgi_names blocks;
-    bool has_training_norms; /* the file has a batch norm in training form, so the others are meant as they are */
+    bool has_training_norms; /* the file has a batch norm in training form, so the others are used as they are */
     uint32_t constant_count;
     uint64_t known_bytes; /* of computed values so far */
 } bgi_onnx_build;

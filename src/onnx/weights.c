@@ -240,7 +240,7 @@ static bool is_named_buffer(const char *name)
     return false;
 }
 
-/* * and ?, without backtracking into more than the last star. */
+/* Whether a pattern with * and ? matches; backtracks only into the last star. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *kept = NULL;

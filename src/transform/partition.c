@@ -223,8 +223,7 @@ bool bgi_find_roots(const bg_graph *graph, const bgi_stages *stages, bg_value *r
     mark_read_elsewhere(graph, stages, is_read_elsewhere);
     for (uint32_t v = 0; v < graph->value_count; v++)
         roots[v] = (bg_value){v};
-    /* The walk is by op, because an alias may read a value with a higher number than its own, which a pass has
-     * added. */
+    /* Walks op by op, because an alias may read a value with a higher number than its own, which a pass has added. */
     for (size_t o = 0; o < graph->op_count; o++) {
         const bgi_op *op = &graph->ops[o];
         bg_value root;
