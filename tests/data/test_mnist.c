@@ -439,7 +439,7 @@ static void test_failed_downloads_leave_nothing(void **state)
     a->mirrors[0] = a->server.addresses[0];
     bg_error_clear(&a->error);
     assert_int_equal(bg_mnist_download(&a->options, &a->error), BG_ERROR_IO);
-    assert_non_null(strstr(a->error.message, "expected 6bbc9ace898e44ae57da46a324031adb"));
+    assert_non_null(strstr(a->error.message, "must be 6bbc9ace898e44ae57da46a324031adb"));
     assert_int_equal(test_folder_count(*state), 0);
     end_attempt(a);
 }

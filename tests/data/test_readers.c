@@ -215,7 +215,7 @@ static void test_tokens(void **state)
             bg_tokens_options options;
             const char *words;
         } cases[] = {{{.sequence_length = 8}, "byte 16: the file has 8 tokens but must have at least 9"},
-                     {{.sequence_length = 0}, "sequences of 0 tokens"},
+                     {{.sequence_length = 0}, "sequence_length is 0"},
                      {{.sequence_length = 1, .token_bytes = 3}, "token_bytes is 3 but must be 2 or 4"},
                      {{.sequence_length = 1, .vocabulary_size = UINT32_MAX}, "vocabulary_size is 4294967295"},
                      {{.sequence_length = 1, .feature = "ids"}, "feature is `ids`, but a raw token file"},

@@ -456,7 +456,7 @@ static void test_mismatches(void **state)
     write_tensors("model.safetensors", t, 1, TENSORS + 1);
     ASSERT_FAILS(NULL, BG_ERROR_SHAPE, "4 settings do not fit: ", "tensor `wte.weight` is missing",
                  "tensor `h.0.ln_1.bias` is [7], but the configuration makes it [8]",
-                 "tensor `h.0.attn.c_attn.weight` is of I32 but must be of F32, F16, BF16 or F64",
+                 "tensor `h.0.attn.c_attn.weight` is of I32, expected F32, F16, BF16 or F64",
                  "tensor `h.2.ln_1.bias` does not belong to a GPT with this configuration");
 
     /* There are more problems than a message holds: all are counted, and the message says that some are omitted. */

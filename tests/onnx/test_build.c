@@ -118,7 +118,7 @@ static void fixed_values_are_folded(void **state)
     refuses(onnx, &options, BG_ERROR_INVALID, "the file has no input `z`");
     fixed.input = "x";
     fixed.type = bg_vector(BG_FLOAT32, 8);
-    refuses(onnx, &options, BG_ERROR_SHAPE, "`x` is given as float32 with 1 dimensions: it is float32 with 2");
+    refuses(onnx, &options, BG_ERROR_SHAPE, "`x` is given as float32 with 1 dimensions but is float32 with 2");
     bg_onnx_destroy(onnx);
 }
 

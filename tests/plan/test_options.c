@@ -556,7 +556,7 @@ static void test_structs_of_other_releases(void **state)
         bytes[sizes[i]] = 0xa5;
         bg_options_init(options, sizes[i]);
         assert_int_equal(bytes[sizes[i]], 0xa5);
-        snprintf(wanted, sizeof wanted, "struct_bytes is %zu, but in release %s", sizes[i], bg_version());
+        snprintf(wanted, sizeof wanted, "it has %zu bytes, in release %s", sizes[i], bg_version());
         assert_int_equal(bg_plan_create_inference(graph, options, &plan, &error), BG_ERROR_INVALID);
         assert_non_null(strstr(error.message, wanted));
         bg_graph_destroy(graph);
