@@ -97,9 +97,9 @@ error 2 '--repetition-penalty is 0; it must be above 0' gpt generate --hf-model 
 # All tokens are alike: the loss is the logarithm of 257.
 printf 'twenty bytes of text' >a.txt
 printf 'abcdefgh' >b.u16
-error 1 'b.u16: token 0 is 25185 but must be below 257' gpt eval --hf-model zero --input-files a.txt b.u16
+error 1 'b.u16: token 0 is 25185, expected below 257' gpt eval --hf-model zero --input-files a.txt b.u16
 printf 'a\000\001\001' >b.u16
-error 1 'b.u16: token 1 is 257 but must be below 257' gpt eval --hf-model zero --input-files b.u16
+error 1 'b.u16: token 1 is 257, expected below 257' gpt eval --hf-model zero --input-files b.u16
 printf 'a\000b\000c\000' >b.u16
 check eval "$program" gpt eval --hf-model zero --input-files a.txt b.u16 >out
 check "eval: the loss" test "$(cat out)" = 'Tokens: 21 Loss: 5.549076 Perplexity: 257.0000'
@@ -119,7 +119,7 @@ error 2 '--top-p is 0; it must be above 0 and at most 1' gpt generate --hf-model
 error 2 '--prompt and --prompt-file mean the same' gpt generate --hf-model z --prompt a --prompt-file prompt
 error 2 'sequence_length is 17, but positions is 16' gpt eval --hf-model z --input-files a.txt --sequence-length 17
 printf z >short.txt
-error 1 'short.txt: has 1 token but must have at least 2' gpt eval --hf-model z --input-files short.txt
+error 1 'short.txt: has 1 token, expected at least 2' gpt eval --hf-model z --input-files short.txt
 sed -i 's/257/300/' zero/config.json
 error 1 'zero: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt; --tokenizer DIR names another' \
     gpt generate --hf-model zero
@@ -134,7 +134,7 @@ printf 'a\000\000\000\053\001\000\000' >b.u32
 check "tokens of four bytes" sh -c '"$1" gpt eval --hf-model many --input-files b.u16 b.u32 | grep -q "^Tokens: 3 "' sh "$program"
 error 1 'many: has no tokenizer' gpt eval --hf-model many --input-files b.u16 a.txt
 error 1 '--tokenizer: none: has no tokenizer' gpt eval --hf-model many --input-files b.u16 --tokenizer none
-error 1 'b.u16: token 2 is 299 but must be below 257' gpt eval --hf-model z --input-files b.u16
+error 1 'b.u16: token 2 is 299, expected below 257' gpt eval --hf-model z --input-files b.u16
 # Each record of a TFRecord file stands alone: 3 of 7 tokens have 6 each that follow another.
 "$program" data tokenize a.txt --length 7 --output records.tfrecord --quiet
 check "records" sh -c '"$1" gpt eval --hf-model many --input-files records.tfrecord | grep -q "^Tokens: 18 "' sh "$program"
@@ -143,7 +143,7 @@ printf 'zzaz' >zzaz.txt
 check "two records" "$program" gpt eval --hf-model z --input-files two.tfrecord >out
 check "nothing follows from one to the next" test "$(cat out)" = 'Tokens: 2 Loss: 0.000000 Perplexity: 1.0000'
 "$program" data tokenize zzaz.txt --length 1 --output one.tfrecord --quiet
-error 1 'one.tfrecord: record 0: has 1 token but must have at least 2' gpt eval --hf-model z --input-files one.tfrecord
+error 1 'one.tfrecord: record 0: has 1 token, expected at least 2' gpt eval --hf-model z --input-files one.tfrecord
 head -c 30 records.tfrecord >cut.tfrecord
 error 1 'cut.tfrecord: byte 0: ' gpt eval --hf-model many --input-files cut.tfrecord
 error 1 'tensor `wte.weight` is [257,4], but the configuration makes it [300,4]' gpt generate --hf-model zero --tokenizer bytes
